@@ -1,0 +1,1 @@
+"""The architect's questions: predict, sweep, compare; as tables and as pictures."""

@@ -1,0 +1,1 @@
+"""Runs become data: tracing, decoding, stack distances, branch entropies, features, labels."""

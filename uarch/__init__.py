@@ -1,0 +1,1 @@
+"""Machines: configuration, presets, the design space, and the trace-driven timing model that labels traces."""

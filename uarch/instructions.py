@@ -1,0 +1,126 @@
+"""What a program is to a machine: its static instructions and the stream of their executions.
+
+Nothing here depends on an instruction set: `tracegen.decode` maps x86-64, AArch64 and RISC-V into these terms, and
+the timing model and the feature schemas read nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Operation(IntEnum):
+    """What the computing part of an instruction does (its loads and stores are counted apart).
+
+    ``add rax, [rbx]`` is INT_ALU with one load; ``mov rax, [rbx]`` is NONE with one load; ``mov [rbx], rax`` is NONE
+    with one store.
+    """
+
+    NONE = 0  # nothing to compute: nop, pure load, pure store
+    MOVE = 1  # register to register copy, constant to register
+    INT_ALU = 2  # add, logic, shift, compare, address computation, conditional move
+    INT_MUL = 3
+    INT_DIV = 4
+    FP_ADD = 5  # scalar floating point: add, compare, convert, min/max, sign
+    FP_MUL = 6
+    FP_FMA = 7
+    FP_DIV = 8
+    FP_SQRT = 9
+    FP_MISC = 10  # transcendental and other slow x87 operations
+    SIMD_INT = 11  # packed integer, logic, shuffle, vector moves between lanes
+    SIMD_MUL = 12  # packed integer multiply
+    SIMD_FP_ADD = 13
+    SIMD_FP_MUL = 14
+    SIMD_FP_FMA = 15
+    SIMD_FP_DIV = 16
+    SIMD_FP_SQRT = 17
+    CRYPTO = 18  # AES, SHA, carry-less multiply, CRC
+    BRANCH = 19
+    SYSTEM = 20  # system calls, cpuid, fences, control registers
+
+
+class Flag(IntFlag):
+    """Static properties of an instruction; any number may hold."""
+
+    BRANCH = 1 << 0  # may change the program counter
+    CONDITIONAL = 1 << 1  # a branch that may fall through
+    INDIRECT = 1 << 2  # a branch whose target comes from a register or memory (returns too)
+    CALL = 1 << 3
+    RETURN = 1 << 4
+    LOAD = 1 << 5  # reads memory when executed
+    STORE = 1 << 6  # writes memory when executed
+    ATOMIC = 1 << 7  # locked or atomic read-modify-write, load-linked
+    STORE_CONDITIONAL = 1 << 8
+    BARRIER = 1 << 9  # memory fence
+    SERIALIZING = 1 << 10  # nothing younger starts before it is complete
+    SYSCALL = 1 << 11
+    STRING = 1 << 12  # rep-prefixed: one executed instruction with any number of accesses
+    VECTOR = 1 << 13  # operates on packed vectors
+    FLOAT = 1 << 14  # operates on floating-point values
+    ZEROING = 1 << 15  # dependency-breaking idiom (xor eax, eax); its sources are already left out
+
+
+# One space of architectural registers, aliases collapsed (al, ax, eax and rax are one register).
+INTEGER_REGISTERS = 0  # 0–31; zero registers (xzr, x0 of RISC-V) are left out of sources and destinations
+VECTOR_REGISTERS = 32  # 32–63: xmm/ymm/zmm, v/q/d/s, f
+FLAGS_REGISTER = 64  # x86 status flags, AArch64 NZCV
+X87_REGISTER = 65  # the x87 stack as one register (MMX too)
+MASK_REGISTERS = 66  # 66–73: k0–k7
+OTHER_REGISTER = 74  # segment, control and status registers as one
+REGISTERS = 75
+NO_REGISTER = 255
+
+MAX_SOURCES = 8
+MAX_DESTINATIONS = 6
+
+
+@dataclass(frozen=True)
+class StaticInstructions:
+    """The distinct instructions of one trace, S rows, in the order of `static/address`.
+
+    Registers are numbered as above; unused slots hold NO_REGISTER and come last. The first `address_sources` entries
+    of a row of `sources` form its memory address; the rest are data.
+    """
+
+    address: NDArray[np.uint64]  # [S] virtual byte address
+    length: NDArray[np.uint8]  # [S] bytes
+    operation: NDArray[np.uint8]  # [S] Operation
+    flags: NDArray[np.uint16]  # [S] Flag bits
+    sources: NDArray[np.uint8]  # [S, MAX_SOURCES]
+    address_sources: NDArray[np.uint8]  # [S]
+    destinations: NDArray[np.uint8]  # [S, MAX_DESTINATIONS]
+    micro_operations: NDArray[np.uint8]  # [S] at least 1: compute part + loads + stores (+ more where microcoded)
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+
+LAST = np.uint32(0xFFFFFFFF)  # `next_static_id` of the last instruction of a trace
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """n consecutive executed instructions of a trace and their m memory accesses."""
+
+    start: int  # index of the first one in the trace
+    static_id: NDArray[np.uint32]  # [n]
+    next_static_id: NDArray[np.uint32]  # [n] the instruction executed after it, LAST at the end of the trace
+    access_offset: NDArray[np.int64]  # [n+1] instruction k makes accesses access_offset[k]:access_offset[k+1]
+    address: NDArray[np.uint64]  # [m] virtual byte address
+    size: NDArray[np.uint8]  # [m] bytes, 0 where larger than 255
+    is_store: NDArray[np.uint8]  # [m]
+
+    def __len__(self) -> int:
+        return len(self.static_id)
+
+    def taken(self, instructions: StaticInstructions) -> NDArray[np.uint8]:
+        """[n] 1 where the next executed address is not the fall-through one (0 for the trace's last instruction)."""
+        last = self.next_static_id == LAST
+        following = np.where(last, 0, self.next_static_id)
+        here = self.static_id
+        through = instructions.address[here] + instructions.length[here]
+        return ((instructions.address[following] != through) & ~last).astype(np.uint8)
