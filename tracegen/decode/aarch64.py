@@ -1,0 +1,159 @@
+"""AArch64: operation class, registers and micro-operations of one instruction, from capstone's operands."""
+
+from __future__ import annotations
+
+import re
+
+from capstone import CsInsn
+from capstone import arm64_const as arm
+
+from tracegen.decode.decoded import Decoded, distinct, micro_operations
+from uarch.instructions import FLAGS_REGISTER, OTHER_REGISTER, VECTOR_REGISTERS, Flag, Operation
+
+_SP, _LINK = 31, 30
+_CALLS = re.compile(r"blr?\w*\Z")
+_RETURNS = re.compile(r"ret\w*|eret\Z")
+_CONDITIONAL = re.compile(r"b\..+|cbn?z|tbn?z")
+_LOADS = re.compile(r"ld(?!g)\w+")
+_STORES = re.compile(r"st(?!g)\w+")
+_ATOMIC = re.compile(r"(?:cas|swp|ldadd|ldclr|ldeor|ldset|ld[su]m(?:ax|in))[abhlp]*\Z")
+_EXCLUSIVE_LOAD = re.compile(r"lda?xp?[rbhp]\w*")
+_EXCLUSIVE_STORE = re.compile(r"stl?x[rp][bh]?")
+_COMPARES = re.compile(r"cmp|cmn|tst|ccmp|ccmn|fcmpe?|fccmpe?")
+_READ_FLAGS = re.compile(r"b\..+|csel|csinc|csinv|csneg|cset|csetm|cinc|cinv|cneg|fcsel|ccm[pn]|fccmpe?|adcs?|sbcs?|ngcs?")
+_SETS_FLAGS = re.compile(r"(?:add|sub|and|bic|adc|sbc|neg|ngc)s|cmp|cmn|tst|ccmp|ccmn|fcmpe?|fccmpe?")
+_READS_DESTINATION = re.compile(r"movk|bfi|bfm|bfxil|ins|[su]mlal2?|[su]mlsl2?|ml[as]|fml[as]|bsl|bit|bif|[us]dot|tbx|sha\w+|aes[ed]|sli|sri")
+_BARRIERS = frozenset(("dmb", "dsb", "isb"))
+
+# (scalar or integer form, vector form), first match counts.
+_RULES: list[tuple[re.Pattern[str], Operation, Operation]] = [
+    (re.compile(rf"(?:{pattern})\Z"), scalar, vector)
+    for pattern, scalar, vector in [
+        (r"nop|hint|yield|bti|prfm|prfum|paciasp|autiasp|xpaclri", Operation.NONE, Operation.NONE),
+        (r"svc|hvc|smc|brk|hlt|mrs|msr|sys|dc|ic|tlbi|at|dmb|dsb|isb|clrex", Operation.SYSTEM, Operation.SYSTEM),
+        (r"movz?|movn|fmov|mvn?", Operation.MOVE, Operation.MOVE),
+        (r"mul|madd|msub|mneg|[su]mull|[su]maddl|[su]msubl|[su]mulh|[su]mnegl", Operation.INT_MUL, Operation.SIMD_MUL),
+        (r"[su]div", Operation.INT_DIV, Operation.INT_DIV),
+        (r"aes\w+|sha\d\w+|pmull2?|crc32\w+", Operation.CRYPTO, Operation.CRYPTO),
+        (r"fn?madd|fn?msub|fml[as]", Operation.FP_FMA, Operation.SIMD_FP_FMA),
+        (r"fn?mulx?", Operation.FP_MUL, Operation.SIMD_FP_MUL),
+        (r"fdiv|frecpe", Operation.FP_DIV, Operation.SIMD_FP_DIV),
+        (r"fsqrt|frsqrte", Operation.FP_SQRT, Operation.SIMD_FP_SQRT),
+        (r"f\w+|[su]cvtf", Operation.FP_ADD, Operation.SIMD_FP_ADD),
+        (r"[su]?q?r?d?mull?\w*|[su]?ml[as]l?2?|[su]dot", Operation.INT_MUL, Operation.SIMD_MUL),
+    ]
+]  # fmt: skip
+
+
+def decode_instruction(instruction: CsInsn) -> Decoded:
+    """One instruction with capstone's detail."""
+    mnemonic = instruction.mnemonic
+    operands = instruction.operands
+    branch = _branch_flags(mnemonic)
+    registers = [(_number(instruction.reg_name(o.reg)), o.vas != 0) for o in operands if o.type == arm.ARM64_OP_REG]
+    memory = [o for o in operands if o.type == arm.ARM64_OP_MEM]
+    vector = any(arranged for _, arranged in registers)
+    atomic = bool(_ATOMIC.match(mnemonic))
+    load = (bool(_LOADS.match(mnemonic)) or atomic) and bool(memory or "lit" in mnemonic or _is_literal(operands))
+    store = (bool(_STORES.match(mnemonic)) or atomic) and bool(memory)
+    flags = branch
+    flags |= (Flag.LOAD if load else Flag(0)) | (Flag.STORE if store else Flag(0))
+    if atomic or _EXCLUSIVE_LOAD.match(mnemonic):
+        flags |= Flag.ATOMIC
+    if _EXCLUSIVE_STORE.match(mnemonic):
+        flags |= Flag.STORE_CONDITIONAL
+    if mnemonic in _BARRIERS:
+        flags |= Flag.BARRIER
+    if mnemonic == "isb":
+        flags |= Flag.SERIALIZING
+    if mnemonic == "svc":
+        flags |= Flag.SYSCALL | Flag.SERIALIZING
+
+    address = distinct(_number(instruction.reg_name(r)) for o in memory for r in (o.mem.base, o.mem.index) if r)
+    plain = [number for number, _ in registers]
+    if branch:
+        data, results = plain, []
+        if branch & Flag.CALL:
+            results = [_LINK]
+        elif branch & Flag.RETURN and not plain:
+            data = [_LINK]
+    elif _COMPARES.fullmatch(mnemonic) or (store and not atomic and not flags & Flag.STORE_CONDITIONAL):
+        data, results = plain, []
+    elif flags & Flag.STORE_CONDITIONAL:
+        data, results = plain[1:], plain[:1]
+    elif atomic:
+        data, results = plain[:1], plain[1:]
+    elif load:
+        count = 2 if mnemonic.startswith(("ldp", "ldnp", "ldxp", "ldaxp", "ldpsw")) else max(len(plain), 1)
+        data, results = [], plain[:count]
+    elif mnemonic == "msr":
+        data, results = plain, [OTHER_REGISTER]
+    else:
+        data, results = plain[1:], plain[:1]
+        if _READS_DESTINATION.fullmatch(mnemonic):
+            data = plain
+    if _READ_FLAGS.fullmatch(mnemonic):
+        data = [*data, FLAGS_REGISTER]
+    if _SETS_FLAGS.fullmatch(mnemonic):
+        results = [*results, FLAGS_REGISTER]
+    if memory and instruction.writeback:
+        results = [*results, address[0]]
+
+    operation = _operation(mnemonic, vector, any(n is not None and n >= VECTOR_REGISTERS for n in plain))
+    if branch:
+        operation = Operation.BRANCH
+    elif load or store:
+        operation = Operation.INT_ALU if atomic else Operation.NONE
+    if operation.name.startswith("SIMD"):
+        flags |= Flag.VECTOR
+    if "FP" in operation.name:
+        flags |= Flag.FLOAT
+    pair = 2 if re.match(r"(?:ld|st)n?p|ld[234]|st[234]", mnemonic) else 1
+    count = micro_operations(operation, pair * load, pair * store) + (1 if memory and instruction.writeback else 0)
+    return Decoded(operation, flags, address, distinct(data), distinct(results), count)
+
+
+def _operation(mnemonic: str, vector: bool, any_vector_register: bool) -> Operation:
+    for pattern, scalar, packed in _RULES:
+        if pattern.match(mnemonic):
+            if scalar is Operation.MOVE and not vector:
+                return Operation.MOVE
+            return packed if vector or (any_vector_register and scalar is Operation.INT_MUL) else scalar
+    return Operation.SIMD_INT if any_vector_register else Operation.INT_ALU
+
+
+def _is_literal(operands: list[object]) -> bool:
+    """A PC-relative load (`ldr x0, label`) has a register and an immediate."""
+    return len(operands) == 2 and getattr(operands[1], "type", None) == arm.ARM64_OP_IMM
+
+
+def _branch_flags(mnemonic: str) -> Flag:
+    if mnemonic == "b":
+        return Flag.BRANCH
+    if _CONDITIONAL.fullmatch(mnemonic):
+        return Flag.BRANCH | Flag.CONDITIONAL
+    if _RETURNS.fullmatch(mnemonic):
+        return Flag.BRANCH | Flag.RETURN | Flag.INDIRECT
+    if mnemonic.startswith("br") and mnemonic != "brk":
+        return Flag.BRANCH | Flag.INDIRECT
+    if _CALLS.fullmatch(mnemonic):
+        return Flag.BRANCH | Flag.CALL | (Flag.INDIRECT if mnemonic.startswith("blr") else Flag(0))
+    return Flag(0)
+
+
+def _number(name: str | None) -> int | None:
+    """Register number with aliases collapsed; None for the zero registers."""
+    if not name or name in ("xzr", "wzr"):
+        return None
+    if name in ("sp", "wsp"):
+        return _SP
+    if name in ("fp", "lr"):
+        return 29 if name == "fp" else _LINK
+    if name == "nzcv":
+        return FLAGS_REGISTER
+    if name[1:].isdigit():
+        if name[0] in "xw":
+            return int(name[1:])
+        if name[0] in "vqdshb":
+            return VECTOR_REGISTERS + int(name[1:])
+    return OTHER_REGISTER

@@ -1,0 +1,96 @@
+"""RISC-V (RV64GC): operation class, registers and micro-operations of one instruction, from capstone's operands."""
+
+from __future__ import annotations
+
+import re
+
+from capstone import CsInsn
+from capstone import riscv_const as riscv
+
+from tracegen.decode.decoded import Decoded, distinct, micro_operations
+from uarch.instructions import OTHER_REGISTER, VECTOR_REGISTERS, Flag, Operation
+
+_RA = 1
+_INTEGER = "zero ra sp gp tp t0 t1 t2 s0 s1 a0 a1 a2 a3 a4 a5 a6 a7 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 t3 t4 t5 t6".split()
+_FLOATING = "ft0 ft1 ft2 ft3 ft4 ft5 ft6 ft7 fs0 fs1 fa0 fa1 fa2 fa3 fa4 fa5 fa6 fa7 fs2 fs3 fs4 fs5 fs6 fs7 fs8 fs9 fs10 fs11 ft8 ft9 ft10 ft11".split()  # noqa: E501
+_REGISTER: dict[str, int | None] = {name: number for number, name in enumerate(_INTEGER)}
+_REGISTER["zero"] = None
+_REGISTER.update({name: VECTOR_REGISTERS + number for number, name in enumerate(_FLOATING)})
+
+_LOADS = re.compile(r"f?l[bhwdq]u?(?:sp)?")
+_STORES = re.compile(r"f?s[bhwdq](?:sp)?")
+_RULES: list[tuple[re.Pattern[str], Operation]] = [
+    (re.compile(rf"(?:{pattern})\Z"), operation)
+    for pattern, operation in [
+        (r"nop|unimp", Operation.NONE),
+        (r"ecall|ebreak|fence\S*|csr\w+|rd(?:cycle|time|instret)h?|fr?csr|fs?csr|frrm|fsrm|frflags|fsflags|wfi", Operation.SYSTEM),
+        (r"mv|li|lui|fmv\.[sd]", Operation.MOVE),
+        (r"mul\w*", Operation.INT_MUL),
+        (r"(?:div|rem)\w*", Operation.INT_DIV),
+        (r"fn?m(?:add|sub)\.\w", Operation.FP_FMA),
+        (r"fmul\.\w", Operation.FP_MUL),
+        (r"fdiv\.\w", Operation.FP_DIV),
+        (r"fsqrt\.\w", Operation.FP_SQRT),
+        (r"f\w+\.\S+", Operation.FP_ADD),
+    ]
+]
+
+
+def decode_instruction(instruction: CsInsn) -> Decoded:
+    """One instruction with capstone's detail (which gives no register access for RISC-V: the operand order tells)."""
+    mnemonic = instruction.mnemonic
+    compressed = mnemonic.startswith("c.")
+    name = mnemonic.removeprefix("c.")
+    registers = [_REGISTER.get(instruction.reg_name(o.reg), OTHER_REGISTER) for o in instruction.operands if o.type == riscv.RISCV_OP_REG]
+    bases = [_REGISTER.get(instruction.reg_name(o.mem.base), OTHER_REGISTER) for o in instruction.operands if o.type == riscv.RISCV_OP_MEM]
+    if (branch := _branch_flags(name, instruction, registers)) is not None:
+        call = bool(branch & Flag.CALL)
+        linked = [_RA] if call else []
+        if name in ("jal", "jalr") and len(registers) == 2:  # an explicit link register comes first
+            linked, registers = [r for r in registers[:1] if r is not None], registers[1:]
+        elif name == "jal" and registers:
+            linked, registers = [r for r in registers if r is not None], []
+        sources = registers if name != "ret" else [_RA]
+        return Decoded(Operation.BRANCH, branch, (), distinct([*sources, *bases]), distinct(linked))
+
+    if name.startswith(("lr.", "sc.", "amo")):
+        base = distinct(registers[-1:])
+        conditional = name.startswith("sc.")
+        load, store = not conditional, not name.startswith("lr.")
+        flags = Flag.STORE_CONDITIONAL if conditional else Flag.ATOMIC
+        flags |= (Flag.LOAD if load else Flag(0)) | (Flag.STORE if store else Flag(0))
+        operation = Operation.INT_ALU if name.startswith("amo") else Operation.NONE
+        count = micro_operations(operation, int(load), int(store))
+        return Decoded(operation, flags, base, distinct(registers[1:-1]), distinct(registers[:1]), count)
+    if _LOADS.fullmatch(name) and len(registers) + len(bases) >= 2:
+        return Decoded(Operation.NONE, Flag.LOAD, distinct(bases or registers[1:]), (), distinct(registers[:1]))
+    if _STORES.fullmatch(name) and len(registers) + len(bases) >= 2:
+        return Decoded(Operation.NONE, Flag.STORE, distinct(bases or registers[1:]), distinct(registers[:1]), ())
+
+    operation = next((operation for pattern, operation in _RULES if pattern.match(name)), Operation.INT_ALU)
+    flags = Flag.FLOAT if operation.name.startswith("FP") else Flag(0)
+    if name.startswith("fence"):
+        flags |= Flag.BARRIER
+    if name == "ecall":
+        flags |= Flag.SYSCALL | Flag.SERIALIZING
+    # Two-operand compressed forms read their destination (c.add a0, a1), except moves and constants.
+    reads_destination = compressed and name not in ("mv", "li", "lui", "addi4spn", "nop")
+    data = registers if reads_destination else registers[1:]
+    return Decoded(operation, flags, (), distinct(data), distinct(registers[:1]))
+
+
+def _branch_flags(name: str, instruction: CsInsn, registers: list[int | None]) -> Flag | None:
+    """Branch kind; the standard's return-address hints: a jump through ra returns (unprivileged specification, §2.5)."""
+    if name == "ret" or (name == "jr" and registers == [_RA]):
+        return Flag.BRANCH | Flag.RETURN | Flag.INDIRECT
+    if name == "jr":
+        return Flag.BRANCH | Flag.INDIRECT
+    if name == "j":
+        return Flag.BRANCH
+    if name == "jal":
+        return Flag.BRANCH | Flag.CALL
+    if name == "jalr":
+        return Flag.BRANCH | Flag.CALL | Flag.INDIRECT
+    if name.startswith("b") and registers:
+        return Flag.BRANCH | Flag.CONDITIONAL
+    return None

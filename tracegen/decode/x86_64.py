@@ -1,0 +1,237 @@
+"""x86-64: operation class, registers and micro-operations of one instruction, from capstone's operands.
+
+Micro-operation counts follow the usual cracking (Agner Fog, *Instruction tables*; gem5's `x86/isa/insts`): one for the
+computation, one per load and per store, and a fixed number for the microcoded few.
+"""
+
+from __future__ import annotations
+
+import re
+
+from capstone import CsInsn
+from capstone import x86_const as x86
+from capstone.x86 import X86Op
+
+from tracegen.decode.decoded import Decoded, distinct, micro_operations
+from uarch.instructions import FLAGS_REGISTER, MASK_REGISTERS, OTHER_REGISTER, VECTOR_REGISTERS, X87_REGISTER, Flag, Operation
+
+_NUMBERS = "rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15".split()
+RSP = _NUMBERS.index("rsp")
+
+
+def _register_numbers() -> tuple[dict[str, int], frozenset[str]]:
+    """Name of every register → its number with aliases collapsed; and the names of 8- and 16-bit parts."""
+    numbers: dict[str, int] = {"rflags": FLAGS_REGISTER, "eflags": FLAGS_REGISTER, "flags": FLAGS_REGISTER}
+    partial: set[str] = set()
+    for number, name in enumerate(_NUMBERS):
+        if number < 8:
+            base = name[1:]
+            parts = [base, base[0] + "l", base[0] + "h"] if number < 4 else [base, base + "l"]
+            wide = [name, "e" + base]
+        else:
+            parts = [name + "w", name + "b"]
+            wide = [name, name + "d"]
+        partial.update(parts)
+        numbers.update(dict.fromkeys(wide + parts, number))
+    for number in range(32):
+        numbers.update(dict.fromkeys((f"xmm{number}", f"ymm{number}", f"zmm{number}"), VECTOR_REGISTERS + number))
+    for number in range(8):
+        numbers[f"k{number}"] = MASK_REGISTERS + number
+        numbers.update(dict.fromkeys((f"st({number})", f"mm{number}"), X87_REGISTER))
+    numbers["fpsw"] = X87_REGISTER
+    numbers.update(dict.fromkeys((*(f"cr{n}" for n in range(9)), "cs", "ds", "es", "ss"), OTHER_REGISTER))
+    return numbers, frozenset(partial)
+
+
+_REGISTER, _PARTIAL = _register_numbers()
+
+# Mnemonic (without prefixes; `v` of AVX optional) → operation; the first match counts.
+_RULES: list[tuple[re.Pattern[str], Operation]] = [
+    (re.compile(rf"(?:{pattern})\Z"), operation)
+    for pattern, operation in [
+        (r"nop|endbr\d\d|prefetch\w*|pause|wait|fwait|clflush\w*|clwb|ud[012]", Operation.NONE),
+        (r"syscall|sysenter|int\d?|cpuid|rdtscp?|[lsm]fence|xgetbv|rdpmc|hlt|in|out|f?xsave\w*|f?xrstor\w*", Operation.SYSTEM),
+        (r"ldmxcsr|stmxcsr|vldmxcsr|vstmxcsr|fldcw|fn?stcw|vzeroupper|vzeroall|emms|rdrand|rdseed|rd[fg]sbase", Operation.SYSTEM),
+        (r"push\w*|pop(?!cnt)\w*|leave|enter", Operation.NONE),
+        (r"movs[bwq]|stos[bwdq]|lods[bwdq]", Operation.NONE),
+        (r"cmps[bwq]|scas[bwdq]", Operation.INT_ALU),
+        (r"mov|movabs|movbe|movnti", Operation.MOVE),
+        (r"mov[sz]xd?", Operation.INT_ALU),
+        (r"imul|mul|mulx", Operation.INT_MUL),
+        (r"idiv|div", Operation.INT_DIV),
+        (r"aes\w+|sha\d\w+|pclmul\w+|crc32", Operation.CRYPTO),
+        (r"f(?:sin|cos|sincos|ptan|patan|yl2x|yl2xp1|2xm1|prem1?|scale|xtract|bld|bstp)", Operation.FP_MISC),
+        (r"fsqrt", Operation.FP_SQRT),
+        (r"fi?divr?p?", Operation.FP_DIV),
+        (r"fi?mulp?", Operation.FP_MUL),
+        (r"fld|fst|fstp|fxch|fld1|fldz|fldpi|fldl2e|fldln2|fldl2t|fldlg2|ffree|fdecstp|fincstp|fcmov\w+", Operation.MOVE),
+        (r"f(?!n?m?add|n?msub)\w+", Operation.FP_ADD),
+        (r"v?(?:sqrt|rsqrt14|rsqrt)s[sdh]", Operation.FP_SQRT),
+        (r"v?(?:sqrt|rsqrt14|rsqrt)p[sdh]", Operation.SIMD_FP_SQRT),
+        (r"v?divs[sdh]|v?rcpss", Operation.FP_DIV),
+        (r"v?divp[sdh]|v?rcpps", Operation.SIMD_FP_DIV),
+        (r"vf?n?m(?:add|sub)\d*s[sdh]|vfn?m(?:add|sub)\d+s[sdh]", Operation.FP_FMA),
+        (r"vfn?m(?:add|sub|addsub|subadd)\d+p[sdh]", Operation.SIMD_FP_FMA),
+        (r"v?muls[sdh]", Operation.FP_MUL),
+        (r"v?mulp[sdh]|v?dpp[sd]", Operation.SIMD_FP_MUL),
+        (r"v?(?:add|sub|min|max|round|cmp|cmp\w+)s[sdh]|v?u?comis[sd]", Operation.FP_ADD),
+        (r"v?cvt\w*(?:2s[sdi]|2usi)|v?cvts[sid]2\w+|v?cvttsd2si|v?cvttss2si", Operation.FP_ADD),
+        (r"v?(?:add|sub|addsub|hadd|hsub|min|max|round|cmp|cmp\w+)p[sdh]|v?cvt\w+", Operation.SIMD_FP_ADD),
+        (r"v?mov(?:[aud]p[sd]|dq[au]\d*|ntdqa?|ntp[sd]|[sh]s?s|s[sdh]|lddqu)|v?lddqu", Operation.MOVE),
+        (r"v?mov[dq]|v?movq2dq|v?movdq2q", Operation.SIMD_INT),
+        (r"v?pmul\w+|v?pmadd\w+|v?psadbw|v?mpsadbw|vpdp\w+", Operation.SIMD_MUL),
+        (r"xchg|xadd|cmpxchg\w*|bt[src]?|bs[fr]|popcnt|[lt]zcnt|lahf|sahf|pdep|pext|pushf\w*|popf\w*", Operation.INT_ALU),
+        (r"k\w+", Operation.SIMD_INT),
+        (r"v?p\w+|v?(?:and|or|xor|andn|shuf|unpck[lh]|blend\w*|movmsk|test|insert|extract|perm\w*|broadcast\w*|gather\w*|mov)\w*(?:p[sd]|ps|ss|sd|128|32x4|64x2|i128|f128|d|q|b|w|dup)", Operation.SIMD_INT),
+        (r"v\w+", Operation.SIMD_INT),
+    ]
+]
+_INTEGER_LOGIC = frozenset("and or xor test andn insert".split())  # `and` is not `andps`
+
+# Microcoded instructions: micro-operations beyond the rule of compute + loads + stores.
+_MICROCODED = {"div": 10, "idiv": 10, "cpuid": 20, "syscall": 4, "xchg": 3, "xadd": 4, "cmpxchg": 5, "cmpxchg16b": 15,
+               "cmpxchg8b": 15, "leave": 3, "enter": 10, "mul": 2, "rdtsc": 10, "rdtscp": 12, "fxsave": 40, "fxrstor": 40,
+               "xsave": 60, "xsavec": 60, "xrstor": 60, "xgetbv": 4, "ret": 3}  # fmt: skip
+_STRING = re.compile(r"(?:movs|stos|lods|cmps|scas|ins|outs)[bwdq]\Z")
+_ZEROING = frozenset("xor sub pxor xorps xorpd psubb psubw psubd psubq vpxor vxorps vxorpd vpxord vpxorq".split())
+_BARRIERS = frozenset(("mfence", "lfence", "sfence"))
+_SERIALIZING = frozenset(("cpuid", "syscall", "sysenter", "int", "int3", "iretq", "lfence", "mfence"))
+_PUSHING = re.compile(r"push\w*|call|enter")
+_POPPING = re.compile(r"pop(?!cnt)\w*|ret|leave|iretq?")
+_STRING_LOADS = {"movs": (1, 1), "stos": (0, 1), "lods": (1, 0), "cmps": (2, 0), "scas": (1, 0), "ins": (0, 1), "outs": (1, 0)}
+
+
+def _operation(mnemonic: str) -> Operation:
+    if mnemonic not in _INTEGER_LOGIC:
+        for pattern, operation in _RULES:
+            if pattern.match(mnemonic):
+                return operation
+    return Operation.INT_ALU
+
+
+def decode_instruction(instruction: CsInsn) -> Decoded:
+    """One instruction with capstone's detail."""
+    prefixes, _, mnemonic = instruction.mnemonic.rpartition(" ")
+    operands = instruction.operands
+    string = bool(_STRING.match(mnemonic)) and not any(o.type == x86.X86_OP_REG and "mm" in _name(instruction, o.reg) for o in operands)
+    branch = _branch_flags(instruction, mnemonic)
+    operation = Operation.BRANCH if branch else (_operation(mnemonic) if not string else _string_operation(mnemonic))
+    flags = branch
+    memory = [o for o in operands if o.type == x86.X86_OP_MEM]
+    touches = operation not in (Operation.NONE,) or not re.match(r"nop|prefetch|clflush|clwb", mnemonic)
+    if mnemonic == "lea":
+        touches = False
+    loads = stores = 0
+    if string:
+        loads, stores = _STRING_LOADS[mnemonic[:-1]]
+        if prefixes.startswith("rep"):
+            flags |= Flag.STRING
+    elif touches:
+        for operand in memory:
+            access = _access(instruction, mnemonic, operand)
+            loads += access & 1
+            stores += access >> 1 & 1
+        if _PUSHING.fullmatch(mnemonic):
+            stores += 1
+            loads = min(loads, len(memory))
+        elif _POPPING.fullmatch(mnemonic):
+            loads += 1
+    flags |= (Flag.LOAD if loads else Flag(0)) | (Flag.STORE if stores else Flag(0))
+    if "lock" in prefixes or (mnemonic == "xchg" and memory):
+        flags |= Flag.ATOMIC
+    if mnemonic in _BARRIERS:
+        flags |= Flag.BARRIER
+    if mnemonic in _SERIALIZING:
+        flags |= Flag.SERIALIZING
+    if mnemonic == "syscall":
+        flags |= Flag.SYSCALL
+
+    address = distinct(
+        _number(instruction, register) for o in memory for register in (o.mem.base, o.mem.index) if register and touches
+    )
+    if (_PUSHING.fullmatch(mnemonic) or _POPPING.fullmatch(mnemonic)) and RSP not in address:
+        address = (*address, RSP)
+    read, written = instruction.regs_access()
+    destinations = distinct(_number(instruction, register) for register in written)
+    if operation in _X87 and mnemonic.startswith("f"):
+        destinations = distinct((*destinations, X87_REGISTER))
+    data = [_number(instruction, register) for register in read]
+    if operation in _X87 and mnemonic.startswith("f") and not mnemonic.startswith("fld"):
+        data.append(X87_REGISTER)
+    # A write to an 8- or 16-bit part keeps the rest of the register, so it reads it.
+    data += [_number(instruction, register) for register in written if _name(instruction, register) in _PARTIAL]
+    if mnemonic in ("cmpxchg", "xchg", "xadd") and not destinations:  # the disassembler omits their register results
+        results = [o.reg for o in operands if o.type == x86.X86_OP_REG]
+        destinations = distinct((*(_number(instruction, r) for r in results), FLAGS_REGISTER))
+    registers = [o.reg for o in operands if o.type == x86.X86_OP_REG]
+    if mnemonic in _ZEROING and len(registers) == len(operands) >= 2 and registers[-1] == registers[-2]:
+        flags |= Flag.ZEROING
+        data = []
+    explicit = {_number(instruction, register) for register in registers}
+    data_registers = tuple(r for r in distinct(data) if r not in address or r in explicit)
+    names = [_name(instruction, register) for register in registers]
+    if operation in _PACKED:
+        flags |= Flag.VECTOR
+    if operation in _FLOAT:
+        flags |= Flag.FLOAT
+    if operation is Operation.MOVE and not memory and any("mm" in name for name in names):
+        operation = Operation.SIMD_INT if not registers else Operation.MOVE
+    if operation is Operation.MOVE and (loads or stores):
+        operation = Operation.NONE
+    if mnemonic in ("movzx", "movsx", "movsxd") and loads:
+        operation = Operation.NONE  # extension is part of the load
+    count = micro_operations(operation, loads, stores)
+    if _PUSHING.fullmatch(mnemonic) or _POPPING.fullmatch(mnemonic):
+        count += 1  # the stack pointer's update
+    count = max(count, _MICROCODED.get(mnemonic, 1) + (loads + stores if mnemonic in ("div", "idiv", "mul") else 0))
+    return Decoded(operation, flags, address, data_registers, destinations, count)
+
+
+_FLOAT = frozenset(
+    (Operation.FP_ADD, Operation.FP_MUL, Operation.FP_FMA, Operation.FP_DIV, Operation.FP_SQRT, Operation.FP_MISC,
+     Operation.SIMD_FP_ADD, Operation.SIMD_FP_MUL, Operation.SIMD_FP_FMA, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
+)  # fmt: skip
+_X87 = frozenset((*_FLOAT, Operation.MOVE))
+_PACKED = frozenset(op for op in Operation if op.name.startswith("SIMD"))
+
+
+_STORES_FIRST = re.compile(r"v?p?(?:mov|extr|compress|mask)\w*|v?stmxcsr|fn?st\w*|set\w+|fi?sttp|f?xsave\w*")
+_MODIFIES_FIRST = re.compile(r"cmpxchg\w*|xadd|xchg")
+
+
+def _access(instruction: CsInsn, mnemonic: str, operand: X86Op) -> int:
+    """Bits 1 (read) and 2 (write) of a memory operand; the disassembler calls some stores reads."""
+    first = instruction.operands[0].type == x86.X86_OP_MEM
+    if first and _STORES_FIRST.fullmatch(mnemonic):
+        return 2
+    if first and _MODIFIES_FIRST.fullmatch(mnemonic):
+        return 3
+    return operand.access or 1
+
+
+def _string_operation(mnemonic: str) -> Operation:
+    return Operation.INT_ALU if mnemonic[:-1] in ("cmps", "scas") else Operation.NONE
+
+
+def _branch_flags(instruction: CsInsn, mnemonic: str) -> Flag:
+    """Branch kind from the mnemonic: capstone's groups leave some out (`repz ret`, `loop`)."""
+    indirect = Flag(0)
+    if instruction.operands and instruction.operands[0].type != x86.X86_OP_IMM:
+        indirect = Flag.INDIRECT
+    if mnemonic in ("jmp", "ljmp"):
+        return Flag.BRANCH | indirect
+    if mnemonic in ("call", "lcall"):
+        return Flag.BRANCH | Flag.CALL | indirect
+    if mnemonic in ("ret", "retf", "retfq", "iretq"):
+        return Flag.BRANCH | Flag.RETURN | Flag.INDIRECT
+    if mnemonic.startswith(("j", "loop")):
+        return Flag.BRANCH | Flag.CONDITIONAL
+    return Flag(0)
+
+
+def _name(instruction: CsInsn, register: int) -> str:
+    return instruction.reg_name(register) or ""
+
+
+def _number(instruction: CsInsn, register: int) -> int | None:
+    return _REGISTER.get(_name(instruction, register))
