@@ -1,0 +1,554 @@
+/* A QEMU TCG plugin that records executed blocks and memory accesses of a user-mode program.
+ *
+ * It writes, in the folder given as dir=, through shared file mappings, so that nothing is lost however the program
+ * ends (_exit, a signal, exec), and no file descriptor stays open that the program could close:
+ *
+ *   thread.K    one stream of u64 words per traced thread, through a ring of windows that a reader empties while the
+ *               program runs (struct ring); the program waits where the reader is behind. A zero word ends the stream.
+ *               0x1 << 62 | number   a block starts
+ *               0x1 << 63 | index << 54 | shift << 51 | store << 50 | address   instruction `index` of the block has
+ *                                    accessed 1 << shift bytes
+ *               0x3 << 60            the next word is the full address of the access word that follows it
+ *   blocks      one descriptor per translated block: u64 number + 1, u64 count, then count times
+ *               { u64 address, u8 code[16] }; none crosses a multiple of BLOCK_WINDOW, zeros fill up to there
+ *   maps        text: "base HEX", then the lines of /proc/self/maps that name files; again whenever code runs elsewhere
+ *   handlers    text: "signal HEX-address" for each handler that the program installs
+ *   stopped     exists when the plugin ended the program because of max=
+ *
+ * Arguments: dir=FOLDER, isa=NAME, skip=N, max=N (0: no limit), threads=on, reader=PID.
+ *
+ * The QEMU plugin interface is declared below, as distributions do not package its header. PLUGIN_API is the version
+ * to announce; nothing that is used here has changed between versions 1 and 6.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef PLUGIN_API
+#error "define PLUGIN_API as the version of QEMU's plugin interface"
+#endif
+
+/* ---- QEMU's side ---- */
+
+#define EXPORT __attribute__((visibility("default")))
+typedef uint64_t qemu_plugin_id_t;
+typedef uint32_t qemu_plugin_meminfo_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+typedef struct qemu_info_t qemu_info_t;
+enum { CB_NO_REGS = 0 };
+enum { MEM_R = 1, MEM_W = 2, MEM_RW = 3 };
+
+typedef void (*tb_trans_cb)(qemu_plugin_id_t, struct qemu_plugin_tb *);
+typedef void (*vcpu_udata_cb)(unsigned int, void *);
+typedef void (*vcpu_simple_cb)(qemu_plugin_id_t, unsigned int);
+typedef void (*vcpu_mem_cb)(unsigned int, qemu_plugin_meminfo_t, uint64_t, void *);
+typedef void (*vcpu_syscall_cb)(qemu_plugin_id_t, unsigned int, int64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                                uint64_t, uint64_t, uint64_t, uint64_t);
+
+extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, tb_trans_cb);
+extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, vcpu_udata_cb, int, void *);
+extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, vcpu_mem_cb, int, int, void *);
+extern void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t, vcpu_simple_cb);
+extern void qemu_plugin_register_vcpu_syscall_cb(qemu_plugin_id_t, vcpu_syscall_cb);
+extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
+extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
+extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
+extern void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *);
+extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
+extern unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t);
+extern bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t);
+
+EXPORT int qemu_plugin_version = PLUGIN_API;
+
+/* ---- Files ---- */
+
+static char folder[4096];
+
+/* Map `size` bytes at `offset` of the file `name`; NULL where the disk is full or the program left our file system. */
+static void *map_file(const char *name, size_t offset, size_t size)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return NULL;
+    }
+    int error;
+    do { /* reserve the space: a mapped hole would raise SIGBUS on a full disk */
+        error = posix_fallocate(fd, (off_t)offset, (off_t)size);
+    } while (error == EINTR);
+    void *at = MAP_FAILED;
+    if (error == 0) {
+        at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    }
+    close(fd);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static void append_text(const char *name, const char *text, size_t length)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return;
+    }
+    while (length > 0) {
+        ssize_t written = write(fd, text, length);
+        if (written <= 0) {
+            break;
+        }
+        text += written;
+        length -= (size_t)written;
+    }
+    close(fd);
+}
+
+/* ---- State ---- */
+
+#define WINDOW_WORDS ((size_t)1 << 17)
+#define MAIN_WINDOWS 32
+#define OTHER_WINDOWS 4
+#define SCRATCH_WORDS ((size_t)1 << 13)
+#define BLOCK_WINDOW ((size_t)4 << 20)
+#define MAX_VCPUS 4096
+
+#define BLOCK ((uint64_t)1 << 62)
+#define ACCESS ((uint64_t)1 << 63)
+#define LONG_ADDRESS ((uint64_t)3 << 60)
+#define ADDRESS_BITS 50
+
+/* The first page of thread.K; the windows follow it. */
+struct ring {
+    uint64_t windows;     /* how many there are */
+    uint64_t ready;       /* set last, when recording starts */
+    uint64_t drop;        /* instructions to drop at the start of the stream (the skipped part of its first block) */
+    uint64_t filled;      /* windows filled so far */
+    uint64_t emptied;     /* windows that the reader has read and zeroed */
+    uint64_t failed;      /* recording ended early: the disk is full */
+    uint64_t unused[506];
+};
+
+struct thread {
+    uint64_t *next, *end; /* where the next word goes */
+    struct ring *ring;
+    char name[32];
+    bool recording;     /* words go to the ring; else to scratch */
+    bool counting;      /* skip or max is to be watched */
+    bool is_main;
+    uint64_t skip_left; /* instructions */
+    uint64_t budget;    /* instructions to record, 0: no limit */
+    uint64_t repeating; /* address of the rep-prefixed instruction that ended the last block, 0: none */
+    uint64_t scratch[SCRATCH_WORDS];
+};
+
+struct block {
+    uint64_t word;
+    uint64_t count;
+    uint64_t first_repeat; /* address of the first instruction if it is rep-prefixed, else 0 */
+    uint64_t last_repeat;  /* the same of the last one */
+};
+
+static struct thread *threads[MAX_VCPUS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool all_threads, is_x86, forked;
+static uint64_t skip, max, guest_base;
+static pid_t reader;
+static unsigned streams;
+
+static char *block_window;
+static size_t block_used = BLOCK_WINDOW, block_windows;
+static uint64_t block_number;
+
+/* Over-recorded so that the reader can cut at exactly max even after blocks that a signal left early. */
+#define MARGIN 65536
+
+static void discard(struct thread *t)
+{
+    t->recording = false;
+    t->next = t->scratch;
+    t->end = t->scratch + SCRATCH_WORDS;
+}
+
+static uint64_t *window_start(struct ring *ring, uint64_t number)
+{
+    return (uint64_t *)(ring + 1) + (number % ring->windows) * WINDOW_WORDS;
+}
+
+/* Make room: the next window, or again the start of scratch. */
+static __attribute__((noinline)) void refill(struct thread *t)
+{
+    if (!t->recording) {
+        t->next = t->scratch;
+        return;
+    }
+    struct ring *ring = t->ring;
+    uint64_t filled = ring->filled + 1;
+    __atomic_store_n(&ring->filled, filled, __ATOMIC_RELEASE);
+    while (filled - __atomic_load_n(&ring->emptied, __ATOMIC_ACQUIRE) >= ring->windows) {
+        if (kill(reader, 0) != 0 && errno == ESRCH) { /* nobody will read this */
+            t->counting = false;
+            discard(t);
+            return;
+        }
+        nanosleep(&(struct timespec){0, 200000}, NULL);
+    }
+    t->next = window_start(ring, filled);
+    t->end = t->next + WINDOW_WORDS;
+}
+
+static inline void put(struct thread *t, uint64_t word)
+{
+    if (__builtin_expect(t->next == t->end, 0)) {
+        refill(t);
+    }
+    *t->next++ = word;
+}
+
+static void fail(struct thread *t)
+{
+    if (t->ring != NULL) {
+        __atomic_store_n(&t->ring->failed, 1, __ATOMIC_RELEASE);
+    }
+    t->counting = false;
+    discard(t);
+}
+
+static void start(struct thread *t, uint64_t drop)
+{
+    if (t->ring == NULL) {
+        return;
+    }
+    t->recording = true;
+    t->next = window_start(t->ring, 0);
+    t->end = t->next + WINDOW_WORDS;
+    t->ring->drop = drop;
+    __atomic_store_n(&t->ring->ready, 1, __ATOMIC_RELEASE);
+}
+
+static struct thread *open_thread(bool is_main)
+{
+    struct thread *t = calloc(1, sizeof *t);
+    if (t == NULL) {
+        return NULL;
+    }
+    discard(t);
+    snprintf(t->name, sizeof t->name, "thread.%u", streams++);
+    size_t windows = is_main ? MAIN_WINDOWS : OTHER_WINDOWS;
+    t->ring = map_file(t->name, 0, sizeof *t->ring + windows * WINDOW_WORDS * sizeof(uint64_t));
+    if (t->ring == NULL) {
+        return t;
+    }
+    t->ring->windows = windows;
+    t->is_main = is_main;
+    t->skip_left = skip;
+    t->budget = max ? max + MARGIN : 0;
+    t->counting = skip || max;
+    if (!skip) {
+        start(t, 0);
+    }
+    return t;
+}
+
+/* Watch skip and max before a block is executed. */
+static __attribute__((noinline)) void count(struct thread *t, const struct block *b)
+{
+    /* A block that goes on with the rep-prefixed instruction of the last one does not execute a new instruction. */
+    uint64_t again = b->first_repeat != 0 && b->first_repeat == t->repeating;
+    uint64_t fresh = b->count - again;
+    t->repeating = b->last_repeat;
+    if (!t->recording) {
+        if (t->skip_left >= fresh) {
+            t->skip_left -= fresh;
+            return;
+        }
+        fresh -= t->skip_left;
+        start(t, t->skip_left + again);
+        t->skip_left = 0;
+        if (!t->budget) {
+            t->counting = false;
+        }
+    }
+    if (t->budget) {
+        if (t->budget > fresh) {
+            t->budget -= fresh;
+            return;
+        }
+        if (t->is_main) {
+            append_text("stopped", "max\n", 4);
+            _exit(0);
+        }
+        t->counting = false;
+        discard(t);
+    }
+}
+
+/* ---- Callbacks ---- */
+
+static void on_block(unsigned int vcpu, void *data)
+{
+    struct thread *t = vcpu < MAX_VCPUS ? threads[vcpu] : NULL;
+    if (t == NULL) {
+        return;
+    }
+    const struct block *b = data;
+    if (__builtin_expect(t->counting, 0)) {
+        count(t, b);
+    }
+    put(t, b->word);
+}
+
+static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+    struct thread *t = vcpu < MAX_VCPUS ? threads[vcpu] : NULL;
+    if (t == NULL) {
+        return;
+    }
+    uint64_t word = (uint64_t)(uintptr_t)data | (uint64_t)qemu_plugin_mem_size_shift(info) << 51 |
+                    (uint64_t)qemu_plugin_mem_is_store(info) << ADDRESS_BITS;
+    if (__builtin_expect(address >> ADDRESS_BITS != 0, 0)) {
+        put(t, LONG_ADDRESS);
+        put(t, address);
+        address = 0;
+    }
+    put(t, word | address);
+}
+
+/* Host addresses of file mappings known from the last look at /proc/self/maps. */
+static struct range {
+    uint64_t start, end;
+} *ranges;
+static size_t range_count, range_capacity;
+static unsigned snapshots;
+
+static void snapshot_maps(uint64_t base)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (maps == NULL) {
+        return;
+    }
+    char *text = NULL, *line = NULL;
+    size_t size = 0, capacity = 0;
+    FILE *copy = open_memstream(&text, &size);
+    fprintf(copy, "base %llx\n", (unsigned long long)base);
+    range_count = 0;
+    while (getline(&line, &capacity, maps) > 0) {
+        unsigned long long from, to;
+        if (sscanf(line, "%llx-%llx", &from, &to) != 2) {
+            continue;
+        }
+        if (range_count == range_capacity) {
+            range_capacity = range_capacity ? 2 * range_capacity : 256;
+            ranges = realloc(ranges, range_capacity * sizeof *ranges);
+        }
+        ranges[range_count++] = (struct range){from, to};
+        if (strchr(line, '/') != NULL) {
+            fputs(line, copy);
+        }
+    }
+    fclose(maps);
+    fclose(copy);
+    append_text("maps", text, size);
+    free(text);
+    free(line);
+}
+
+static void look_at_maps(uint64_t host, uint64_t base)
+{
+    static uint64_t last_start, last_end;
+    if (host >= last_start && host < last_end) {
+        return;
+    }
+    for (int attempt = 0; attempt < 2; attempt++) {
+        for (size_t i = 0; i < range_count; i++) {
+            if (host >= ranges[i].start && host < ranges[i].end) {
+                last_start = ranges[i].start;
+                last_end = ranges[i].end;
+                return;
+            }
+        }
+        if (snapshots++ >= 1000) { /* a program that generates code in ever new places */
+            return;
+        }
+        snapshot_maps(base);
+    }
+}
+
+static bool is_repeated_string(const uint8_t *code, size_t length)
+{
+    bool prefix = false;
+    for (size_t i = 0; i < length; i++) {
+        uint8_t c = code[i];
+        if (c == 0xF2 || c == 0xF3) {
+            prefix = true;
+        } else if (!(c == 0x66 || c == 0x67 || c == 0x2E || c == 0x36 || c == 0x3E || c == 0x26 || c == 0x64 ||
+                     c == 0x65 || c == 0xF0 || (c & 0xF0) == 0x40)) {
+            return prefix && ((c >= 0xA4 && c <= 0xA7) || (c >= 0xAA && c <= 0xAF) || (c >= 0x6C && c <= 0x6F));
+        }
+    }
+    return false;
+}
+
+/* A place for a descriptor of `size` bytes that does not cross windows. */
+static void *place(size_t size)
+{
+    if (block_used + size > BLOCK_WINDOW) {
+        char *window = map_file("blocks", block_windows * BLOCK_WINDOW, BLOCK_WINDOW);
+        if (window == NULL) {
+            return NULL;
+        }
+        if (block_window != NULL) {
+            munmap(block_window, BLOCK_WINDOW);
+        }
+        block_window = window;
+        block_windows++;
+        block_used = 0;
+    }
+    void *at = block_window + block_used;
+    block_used += size;
+    return at;
+}
+
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+    (void)id;
+    size_t n = qemu_plugin_tb_n_insns(tb);
+    if (forked || n == 0 || n > 512) {
+        return;
+    }
+    struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(tb, 0);
+    uint64_t base = (uint64_t)(uintptr_t)qemu_plugin_insn_haddr(first) - qemu_plugin_insn_vaddr(first);
+    guest_base = base;
+
+    pthread_mutex_lock(&lock);
+    struct block *b = malloc(sizeof *b);
+    uint64_t *descriptor = b ? place(16 + 24 * n) : NULL;
+    if (descriptor == NULL) { /* the disk is full: what follows cannot be described, so it is not recorded */
+        for (size_t v = 0; v < MAX_VCPUS; v++) {
+            if (threads[v] != NULL && threads[v]->recording) {
+                fail(threads[v]);
+            }
+        }
+        free(b);
+        pthread_mutex_unlock(&lock);
+        return;
+    }
+    look_at_maps(base + qemu_plugin_insn_vaddr(first), base);
+    b->word = BLOCK | block_number;
+    b->count = n;
+    b->first_repeat = b->last_repeat = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        uint64_t address = qemu_plugin_insn_vaddr(insn);
+        size_t size = qemu_plugin_insn_size(insn);
+        uint64_t *entry = descriptor + 2 + 3 * i;
+        entry[0] = address;
+        /* The guest's memory is mapped as it is: no need for qemu_plugin_insn_data, which differs between versions. */
+        memcpy(entry + 1, (const void *)(uintptr_t)(base + address), size < 16 ? size : 16);
+        if (is_x86 && (i == 0 || i == n - 1) && is_repeated_string((const uint8_t *)(entry + 1), size)) {
+            b->first_repeat = i == 0 ? address : b->first_repeat;
+            b->last_repeat = i == n - 1 ? address : 0;
+        }
+        qemu_plugin_register_vcpu_mem_cb(insn, on_access, CB_NO_REGS, MEM_RW,
+                                         (void *)(uintptr_t)(ACCESS | (uint64_t)i << 54));
+    }
+    descriptor[1] = n;
+    __atomic_store_n(&descriptor[0], block_number + 1, __ATOMIC_RELEASE);
+    block_number++;
+    pthread_mutex_unlock(&lock);
+    qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, CB_NO_REGS, b);
+}
+
+static void on_thread(qemu_plugin_id_t id, unsigned int vcpu)
+{
+    (void)id;
+    if (forked || vcpu >= MAX_VCPUS || (streams > 0 && !all_threads)) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    if (threads[vcpu] != NULL) { /* the number of a thread that has ended */
+        if (threads[vcpu]->ring != NULL) {
+            munmap(threads[vcpu]->ring, sizeof(struct ring) + threads[vcpu]->ring->windows * WINDOW_WORDS * 8);
+        }
+        free(threads[vcpu]);
+    }
+    threads[vcpu] = open_thread(streams == 0);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Where handlers start is where signals cut blocks short; the reader looks at these places. */
+static void on_syscall(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint64_t signal, uint64_t action,
+                       uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8)
+{
+    (void)id, (void)vcpu, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
+    if (number != (is_x86 ? 13 : 134) || action == 0 || forked) { /* rt_sigaction */
+        return;
+    }
+    uint64_t handler = 0;
+    /* The address may be wrong, and the program's error must stay its own: let the kernel copy. */
+    struct iovec to = {&handler, 8}, from = {(void *)(uintptr_t)(guest_base + action), 8};
+    if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 8 && handler > 1) {
+        char line[64];
+        int length = snprintf(line, sizeof line, "%d %llx\n", (int)signal, (unsigned long long)handler);
+        append_text("handlers", line, (size_t)length);
+    }
+}
+
+/* A forked child shares the mappings: it must not write there, and is not traced. */
+static void on_fork(void)
+{
+    forked = true;
+    for (size_t v = 0; v < MAX_VCPUS; v++) {
+        if (threads[v] != NULL) {
+            discard(threads[v]);
+            threads[v] = NULL;
+        }
+    }
+}
+
+EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
+{
+    (void)info;
+    for (int i = 0; i < argc; i++) {
+        char *value = strchr(argv[i], '=');
+        if (value == NULL) {
+            return -1;
+        }
+        *value++ = 0;
+        if (strcmp(argv[i], "dir") == 0) {
+            snprintf(folder, sizeof folder, "%s", value);
+        } else if (strcmp(argv[i], "isa") == 0) {
+            is_x86 = strcmp(value, "x86-64") == 0;
+        } else if (strcmp(argv[i], "skip") == 0) {
+            skip = strtoull(value, NULL, 10);
+        } else if (strcmp(argv[i], "max") == 0) {
+            max = strtoull(value, NULL, 10);
+        } else if (strcmp(argv[i], "reader") == 0) {
+            reader = (pid_t)strtol(value, NULL, 10);
+        } else if (strcmp(argv[i], "threads") == 0) {
+            all_threads = strcmp(value, "on") == 0;
+        } else {
+            return -1;
+        }
+    }
+    if (folder[0] == 0 || reader <= 0) {
+        return -1;
+    }
+    pthread_atfork(NULL, NULL, on_fork);
+    qemu_plugin_register_vcpu_init_cb(id, on_thread);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+    qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
+    return 0;
+}
