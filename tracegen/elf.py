@@ -126,7 +126,7 @@ def load_bias(path: Path, mapping: Mapping) -> int | None:
 
 
 def symbols_at_run_time(mappings: Iterable[Mapping], executed: NDArray[np.uint64]) -> Symbols:
-    """Function symbols, at run-time addresses, of every mapped file that holds one of the addresses `executed` (sorted)."""
+    """Function symbols, at run-time addresses, of the mapped files that hold one of the addresses `executed` (sorted)."""
     found: dict[int, tuple[int, str]] = {}
     seen: set[tuple[str, int]] = set()
     for mapping in mappings:

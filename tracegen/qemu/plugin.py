@@ -23,7 +23,9 @@ def find_qemu(isa: str) -> Path:
     name = _BINARIES[isa]
     found = shutil.which(name)
     if found is None:
-        raise InputError(f"{name}: not found; tracing needs QEMU's user mode (Debian and Ubuntu: apt install qemu-user)")
+        raise InputError(
+            f"{name}: not found; tracing needs QEMU's user mode (Debian and Ubuntu: apt install qemu-user)"
+        )
     return Path(found)
 
 

@@ -47,6 +47,15 @@ class Kernel(NamedTuple):
     accesses: NDArray[np.uint8]  # [I] surely accesses memory (where last_access is known)
 
 
+class Accesses(NamedTuple):
+    """Buffers for memory accesses, the columns of a trace."""
+
+    instruction: NDArray[np.uint64]
+    address: NDArray[np.uint64]
+    size: NDArray[np.uint8]
+    is_store: NDArray[np.uint8]
+
+
 class BlockTable:
     """The blocks that QEMU has translated so far, read from the plugin's file `blocks`."""
 
@@ -167,7 +176,9 @@ def _repeated_strings(code: NDArray[np.uint8]) -> NDArray[np.bool_]:
             if byte in (0xF2, 0xF3):
                 repeat = True
             elif byte not in (0x66, 0x67, 0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0xF0) and byte & 0xF0 != 0x40:
-                result[row] = repeat and (byte in range(0xA4, 0xA8) or byte in range(0xAA, 0xB0) or byte in range(0x6C, 0x70))
+                result[row] = repeat and (
+                    byte in range(0xA4, 0xA8) or byte in range(0xAA, 0xB0) or byte in range(0x6C, 0x70)
+                )
                 break
     return result
 
@@ -188,10 +199,7 @@ def _read(
     state: NDArray[np.int64],
     repeating: NDArray[np.uint64],
     sequence: NDArray[np.uint32],
-    instruction: NDArray[np.uint64],
-    address: NDArray[np.uint64],
-    size: NDArray[np.uint8],
-    is_store: NDArray[np.uint8],
+    accessed: Accesses,
     filled: NDArray[np.int64],
 ) -> int:
     """Read words from state[_POSITION] until they end, a buffer is full, or a block must be examined.
@@ -201,6 +209,7 @@ def _read(
     address for the next access word. `filled`: entries in `sequence` and in the accesses' arrays.
     """
     begin, first_repeat, last_repeat, is_handler, last_access, addresses, accesses = kernel
+    instruction, address, size, is_store = accessed
     position = state[_POSITION]
     total = state[_TOTAL]
     base = state[_BASE]
@@ -258,7 +267,7 @@ def _read(
                     result = _EXAMINE
                     break
                 if last_access[block] > seen:
-                    cut = seen + 1
+                    cut = np.int64(seen + 1)
                     while not accesses[rows + cut]:
                         cut += 1
                     if not is_handler[following] and addresses[rows + cut] != start:
@@ -344,7 +353,12 @@ class ThreadRecords:
         self._state[_BLOCK] = -1
         self._repeating = np.zeros(2, np.uint64)
         self._sequence = np.empty(1 << 16, np.uint32)
-        self._accesses = tuple(np.empty(_ACCESSES, dtype) for dtype in (np.uint64, np.uint64, np.uint8, np.uint8))
+        self._accesses = Accesses(
+            np.empty(_ACCESSES, np.uint64),
+            np.empty(_ACCESSES, np.uint64),
+            np.empty(_ACCESSES, np.uint8),
+            np.empty(_ACCESSES, np.uint8),
+        )
         self._filled = np.zeros(2, np.int64)
         self._used = np.zeros(0, np.uint8)  # [B] the block is in the sequence
         self._started = False
@@ -460,7 +474,7 @@ class ThreadRecords:
                 self._state,
                 self._repeating,
                 self._sequence,
-                *self._accesses,
+                self._accesses,
                 self._filled,
             )
             if reason == _DONE:
@@ -511,7 +525,9 @@ class ThreadRecords:
     def _flush_accesses(self) -> None:
         assert self.writer is not None
         count = int(self._filled[1])
-        self.writer.append(np.empty(0, np.uint32), *(column[:count] for column in self._accesses))
+        instruction, address, size, is_store = self._accesses
+        none = np.empty(0, np.uint32)
+        self.writer.append(none, instruction[:count], address[:count], size[:count], is_store[:count])
         self._filled[1] = 0
 
 
