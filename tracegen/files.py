@@ -26,7 +26,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp's 0600 is for secrets
+        executable = temporary.stat().st_mode & 0o111
+        temporary.chmod((0o666 | executable) & ~umask)  # mkstemp's 0600 is for secrets
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -176,6 +176,11 @@ class Trace:
         return len(self._columns[0])
 
     @property
+    def name(self) -> str:
+        """The file's stem: `perl` for `perl.trace.h5`."""
+        return self.path.name.removesuffix(".h5").removesuffix(".trace")
+
+    @property
     def accesses(self) -> int:
         """Number of memory accesses."""
         return len(self._columns[1])

@@ -1,0 +1,151 @@
+"""Teaching the machine encoder, with the foundation model frozen (PerfVec §V).
+
+What is learned from are windows of the labelled programs: a window's vector R (the sum of its instructions'
+representations) and its cycles y on each machine. The encoder's vector m for a configuration shall make R·m close to y,
+relative to y. The machines are those of the table and, from `encoder_latencies`, any number of others: labelling a
+machine costs a simulation of the windows, not training of the foundation model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from perfvec.data import Labels, Shard, pair_files
+from perfvec.encoder import MachineEncoder, machine_features
+from perfvec.model import FoundationModel, Model, configuration_key
+from perfvec.precision import native_bf16
+from perfvec.represent import lane_sums
+from tracegen.latency import LatencyFile
+from uarch.configuration import Machine
+from uarch.errors import InputError
+
+WINDOW = 20_000  # instructions
+_WINDOWS = 10  # windows of one shard, spread over it
+_STEPS = 4000
+_BATCH = 256
+
+
+def fit_encoder(
+    model: Model, labels: Labels, traces: Path, latencies: Path | None, work: Path, *, seed: int, progress: bool = True
+) -> MachineEncoder:
+    """The encoder for `model`, from its training labels and optional further latency files of the same traces."""
+    machines: list[Machine] = list(model.machines)
+    row_of = {configuration_key(machine): row for row, machine in enumerate(machines)}
+    vectors: list[NDArray[np.float64]] = []
+    samples: list[tuple[int, int, float]] = []  # window, machine, cycles
+    windows_of: dict[str, list[tuple[Shard, int, int]]] = {}  # by trace digest: shard, first instruction, window
+    for shard, start in tqdm(_starts(labels), desc="windows", disable=not progress):
+        for begin in _window_begins(len(shard)):
+            windows_of.setdefault(shard.trace_digest, []).append((shard, start + begin, len(vectors)))
+            cycles = shard.latency[begin : begin + WINDOW].sum(axis=0, dtype=np.float64)
+            samples += [(len(vectors), row, float(value)) for row, value in enumerate(cycles)]
+            vectors.append(_window_vector(model.foundation, shard, begin))
+    for _, path in pair_files(traces, latencies) if latencies else ():
+        with LatencyFile(path) as file:
+            for machine in file.machines:
+                if row_of.setdefault(configuration_key(machine), len(machines)) == len(machines):
+                    machines.append(machine)
+            rows = [row_of[configuration_key(machine)] for machine in file.machines]
+            for _, begin, window in windows_of.get(file.trace_digest, ()):
+                if file.start <= begin and begin + WINDOW <= file.start + len(file):
+                    cycles = file.read(begin - file.start, begin - file.start + WINDOW).sum(axis=1, dtype=np.float64)
+                    samples += [(window, row, float(value)) for row, value in zip(rows, cycles, strict=True)]
+    features = np.stack([machine_features(machine) for machine in machines])
+    window, row, cycles = (np.array(column) for column in zip(*samples, strict=True))
+    return learn(features, np.array(vectors), window, row, cycles, model.table(), seed=seed, progress=progress)
+
+
+def _starts(labels: Labels) -> list[tuple[Shard, int]]:
+    pairs = []
+    for shard in labels.shards:
+        with LatencyFile(shard.latency_file) as file:
+            pairs.append((shard, file.start))
+    return pairs
+
+
+def _window_begins(length: int) -> list[int]:
+    if length < WINDOW:
+        raise InputError(f"a latency file labels only {length} instructions; the encoder needs windows of {WINDOW}")
+    return sorted(set(np.linspace(0, length - WINDOW, _WINDOWS).astype(int).tolist()))
+
+
+def _window_vector(foundation: FoundationModel, shard: Shard, begin: int) -> NDArray[np.float64]:
+    first = begin + shard.lead
+    lead = min(first, 128)
+    rows = slice(first - lead, first + WINDOW)
+    ids, stored = np.asarray(shard.static_id[rows]), np.asarray(shard.stored[rows])
+    return lane_sums(foundation, shard.static, ids, stored, lead, bf16=native_bf16()).sum(axis=0)
+
+
+def learn(
+    features: NDArray[np.float32],
+    vectors: NDArray[np.float64],
+    window: NDArray[np.int64],
+    row: NDArray[np.int64],
+    cycles: NDArray[np.float64],
+    table: NDArray[np.float64],
+    *,
+    seed: int,
+    steps: int = _STEPS,
+    progress: bool = True,
+) -> MachineEncoder:
+    """Fit on samples: window `window[k]` took `cycles[k]` on the machine with features `features[row[k]]`.
+
+    `vectors` [W, d]; `table` [U, d] gives the directions in which machine vectors vary.
+    """
+    torch.manual_seed(seed)
+    encoder = MachineEncoder(vectors.shape[1])
+    deviation = features.std(axis=0)
+    encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
+    encoder.scale.copy_(torch.from_numpy(np.where(deviation > 1e-6, 1.0 / np.maximum(deviation, 1e-6), 0.0)))
+    _set_basis(encoder, table)
+    x = torch.from_numpy(features)
+    target = torch.from_numpy(cycles).float()
+    # R·m / y = (R / y)·m: one product a sample, relative by construction.
+    scaled = torch.from_numpy(vectors[window] / cycles[:, None]).float()
+    rows = torch.from_numpy(row)
+    by_row = [torch.from_numpy(np.flatnonzero(row == index)) for index in range(len(features))]
+    del target
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    generator = np.random.default_rng(seed)
+    for _ in tqdm(range(steps), desc="encoder", unit="step", disable=not progress):
+        chosen = generator.choice(len(features), min(len(features), 64), replace=False)
+        samples = torch.cat([_draw(by_row[index], generator) for index in chosen])
+        machine_vectors = encoder(x)[rows[samples]]
+        error = (scaled[samples] * machine_vectors).sum(dim=1) - 1.0
+        loss = torch.nn.functional.smooth_l1_loss(error, torch.zeros_like(error), beta=0.1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return encoder.eval()
+
+
+def _draw(indices: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:
+    if len(indices) <= _BATCH:
+        return indices
+    return indices[torch.from_numpy(generator.integers(0, len(indices), _BATCH))]
+
+
+def _set_basis(encoder: MachineEncoder, table: NDArray[np.float64]) -> None:
+    """Principal directions of the table's vectors, each scaled to unit variance of its coordinate."""
+    centre = table.mean(axis=0)
+    _, singular, directions = np.linalg.svd(table - centre, full_matrices=False)
+    rank = len(singular)
+    basis = np.zeros((table.shape[1], table.shape[1]))
+    basis[:rank] = directions
+    scale = np.zeros(table.shape[1])
+    scale[:rank] = singular / np.sqrt(max(len(table) - 1, 1))
+    encoder.basis_mean.copy_(torch.from_numpy(centre))
+    encoder.basis.copy_(torch.from_numpy(basis))
+    encoder.basis_scale.copy_(torch.from_numpy(scale))
+
+
+__all__: Sequence[str] = ("fit_encoder", "learn")

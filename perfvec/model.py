@@ -1,0 +1,179 @@
+"""The foundation model: an LSTM that turns every executed instruction into a vector, and its file.
+
+PerfVec (arXiv 2310.16792, §III): instruction i has the representation r_i ∈ R^d, a program P = Σ r_i, a machine is a
+vector m ∈ R^d, and the predicted run time is P·m. The linear head has no bias, so that parts of a program add up; its
+rows are the vectors of the machines that the model was trained on. Times are in core cycles here: the machine's
+frequency turns them into seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from perfvec.encoder import MachineEncoder
+from tracegen.features import Schema, get_schema
+from tracegen.files import atomic_path
+from uarch.configuration import Machine, machine_from_dict
+from uarch.errors import InputError
+
+FORMAT = "perfvec-model"
+VERSION = 1
+DEFAULT_WEIGHTS = Path(__file__).parent / "weights" / "default.safetensors"
+State = tuple[Tensor, Tensor]
+
+
+class FoundationModel(nn.Module):
+    """LSTM over the features of consecutive instructions; time first.
+
+    `forward(x [T, B, schema.width], state) -> (r [T, B, width], state)`; `head.weight` is [machines, width].
+    """
+
+    def __init__(self, schema: Schema, machines: int, *, width: int = 256, layers: int = 2) -> None:
+        super().__init__()
+        self.schema = schema
+        self.lstm = nn.LSTM(schema.width, width, layers)
+        self.head = nn.Linear(width, machines, bias=False)
+        self.register_buffer("mean", torch.zeros(schema.width))
+        self.register_buffer("scale", torch.ones(schema.width))
+        self.mean: Tensor
+        self.scale: Tensor
+
+    @property
+    def width(self) -> int:
+        return self.lstm.hidden_size
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        return self.lstm((x - self.mean) * self.scale, state)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program (one labelled trace) that trained the model."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model as it is shipped: foundation, table of machine vectors, encoder for other machines.
+
+    `machines[k]`'s vector is row k of `foundation.head.weight`. `digest` identifies the weights and the metadata.
+    """
+
+    foundation: FoundationModel
+    machines: tuple[Machine, ...]
+    programs: tuple[Program, ...]
+    encoder: MachineEncoder | None = None
+    recipe: dict[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def schema(self) -> Schema:
+        return self.foundation.schema
+
+    def table(self) -> NDArray[np.float64]:
+        """[U, d] vectors of the training machines (cycles per unit of representation)."""
+        return self.foundation.head.weight.detach().double().numpy()
+
+    def machine_vectors(self, machines: list[Machine]) -> tuple[NDArray[np.float64], list[str]]:
+        """[K, d] vectors, and where each comes from: `table` (seen in training) or `encoder` (zero-shot)."""
+        table = self.table()
+        known = {configuration_key(machine): row for row, machine in enumerate(self.machines)}
+        rows = [known.get(configuration_key(machine)) for machine in machines]
+        vectors = np.zeros((len(machines), self.foundation.width))
+        unknown = [index for index, row in enumerate(rows) if row is None]
+        for index, row in enumerate(rows):
+            if row is not None:
+                vectors[index] = table[row]
+        if unknown:
+            if self.encoder is None:
+                raise InputError(
+                    f"machine {machines[unknown[0]].name!r} did not train this model and it has no encoder; "
+                    "train with --encoder-latencies"
+                )
+            vectors[unknown] = self.encoder.vectors([machines[index] for index in unknown])
+        return vectors, ["encoder" if row is None else "table" for row in rows]
+
+
+def configuration_key(machine: Machine) -> str:
+    """Identifies a machine by what it is, not by its name."""
+    values = machine.to_dict()
+    values.pop("name")
+    return json.dumps(values, sort_keys=True)
+
+
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write weights and metadata as one safetensors file, atomically."""
+    tensors = {f"foundation.{name}": value for name, value in model.foundation.state_dict().items()}
+    if model.encoder is not None:
+        tensors.update({f"encoder.{name}": value for name, value in model.encoder.state_dict().items()})
+    metadata = {
+        "format": FORMAT,
+        "version": str(VERSION),
+        "schema": model.schema.identity,
+        "layers": str(model.foundation.lstm.num_layers),
+        "machines": json.dumps([machine.to_dict() for machine in model.machines]),
+        "programs": json.dumps([asdict(program) for program in model.programs]),
+        "recipe": json.dumps(model.recipe),
+    }
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
+
+
+def load_model(path: str | os.PathLike[str] | None = None) -> Model:
+    """Read a model; without a path, the one that ships. Raises InputError for foreign, damaged or older files."""
+    if path is None:
+        path = DEFAULT_WEIGHTS
+        if not path.exists():
+            raise InputError(f"no trained model ships in this checkout ({path}); make one with `make train-default`")
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; expected a model (*.safetensors)")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: truncated, or not a safetensors file; expected a model") from error
+    if metadata.get("format") != FORMAT:
+        raise InputError(f"{path}: a safetensors file, but not a model of this toolkit (format {FORMAT!r})")
+    if metadata.get("version") != str(VERSION):
+        raise InputError(f"{path}: model version {metadata.get('version')}; this release reads version {VERSION}")
+    try:
+        schema = get_schema(metadata["schema"])
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    try:
+        machines = tuple(machine_from_dict(values) for values in json.loads(metadata["machines"]))
+        width = tensors["foundation.head.weight"].shape[1]
+        foundation = FoundationModel(schema, len(machines), width=width, layers=int(metadata["layers"]))
+        _load(foundation, tensors, "foundation.")
+        encoder = None
+        if any(name.startswith("encoder.") for name in tensors):
+            encoder = MachineEncoder(width)
+            _load(encoder, tensors, "encoder.")
+        programs = tuple(Program(**values) for values in json.loads(metadata["programs"]))
+        recipe = json.loads(metadata["recipe"])
+    except (KeyError, RuntimeError, TypeError, json.JSONDecodeError) as error:
+        line = str(error).splitlines()[0]
+        raise InputError(f"{path}: the model's weights do not fit the schema {schema.identity}: {line}") from error
+    foundation.eval()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Model(foundation, machines, programs, encoder, recipe, digest)
+
+
+def _load(module: nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:
+    module.load_state_dict({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})

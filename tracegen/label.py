@@ -1,0 +1,108 @@
+"""Labels: a stretch of a trace timed on many machines, as a latency file.
+
+The trace is read and decoded once and each piece of it runs on every machine. Before the labelled stretch the machines
+are warmed as gem5's fast-forward does it (DATA.md of the gem5 labels): caches and TLBs by everything before, pipeline
+and predictor by `warmup` instructions. Several traces are labelled side by side in processes; a latency file that is
+already there, of the same trace, stretch and machines, is kept, so a run that was killed continues.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from numba import set_num_threads
+from tqdm import tqdm
+
+from tracegen.decode import decode
+from tracegen.files import require_writable
+from tracegen.latency import LatencyFile, LatencyWriter
+from tracegen.trace import Trace
+from uarch.configuration import Machine
+from uarch.errors import InputError
+from uarch.timing.simulation import COUNTERS, Simulation
+
+SIMULATOR = "embedded 1"
+WARMUP = 50_000  # instructions that warm the pipeline and the predictor
+
+
+def label(
+    traces: Sequence[str | os.PathLike[str]],
+    machines: Sequence[Machine],
+    folder: str | os.PathLike[str],
+    *,
+    start: int = 0,
+    count: int | None = None,
+    warmup: int = WARMUP,
+    workers: int = 2,
+    progress: bool = True,
+) -> list[Path]:
+    """Write `NAME.latency.h5` (`NAME-START.latency.h5` where `start` > 0) of every trace into `folder`.
+
+    `count` instructions are labelled from `start` on, to the trace's end where it is None or larger. A trace that ends
+    before `start` is left out. Raises InputError for bad traces, no machines or an unwritable folder.
+    """
+    if not machines:
+        raise InputError("no machine to label for; name some with --uarch or --sample")
+    names = [machine.name for machine in machines]
+    if len(set(names)) != len(names):
+        raise InputError(f"two machines are called {max(names, key=names.count)!r}; give each a name of its own")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs: list[tuple[Path, Path, int]] = []
+    outputs = []
+    for path in traces:
+        with Trace(path) as trace:
+            stop = len(trace) if count is None else min(start + count, len(trace))
+            if start >= stop:
+                continue
+            output = folder / f"{trace.name}{f'-{start}' if start else ''}.latency.h5"
+            require_writable(output)
+            outputs.append(output)
+            if not _already(output, trace, machines, start, stop):
+                jobs.append((trace.path, output, stop))
+    if not outputs:
+        raise InputError(f"every trace ends before instruction {start}; nothing to label")
+    with ProcessPoolExecutor(min(workers, max(len(jobs), 1)), mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(label_one, path, machines, output, start, stop, warmup) for path, output, stop in jobs]
+        for future in tqdm(as_completed(futures), total=len(jobs), desc="label", unit="trace", disable=not progress):
+            future.result()
+    return outputs
+
+
+def _already(output: Path, trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> bool:
+    if not output.exists():
+        return False
+    with LatencyFile(output) as file:
+        same = (file.trace_digest, file.start, len(file)) == (trace.digest, start, stop - start)
+        if same and list(file.machines) == list(machines) and file.simulator == SIMULATOR:
+            return True
+    raise InputError(f"{output}: holds other labels (another trace, stretch or machines); move it away or choose another folder")
+
+
+def label_one(path: Path, machines: Sequence[Machine], output: Path, start: int, stop: int, warmup: int = WARMUP) -> None:
+    """Label instructions [start, stop) of one trace on these machines."""
+    set_num_threads(1)
+    with Trace(path) as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        simulations = [Simulation(machine, instructions) for machine in machines]
+        timed = max(0, start - warmup)
+        for chunk in trace.chunks(stop=timed):
+            for simulation in simulations:
+                simulation.warm(chunk)
+        for chunk in trace.chunks(start=timed, stop=start):
+            for simulation in simulations:
+                simulation.run(chunk)
+        writer = LatencyWriter(
+            output, machines=machines, trace=trace.name, trace_digest=trace.digest, start=start, simulator=SIMULATOR,
+            attributes={"warmup": start - timed},
+        )  # fmt: skip
+        with writer:
+            for chunk in trace.chunks(start=start, stop=stop):
+                writer.append(np.stack([simulation.run(chunk) for simulation in simulations]))
+            values = np.array([[simulation.counters[name] for name in COUNTERS] for simulation in simulations])
+            writer.counters(values, COUNTERS)

@@ -1,0 +1,135 @@
+"""The latency file: retire latencies of a stretch of one trace on many machines (DESIGN.md, *Latency*)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from tracegen.files import atomic_path, open_h5, read_dataset, read_slice
+from uarch.configuration import Machine, machine_from_dict
+from uarch.errors import InputError
+
+FORMAT = "perfvec-latency"
+VERSION = 1
+_BLOCK = 1 << 17
+
+
+class LatencyWriter:
+    """Writes `latency` [U, n] a stretch of instructions at a time; a context manager, the file appears on clean exit.
+
+    `append` takes [U, k] cycles; `counters`, optional, [U, columns] totals.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        machines: Sequence[Machine],
+        trace: str,
+        trace_digest: str,
+        start: int,
+        simulator: str,
+        attributes: dict[str, Any] | None = None,
+    ) -> None:
+        self._path = Path(path)
+        self._machines = list(machines)
+        self._attributes = {
+            "format": FORMAT,
+            "version": VERSION,
+            "trace": trace,
+            "trace_digest": trace_digest,
+            "start": start,
+            "simulator": simulator,
+            **(attributes or {}),
+        }
+        self._stack = ExitStack()
+
+    def __enter__(self) -> LatencyWriter:
+        temporary = self._stack.enter_context(atomic_path(self._path))
+        self._file = self._stack.enter_context(h5py.File(temporary, "w", libver="latest"))
+        for name, value in self._attributes.items():
+            self._file.attrs[name] = value
+        rows = len(self._machines)
+        self._latency = self._file.create_dataset(
+            "latency", shape=(rows, 0), maxshape=(rows, None), dtype="<u2", chunks=(1, _BLOCK), compression="gzip",
+            compression_opts=1, shuffle=True,
+        )  # fmt: skip
+        texts = [json.dumps(machine.to_dict()) for machine in self._machines]
+        self._file.create_dataset("uarch", data=texts, dtype=h5py.string_dtype(), compression="gzip")
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._stack.__exit__(*error)
+
+    def append(self, latency: NDArray[np.uint16]) -> None:
+        old = self._latency.shape[1]
+        self._latency.resize(old + latency.shape[1], axis=1)
+        self._latency[:, old:] = latency
+
+    def counters(self, values: NDArray[np.float64], columns: Sequence[str]) -> None:
+        dataset = self._file.create_dataset("counters", data=values.astype("<f8"))
+        dataset.attrs["columns"] = list(columns)
+
+
+class LatencyFile:
+    """A latency file, open for reading; a context manager.
+
+    Attributes: `trace` (file stem), `trace_digest`, `start`, `simulator`, `machines` (U of them), `path`. `len()` is
+    the number of labelled instructions.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._stack = ExitStack()
+        try:
+            self._file = file = self._stack.enter_context(open_h5(self.path, FORMAT, VERSION))
+            try:
+                self.trace = str(file.attrs["trace"])
+                self.trace_digest = str(file.attrs["trace_digest"])
+                self.start = int(file.attrs["start"])
+                self.simulator = str(file.attrs["simulator"])
+                texts = [text.decode() for text in read_slice(file["uarch"], slice(None))]
+                self.machines = [machine_from_dict(json.loads(text)) for text in texts]
+            except (KeyError, json.JSONDecodeError) as error:
+                raise InputError(f"{self.path}: the latency file lacks or garbles {error}") from error
+            self._latency = read_dataset(file, "latency", "<u2", 2)
+            if self._latency.shape[0] != len(self.machines) or self._latency.shape[1] == 0:
+                raise InputError(
+                    f"{self.path}: latency is {list(self._latency.shape)}; expected [{len(self.machines)} machines, ≥ 1]"
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def __len__(self) -> int:
+        return int(self._latency.shape[1])
+
+    def __enter__(self) -> LatencyFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def read(self, begin: int, end: int, rows: Sequence[int] | None = None) -> NDArray[np.uint16]:
+        """[U or len(rows), end−begin] latencies of the labelled instructions begin … end (0 is instruction `start`)."""
+        if rows is None:
+            return read_slice(self._latency, (slice(None), slice(begin, end)))
+        return np.stack([read_slice(self._latency, (row, slice(begin, end))) for row in rows])
+
+    def cycles(self) -> NDArray[np.float64]:
+        """[U] total cycles of the labelled stretch on each machine."""
+        total = np.zeros(len(self.machines))
+        for begin in range(0, len(self), 4 * _BLOCK):
+            total += self.read(begin, begin + 4 * _BLOCK).sum(axis=1, dtype=np.float64)
+        return total
