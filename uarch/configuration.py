@@ -1,0 +1,371 @@
+"""A machine as a value: frozen dataclasses, loading, validation, and reading or replacing one field by its dotted name.
+
+The field names are those of the latency files (`uarch` there); `Machine.to_dict` gives back exactly what
+`machine_from_dict` read. What a field may hold is in `uarch.constraints`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from uarch.constraints import RELATIONS, RULES, Rule, is_power_of_two, memory_models
+from uarch.errors import InputError
+
+
+@dataclass(frozen=True)
+class OutOfOrderPipeline:
+    """Widths in micro-operations a cycle, delays in stages, queue sizes in entries."""
+
+    fetch_width: int
+    decode_width: int
+    rename_width: int
+    issue_width: int
+    commit_width: int
+    frontend_delay: int  # fetch to decode
+    dispatch_delay: int  # rename to issue queue
+    rob_entries: int
+    issue_queue_entries: int
+    load_queue_entries: int
+    store_queue_entries: int
+    int_registers: int
+    fp_registers: int
+
+
+@dataclass(frozen=True)
+class InOrderPipeline:
+    width: int
+    frontend_delay: int
+    memory_width: int  # memory instructions issued a cycle
+    store_buffer: int
+    memory_in_flight: int
+
+
+@dataclass(frozen=True)
+class FunctionalUnits:
+    """How many units of a kind, and latencies in cycles."""
+
+    int_alu: int
+    int_mul: int
+    fp_add: int
+    fp_mul: int
+    simd: int
+    load_ports: int
+    store_ports: int
+    mul_latency: int
+    div_latency: int
+    fp_add_latency: int
+    fp_mul_latency: int
+    fp_div_latency: int
+
+
+@dataclass(frozen=True)
+class BranchPredictor:
+    kind: str
+    entries: int
+    btb_entries: int
+    ras_entries: int
+
+
+@dataclass(frozen=True)
+class Cache:
+    size_kib: int
+    associativity: int
+    latency: int  # cycles of a hit in this level alone
+    mshrs: int  # outstanding misses
+    prefetcher: str
+
+
+@dataclass(frozen=True)
+class SimpleMemory:
+    """Fixed latency and bandwidth."""
+
+    latency_ns: float
+    bandwidth_gbs: float
+    model: str = "simple"
+
+
+@dataclass(frozen=True)
+class DramMemory:
+    """A named DRAM of `uarch/dram.yaml`."""
+
+    model: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    name: str
+    core: str
+    frequency_ghz: float
+    pipeline: OutOfOrderPipeline | InOrderPipeline
+    functional_units: FunctionalUnits
+    branch_predictor: BranchPredictor
+    l1i: Cache
+    l1d: Cache
+    l2: Cache
+    l3: Cache | None
+    memory: SimpleMemory | DramMemory
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the latency files."""
+        values = dataclasses.asdict(self)
+        values["memory"] = {"model": self.memory.model} | values["memory"]
+        return values
+
+
+_SECTIONS: dict[str, type] = {
+    "functional_units": FunctionalUnits,
+    "branch_predictor": BranchPredictor,
+    "l1i": Cache,
+    "l1d": Cache,
+    "l2": Cache,
+    "l3": Cache,
+}
+_PIPELINES: dict[str, type] = {"out-of-order": OutOfOrderPipeline, "in-order": InOrderPipeline}
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """' (did you mean x?)' where some name is close, else nothing."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def machine_from_dict(values: Mapping[str, Any]) -> Machine:
+    """A validated machine from the nested mapping of the latency files. Raises InputError."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"a machine is a mapping of fields, not {_show(values)}")
+    where = f"machine {values.get('name', '(unnamed)')}"
+    _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
+    for field in ("name", "core", "frequency_ghz"):
+        _check(where, field, values[field], RULES[field])
+    pipeline = _section(where, "pipeline", values, _PIPELINES[values["core"]], values["core"])
+    sections = {
+        name: None if name == "l3" and values[name] is None else _section(where, name, values, kind, name)
+        for name, kind in _SECTIONS.items()
+    }
+    machine = Machine(
+        name=values["name"],
+        core=values["core"],
+        frequency_ghz=values["frequency_ghz"],
+        pipeline=pipeline,
+        memory=_memory(where, values["memory"]),
+        **sections,
+    )
+    flat = _flatten(machine.to_dict())
+    for relation in RELATIONS:
+        if not relation.holds(flat):
+            bound = relation.bound
+            for name, value in flat.items():
+                bound = bound.replace("{" + name + "}", str(value))
+            raise InputError(f"{where}: {relation.field} = {_show(flat[relation.field])} must be {bound}")
+    return machine
+
+
+def _show(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
+    for name in values:
+        if name not in expected:
+            hint = nearest(str(name), expected) or f" (valid: {', '.join(expected)})"
+            raise InputError(f"{where}: unknown field {prefix}{name} = {_show(values[name])}{hint}")
+    for name in expected:
+        if name not in values:
+            raise InputError(f"{where}: field {prefix}{name} is missing")
+
+
+def _section(where: str, name: str, values: Mapping[str, Any], kind: type, rules: str) -> Any:
+    section = values[name]
+    if not isinstance(section, Mapping):
+        raise InputError(f"{where}: {name} must be a mapping of fields, not {_show(section)}")
+    names = [field.name for field in dataclasses.fields(kind)]
+    _match_names(where, f"{name}.", section, names)
+    for field in names:
+        _check(where, f"{name}.{field}", section[field], RULES[f"{rules}.{field}"])
+    return kind(**section)
+
+
+def _memory(where: str, memory: Any) -> SimpleMemory | DramMemory:
+    if isinstance(memory, str):
+        memory = {"model": memory}
+    if not isinstance(memory, Mapping):
+        raise InputError(f"{where}: memory must be a DRAM name or a mapping of fields, not {_show(memory)}")
+    if "model" not in memory:
+        raise InputError(f"{where}: field memory.model is missing (one of {', '.join(memory_models())})")
+    _check(where, "memory.model", memory["model"], RULES["memory.model"])
+    simple = memory["model"] == "simple"
+    names = ["model", "latency_ns", "bandwidth_gbs"] if simple else ["model"]
+    _match_names(where, "memory.", memory, names)
+    for field in names:
+        _check(where, f"memory.{field}", memory[field], RULES[f"memory.{field}"])
+    return SimpleMemory(**memory) if simple else DramMemory(memory["model"])
+
+
+def _check(where: str, field: str, value: Any, rule: Rule) -> None:
+    if rule.type is str:
+        good = isinstance(value, str) and value.strip() != "" and "\n" not in value
+        hint = ""
+        if good and rule.names is not None and value not in rule.names():
+            good, hint = False, nearest(value, rule.names())
+    else:
+        kinds = (int,) if rule.type is int else (int, float)
+        good = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+        good = good and rule.low <= value <= rule.high
+        good = good and (not rule.power_of_two or value == 0 or is_power_of_two(value))
+        hint = ""
+    if not good:
+        raise InputError(f"{where}: {field} = {_show(value)} must be {rule.describe()}{hint}")
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update(_flatten(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def field_names(machine: Machine) -> list[str]:
+    """Dotted names of every field that `machine` has, in the order of the latency files."""
+    return list(_flatten(machine.to_dict()))
+
+
+def get_field(machine: Machine, field: str) -> Any:
+    """The value of a dotted name; a section (`l1d`) gives its mapping. Raises InputError for an unknown name."""
+    value: Any = machine.to_dict()
+    for part in field.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise InputError(_unknown(machine, field))
+        value = value[part]
+    return value
+
+
+def _unknown(machine: Machine, field: str) -> str:
+    if machine.l3 is None and field.startswith("l3."):
+        return f"machine {machine.name}: {field} cannot be used: the machine has no l3 (l3 = null)"
+    names = field_names(machine)
+    hint = nearest(field, names)
+    if not hint:
+        same_end = [name for name in names if name.split(".")[-1] == field.split(".")[-1]]
+        hint = f" (did you mean {' or '.join(same_end)}?)" if same_end else f" (valid: {', '.join(names)})"
+    return f"machine {machine.name}: unknown field {field}{hint}"
+
+
+def replace_field(machine: Machine, field: str, value: Any) -> Machine:
+    """`machine` with one field changed, validated. `memory` and `memory.model` accept the name of a DRAM; `l3` accepts
+    null or a mapping. Raises InputError.
+    """
+    values = machine.to_dict()
+    if field == "memory.model" and value != "simple":
+        values["memory"] = {"model": value}
+        return machine_from_dict(values)
+    if field in ("memory.latency_ns", "memory.bandwidth_gbs") and machine.memory.model != "simple":
+        raise InputError(
+            f"machine {machine.name}: {field} = {_show(value)} needs memory.model = simple, "
+            f"this machine has {machine.memory.model}"
+        )
+    if field != "l3":
+        get_field(machine, field)
+    *sections, last = field.split(".")
+    target = values
+    for section in sections:
+        target = target[section]
+    target[last] = value
+    return machine_from_dict(values)
+
+
+def parse_value(field: str, text: str) -> Any:
+    """What `text` means as a value of the dotted name `field`: a number, a name, or null. Raises InputError."""
+    if field in ("memory", "core", "name"):
+        return text
+    if field == "l3":
+        if text.lower() in ("none", "null"):
+            return None
+        raise InputError(f"l3 = {_show(text)} must be none, or vary its fields (l3.size_kib, ...)")
+    section, _, last = field.partition(".")
+    names = [field] if section != "pipeline" else [f"{core}.{last}" for core in _PIPELINES]
+    rules = [RULES[name] for name in names if name in RULES]
+    if not rules:
+        valid = [name if name.split(".")[0] not in _PIPELINES else "pipeline." + name.split(".")[1] for name in RULES]
+        raise InputError(f"unknown field {field}{nearest(field, valid) or f' (valid: {chr(44).join(valid)})'}")
+    if rules[0].type is str:
+        return text
+    try:
+        return int(text) if rules[0].type is int else _number(text)
+    except ValueError:
+        raise InputError(f"{field} = {_show(text)} must be {rules[0].describe()}") from None
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+PRESETS = Path(__file__).parent / "presets"
+
+
+def preset_names() -> list[str]:
+    return sorted(path.stem for path in PRESETS.glob("*.yaml"))
+
+
+def load_machine(name_or_path: str | Path) -> Machine:
+    """A preset by its name, or a .yaml, .yml or .json file of one machine. `FILE:NAME` picks one of a list in a file.
+    Raises InputError.
+    """
+    text = str(name_or_path)
+    if text in preset_names():
+        return machine_from_dict(_read(PRESETS / f"{text}.yaml"))
+    path, wanted = Path(text), None
+    if not path.exists() and ":" in text:
+        file, _, wanted = text.rpartition(":")
+        path = Path(file)
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        hint = nearest(text, preset_names()) or f" (presets: {', '.join(preset_names())})"
+        raise InputError(f"{text} is neither a preset nor a .yaml, .yml or .json file{hint}")
+    machines = load_machines(path)
+    if wanted is not None:
+        found = [machine for machine in machines if machine.name == wanted]
+        if not found:
+            raise InputError(f"{path} has no machine {wanted}{nearest(wanted, [m.name for m in machines])}")
+        return found[0]
+    if len(machines) != 1:
+        raise InputError(f"{path} holds {len(machines)} machines: name one, as {path}:{machines[0].name}")
+    return machines[0]
+
+
+def load_machines(path: str | Path) -> list[Machine]:
+    """Every machine of a file, which holds one or a list. Raises InputError."""
+    content = _read(Path(path))
+    content = content if isinstance(content, list) else [content]
+    if not content:
+        raise InputError(f"{path} holds no machine")
+    try:
+        return [machine_from_dict(values) for values in content]
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise InputError(f"cannot read machine file {path}: {reason}") from None
+    try:
+        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (json.JSONDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise InputError(f"{path} is not valid {path.suffix[1:]}: {' '.join(str(error).split())}") from None

@@ -1,0 +1,164 @@
+"""What every field of a machine may hold: one table of types and bounds, one table of relations between fields.
+
+Units are in the field names (`size_kib`, `latency_ns`); latencies without a unit are core cycles, delays are pipeline
+stages. Both tables are data: `uarch.configuration` reads them, and so can a command that lists what may be varied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
+PREFETCHERS = ("none", "stride", "tagged")
+CORES = ("out-of-order", "in-order")
+
+
+@cache
+def dram_models() -> dict[str, dict[str, float]]:
+    """Timing parameters of every named DRAM (`uarch/dram.yaml`), nanoseconds unless the name says otherwise."""
+    return yaml.safe_load((Path(__file__).parent / "dram.yaml").read_text())
+
+
+def memory_models() -> tuple[str, ...]:
+    return ("simple", *dram_models())
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Type and closed range of a field, or the names it may hold."""
+
+    type: type
+    low: float = 0
+    high: float = 0
+    names: Callable[[], tuple[str, ...]] | None = None
+    power_of_two: bool = False  # where not zero
+    optional: bool = False  # may be null as a whole
+
+    def describe(self) -> str:
+        if self.names is not None:
+            return "one of " + ", ".join(self.names())
+        if self.type is str:
+            return "a non-empty text"
+        kind = "a whole number" if self.type is int else "a number"
+        extra = " and a power of two" if self.power_of_two else ""
+        return f"{kind} from {self.low:g} to {self.high:g}{extra}"
+
+
+def _width(high: int = 32) -> Rule:
+    return Rule(int, 1, high)
+
+
+def _latency(high: int = 500) -> Rule:
+    return Rule(int, 1, high)
+
+
+_CACHE = {
+    "size_kib": Rule(int, 1, 1 << 20),
+    "associativity": Rule(int, 1, 64),
+    "latency": _latency(),
+    "mshrs": Rule(int, 1, 256),
+    "prefetcher": Rule(str, names=lambda: PREFETCHERS),
+}
+
+# By dotted field name. Fields of `pipeline` depend on the core, so they are listed under the core's name.
+RULES: dict[str, Rule] = {
+    "name": Rule(str),
+    "core": Rule(str, names=lambda: CORES),
+    "frequency_ghz": Rule(float, 0.01, 20),
+    "out-of-order.fetch_width": _width(),
+    "out-of-order.decode_width": _width(),
+    "out-of-order.rename_width": _width(),
+    "out-of-order.issue_width": _width(),
+    "out-of-order.commit_width": _width(),
+    "out-of-order.frontend_delay": Rule(int, 1, 40),
+    "out-of-order.dispatch_delay": Rule(int, 1, 40),
+    "out-of-order.rob_entries": Rule(int, 4, 4096),
+    "out-of-order.issue_queue_entries": Rule(int, 2, 4096),
+    "out-of-order.load_queue_entries": Rule(int, 2, 4096),
+    "out-of-order.store_queue_entries": Rule(int, 2, 4096),
+    "out-of-order.int_registers": Rule(int, 33, 8192),
+    "out-of-order.fp_registers": Rule(int, 33, 8192),
+    "in-order.width": _width(16),
+    "in-order.frontend_delay": Rule(int, 1, 40),
+    "in-order.memory_width": _width(16),
+    "in-order.store_buffer": Rule(int, 1, 256),
+    "in-order.memory_in_flight": Rule(int, 1, 256),
+    **{f"functional_units.{unit}": _width() for unit in ("int_alu", "int_mul", "fp_add", "fp_mul", "simd")},
+    **{f"functional_units.{unit}": _width(8) for unit in ("load_ports", "store_ports")},
+    **{f"functional_units.{kind}_latency": _latency() for kind in ("mul", "div", "fp_add", "fp_mul", "fp_div")},
+    "branch_predictor.kind": Rule(str, names=lambda: PREDICTORS),
+    "branch_predictor.entries": Rule(int, 0, 1 << 20, power_of_two=True),
+    "branch_predictor.btb_entries": Rule(int, 0, 1 << 20, power_of_two=True),
+    "branch_predictor.ras_entries": Rule(int, 0, 1024),
+    **{f"{level}.{field}": rule for level in ("l1i", "l1d", "l2", "l3") for field, rule in _CACHE.items()},
+    "memory.model": Rule(str, names=memory_models),
+    "memory.latency_ns": Rule(float, 0.1, 1e5),
+    "memory.bandwidth_gbs": Rule(float, 0.01, 1e5),
+}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A condition between fields. `holds` sees the machine as a flat mapping of dotted names to values."""
+
+    field: str  # the one that the error blames
+    bound: str  # what would be right; {names} are filled in with the machine's values
+    holds: Callable[[Mapping[str, Any]], bool]
+
+
+def _at_most(field: str, other: str, why: str) -> Relation:
+    text = f"at most {other} = {{{other}}} ({why})"
+    return Relation(field, text, lambda m: field not in m or m[field] <= m[other])
+
+
+def _predicting(field: str, low: int) -> Relation:
+    text = f"at least {low} with predictor {{branch_predictor.kind}}"
+    return Relation(field, text, lambda m: m["branch_predictor.kind"] == "none" or m[field] >= low)
+
+
+def _lines(machine: Mapping[str, Any], level: str) -> int:
+    return machine[f"{level}.size_kib"] * 1024 // 64
+
+
+def _cache(level: str) -> list[Relation]:
+    size, ways = f"{level}.size_kib", f"{level}.associativity"
+    return [
+        Relation(
+            ways,
+            f"at most the number of 64-byte lines in {size} = {{{size}}}",
+            lambda m: ways not in m or m[ways] <= _lines(m, level),
+        ),
+        Relation(
+            size,
+            f"a whole power of two of sets of {ways} = {{{ways}}} lines of 64 bytes",
+            lambda m: size not in m or (_lines(m, level) % m[ways] == 0 and is_power_of_two(_lines(m, level) // m[ways])),
+        ),
+    ]
+
+
+def is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+_QUEUE = "no entry could be used beyond the reorder buffer"
+RELATIONS: tuple[Relation, ...] = (
+    _at_most("pipeline.issue_queue_entries", "pipeline.rob_entries", _QUEUE),
+    _at_most("pipeline.load_queue_entries", "pipeline.rob_entries", _QUEUE),
+    _at_most("pipeline.store_queue_entries", "pipeline.rob_entries", _QUEUE),
+    _at_most("pipeline.memory_width", "pipeline.width", "memory instructions are part of the issue width"),
+    _predicting("branch_predictor.entries", 16),
+    _predicting("branch_predictor.btb_entries", 1),
+    _predicting("branch_predictor.ras_entries", 1),
+    Relation(
+        "branch_predictor.kind",
+        "a predictor: an out-of-order core does not work without one",
+        lambda m: m["core"] == "in-order" or m["branch_predictor.kind"] != "none",
+    ),
+    *(relation for level in ("l1i", "l1d", "l2", "l3") for relation in _cache(level)),
+)

@@ -1,0 +1,305 @@
+"""The cache hierarchy: set-associative, true LRU, write-back, write-allocate, mostly inclusive; 64-byte lines.
+
+Tags, recency and the cycle at which a line's data is there are flat arrays over all levels. A miss installs its line
+at once with the future cycle of its data: a later access to the same line before that is what a merged MSHR target
+would be (Kroft, ISCA 1981). A level's MSHRs are the intervals of its latest misses; a miss that finds all of them
+occupied at its time waits for the first to end.
+
+Latencies follow gem5's classic caches: tag and data together `latency`, response half of it (at least 1), a crossbar
+of one cycle and two cycles of payload between levels, its system crossbar before memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uarch.configuration import Machine
+from uarch.timing.compiled import compiled, out_of_line
+from uarch.timing.memory import Memory, new_memory, read_memory, write_memory
+
+L1I, L1D, L2, L3 = range(4)
+NO_LEVEL = -1
+# Columns of `levels`.
+FIRST, SET_MASK, WAYS, LATENCY, REQUEST, RESPONSE, MSHRS, PREFETCHER, NEXT = range(9)
+# Columns of `counters`.
+ACCESSES, MISSES, WRITE_BACKS, PREFETCHES = range(4)
+# Places in `scalars`.
+TICK, QUEUED = range(2)
+
+MAX_MSHRS = 256
+NONE, STRIDE, TAGGED = range(3)
+PREFETCHERS = {"none": NONE, "stride": STRIDE, "tagged": TAGGED}
+# gem5's defaults: stride prefetcher (Fu, Patel & Janssens, MICRO 1992) of 64 entries, degree 4, 3-bit confidence that
+# starts at 4 and must be at least half; tagged prefetcher of degree 2. Neither leaves the page.
+STRIDE_ENTRIES, STRIDE_DEGREE, STRIDE_START, STRIDE_HIGH, STRIDE_NEEDED, TAGGED_DEGREE = 64, 4, 4, 7, 4, 2
+QUEUE = 32
+
+CROSSBAR = 1  # cycles to pass the crossbar between levels, each way
+PAYLOAD = 1  # further cycles until the last bytes of a line have passed 32 bytes wide
+SYSTEM_REQUEST, SYSTEM_RESPONSE = 7, 2  # gem5's SystemXBar: frontend 3 + forward 4, response 2
+SYSTEM_PAYLOAD = 3  # 16 bytes wide
+
+
+class Caches(NamedTuple):
+    levels: NDArray[np.int64]  # [4, 9] geometry and latencies
+    tag: NDArray[np.int64]  # [lines] line number, -1 where empty
+    used: NDArray[np.int64]  # [lines] 2 * tick of the last use + dirty
+    ready: NDArray[np.int64]  # [lines] cycle at which the data is there
+    mshrs: NDArray[np.int64]  # [4, MAX_MSHRS, 2] begin and end of the latest misses
+    blocked: NDArray[np.int64]  # [4, 2] interval in which all MSHRs are taken and the level accepts nothing (gem5)
+    strides: NDArray[np.int64]  # [4, STRIDE_ENTRIES, 4] pc, last address, stride, confidence
+    queue: NDArray[np.int64]  # [QUEUE, 3] prefetches to do: level, line, cycle
+    counters: NDArray[np.int64]  # [4, 4]
+    scalars: NDArray[np.int64]
+
+
+def new_caches(machine: Machine) -> tuple[Caches, Memory]:
+    levels = np.zeros((4, 9), np.int64)
+    first = 0
+    chain = [machine.l1i, machine.l1d, machine.l2, machine.l3]
+    for level, cache in enumerate(chain):
+        if cache is None:
+            continue
+        sets = cache.size_kib * 16 // cache.associativity
+        following = L2 if level < L2 else L3 if level == L2 and machine.l3 is not None else NO_LEVEL
+        last = following == NO_LEVEL
+        levels[level] = (
+            first,
+            sets - 1,
+            cache.associativity,
+            cache.latency,
+            cache.latency + (SYSTEM_REQUEST if last else CROSSBAR),
+            max(1, cache.latency // 2) + (SYSTEM_RESPONSE + SYSTEM_PAYLOAD if last else CROSSBAR + PAYLOAD),
+            cache.mshrs,
+            PREFETCHERS[cache.prefetcher],
+            following,
+        )
+        first += sets * cache.associativity
+    caches = Caches(
+        levels=levels,
+        tag=np.full(first, -1, np.int64),
+        used=np.zeros(first, np.int64),
+        ready=np.zeros(first, np.int64),
+        mshrs=np.zeros((4, MAX_MSHRS, 2), np.int64),
+        blocked=np.zeros((4, 2), np.int64),
+        strides=np.full((4, STRIDE_ENTRIES, 4), -1, np.int64),
+        queue=np.zeros((QUEUE, 3), np.int64),
+        counters=np.zeros((4, 4), np.int64),
+        scalars=np.zeros(2, np.int64),
+    )
+    return caches, new_memory(machine)
+
+
+@compiled
+def _find(caches: Caches, level: int, line: int) -> int:
+    row = caches.levels[level]
+    first = row[FIRST] + (line & row[SET_MASK]) * row[WAYS]
+    for place in range(first, first + row[WAYS]):
+        if caches.tag[place] == line:
+            return place
+    return -1
+
+
+@compiled
+def _victim(caches: Caches, level: int, line: int) -> int:
+    row = caches.levels[level]
+    first = row[FIRST] + (line & row[SET_MASK]) * row[WAYS]
+    best = first
+    for place in range(first + 1, first + row[WAYS]):
+        if caches.used[place] < caches.used[best]:
+            best = place
+    return best
+
+
+@compiled
+def _install(caches: Caches, memory: Memory, level: int, line: int, dirty: int, ready: int, timed: bool) -> None:
+    """Puts `line` in place of the least recently used one; a dirty victim moves down, level by level."""
+    while True:
+        place = _victim(caches, level, line)
+        victim, victim_dirty = caches.tag[place], caches.used[place] & 1
+        caches.scalars[TICK] += 1
+        caches.tag[place] = line
+        caches.used[place] = 2 * caches.scalars[TICK] + dirty
+        caches.ready[place] = ready
+        if victim < 0 or victim_dirty == 0:
+            return
+        caches.counters[level, WRITE_BACKS] += 1
+        level = caches.levels[level, NEXT]
+        if level == NO_LEVEL:
+            if timed:
+                write_memory(memory, victim, ready)
+            return
+        place = _find(caches, level, victim)
+        if place >= 0:
+            caches.scalars[TICK] += 1
+            caches.used[place] = 2 * caches.scalars[TICK] + 1
+            return
+        line, dirty = victim, 1
+
+
+@compiled
+def _take_mshr(caches: Caches, level: int, cycle: int) -> tuple[int, int, int]:
+    """Number of the MSHR for a miss at `cycle`, how many others are occupied then, and when it can start."""
+    entries = caches.mshrs[level]
+    occupied, first = 0, 0
+    for entry in range(caches.levels[level, MSHRS]):
+        if entries[entry, 1] < entries[first, 1]:
+            first = entry
+        if entries[entry, 0] <= cycle < entries[entry, 1]:
+            occupied += 1
+    if occupied == caches.levels[level, MSHRS]:
+        cycle = entries[first, 1]
+    return first, occupied, cycle
+
+
+@compiled
+def _give_mshr(caches: Caches, level: int, slot: int, begin: int, end: int) -> None:
+    """Books the MSHR; where it is the last one, the level is blocked until the first of them is free again."""
+    entries = caches.mshrs[level]
+    entries[slot, 0], entries[slot, 1] = begin, end
+    occupied, free = 0, end
+    for entry in range(caches.levels[level, MSHRS]):
+        if entries[entry, 0] <= begin < entries[entry, 1]:
+            occupied += 1
+            free = min(free, entries[entry, 1])
+    if occupied == caches.levels[level, MSHRS]:
+        caches.blocked[level, 0], caches.blocked[level, 1] = begin, free
+
+
+@compiled
+def _accepted(caches: Caches, level: int, cycle: int) -> int:
+    """First cycle from `cycle` on at which the level takes a request."""
+    if caches.blocked[level, 0] < cycle < caches.blocked[level, 1]:
+        return caches.blocked[level, 1]
+    return cycle
+
+
+@compiled
+def _fetch(caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, demand: bool, timed: bool) -> int:
+    """Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below."""
+    inner = level
+    data = cycle
+    where = level
+    # Down to the level that has it. Only three levels can be on the way: `level`, L2, L3.
+    start_first, slot_first, start_l2, slot_l2, start_l3, slot_l3 = cycle, 0, cycle, 0, cycle, 0
+    missed_l2, missed_l3 = False, False
+    while True:
+        if timed:
+            slot, _, begin = _take_mshr(caches, where, cycle)
+            if where == inner:
+                start_first, slot_first = begin, slot
+            elif where == L2:
+                start_l2, slot_l2 = begin, slot
+            else:
+                start_l3, slot_l3 = begin, slot
+            cycle = begin + caches.levels[where, REQUEST]
+        if where != inner:
+            missed_l2 = missed_l2 or where == L2
+            missed_l3 = missed_l3 or where == L3
+        where = caches.levels[where, NEXT]
+        if where == NO_LEVEL:
+            data = read_memory(memory, line, cycle) if timed else 0
+            break
+        if demand:
+            caches.counters[where, ACCESSES] += 1
+        cycle = _accepted(caches, where, cycle)
+        place = _find(caches, where, line)
+        if place >= 0:
+            caches.scalars[TICK] += 1
+            caches.used[place] = 2 * caches.scalars[TICK] + (caches.used[place] & 1)
+            data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
+            break
+        if demand:
+            caches.counters[where, MISSES] += 1
+            if timed and caches.levels[where, PREFETCHER] != NONE:
+                _train(caches, where, line << 6, 0, cycle)
+    # And back up.
+    if missed_l3:
+        data += caches.levels[L3, RESPONSE]
+        _install(caches, memory, L3, line, 0, data, timed)
+        if timed:
+            _give_mshr(caches, L3, slot_l3, start_l3, data)
+    if missed_l2:
+        data += caches.levels[L2, RESPONSE]
+        _install(caches, memory, L2, line, 0, data, timed)
+        if timed:
+            _give_mshr(caches, L2, slot_l2, start_l2, data)
+    data += caches.levels[inner, RESPONSE]
+    _install(caches, memory, inner, line, write, data, timed)
+    if timed:
+        _give_mshr(caches, inner, slot_first, start_first, data)
+    return data
+
+
+@compiled
+def _train(caches: Caches, level: int, address: int, pc: int, cycle: int) -> None:
+    """Lets the level's prefetcher see a demand miss and queue what it wants."""
+    page = address >> 12
+    if caches.levels[level, PREFETCHER] == TAGGED:
+        for ahead in range(1, TAGGED_DEGREE + 1):
+            _queue(caches, level, (address >> 6) + ahead, page, cycle)
+        return
+    entry = caches.strides[level, (pc ^ (pc >> 6)) & (STRIDE_ENTRIES - 1)]
+    if entry[0] != pc:
+        entry[0], entry[1], entry[2], entry[3] = pc, address, 0, STRIDE_START
+        return
+    stride = address - entry[1]
+    entry[1] = address
+    if stride == entry[2] and stride != 0:
+        entry[3] = min(entry[3] + 1, STRIDE_HIGH)
+    else:
+        entry[3] = max(entry[3] - 1, 0)
+        if entry[3] < STRIDE_NEEDED:
+            entry[2] = stride
+    if entry[3] < STRIDE_NEEDED or entry[2] == 0:
+        return
+    step = entry[2]
+    if -64 < step < 64:
+        step = 64 if step > 0 else -64
+    for ahead in range(1, STRIDE_DEGREE + 1):
+        _queue(caches, level, (address + step * ahead) >> 6, page, cycle)
+
+
+@compiled
+def _queue(caches: Caches, level: int, line: int, page: int, cycle: int) -> None:
+    place = caches.scalars[QUEUED]
+    if place < QUEUE and line >> 6 == page:
+        caches.queue[place, 0], caches.queue[place, 1], caches.queue[place, 2] = level, line, cycle
+        caches.scalars[QUEUED] = place + 1
+
+
+@out_of_line
+def _miss(caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: bool) -> int:
+    caches.counters[level, MISSES] += 1
+    data = _fetch(caches, memory, level, address >> 6, cycle, write, True, timed)
+    if timed and caches.levels[level, PREFETCHER] != NONE:
+        _train(caches, level, address, pc, cycle)
+    for place in range(caches.scalars[QUEUED]):
+        where, line, when = caches.queue[place, 0], caches.queue[place, 1], caches.queue[place, 2]
+        if _find(caches, where, line) >= 0:
+            continue
+        _, occupied, _ = _take_mshr(caches, where, when)
+        if occupied + 1 < caches.levels[where, MSHRS]:  # gem5 keeps one MSHR for demand misses
+            caches.counters[where, PREFETCHES] += 1
+            _fetch(caches, memory, where, line, when + 1, 0, False, timed)
+    caches.scalars[QUEUED] = 0
+    return data
+
+
+@compiled
+def access(caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: bool) -> int:
+    """One access to the line of `address` by an L1 cache at `cycle`; returns the cycle at which its data is there.
+
+    `write` is 0 or 1. Without `timed` only contents and counts change (fast-forward).
+    """
+    caches.counters[level, ACCESSES] += 1
+    cycle = _accepted(caches, level, cycle)
+    place = _find(caches, level, address >> 6)
+    if place >= 0:
+        caches.scalars[TICK] += 1
+        caches.used[place] = 2 * caches.scalars[TICK] + (caches.used[place] & 1 | write)
+        return max(cycle + caches.levels[level, LATENCY], caches.ready[place])
+    return _miss(caches, memory, level, address, cycle, write, pc, timed)

@@ -1,0 +1,316 @@
+"""The in-order core, after gem5's Minor: two fetch stages, decode, issue in order, commit in order.
+
+Operands are needed at issue, except that a simple integer operation takes them two stages late, so that dependent ones
+follow each other every cycle although its unit has three stages. Loads go to memory right after their address stage
+and hold later readers until they commit. A taken branch that was not predicted redirects from commit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uarch.configuration import InOrderPipeline, Machine
+from uarch.instructions import REGISTERS, Flag
+from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
+from uarch.timing.caches import L1D, L1I, Caches, access
+from uarch.timing.compiled import compiled
+from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
+from uarch.timing.memory import Memory
+from uarch.timing.ports import INT_ALU, LOAD, RESOURCES, STORE, WINDOW, new_window, reserve, reserve_unpipelined
+from uarch.timing.static import (
+    ADDRESS_COUNT,
+    COMPUTES,
+    DESTINATION_COUNT,
+    DESTINATIONS_AT,
+    DIVIDER,
+    FLAGS,
+    INT_DIVIDER,
+    LATENCY,
+    LENGTH,
+    MICRO_OPERATIONS,
+    NOT_DIVIDER,
+    SOURCE_COUNT,
+    UNIT,
+    Rows,
+    latest,
+)
+from uarch.timing.tlb import DATA, INSTRUCTION, translate
+
+Array = NDArray[np.int64]
+
+# gem5's Minor: fetch1 → 1 → fetch2 → frontend_delay → decode → 1 → execute; the integer unit's three stages, of
+# which operands may be two late; the memory unit's one stage and its assumed latency.
+FETCH_TO_DECODE, DECODE_TO_ISSUE, ALU_STAGES, ALU_LATE, TO_REFETCH, RELEASE = 1, 1, 3, 2, 2, 1
+INPUT_BUFFER = 7  # instructions waiting for issue (executeInputBufferSize)
+TRAP = 13
+STRING_OVERHEAD = 3
+# Places in `limits`.
+WIDTH, FRONTEND, MEMORY_WIDTH, STORE_BUFFER, IN_FLIGHT, FRONT, INT_DIVIDERS, FP_DIVIDERS = range(8)
+# Places in `clock`.
+FETCH_CYCLE, FETCH_USED, FETCH_LINE, ISSUE_CYCLE, ISSUE_USED, ISSUE_MEMORY, COMMIT_CYCLE, COMMIT_USED = range(8)
+OPERATIONS, ACCESSES, STORES, WRITTEN, SERIAL = range(8, 13)
+
+BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
+SERIALIZING, ATOMIC, BARRIER = int(Flag.SERIALIZING), int(Flag.ATOMIC), int(Flag.BARRIER)
+
+
+class InOrder(NamedTuple):
+    limits: Array
+    clock: Array
+    ready: Array  # [REGISTERS + 1] cycle at which the register's value exists
+    capacity: Array
+    window: Array
+    dividers: Array
+    front: Array
+    in_flight: Array  # ring: cycle at which each of the latest accesses was done
+    buffer: Array  # ring: cycle at which each of the latest stores was written
+    forwarding: Array
+
+
+def _ring(entries: int) -> Array:
+    return np.full(1 << (entries - 1).bit_length(), -RELEASE, np.int64)
+
+
+def new_core(machine: Machine) -> InOrder:
+    pipeline, units = machine.pipeline, machine.functional_units
+    assert isinstance(pipeline, InOrderPipeline) and WINDOW > 0
+    front = INPUT_BUFFER + pipeline.width * (pipeline.frontend_delay + 2)
+    limits = np.array(
+        [
+            pipeline.width,
+            pipeline.frontend_delay,
+            pipeline.memory_width,
+            pipeline.store_buffer,
+            pipeline.memory_in_flight,
+            front,
+            1,
+            1,
+        ],
+        np.int64,
+    )
+    capacity = np.array(
+        [
+            pipeline.width,
+            units.int_alu,
+            units.int_mul,
+            units.fp_add,
+            units.fp_mul,
+            units.simd,
+            units.load_ports,
+            units.store_ports,
+        ],
+        np.int64,
+    )
+    assert len(capacity) == RESOURCES
+    clock = np.zeros(16, np.int64)
+    clock[FETCH_LINE] = -1
+    return InOrder(
+        limits,
+        clock,
+        np.zeros(REGISTERS + 1, np.int64),
+        capacity,
+        new_window(),
+        np.zeros((2, 64), np.int64),
+        _ring(front),
+        _ring(pipeline.memory_in_flight),
+        _ring(pipeline.store_buffer),
+        new_forwarding(),
+    )
+
+
+@compiled
+def _fetch(core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, length: int, operations: int) -> int:
+    """Cycle in which the instruction reaches issue at the earliest. Lines are asked for one after another."""
+    clock, limits = core.clock, core.limits
+    cycle, used = clock[FETCH_CYCLE], clock[FETCH_USED]
+    line, last = pc >> 6, (pc + length - 1) >> 6
+    while line <= last:
+        if line != clock[FETCH_LINE]:
+            translate(tlbs, INSTRUCTION, line << 6)
+            data = access(caches, memory, L1I, line << 6, cycle, 0, pc, True)
+            cycle, used = max(cycle + 1, data), 0
+            clock[FETCH_LINE] = line
+        line += 1
+    entries = limits[FRONT]
+    room = core.front[(clock[OPERATIONS] + min(operations, entries) - 1 - entries) & (len(core.front) - 1)] + RELEASE
+    if room > cycle:
+        cycle, used = room, 0
+    used += operations
+    while used > limits[WIDTH]:
+        used -= limits[WIDTH]
+        cycle += 1
+    clock[FETCH_CYCLE], clock[FETCH_USED] = cycle, used
+    return cycle + FETCH_TO_DECODE + limits[FRONTEND] + DECODE_TO_ISSUE
+
+
+@compiled
+def _issue(core: InOrder, cycle: int, operations: int, accesses: int) -> int:
+    """Cycle in which the last of the micro-operations issues, not before `cycle`."""
+    clock, limits = core.clock, core.limits
+    if cycle > clock[ISSUE_CYCLE]:
+        used, memory_used = operations, accesses
+    else:
+        cycle = clock[ISSUE_CYCLE]
+        used, memory_used = clock[ISSUE_USED] + operations, clock[ISSUE_MEMORY] + accesses
+    while used > limits[WIDTH] or memory_used > limits[MEMORY_WIDTH]:
+        used, memory_used = max(used - limits[WIDTH], 0), max(memory_used - limits[MEMORY_WIDTH], 0)
+        cycle += 1
+    clock[ISSUE_CYCLE], clock[ISSUE_USED], clock[ISSUE_MEMORY] = cycle, used, memory_used
+    return cycle
+
+
+@compiled
+def _lines(
+    caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, cycle: int, write: int
+) -> int:
+    """Accesses every line of `size` bytes at `address`."""
+    translate(tlbs, DATA, address)
+    done = access(caches, memory, L1D, address, cycle, write, pc, True)
+    beyond = ((address + size - 1) >> 6) << 6
+    if beyond > address:
+        done = max(done, access(caches, memory, L1D, beyond, cycle, write, pc, True))
+    return done
+
+
+@compiled
+def _load(
+    core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, issued: int
+) -> int:
+    clock, limits = core.clock, core.limits
+    start = reserve(core.window, core.capacity, LOAD, issued) + 1
+    ring, count = core.in_flight, clock[ACCESSES]
+    start = max(start, ring[(count - limits[IN_FLIGHT]) & (len(ring) - 1)])
+    state, known = find_store(core.forwarding, address, size, start)
+    if state != FORWARDED:
+        start = max(start, known)
+    done = _lines(caches, memory, tlbs, pc, address, size, start, 0)
+    if state == FORWARDED:
+        done = max(start, known) + 1
+    ring[count & (len(ring) - 1)] = done
+    clock[ACCESSES] = count + 1
+    return done + 1
+
+
+@compiled
+def _store(
+    core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, committed: int
+) -> None:
+    """Leaves the store buffer after the store before it."""
+    clock = core.clock
+    done = _lines(caches, memory, tlbs, pc, address, size, max(committed + 1, clock[WRITTEN]), 1)
+    clock[WRITTEN] = done
+    core.buffer[clock[STORES] & (len(core.buffer) - 1)] = done
+    clock[STORES] += 1
+    note_store(core.forwarding, address, size, committed, done)
+
+
+@compiled
+def step(
+    core: InOrder,
+    branches: Branches,
+    caches: Caches,
+    memory: Memory,
+    tlbs: Array,
+    row: Rows,
+    pc: int,
+    target: int,
+    addresses: NDArray[np.uint64],
+    sizes: NDArray[np.uint8],
+    is_store: NDArray[np.uint8],
+    first: int,
+    last: int,
+) -> int:
+    """One instruction with accesses `first` to `last - 1`; returns its retire cycle."""
+    clock, limits, ready = core.clock, core.limits, core.ready
+    flags, accesses = row[FLAGS], last - first
+    operations = np.int64(row[MICRO_OPERATIONS])
+    if flags & STRING:
+        operations = max(operations, (1 + STRING_OVERHEAD) * accesses)
+    arrived = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
+    computes = row[COMPUTES] == 1
+    simple = computes and row[UNIT] == INT_ALU
+    addressed = latest(ready, row, 0, row[ADDRESS_COUNT])
+    operands = latest(ready, row, row[ADDRESS_COUNT], row[SOURCE_COUNT])
+    begin = max(arrived, clock[SERIAL])
+    if accesses > 0:
+        begin = max(begin, addressed)
+        # Data of a store, and what is computed from a load, are needed later than the address.
+        begin = max(begin, operands - ALU_LATE)
+    else:
+        begin = max(begin, max(addressed, operands) - (ALU_LATE if simple else 0))
+    if flags & (SERIALIZING | ATOMIC | BARRIER):
+        begin = max(begin, clock[COMMIT_CYCLE], clock[WRITTEN])
+    issued = _issue(core, begin, operations, min(accesses, 64))
+
+    data = issued
+    loads = 0
+    for which in range(first, last):
+        if is_store[which] == 0:
+            size = max(np.int64(sizes[which]), 1)
+            loaded = _load(core, caches, memory, tlbs, pc, np.int64(addresses[which]), size, issued)
+            data = max(data, loaded)
+            loads += 1
+    result = data
+    if computes:
+        if row[DIVIDER] != NOT_DIVIDER:
+            which_divider = row[DIVIDER] - INT_DIVIDER
+            start = reserve_unpipelined(core.dividers[which_divider], 1, max(data, issued), row[LATENCY])
+            result = start + row[LATENCY]
+        else:
+            start = reserve(core.window, core.capacity, row[UNIT], data)
+            result = start + (ALU_STAGES if simple else row[LATENCY])
+        if loads == 0 and start > clock[ISSUE_CYCLE]:  # a busy unit holds up what comes after
+            clock[ISSUE_CYCLE], clock[ISSUE_USED], clock[ISSUE_MEMORY] = start, 1, 0
+    complete = max(result, issued + 1)
+    for which in range(first, last):
+        if is_store[which] == 1:
+            ring = core.buffer
+            reserve(core.window, core.capacity, STORE, issued)
+            complete = max(complete, ring[(clock[STORES] - limits[STORE_BUFFER]) & (len(ring) - 1)])
+    for destination in range(DESTINATIONS_AT, DESTINATIONS_AT + row[DESTINATION_COUNT]):
+        ready[row[destination]] = result
+
+    cycle, used = clock[COMMIT_CYCLE], clock[COMMIT_USED]
+    if complete > cycle:
+        cycle, used = complete, 0
+    used += operations
+    while used > limits[WIDTH]:
+        used -= limits[WIDTH]
+        cycle += 1
+    clock[COMMIT_CYCLE], clock[COMMIT_USED] = cycle, used
+    for entry in range(clock[OPERATIONS], clock[OPERATIONS] + min(operations, limits[FRONT])):
+        core.front[entry & (len(core.front) - 1)] = issued
+    clock[OPERATIONS] += min(operations, limits[FRONT])
+    for which in range(first, last):
+        if is_store[which] == 1:
+            size = max(np.int64(sizes[which]), 1)
+            _store(core, caches, memory, tlbs, pc, np.int64(addresses[which]), size, cycle)
+    if flags & SERIALIZING:
+        clock[SERIAL] = cycle + 1
+    _redirect(core, branches, row, pc, target, arrived, cycle)
+    return cycle
+
+
+@compiled
+def _redirect(
+    core: InOrder, branches: Branches, row: Rows, pc: int, target: int, arrived: int, committed: int
+) -> None:
+    clock, flags = core.clock, row[FLAGS]
+    again = 0
+    if flags & BRANCH:
+        outcome = branch(branches, pc, pc + row[LENGTH], target, np.int64(flags))
+        if outcome == EXECUTE_REDIRECT:
+            again = committed + TO_REFETCH
+        elif outcome == DECODE_REDIRECT:
+            again = arrived
+        if outcome == RIGHT and target != pc + row[LENGTH]:
+            clock[FETCH_USED] = core.limits[WIDTH]
+            if target >> 6 != clock[FETCH_LINE]:
+                clock[FETCH_LINE] = -1
+    elif flags & SYSCALL:
+        again = committed + TRAP
+    if again > 0:
+        clock[FETCH_CYCLE], clock[FETCH_USED], clock[FETCH_LINE] = again, 0, -1

@@ -1,0 +1,43 @@
+"""The one shape of state that all predictors share, so that one compiled core serves every machine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uarch.timing.compiled import compiled
+
+
+class Predictor(NamedTuple):
+    """A predictor uses of these what it needs; `parameters[0]` is its kind (`dispatch`)."""
+
+    parameters: NDArray[np.int64]  # [32]
+    counters: NDArray[np.int8]  # saturating counters of all its tables
+    tags: NDArray[np.uint16]
+    history: NDArray[np.int64]  # history registers
+    outcomes: NDArray[np.uint8]  # circular buffer of outcomes, for histories longer than a word
+    scratch: NDArray[np.int64]  # [128] from predict to update
+
+
+def new_state(counters: int = 1, tags: int = 1, history: int = 1, outcomes: int = 1) -> Predictor:
+    return Predictor(
+        np.zeros(160, np.int64),
+        np.zeros(counters, np.int8),
+        np.zeros(tags, np.uint16),
+        np.zeros(history, np.int64),
+        np.zeros(outcomes, np.uint8),
+        np.zeros(128, np.int64),
+    )
+
+
+@compiled
+def count(counters: NDArray[np.int8], place: int, up: int, low: int, high: int) -> None:
+    """Moves a saturating counter one step up (up = 1) or down (up = 0)."""
+    value = counters[place]
+    if up == 1:
+        if value < high:
+            counters[place] = value + 1
+    elif value > low:
+        counters[place] = value - 1
