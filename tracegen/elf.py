@@ -59,10 +59,9 @@ def inspect(path: Path) -> Executable:
             elf = ELFFile(stream)
             machine, bits, little = elf["e_machine"], elf.elfclass, elf.little_endian
             kind = elf["e_type"]
-            interpreter = next(
-                (segment.get_interp_name() for segment in elf.iter_segments("PT_INTERP")),
-                None,
-            )
+            interpreter = None
+            for segment in elf.iter_segments("PT_INTERP"):
+                interpreter = segment.get_interp_name()  # type: ignore[attr-defined]
         except (ELFError, UnicodeDecodeError, ValueError) as error:
             raise InputError(f"{path}: not an ELF program, nor a script that starts with '#!'") from error
     isa = ISA_OF_MACHINE.get((machine, bits))
@@ -126,7 +125,7 @@ def load_bias(path: Path, mapping: Mapping) -> int | None:
 
 
 def symbols_at_run_time(mappings: Iterable[Mapping], executed: NDArray[np.uint64]) -> Symbols:
-    """Function symbols, at run-time addresses, of the mapped files that hold one of the addresses `executed` (sorted)."""
+    """Function symbols, at run-time addresses, of the mapped files that hold one of `executed` (sorted addresses)."""
     found: dict[int, tuple[int, str]] = {}
     seen: set[tuple[str, int]] = set()
     for mapping in mappings:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +20,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from tracegen import lzf
 from tracegen.files import atomic_path, open_h5, read_dataset, read_slice
 from uarch.errors import InputError
 from uarch.instructions import LAST, Chunk
@@ -27,6 +30,8 @@ VERSION = 1
 ISAS = ("x86-64", "aarch64", "riscv64")
 CHUNK = 1 << 18  # instructions a chunk when reading
 _BLOCK = 1 << 17  # elements an HDF5 chunk
+_WORKERS = 2  # threads that encode and decode blocks
+_QUEUE = 6  # blocks on their way
 _COLUMNS = {
     "dynamic/static_id": "<u4",
     "memory/instruction": "<u8",
@@ -64,11 +69,15 @@ class TraceWriter:
             **(attributes or {}),
         }
         self._stack = ExitStack()
+        self._columns = {name: _Column(dtype) for name, dtype in _COLUMNS.items()}
+        self._encoding: deque[tuple[str, Future[tuple[bytes, int]]]] = deque()
         self.instructions = 0
 
     def __enter__(self) -> TraceWriter:
         temporary = self._stack.enter_context(atomic_path(self._path))
         self._file = self._stack.enter_context(h5py.File(temporary, "w", libver="latest"))
+        self._pool = ThreadPoolExecutor(_WORKERS)
+        self._stack.callback(self._pool.shutdown, cancel_futures=True)
         for name, value in self._attributes.items():
             self._file.attrs[name] = value
         for name, dtype in _COLUMNS.items():
@@ -101,14 +110,30 @@ class TraceWriter:
         memory_size: NDArray[np.uint8],
         memory_is_store: NDArray[np.uint8],
     ) -> None:
-        """The next executed instructions [n] and their accesses [m]; `memory_instruction` counts from the trace's start."""
-        columns = (static_id, memory_instruction, memory_address, memory_size, memory_is_store)
+        """The next executed instructions [n] and their accesses [m]; `memory_instruction` counts from the start."""
+        columns: tuple[NDArray[Any], ...] = (
+            static_id,
+            memory_instruction,
+            memory_address,
+            memory_size,
+            memory_is_store,
+        )
         for name, data in zip(_COLUMNS, columns, strict=True):
-            dataset = self._file[name]
-            old = len(dataset)
-            dataset.resize(old + len(data), axis=0)
-            dataset[old:] = data
+            for block in self._columns[name].take(data):
+                self._encoding.append((name, self._pool.submit(lzf.encode, block)))
+                self._store(_QUEUE)
         self.instructions += len(static_id)
+
+    def _store(self, queue: int) -> None:
+        """Write the blocks that are encoded, until at most `queue` are waited for."""
+        while len(self._encoding) > queue:
+            name, future = self._encoding.popleft()
+            stored, mask = future.result()
+            dataset, column = self._file[name], self._columns[name]
+            offset = column.stored * _BLOCK
+            column.stored += 1
+            dataset.resize(min(offset + _BLOCK, column.length), axis=0)
+            dataset.id.write_direct_chunk((offset,), stored, mask)
 
     def symbols(self, address: NDArray[np.uint64], size: NDArray[np.uint64], name: Sequence[str]) -> None:
         """Function symbols of the executable and its libraries at run-time addresses, sorted by address."""
@@ -119,18 +144,75 @@ class TraceWriter:
 
     def _finish(self) -> None:
         if self.instructions == 0:
-            raise InputError(f"{self._path}: nothing was recorded, so no trace was written (check --skip and the program)")
+            raise InputError(
+                f"{self._path}: nothing was recorded, so no trace was written (check --skip and the program)"
+            )
+        for name, column in self._columns.items():
+            if len(column.rest):
+                padded = np.zeros(_BLOCK, column.rest.dtype)
+                padded[: len(column.rest)] = column.rest
+                self._encoding.append((name, self._pool.submit(lzf.encode, padded)))
+        self._store(0)
         self._file.attrs["digest"] = digest(self._file)
+
+
+class _Column:
+    """What of a column waits for a whole block."""
+
+    def __init__(self, dtype: str) -> None:
+        self.rest: NDArray[Any] = np.empty(0, dtype)
+        self.length = 0
+        self.stored = 0  # blocks
+
+    def take(self, data: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """The whole blocks that there are with `data`, copied."""
+        data = np.asarray(data).astype(self.rest.dtype, copy=False)
+        self.length += len(data)
+        begin = 0
+        if len(self.rest):
+            begin = min(_BLOCK - len(self.rest), len(data))
+            self.rest = np.concatenate([self.rest, data[:begin]])
+            if len(self.rest) == _BLOCK:
+                yield self.rest
+                self.rest = self.rest[:0]
+        while len(data) - begin >= _BLOCK:
+            yield data[begin : begin + _BLOCK].copy()
+            begin += _BLOCK
+        if begin < len(data):
+            self.rest = data[begin:].copy()
 
 
 def digest(file: h5py.File) -> str:
     """SHA-256 over the raw little-endian bytes of the trace's datasets in DESIGN.md's order."""
     hasher = hashlib.sha256()
-    for name in _DIGESTED:
-        dataset = file[name]
-        for begin in range(0, len(dataset), 16 * _BLOCK):
-            hasher.update(np.ascontiguousarray(read_slice(dataset, slice(begin, begin + 16 * _BLOCK))).data)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        for name in _DIGESTED:
+            for block in _blocks(file[name], pool):
+                hasher.update(np.ascontiguousarray(block).data)
     return hasher.hexdigest()
+
+
+def _blocks(dataset: h5py.Dataset, pool: ThreadPoolExecutor) -> Iterator[NDArray[Any]]:
+    """The content of a dataset in order; blocks as TraceWriter stores them are decoded in parallel."""
+    length = len(dataset)
+    if dataset.chunks != (_BLOCK,) or dataset.compression != "lzf" or not dataset.shuffle or dataset.fletcher32:
+        for begin in range(0, length, 16 * _BLOCK):
+            yield read_slice(dataset, slice(begin, begin + 16 * _BLOCK))
+        return
+    waiting: deque[Future[NDArray[Any]]] = deque()
+    left = length
+    try:
+        for begin in range(0, length, _BLOCK):
+            mask, stored = dataset.id.read_direct_chunk((begin,))
+            waiting.append(pool.submit(lzf.decode, stored, mask, dataset.dtype.str, _BLOCK))
+            if len(waiting) > _QUEUE:
+                yield waiting.popleft().result()
+                left -= _BLOCK
+        while waiting:
+            yield waiting.popleft().result()[:left]
+            left -= _BLOCK
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"{dataset.file.filename}: {dataset.name} cannot be read; the file is damaged") from error
 
 
 class Trace:
@@ -216,7 +298,9 @@ class Trace:
             end = min(begin + size, stop)
             ids: NDArray[np.uint32] = read_slice(static_id, slice(begin, min(end + 1, total)))
             if ids.max(initial=0) >= len(self.address):
-                raise InputError(f"{self.path}: dynamic/static_id near {begin} exceeds the {len(self.address)} static ones")
+                raise InputError(
+                    f"{self.path}: dynamic/static_id near {begin} exceeds the {len(self.address)} static ones"
+                )
             following = np.append(ids[1:], LAST) if end == total else ids[1:]
             limit = self._first_access(end, position)
             owners = read_slice(instruction, slice(position, limit))

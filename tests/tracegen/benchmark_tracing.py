@@ -21,7 +21,8 @@ static double a[N][N], b[N][N], c[N][N];
 int main(void) {
     for (int i = 0; i < N; i++) for (int j = 0; j < N; j++) { a[i][j] = i + j; b[i][j] = i - j; }
     for (int r = 0; r < REPEAT; r++)
-        for (int i = 0; i < N; i++) for (int k = 0; k < N; k++) for (int j = 0; j < N; j++) c[i][j] += a[i][k] * b[k][j];
+        for (int i = 0; i < N; i++)
+            for (int k = 0; k < N; k++) for (int j = 0; j < N; j++) c[i][j] += a[i][k] * b[k][j];
     printf("%g\\n", c[3][5]);
 }
 """
@@ -34,9 +35,9 @@ def measure(name: str, command: list[str], folder: Path, limit: int | None = Non
     result = trace(command, output, stdout=subprocess.DEVNULL, max_instructions=limit)
     seconds = time.perf_counter() - begin
     size = output.stat().st_size / result.instructions
-    rate = result.instructions / seconds / 1e6
+    millions = result.instructions / 1e6
     print(
-        f"{name:10s} {result.instructions / 1e6:9.1f} M instructions {seconds:7.2f} s {rate:6.1f} M/s {size:5.2f} B each"
+        f"{name:10s} {millions:9.1f} M instructions {seconds:7.2f} s {millions / seconds:6.1f} M/s {size:5.2f} B each"
     )
 
 

@@ -32,10 +32,11 @@ def find_qemu(isa: str) -> Path:
 def plugin_for(qemu: Path) -> Path:
     """The compiled plugin that this QEMU loads."""
     version = _announced_version(qemu)
+    refusal = ""
     for _ in range(2):
         plugin = compile_plugin(version)
         refusal = _load(qemu, plugin)
-        if refusal is None:
+        if not refusal:
             return plugin
         limit = re.search(r"supports only (?:a minimum version of|up to version) (\d+)", refusal)
         if limit is None or int(limit[1]) == version:
@@ -110,8 +111,8 @@ def _announced_version(qemu: Path) -> int:
     return 2 if found and (int(found[1]), int(found[2])) >= (8, 2) else 1
 
 
-def _load(qemu: Path, plugin: Path) -> str | None:
-    """None if QEMU loads the plugin, else what it says: it loads plugins before it looks for the program."""
+def _load(qemu: Path, plugin: Path) -> str:
+    """Empty if QEMU loads the plugin, else what it says: it loads plugins before it looks for the program."""
     with tempfile.TemporaryDirectory(prefix="perfvec-") as folder:
         missing = str(Path(folder) / "no-such-program")
         run = subprocess.run(
@@ -122,4 +123,4 @@ def _load(qemu: Path, plugin: Path) -> str | None:
             errors="replace",
             check=False,
         )
-    return run.stderr if "lugin" in run.stderr else None
+    return run.stderr if "lugin" in run.stderr else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -261,17 +261,17 @@ def _read(
             count = begin[block + 1] - rows
             start = addresses[begin[following]]
             inside = start > addresses[rows] and start <= addresses[rows + count - 1]
-            cut = np.int64(-1)
+            cut: Any = -1
             if (inside or is_handler[following]) and seen + 1 < count:
                 if last_access[block] == _UNKNOWN:
                     result = _EXAMINE
                     break
                 if last_access[block] > seen:
-                    cut = np.int64(seen + 1)
+                    cut = seen + 1
                     while not accesses[rows + cut]:
                         cut += 1
                     if not is_handler[following] and addresses[rows + cut] != start:
-                        cut = np.int64(-1)
+                        cut = -1
             if cut >= 0:
                 sequence[s] = np.uint32(1 << 31) | np.uint32(cut)
                 s += 1

@@ -1,0 +1,198 @@
+"""HDF5's filters *shuffle* and *lzf* for whole chunks, outside HDF5's global lock and faster on traces than its own.
+
+The bytes are what any reader with h5py's lzf filter understands. LZF is a sequence of tokens: a byte c < 32 and c + 1
+literal bytes; or c >= 32: a match of c >> 5 bytes + 2 (where c >> 5 is 7, the next byte adds to it) at the distance
+((c & 31) << 8 | next byte) + 1 behind. Compression here gives up searching in noise and writes constant bytes, of which
+a trace's wide columns are full, without searching.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+_HASH_BITS = 13
+_DISTANCE = 1 << 13
+_LONGEST = 264
+_LITERALS = 32
+
+
+@numba.njit(cache=True, nogil=True)
+def _shuffle(values: NDArray[Any], out: NDArray[np.uint8]) -> None:
+    """Byte b of element i goes to place b * elements + i. Written so that the compiler vectorises it."""
+    elements = len(values)
+    for byte in range(values.itemsize):
+        plane = out[byte * elements : (byte + 1) * elements]
+        shift = np.uint64(8 * byte)
+        for i in range(elements):
+            plane[i] = np.uint8(np.uint64(values[i]) >> shift)
+
+
+@numba.njit(cache=True, nogil=True)
+def _unshuffle4(data: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
+    n = len(out)
+    p0, p1, p2, p3 = data[:n], data[n : 2 * n], data[2 * n : 3 * n], data[3 * n : 4 * n]
+    for i in range(n):
+        out[i] = np.uint32(p0[i]) | np.uint32(p1[i]) << 8 | np.uint32(p2[i]) << 16 | np.uint32(p3[i]) << 24
+
+
+@numba.njit(cache=True, nogil=True)
+def _unshuffle8(data: NDArray[np.uint8], out: NDArray[np.uint64]) -> None:
+    n = len(out)
+    low = out.view(np.uint32)
+    p0, p1, p2, p3 = data[:n], data[n : 2 * n], data[2 * n : 3 * n], data[3 * n : 4 * n]
+    p4, p5, p6, p7 = data[4 * n : 5 * n], data[5 * n : 6 * n], data[6 * n : 7 * n], data[7 * n : 8 * n]
+    for i in range(n):
+        low[2 * i] = np.uint32(p0[i]) | np.uint32(p1[i]) << 8 | np.uint32(p2[i]) << 16 | np.uint32(p3[i]) << 24
+        low[2 * i + 1] = np.uint32(p4[i]) | np.uint32(p5[i]) << 8 | np.uint32(p6[i]) << 16 | np.uint32(p7[i]) << 24
+
+
+@numba.njit(cache=True, nogil=True)
+def _literals(data: NDArray[np.uint8], begin: int, end: int, out: NDArray[np.uint8], o: int) -> int:
+    while begin < end:
+        count = min(end - begin, _LITERALS)
+        out[o] = count - 1
+        o += 1
+        for k in range(count):
+            out[o + k] = data[begin + k]
+        o += count
+        begin += count
+    return o
+
+
+@numba.njit(cache=True, nogil=True)
+def _match(length: int, distance: int, out: NDArray[np.uint8], o: int) -> int:
+    code = length - 2
+    high = (distance - 1) >> 8
+    if code < 7:
+        out[o] = code << 5 | high
+    else:
+        out[o] = 7 << 5 | high
+        out[o + 1] = code - 7
+        o += 1
+    out[o + 1] = (distance - 1) & 255
+    return o + 2
+
+
+@numba.njit(cache=True, nogil=True)
+def _compress(data: NDArray[np.uint8], table: NDArray[np.int32], out: NDArray[np.uint8], o: int) -> int:
+    """Append the tokens of `data` to out[o:]; the end. `out` has room for 33/32 of `data` and a token."""
+    n = len(data)
+    difference = np.uint8(0)
+    for i in range(n):
+        difference |= data[i] ^ data[0]
+    if difference == 0:
+        o = _literals(data, 0, 1, out, o)
+        i = 1
+        while n - i >= 3:
+            length = min(n - i, _LONGEST)
+            o = _match(length, 1, out, o)
+            i += length
+        return _literals(data, i, n, out, o)
+    table[:] = -_DISTANCE - 1
+    i = 0
+    begin = 0  # of the literals to come
+    misses = 0
+    while i + 2 < n:
+        word = np.int64(data[i]) << 16 | np.int64(data[i + 1]) << 8 | np.int64(data[i + 2])
+        place = (word * 2654435761 & 0xFFFFFFFF) >> (32 - _HASH_BITS)
+        known: Any = np.int64(table[place])
+        table[place] = i
+        if (
+            i - known > _DISTANCE
+            or data[known] != data[i]
+            or data[known + 1] != data[i + 1]
+            or data[known + 2] != data[i + 2]
+        ):
+            misses += 1
+            i += 1 + (misses >> 5)
+            continue
+        misses = 0
+        limit = min(n - i, _LONGEST)
+        length = 3
+        while length < limit and data[known + length] == data[i + length]:
+            length += 1
+        o = _literals(data, begin, i, out, o)
+        o = _match(length, i - known, out, o)
+        i += length
+        begin = i
+    return _literals(data, begin, n, out, o)
+
+
+@numba.njit(cache=True, nogil=True)
+def _encode(values: NDArray[Any], shuffled: NDArray[np.uint8], table: NDArray[np.int32], out: NDArray[np.uint8]) -> int:
+    _shuffle(values, shuffled)
+    elements = len(values)
+    o = 0
+    for byte in range(values.itemsize):
+        o = _compress(shuffled[byte * elements : (byte + 1) * elements], table, out, o)
+    return o
+
+
+@numba.njit(cache=True, nogil=True)
+def _decompress(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool:
+    """Whether `data` filled `out` exactly."""
+    i: Any = 0
+    o: Any = 0
+    while i < len(data):
+        code = np.int64(data[i])
+        i += 1
+        if code < 32:
+            count = code + 1
+            if i + count > len(data) or o + count > len(out):
+                return False
+            for k in range(count):
+                out[o + k] = data[i + k]
+            i += count
+            o += count
+            continue
+        length = (code >> 5) + 2
+        if length == 9:
+            if i >= len(data):
+                return False
+            length += np.int64(data[i])
+            i += 1
+        if i >= len(data):
+            return False
+        distance = ((code & 31) << 8 | np.int64(data[i])) + 1
+        i += 1
+        if distance > o or o + length > len(out):
+            return False
+        if distance == 1:
+            out[o : o + length] = out[o - 1]
+        else:
+            for k in range(length):
+                out[o + k] = out[o - distance + k]
+        o += length
+    return o == len(out)
+
+
+def encode(values: NDArray[Any]) -> tuple[bytes, int]:
+    """The stored form of a chunk of unsigned integers, and HDF5's mask of filters left out (2: lzf, where it is no use)."""
+    shuffled = np.empty(values.nbytes, np.uint8)
+    out = np.empty(values.nbytes + values.nbytes // _LITERALS + 64 * values.itemsize, np.uint8)
+    size = _encode(np.ascontiguousarray(values), shuffled, np.empty(1 << _HASH_BITS, np.int32), out)
+    if size >= values.nbytes:
+        return shuffled.tobytes(), 2
+    return out[:size].tobytes(), 0
+
+
+def decode(stored: bytes, mask: int, dtype: str, elements: int) -> NDArray[Any]:
+    """The values of a stored chunk; ValueError where it is damaged."""
+    width = np.dtype(dtype).itemsize
+    data = np.frombuffer(stored, np.uint8)
+    if not mask & 2:
+        shuffled = np.empty(elements * width, np.uint8)
+        if not _decompress(data, shuffled):
+            raise ValueError("damaged chunk")
+        data = shuffled
+    if len(data) != elements * width:
+        raise ValueError("damaged chunk")
+    if mask & 1 or width == 1:
+        return data.view(dtype)
+    out = np.empty(elements, dtype)
+    (_unshuffle8 if width == 8 else _unshuffle4)(data, out)
+    return out
