@@ -1,0 +1,39 @@
+# Two commands matter: `make demo` and `make test`. Both set up .venv first; a second run installs nothing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check setup system train-default clean
+
+demo: setup
+	$(BIN)/perfvec demo -o demo-out
+
+test: setup check
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+setup: system $(STAMP)
+
+# QEMU's user mode and a C compiler: installed through apt where that is allowed, otherwise named.
+system:
+	@sh tools/system-packages.sh
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+# The shipped model, from nothing: trace the machine's programs, label them, train. Resumes after a kill; hours on two cores.
+TRAIN := train-out
+train-default: setup
+	sh tools/train-default.sh $(BIN)/perfvec $(TRAIN) perfvec/weights/default.safetensors
+
+clean:
+	rm -rf $(VENV) demo-out

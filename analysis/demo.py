@@ -1,0 +1,101 @@
+"""The demonstration: one program that nobody prepared, from its binary to predictions, beside the timing model's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis import compare, predict, sweep
+from analysis.report import Section, write_report
+from perfvec.model import Model
+from perfvec.represent import represent
+from tracegen.decode import decode
+from tracegen.qemu.runner import trace
+from tracegen.suite.inputs import input_file
+from tracegen.trace import Trace
+from uarch.configuration import Machine, load_machine, preset_names
+from uarch.timing.simulation import Simulation
+
+INSTRUCTIONS = 2_000_000  # of each program: the whole takes under five minutes on two cores
+_SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
+_SWEEP_BASE = "base"
+
+
+def demo(folder: str | os.PathLike[str], model: Model) -> Path:
+    """Trace gzip on a generated file and two other programs; predict, sweep, compare; write `report.html`.
+
+    Prints every prediction for gzip beside the embedded timing model's cycles for the same trace.
+    """
+    began = time.monotonic()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    text, records = input_file("text", folder / "inputs"), input_file("records", folder / "inputs")
+    commands = {
+        "gzip": ["gzip", "-9", "-c", str(records)],
+        "grep": ["grep", "-c", "-E", "(na|ko)+[a-z]*ra", str(text)],
+        "sort": ["sort", str(records)],
+    }
+    vectors = []
+    for name, command in commands.items():
+        path = folder / f"{name}.trace.h5"
+        _say(f"tracing    {' '.join(command)}")
+        with open(os.devnull, "wb") as unheard:
+            trace(command, path, stdout=unheard, max_instructions=INSTRUCTIONS)
+        vectors.append(represent(model, path))
+        vectors[-1].save(folder / f"{name}.vector.npz")
+
+    machines = [load_machine(name) for name in preset_names()]
+    predictions = predict.predict(model, vectors, machines)
+    gzip = predictions[predictions["program"] == "gzip"].set_index("uarch")
+    _say(f"simulating gzip's trace on {len(machines)} machines, to see the error")
+    simulated = simulate(folder / "gzip.trace.h5", machines)
+    table = pd.DataFrame({"predicted_cpi": gzip["cpi"], "simulated_cpi": simulated / gzip["instructions"]})
+    table["error"] = (table["predicted_cpi"] / table["simulated_cpi"] - 1.0).abs()
+    print(table.to_string(formatters={"error": "{:.1%}".format}, float_format=lambda value: f"{value:.3f}"))
+    print(f"mean error {table['error'].mean():.1%}, worst {table['error'].max():.1%}")
+
+    points = sweep.sweep(model, vectors[:1], load_machine(_SWEEP_BASE), _SWEEP)
+    distances = compare.compare(vectors)
+    print(distances.to_string(float_format=lambda value: f"{value:.4f}"))
+    report = write_report(
+        folder / "report.html",
+        "From a binary to predictions",
+        [
+            Section(
+                "Predicted cycles per instruction",
+                f"The first {INSTRUCTIONS:,} instructions of three programs on every preset machine.",
+                predict.plot(predictions), predictions,
+            ),
+            Section(
+                "Prediction against the timing model",
+                f"gzip: mean error {table['error'].mean():.1%} over {len(table)} machines.", table=table.reset_index(),
+            ),
+            Section(
+                "gzip over L1 data and L2 cache sizes",
+                f"The machine {_SWEEP_BASE!r} with other caches, through the machine encoder.", sweep.plot(points), points,
+            ),
+            Section("How alike the programs are", "Cosine distance of their vectors.", compare.plot(distances), distances),
+        ],
+    )  # fmt: skip
+    _say(f"{report} holds the pictures ({time.monotonic() - began:.0f} s)")
+    return report
+
+
+def simulate(path: Path, machines: list[Machine]) -> np.ndarray:
+    """[K] cycles of a whole trace on each machine by the embedded timing model."""
+    with Trace(path) as opened:
+        instructions = decode(opened.address, opened.code, opened.isa)
+        simulations = [Simulation(machine, instructions) for machine in machines]
+        for chunk in opened.chunks():
+            for simulation in simulations:
+                simulation.run(chunk)
+        return np.array([simulation.counters["cycles"] for simulation in simulations])
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

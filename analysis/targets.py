@@ -1,0 +1,60 @@
+"""TARGETs of the commands: a trace file, a vector file, or a program that is traced on the fly."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfvec.model import Model
+from perfvec.represent import represent
+from perfvec.vector import ProgramVector, load_vector
+from tracegen.qemu.runner import trace
+from uarch.errors import InputError
+
+
+def resolve(
+    model: Model,
+    targets: Sequence[str | os.PathLike[str]],
+    program: Sequence[str] = (),
+    *,
+    max_instructions: int | None = None,
+    progress: bool = True,
+) -> list[ProgramVector]:
+    """The vectors of `targets` (`*.vector.npz` files or traces) and of `program` (a command line, traced now).
+
+    Raises InputError where there is no target, or a vector was made by another model.
+    """
+    if not targets and not program:
+        raise InputError("no target: name traces (*.trace.h5), vectors (*.vector.npz), or give `-- PROGRAM ARGS…`")
+    vectors = []
+    for target in targets:
+        if Path(target).name.endswith(".npz"):
+            vectors.append(check_model(load_vector(target), model, str(target)))
+        else:
+            vectors.append(represent(model, target, max_instructions=max_instructions, progress=progress))
+    if program:
+        vectors.append(trace_and_represent(model, program, max_instructions=max_instructions, progress=progress))
+    return vectors
+
+
+def trace_and_represent(
+    model: Model, command: Sequence[str], *, max_instructions: int | None = None, progress: bool = True
+) -> ProgramVector:
+    """Trace a program into a temporary file and represent it; what it prints goes to stderr, beside the progress."""
+    with tempfile.TemporaryDirectory(prefix="perfvec-") as folder:
+        path = Path(folder) / "program.trace.h5"
+        trace(command, path, stdout=2, max_instructions=max_instructions, progress=progress)
+        vector = represent(model, path, progress=progress)
+    return replace(vector, program=Path(command[0]).name)
+
+
+def check_model(vector: ProgramVector, model: Model, path: str) -> ProgramVector:
+    """`vector`, unless another model made it."""
+    if vector.model != model.digest:
+        raise InputError(
+            f"{path}: made by the model {vector.model[:12]}…, not by {model.digest[:12]}…; represent the trace again"
+        )
+    return vector

@@ -1,0 +1,422 @@
+"""The `perfvec` command: every command is a thin call of a documented function.
+
+Tables go to the terminal, `--json` to stdout, progress to stderr. A wrong input is one line on stderr and status 2.
+Modules that a command needs are imported when it runs, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from uarch.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from perfvec.model import Model
+    from perfvec.vector import ProgramVector
+    from uarch.configuration import Machine
+
+app = typer.Typer(
+    name="perfvec", help="Profile a program once, predict its run time on any microarchitecture.",
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+)  # fmt: skip
+uarch_app = typer.Typer(help="Machines: list, show, diff, sample.", no_args_is_help=True)
+suite_app = typer.Typer(help="The catalogue of workloads: list, run.", no_args_is_help=True)
+app.add_typer(uarch_app, name="uarch")
+app.add_typer(suite_app, name="suite")
+
+Targets = Annotated[list[str] | None, typer.Argument(help="Traces (*.trace.h5) or vectors (*.vector.npz); or -- PROGRAM ARGS…")]
+ModelFile = Annotated[Path | None, typer.Option("--model", help="Model file; the shipped model by default.")]
+Machines = Annotated[list[str] | None, typer.Option("--uarch", help="Preset name or YAML/JSON file; repeat for more.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")]
+Csv = Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Write a self-contained page with picture and table.")]
+Picture = Annotated[Path | None, typer.Option("--picture", help="Write the picture (.png, .svg or .pdf).")]
+MaxInstructions = Annotated[int | None, typer.Option("--max-instructions", min=1, help="Stop after so many instructions.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point: what follows `--` is a program and its arguments."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    program: list[str] = []
+    if "--" in words:
+        cut = words.index("--")
+        words, program = words[:cut], words[cut + 1 :]
+        if not program:
+            _fail(InputError("nothing follows --; write -- PROGRAM ARGS…"))
+    try:
+        app(words, obj=program, standalone_mode=True)
+    except InputError as error:
+        _fail(error)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output is gone; nobody is left to tell
+        sys.exit(141)
+
+
+def _fail(error: InputError) -> None:
+    print(f"perfvec: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _emit(
+    frame: pd.DataFrame, document: Callable[[], dict[str, Any]], plot: Callable[[], Figure], title: str, *,
+    as_json: bool, csv: Path | None, html: Path | None, picture: Path | None, shown: pd.DataFrame | None = None,
+) -> None:  # fmt: skip
+    """Print the table or its JSON, and write the files that were asked for."""
+    from analysis.report import Section, write_picture, write_report
+    from tracegen.files import atomic_path
+
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            frame.to_csv(temporary)
+    if html is not None:
+        write_report(html, title, [Section(title, figure=plot(), table=frame)])
+    if picture is not None:
+        write_picture(picture, plot())
+    if as_json:
+        print(json.dumps(document(), allow_nan=False))
+    else:
+        print(_table(frame if shown is None else shown))
+
+
+def _table(frame: pd.DataFrame) -> str:
+    import pandas as pd
+
+    return frame.to_string(index=not isinstance(frame.index, pd.RangeIndex), float_format=lambda value: f"{value:.4g}")
+
+
+def _resolve(
+    context: typer.Context, targets: Sequence[str] | None, model_file: Path | None, limit: int | None
+) -> tuple[Model, list[ProgramVector]]:
+    from analysis.targets import resolve
+    from perfvec.model import load_model
+
+    model = load_model(model_file)
+    return model, resolve(model, targets or [], context.obj, max_instructions=limit)
+
+
+def _machines(names: Sequence[str] | None) -> list[Machine]:
+    from uarch.configuration import load_machine, preset_names
+
+    return [load_machine(name) for name in (names or preset_names())]
+
+
+@app.command()
+def trace(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
+    max_instructions: MaxInstructions = None,
+    skip: Annotated[int, typer.Option(min=0, help="Instructions executed before recording starts.")] = 0,
+    threads: Annotated[bool, typer.Option("--threads", help="Trace every thread, each into a file of its own.")] = False,
+    stdin: Annotated[Path | None, typer.Option(help="File on the program's standard input.")] = None,
+    cwd: Annotated[Path | None, typer.Option(help="The program's working directory.")] = None,
+    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the program; repeat for more.")] = None,
+) -> None:
+    """Trace a program: perfvec trace -o T.trace.h5 -- PROGRAM ARGS…; its exit status is passed through."""
+    import os
+
+    from tracegen.qemu.runner import trace as run_trace
+
+    if not context.obj:
+        raise InputError("no program to trace; write perfvec trace -o T.trace.h5 -- PROGRAM ARGS…")
+    wrong = [item for item in env or [] if "=" not in item]
+    if wrong:
+        raise InputError(f"--env {wrong[0]!r} must read NAME=VALUE")
+    environment = {**os.environ, **dict(item.split("=", 1) for item in env)} if env else None
+    if stdin is not None and not stdin.is_file():
+        raise InputError(f"{stdin}: no such file for --stdin")
+    given = stdin.open("rb") if stdin is not None else None
+    try:
+        result = run_trace(
+            context.obj, output, stdin=given, env=environment, cwd=cwd, max_instructions=max_instructions, skip=skip,
+            threads=threads,
+        )  # fmt: skip
+    finally:
+        if given is not None:
+            given.close()
+    paths = ", ".join(str(path) for path in (result.path, *result.threads))
+    print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
+    if result.interrupted:
+        raise typer.Exit(130)
+    if result.signal is not None and not result.stopped:
+        raise typer.Exit(128 + result.signal)
+    raise typer.Exit(result.exit_status or 0)
+
+
+@app.command()
+def features(
+    trace_file: Annotated[Path, typer.Argument(help="A trace.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write.")],
+    schema: Annotated[str, typer.Option(help="Feature schema: default or perfvec-51.")] = "default",
+) -> None:
+    """Extract a trace's features into a file (commands that need them derive them themselves)."""
+    from tracegen.features import get_schema
+    from tracegen.features.file import extract
+    from tracegen.trace import Trace
+
+    with Trace(trace_file) as opened:
+        extract(opened, get_schema(schema), output)
+
+
+@app.command()
+def label(
+    traces: Annotated[list[Path], typer.Argument(help="Traces to label.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the latency files.")],
+    machines: Machines = None,
+    presets: Annotated[bool, typer.Option("--presets", help="Label on every preset.")] = False,
+    sample: Annotated[int, typer.Option(min=0, help="Label on so many machines sampled from the design space.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    start: Annotated[int, typer.Option(min=0, help="First labelled instruction; caches are warmed by all before.")] = 0,
+    count: Annotated[int | None, typer.Option(min=1, help="Labelled instructions; to the trace's end by default.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Traces labelled side by side.")] = 2,
+) -> None:
+    """Time traces on machines with the embedded timing model: latency files for training and evaluation."""
+    from tracegen.label import label as run_label
+    from uarch.configuration import preset_names
+    from uarch.space import sample as sample_space
+
+    chosen = _machines(machines) if machines else []
+    if presets:
+        chosen += _machines(preset_names())
+    if sample:
+        chosen += sample_space(sample, seed)
+    for path in run_label(traces, chosen, output, start=start, count=count, workers=workers):
+        print(path)
+
+
+@app.command()
+def train(
+    traces: Annotated[Path, typer.Option(help="Folder with traces.")],
+    latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model to write.")],
+    encoder_latencies: Annotated[Path | None, typer.Option(help="Latency files of more machines, for the encoder.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
+    schema: Annotated[str, typer.Option(help="Feature schema.")] = "default",
+    instructions: Annotated[int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")] = 60_000_000,
+    width: Annotated[int, typer.Option(min=1, help="Length of the vectors.")] = 256,
+    layers: Annotated[int, typer.Option(min=1, help="LSTM layers.")] = 2,
+    learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep shards and checkpoint afterwards.")] = False,
+) -> None:
+    """Train the foundation model and the machine encoder; a killed run continues where its checkpoint was."""
+    from perfvec.train import Recipe
+    from perfvec.train import train as run_train
+
+    recipe = Recipe(
+        schema=schema, width=width, layers=layers, instructions=instructions, learning_rate=learning_rate, seed=seed
+    )
+    run_train(
+        traces, latencies, output, recipe=recipe, encoder_latencies=encoder_latencies, exclude_programs=exclude or [],
+        keep_work=keep_work,
+    )  # fmt: skip
+
+
+@app.command()
+def evaluate(
+    traces: Annotated[Path, typer.Option(help="Folder with traces.")],
+    latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
+    model_file: ModelFile = None,
+    as_json: Json = False,
+    csv: Csv = None,
+) -> None:
+    """The accuracy protocol: errors for seen and unseen programs and machines."""
+    from perfvec import evaluate as evaluation
+    from perfvec.model import load_model
+    from tracegen.files import atomic_path
+
+    pairs = evaluation.evaluate(load_model(model_file), traces, latencies)
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            pairs.to_csv(temporary, index=False)
+    if as_json:
+        print(json.dumps(evaluation.to_json(pairs), allow_nan=False))
+    else:
+        print(_table(evaluation.summary(pairs)))
+
+
+@app.command()
+def represent(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The vector file to write.")],
+    target: Annotated[str | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+) -> None:
+    """Turn a program into its vector."""
+    from tracegen.files import require_writable
+
+    require_writable(output)
+    if target is not None and context.obj:
+        raise InputError("give one target: a trace or -- PROGRAM ARGS…, not both")
+    _, vectors = _resolve(context, [target] if target else [], model_file, max_instructions)
+    vectors[0].save(output)
+    print(f"{output}: {vectors[0].program}, {vectors[0].instructions:,} instructions", file=sys.stderr)
+
+
+@app.command()
+def predict(
+    context: typer.Context,
+    targets: Targets = None,
+    machines: Machines = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """Time, cycles and CPI of programs on machines (all presets by default)."""
+    from analysis import predict as prediction
+
+    chosen = _machines(machines)
+    model, vectors = _resolve(context, targets, model_file, max_instructions)
+    frame = prediction.predict(model, vectors, chosen)
+    shown = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi"]]
+    _emit(
+        frame, lambda: prediction.to_json(frame), lambda: prediction.plot(frame), "Predicted run times",
+        as_json=as_json, csv=csv, html=html, picture=picture, shown=shown,
+    )  # fmt: skip
+
+
+@app.command()
+def sweep(
+    context: typer.Context,
+    base: Annotated[str, typer.Option(help="The machine whose fields vary: preset or file.")],
+    targets: Targets = None,
+    vary: Annotated[list[str] | None, typer.Option(help="FIELD=V1,V2,…; repeat for more fields.")] = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """Times over a grid of configuration fields; `pareto` marks points that none beats at equal or smaller fields."""
+    from analysis import sweep as sweeping
+    from uarch.configuration import load_machine
+
+    machine, grid = load_machine(base), sweeping.parse_vary(vary or [])
+    sweeping.grid_machines(machine, grid)  # a wrong field or value is told before the program is traced
+    model, vectors = _resolve(context, targets, model_file, max_instructions)
+    frame = sweeping.sweep(model, vectors, machine, grid)
+    _emit(
+        frame, lambda: sweeping.to_json(frame), lambda: sweeping.plot(frame), f"Sweep from {machine.name}",
+        as_json=as_json, csv=csv, html=html, picture=picture,
+    )  # fmt: skip
+
+
+@app.command()
+def compare(
+    context: typer.Context,
+    targets: Targets = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """Cosine distances between programs, and a dendrogram."""
+    from analysis import compare as comparison
+
+    if len(targets or []) + bool(context.obj) < 2:
+        raise InputError("comparing needs at least two targets")
+    _, vectors = _resolve(context, targets, model_file, max_instructions)
+    distance = comparison.compare(vectors)
+    _emit(
+        distance, lambda: comparison.to_json(distance), lambda: comparison.plot(distance), "Distances between programs",
+        as_json=as_json, csv=csv, html=html, picture=picture,
+    )  # fmt: skip
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for what the demonstration makes.")] = Path("demo-out"),
+    model_file: ModelFile = None,
+) -> None:
+    """Trace gzip, predict it on every preset, sweep caches, compare it with two programs; leaves one HTML page."""
+    from analysis.demo import demo as run_demo
+    from perfvec.model import load_model
+
+    run_demo(output, load_model(model_file))
+
+
+@uarch_app.command("list")
+def uarch_list(as_json: Json = False) -> None:
+    """The presets, a line each."""
+    found = _machines(None)
+    if as_json:
+        print(json.dumps([machine.to_dict() for machine in found]))
+        return
+    for machine in found:
+        caches = " ".join(f"{c.size_kib}K" if c else "-" for c in (machine.l1i, machine.l1d, machine.l2, machine.l3))
+        print(f"{machine.name:20} {machine.core:13} {machine.frequency_ghz:4.2f} GHz  {caches:24} {machine.memory.model}")
+
+
+@uarch_app.command("show")
+def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_json: Json = False) -> None:
+    """One machine's configuration."""
+    import yaml
+
+    values = _machines([name])[0].to_dict()
+    print(json.dumps(values) if as_json else yaml.safe_dump(values, sort_keys=False), end="\n" if as_json else "")
+
+
+@uarch_app.command("diff")
+def uarch_diff(first: str, second: str) -> None:
+    """The fields in which two machines differ."""
+    from uarch.configuration import field_names, get_field
+
+    one, other = _machines([first, second])
+    names = list(dict.fromkeys([*field_names(one), *field_names(other)]))
+    for name in names:
+        values = [get_field(m, name) if name in field_names(m) else "-" for m in (one, other)]
+        if values[0] != values[1]:
+            print(f"{name:36} {values[0]!s:>14} {values[1]!s:>14}")
+
+
+@uarch_app.command("sample")
+def uarch_sample(
+    count: Annotated[int, typer.Argument(min=1, help="Number of machines.")],
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+) -> None:
+    """Machines sampled from the design space, as a JSON list."""
+    from uarch.space import sample
+
+    print(json.dumps([machine.to_dict() for machine in sample(count, seed)], indent=1))
+
+
+@suite_app.command("list")
+def suite_list() -> None:
+    """The workloads, and whether this machine has them."""
+    from tracegen.suite import catalogue
+
+    for workload in catalogue().values():
+        print(f"{workload.name:16} {workload.group:12} {'' if workload.available else '(not on this machine)'}")
+
+
+@suite_app.command("run")
+def suite_run(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the traces.")],
+    names: Annotated[list[str] | None, typer.Argument(help="Workloads; all that the machine has by default.")] = None,
+    max_instructions: Annotated[int, typer.Option(min=1000, help="Most instructions of each.")] = 4_000_000,
+    workers: Annotated[int, typer.Option(min=1, help="Programs traced side by side.")] = 2,
+) -> None:
+    """Trace the workloads; traces that are there already stay."""
+    from tracegen.suite import run
+
+    for name, instructions in run(names or [], output, max_instructions, workers=workers).items():
+        print(f"{name:16} {instructions:>12,}")
+
+
+if __name__ == "__main__":
+    main()
