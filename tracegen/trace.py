@@ -70,7 +70,7 @@ class TraceWriter:
         }
         self._stack = ExitStack()
         self._columns = {name: _Column(dtype) for name, dtype in _COLUMNS.items()}
-        self._encoding: deque[tuple[str, Future[tuple[bytes, int]]]] = deque()
+        self._encoding: deque[tuple[str, Future[bytes]]] = deque()
         self.instructions = 0
 
     def __enter__(self) -> TraceWriter:
@@ -128,12 +128,12 @@ class TraceWriter:
         """Write the blocks that are encoded, until at most `queue` are waited for."""
         while len(self._encoding) > queue:
             name, future = self._encoding.popleft()
-            stored, mask = future.result()
+            stored = future.result()
             dataset, column = self._file[name], self._columns[name]
             offset = column.stored * _BLOCK
             column.stored += 1
             dataset.resize(min(offset + _BLOCK, column.length), axis=0)
-            dataset.id.write_direct_chunk((offset,), stored, mask)
+            dataset.id.write_direct_chunk((offset,), stored)
 
     def symbols(self, address: NDArray[np.uint64], size: NDArray[np.uint64], name: Sequence[str]) -> None:
         """Function symbols of the executable and its libraries at run-time addresses, sorted by address."""

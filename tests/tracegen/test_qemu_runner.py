@@ -230,6 +230,7 @@ def test_forked_child_is_not_traced(build, run):
 def test_exec_ends_the_trace(build, run):
     result, file = run(build("behave"), "exec")
     assert result.exit_status == 0
+    assert result.replaced_by == "/bin/true"
     assert executed_in(file, "work") >= 4000
 
 
@@ -314,11 +315,13 @@ def test_program_sees_its_world_and_its_status_comes_back(build, tmp_path):
 def test_program_is_looked_up_in_path_and_scripts_are_interpreted(run, tmp_path):
     result, file = run("true")
     assert result.exit_status == 0 and file.program == "true" and file.command == ["true"]
+    assert result.replaced_by is None
     script = tmp_path / "script"
-    script.write_text("#! /bin/sh -e\nexit $1\n")
-    script.chmod(0o755)
-    result, _ = run(script, "5")
-    assert result.exit_status == 5
+    for first_line in ("#! /bin/sh -e", "#!/usr/bin/env sh"):
+        script.write_text(f"{first_line}\nexit $1\n")
+        script.chmod(0o755)
+        result, _ = run(script, "5")
+        assert result.exit_status == 5 and result.replaced_by is None
 
 
 # ---- errors ----

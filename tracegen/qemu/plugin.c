@@ -13,6 +13,7 @@
  *               { u64 address, u8 code[16] }; none crosses a multiple of BLOCK_WINDOW, zeros fill up to there
  *   maps        text: "base HEX", then the lines of /proc/self/maps that name files; again whenever code runs elsewhere
  *   handlers    text: "signal HEX-address" for each handler that the program installs
+ *   replaced    path of the program that the traced one has become by exec
  *   stopped     exists when the plugin ended the program because of max=
  *
  * Arguments: dir=FOLDER, isa=NAME, skip=N, max=N (0: no limit), threads=on, reader=PID.
@@ -56,12 +57,14 @@ typedef void (*vcpu_simple_cb)(qemu_plugin_id_t, unsigned int);
 typedef void (*vcpu_mem_cb)(unsigned int, qemu_plugin_meminfo_t, uint64_t, void *);
 typedef void (*vcpu_syscall_cb)(qemu_plugin_id_t, unsigned int, int64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                                 uint64_t, uint64_t, uint64_t, uint64_t);
+typedef void (*vcpu_syscall_ret_cb)(qemu_plugin_id_t, unsigned int, int64_t, int64_t);
 
 extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, tb_trans_cb);
 extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, vcpu_udata_cb, int, void *);
 extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, vcpu_mem_cb, int, int, void *);
 extern void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t, vcpu_simple_cb);
 extern void qemu_plugin_register_vcpu_syscall_cb(qemu_plugin_id_t, vcpu_syscall_cb);
+extern void qemu_plugin_register_vcpu_syscall_ret_cb(qemu_plugin_id_t, vcpu_syscall_ret_cb);
 extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
 extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
@@ -488,21 +491,53 @@ static void on_thread(qemu_plugin_id_t id, unsigned int vcpu)
     pthread_mutex_unlock(&lock);
 }
 
+/* Copy from the program's memory. Its pointers may be wrong, and its error must stay its own: the kernel copies. */
+static ssize_t copy_from_program(void *to, uint64_t address, size_t size)
+{
+    struct iovec here = {to, size}, there = {(void *)(uintptr_t)(guest_base + address), size};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+}
+
+static bool is_exec(int64_t number, uint64_t *path_argument)
+{
+    *path_argument = number == (is_x86 ? 322 : 281); /* execveat has a folder first */
+    return *path_argument || number == (is_x86 ? 59 : 221);
+}
+
 /* Where handlers start is where signals cut blocks short; the reader looks at these places. */
-static void on_syscall(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint64_t signal, uint64_t action,
-                       uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8)
+static void on_syscall(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3,
+                       uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8)
 {
     (void)id, (void)vcpu, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
-    if (number != (is_x86 ? 13 : 134) || action == 0 || forked) { /* rt_sigaction */
+    uint64_t second;
+    if (forked) {
         return;
     }
-    uint64_t handler = 0;
-    /* The address may be wrong, and the program's error must stay its own: let the kernel copy. */
-    struct iovec to = {&handler, 8}, from = {(void *)(uintptr_t)(guest_base + action), 8};
-    if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 8 && handler > 1) {
-        char line[64];
-        int length = snprintf(line, sizeof line, "%d %llx\n", (int)signal, (unsigned long long)handler);
-        append_text("handlers", line, (size_t)length);
+    if (number == (is_x86 ? 13 : 134) && a2 != 0) { /* rt_sigaction */
+        uint64_t handler = 0;
+        if (copy_from_program(&handler, a2, sizeof handler) == sizeof handler && handler > 1) {
+            char line[64];
+            int length = snprintf(line, sizeof line, "%d %llx\n", (int)a1, (unsigned long long)handler);
+            append_text("handlers", line, (size_t)length);
+        }
+    } else if (is_exec(number, &second)) {
+        char path[4096] = "";
+        ssize_t length = copy_from_program(path, second ? a2 : a1, sizeof path); /* short at an unmapped page */
+        if (length > 0) {
+            append_text("replaced", path, strnlen(path, (size_t)length));
+        }
+    }
+}
+
+/* An exec that returns has failed. */
+static void on_syscall_return(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, int64_t result)
+{
+    (void)id, (void)vcpu, (void)result;
+    uint64_t second;
+    if (!forked && is_exec(number, &second)) {
+        char path[4200];
+        snprintf(path, sizeof path, "%s/replaced", folder);
+        unlink(path);
     }
 }
 
@@ -550,5 +585,6 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
     qemu_plugin_register_vcpu_init_cb(id, on_thread);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
     qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
+    qemu_plugin_register_vcpu_syscall_ret_cb(id, on_syscall_return);
     return 0;
 }

@@ -323,7 +323,7 @@ def _expand(
             continue
         row = kernel.begin[word]
         end = kernel.begin[word + 1]
-        last = np.int64(kernel.last_repeat[word])
+        last: Any = np.int64(kernel.last_repeat[word])
         if state[1] >= 0:
             end = row + state[1]
             last = 0

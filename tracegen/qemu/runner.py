@@ -5,7 +5,8 @@ kernel reads and writes for a system call is not. A rep-prefixed x86 string inst
 all its accesses. Accesses have the sizes that QEMU makes (7.2 makes two of 8 bytes for one of 16).
 
 With `max_instructions` the program is stopped once that many instructions are recorded; it does not run to its end.
-Children made by fork, and programs that replace this one by exec, are not traced: they run at the side, or end it.
+Children made by fork are not traced, and a program that replaces itself by exec ends its trace there
+(`TraceResult.replaced_by`); `#!/usr/bin/env NAME` scripts are handed to NAME directly.
 
 Where a fault leaves a block of instructions early, accesses that are missing tell where; a block that a fault without
 an access (a division, an illegal instruction) leaves early counts as whole.
@@ -56,6 +57,7 @@ class TraceResult:
     exit_status: int | None  # None where a signal ended the program, or `stopped`
     signal: int | None = None  # the signal that ended it
     stopped: bool = False  # ended by us, because `max_instructions` are recorded
+    replaced_by: str | None = None  # the program that this one became by exec, where the trace ends
     interrupted: bool = False  # Ctrl-C: the trace holds what was executed until then
     threads: tuple[Path, ...] = field(default=())  # traces of the other threads, where asked for
 
@@ -128,6 +130,8 @@ def trace(
             process.wait()
             raise
         stopped = (folder / "stopped").exists()
+        replaced = folder / "replaced"
+        replaced_by = replaced.read_text(errors="replace") if replaced.exists() and not stopped else None
         run.finish()
         paths = run.write()
         code = process.returncode
@@ -138,6 +142,7 @@ def trace(
             exit_status=code if code >= 0 and not stopped else None,
             signal=-code if code < 0 else None,
             stopped=stopped,
+            replaced_by=replaced_by,
             interrupted=interrupted,
             threads=tuple(paths),
         )
@@ -292,6 +297,9 @@ def find_program(command: Sequence[str], environment: Mapping[str, str], folder:
         if not words:
             raise InputError(f"{path}: its first line, '#!', names no interpreter")
         interpreter, *argument = (os.fsdecode(word) for word in words)
+        if Path(interpreter).name == "env" and argument and not argument[0].startswith("-") and "=" not in argument[0]:
+            # env(1) would replace itself by the interpreter, where its own trace ends
+            interpreter, argument = argument[0], []
         argv = (interpreter, *argument, str(path) if "/" not in argv[0] else argv[0], *argv[1:])
         path = _look_up(interpreter, environment, folder)
     raise InputError(f"{path}: more than {_SCRIPT_DEPTH} scripts interpret each other; name the program itself")
