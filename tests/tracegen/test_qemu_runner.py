@@ -274,6 +274,21 @@ def test_threads_get_files_of_their_own(build, run, tmp_path):
             assert executed_in(file, "child_work") >= 50_000 * number * 4
 
 
+@pytest.mark.parametrize(
+    ("isa", "flags"), [("x86-64", ()), ("aarch64", ("-march=armv8.1-a",)), ("riscv64", ())], ids=["x86", "arm", "riscv"]
+)
+def test_atomic_update_loads_and_stores(build, run, isa, flags):
+    _, file = run(build("behave", "-static", *flags, isa=isa), "atomics")
+    chunk = whole(file)
+    low, high = function_range(file, "add_atomically")
+    address = file.address[chunk.static_id]
+    owners = np.repeat(address, np.diff(chunk.access_offset))
+    inside = (owners >= low) & (owners < high)
+    place, count = np.unique(chunk.address[inside], return_counts=True)
+    inside &= chunk.address == place[count.argmax()]
+    assert chunk.is_store[inside].tolist() == [0, 1] * 1100
+
+
 def test_interrupt_keeps_what_was_executed(build, tmp_path):
     script = (
         "import sys; from tracegen.qemu import trace\n"

@@ -44,6 +44,7 @@ class Kernel(NamedTuple):
     is_handler: NDArray[np.uint8]  # [B] a signal handler starts here
     last_access: NDArray[np.int64]  # [B] last instruction that surely accesses memory, -1: none, _UNKNOWN
     address: NDArray[np.uint64]  # [I]
+    is_atomic: NDArray[np.uint8]  # [I] atomic read-modify-write, of which QEMU may report the store alone
     accesses: NDArray[np.uint8]  # [I] surely accesses memory (where last_access is known)
 
 
@@ -75,6 +76,7 @@ class BlockTable:
             np.empty(0, np.uint8),
             np.empty(0, np.int64),
             np.empty(0, np.uint64),
+            np.empty(0, np.uint8),
             np.empty(0, np.uint8),
         )
 
@@ -139,6 +141,7 @@ class BlockTable:
             np.append(old.is_handler, np.zeros(len(counts), np.uint8)),
             np.append(old.last_access, np.full(len(counts), _UNKNOWN, np.int64)),
             np.append(old.address, address),
+            np.append(old.is_atomic, atomic_read_modify_writes(code, self._isa)),
             np.append(old.accesses, np.zeros(len(address), np.uint8)),
         )
         self._code = np.concatenate([self._code, code])
@@ -183,6 +186,30 @@ def _repeated_strings(code: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return result
 
 
+def atomic_read_modify_writes(code: NDArray[np.uint8], isa: str) -> NDArray[np.uint8]:
+    """Whether an instruction reads and writes memory in one step; code [I, 16].
+
+    x86: a lock prefix, or xchg with memory. AArch64: LSE's LD<op>, SWP, CAS, CASP. RISC-V: the A extension without
+    LR and SC.
+    """
+    word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
+    if isa == "aarch64":
+        atomic = (word & 0x3B200C00) == 0x38200000
+        atomic |= (word & 0x3FA07C00) == 0x08A07C00
+        atomic |= (word & 0xBFA07C00) == 0x08207C00
+    elif isa == "riscv64":
+        atomic = ((word & 0x7F) == 0x2F) & ~np.isin(word >> 27, (2, 3))
+    else:
+        atomic = code[:, 0] == 0xF0
+        for prefixes in range(3):  # xchg after an operand size or REX prefix; lock after an operand size prefix
+            before = code[:, :prefixes]
+            plain = ((before == 0x66) | (before & 0xF0 == 0x40)).all(axis=1)
+            opcode = code[:, prefixes]
+            atomic |= plain & (opcode == 0xF0)
+            atomic |= plain & ((opcode == 0x86) | (opcode == 0x87)) & (code[:, prefixes + 1] < 0xC0)
+    return atomic.astype(np.uint8)
+
+
 # State of the reading loop, an int64 array.
 _BLOCK, _TOTAL, _BASE, _SEEN, _POSITION, _LONG = range(6)  # current block (-1: none), instructions so far (less the
 # dropped), index of the block's first instruction, last instruction of it with an access, words read, see _read
@@ -208,7 +235,7 @@ def _read(
     executed. `repeating`: [0] the rep-prefixed instruction that the last complete block ended with, [1] the full
     address for the next access word. `filled`: entries in `sequence` and in the accesses' arrays.
     """
-    begin, first_repeat, last_repeat, is_handler, last_access, addresses, accesses = kernel
+    begin, first_repeat, last_repeat, is_handler, last_access, addresses, is_atomic, accesses = kernel
     instruction, address, size, is_store = accessed
     position = state[_POSITION]
     total = state[_TOTAL]
@@ -221,11 +248,11 @@ def _read(
     while position < len(words):
         word = words[position]
         if word >> np.uint64(63):
-            if m == len(address):
+            if m + 2 > len(address):
                 result = _FULL
                 break
-            seen = np.int64((word >> np.uint64(54)) & np.uint64(511))
-            index = base + seen
+            accessor = np.int64((word >> np.uint64(54)) & np.uint64(511))
+            index = base + accessor
             if 0 <= index < limit:
                 shift = (word >> np.uint64(51)) & np.uint64(7)
                 instruction[m] = index
@@ -234,7 +261,13 @@ def _read(
                     address[m] = repeating[1]
                 size[m] = np.uint8(1) << shift
                 is_store[m] = (word >> np.uint64(50)) & np.uint64(1)
+                if is_store[m] and accessor != seen and is_atomic[begin[block] + accessor]:
+                    # While several threads run, QEMU 7.2 reports an atomic update as a store: it has loaded, too.
+                    instruction[m + 1], address[m + 1], size[m + 1], is_store[m + 1] = index, address[m], size[m], 1
+                    is_store[m] = 0
+                    m += 1
                 m += 1
+            seen = accessor
             state[_LONG] = 0
             position += 1
             continue
@@ -492,7 +525,7 @@ class ThreadRecords:
             else:
                 if self._filled[0] + 2 > len(self._sequence):
                     self._flush_sequence()
-                if self._filled[1] == _ACCESSES:
+                if self._filled[1] + 2 > _ACCESSES:
                     self._flush_accesses()
 
     def _end_last_block(self) -> None:

@@ -26,6 +26,14 @@ __attribute__((noinline)) void child_work(long n)
     }
 }
 
+/* Before, beside and after another thread; QEMU translates it in two ways. */
+__attribute__((noinline)) void add_atomically(long n)
+{
+    for (long i = 0; i < n; i++) {
+        __atomic_fetch_add(&sink, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
 static void *thread(void *argument)
 {
     child_work((long)argument);
@@ -70,6 +78,12 @@ int main(int argc, char **argv)
         for (int i = 0; i < 2; i++) {
             pthread_join(threads[i], NULL);
         }
+    } else if (!strcmp(what, "atomics")) {
+        pthread_t other;
+        add_atomically(100);
+        pthread_create(&other, NULL, thread, (void *)1);
+        add_atomically(1000);
+        pthread_join(other, NULL);
     } else if (!strcmp(what, "kill")) {
         kill(getpid(), SIGKILL);
     } else if (!strcmp(what, "exec")) {
