@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from uarch.instructions import Flag
+from uarch.instructions import LAST, Flag
 
 LOCAL_HISTORY = 10  # outcomes
 GLOBAL_HISTORY = 14
@@ -58,8 +58,8 @@ def initial_state(instructions: int) -> BranchState:
         bias=np.zeros((instructions, 2), np.uint16),
         local=np.zeros((size, 2), np.uint16),
         globally=np.zeros((size, 2), np.uint16),
-        last_target=np.zeros(instructions, np.uint32),
-        history_target=np.zeros(size, np.uint32),
+        last_target=np.full(instructions, LAST, np.uint32),
+        history_target=np.full(size, LAST, np.uint32),
         returns=np.zeros(_RAS, np.uint64),
     )
 

@@ -90,7 +90,7 @@ def observe(
         here = static_id[k]
         first = np.int64(NONE)
         other = np.int64(NONE)
-        begin = front - WINDOW
+        begin = max(front - WINDOW, np.int64(0))
         for register in sources[here]:
             if register == NO_REGISTER:
                 break

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from uarch.instructions import Chunk, StaticInstructions
@@ -73,16 +74,45 @@ class Schema:
         """Numbers the model reads per executed instruction."""
         return self.static_width + self.dynamic_width
 
+    @cached_property
+    def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32]]:
+        """Tables [columns, 256, widest], their widths (0: scaled, no table), scales."""
+        widths = np.array([0 if column.table is None else column.width for column in self.columns])
+        tables = np.zeros((len(self.columns), 256, max(widths.max(), 1)), np.float32)
+        for index, column in enumerate(self.columns):
+            if column.table is not None:
+                tables[index, :, : column.width] = column.table
+        return tables, widths, np.array([column.scale for column in self.columns], np.float32)
+
     def expand(self, static: NDArray[np.float32], static_id: NDArray[np.uint32], dynamic: NDArray) -> NDArray[np.float32]:
         """The model's input [..., width] from `static` [S, static_width], `static_id` [...], `dynamic` [..., columns]."""
-        out = np.empty((*static_id.shape, self.width), np.float32)
-        out[..., : self.static_width] = static[static_id]
-        position = self.static_width
-        for index, column in enumerate(self.columns):
-            stored = dynamic[..., index]
-            if column.table is None:
-                out[..., position] = stored * np.float32(column.scale)
+        out = np.empty((static_id.size, self.width), np.float32)
+        stored = dynamic.reshape(-1, dynamic.shape[-1])
+        _expand(static, static_id.reshape(-1), stored, *self._tables, out)
+        return out.reshape(*static_id.shape, self.width)
+
+
+@njit(cache=True, nogil=True)
+def _expand(
+    static: NDArray[np.float32],
+    static_id: NDArray[np.uint32],
+    stored: NDArray,
+    tables: NDArray[np.float32],
+    widths: NDArray[np.int64],
+    scales: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    for row in range(len(static_id)):
+        position = static.shape[1]
+        here = static_id[row]
+        for index in range(position):
+            out[row, index] = static[here, index]
+        for column in range(len(widths)):
+            value = stored[row, column]
+            if widths[column] == 0:
+                out[row, position] = value * scales[column]
+                position += 1
             else:
-                out[..., position : position + column.width] = column.table[stored]
-            position += column.width
-        return out
+                for index in range(widths[column]):
+                    out[row, position] = tables[column, value, index]
+                    position += 1
