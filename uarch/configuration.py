@@ -147,7 +147,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     for field in ("name", "core", "frequency_ghz"):
         _check(where, field, values[field], RULES[field])
     pipeline = _section(where, "pipeline", values, _PIPELINES[values["core"]], values["core"])
-    sections = {
+    sections: dict[str, Any] = {
         name: None if name == "l3" and values[name] is None else _section(where, name, values, kind, name)
         for name, kind in _SECTIONS.items()
     }

@@ -137,7 +137,9 @@ def _cache(level: str) -> list[Relation]:
         Relation(
             size,
             f"a whole power of two of sets of {ways} = {{{ways}}} lines of 64 bytes",
-            lambda m: size not in m or (_lines(m, level) % m[ways] == 0 and is_power_of_two(_lines(m, level) // m[ways])),
+            lambda m: (
+                size not in m or (_lines(m, level) % m[ways] == 0 and is_power_of_two(_lines(m, level) // m[ways]))
+            ),
         ),
     ]
 

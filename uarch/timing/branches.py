@@ -1,7 +1,8 @@
 """What the front end knows when it meets a branch: direction, target buffer, return stack, indirect targets.
 
 As in gem5: a taken branch whose target is not in the BTB is taken for not taken; a return asks the stack, any other
-indirect branch a cache of targets indexed by address and the path of recent targets (512 entries, gem5's 256 sets of 2).
+indirect branch a cache of targets indexed by address and the path of recent targets (512
+entries, gem5's 256 sets of 2).
 """
 
 from __future__ import annotations

@@ -29,11 +29,13 @@ ACCESSES, MISSES, WRITE_BACKS, PREFETCHES = range(4)
 # Places in `scalars`.
 TICK, QUEUED = range(2)
 
+DIRTY, PREFETCHED = 1, 2  # bits of `used`
 MAX_MSHRS = 256
 NONE, STRIDE, TAGGED = range(3)
 PREFETCHERS = {"none": NONE, "stride": STRIDE, "tagged": TAGGED}
 # gem5's defaults: stride prefetcher (Fu, Patel & Janssens, MICRO 1992) of 64 entries, degree 4, 3-bit confidence that
-# starts at 4 and must be at least half; tagged prefetcher of degree 2. Neither leaves the page.
+# starts at 4 and must be at least half; tagged prefetcher of degree 2. They see misses and the first use of what they
+# brought (Smith's tagged prefetching, Computing Surveys 1982), and do not leave the page.
 STRIDE_ENTRIES, STRIDE_DEGREE, STRIDE_START, STRIDE_HIGH, STRIDE_NEEDED, TAGGED_DEGREE = 64, 4, 4, 7, 4, 2
 QUEUE = 32
 
@@ -46,7 +48,7 @@ SYSTEM_PAYLOAD = 3  # 16 bytes wide
 class Caches(NamedTuple):
     levels: NDArray[np.int64]  # [4, 9] geometry and latencies
     tag: NDArray[np.int64]  # [lines] line number, -1 where empty
-    used: NDArray[np.int64]  # [lines] 2 * tick of the last use + dirty
+    used: NDArray[np.int64]  # [lines] 4 * tick of the last use + PREFETCHED + DIRTY
     ready: NDArray[np.int64]  # [lines] cycle at which the data is there
     mshrs: NDArray[np.int64]  # [4, MAX_MSHRS, 2] begin and end of the latest misses
     blocked: NDArray[np.int64]  # [4, 2] interval in which all MSHRs are taken and the level accepts nothing (gem5)
@@ -115,14 +117,14 @@ def _victim(caches: Caches, level: int, line: int) -> int:
 
 
 @compiled
-def _install(caches: Caches, memory: Memory, level: int, line: int, dirty: int, ready: int, timed: bool) -> None:
+def _install(caches: Caches, memory: Memory, level: int, line: int, flags: int, ready: int, timed: bool) -> None:
     """Puts `line` in place of the least recently used one; a dirty victim moves down, level by level."""
     while True:
         place = _victim(caches, level, line)
-        victim, victim_dirty = caches.tag[place], caches.used[place] & 1
+        victim, victim_dirty = caches.tag[place], caches.used[place] & DIRTY
         caches.scalars[TICK] += 1
         caches.tag[place] = line
-        caches.used[place] = 2 * caches.scalars[TICK] + dirty
+        caches.used[place] = 4 * caches.scalars[TICK] + flags
         caches.ready[place] = ready
         if victim < 0 or victim_dirty == 0:
             return
@@ -135,9 +137,9 @@ def _install(caches: Caches, memory: Memory, level: int, line: int, dirty: int, 
         place = _find(caches, level, victim)
         if place >= 0:
             caches.scalars[TICK] += 1
-            caches.used[place] = 2 * caches.scalars[TICK] + 1
+            caches.used[place] = 4 * caches.scalars[TICK] + (caches.used[place] & PREFETCHED) | DIRTY
             return
-        line, dirty = victim, 1
+        line, flags = victim, DIRTY
 
 
 @compiled
@@ -166,7 +168,9 @@ def _give_mshr(caches: Caches, level: int, slot: int, begin: int, end: int) -> N
             occupied += 1
             free = min(free, entries[entry, 1])
     if occupied == caches.levels[level, MSHRS]:
-        caches.blocked[level, 0], caches.blocked[level, 1] = begin, free
+        if begin > caches.blocked[level, 1]:  # else it goes on from the interval before, in which others wait already
+            caches.blocked[level, 0] = begin
+        caches.blocked[level, 1] = free
 
 
 @compiled
@@ -178,7 +182,9 @@ def _accepted(caches: Caches, level: int, cycle: int) -> int:
 
 
 @compiled
-def _fetch(caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, demand: bool, timed: bool) -> int:
+def _fetch(
+    caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, demand: bool, timed: bool
+) -> int:
     """Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below."""
     inner = level
     data = cycle
@@ -209,7 +215,12 @@ def _fetch(caches: Caches, memory: Memory, level: int, line: int, cycle: int, wr
         place = _find(caches, where, line)
         if place >= 0:
             caches.scalars[TICK] += 1
-            caches.used[place] = 2 * caches.scalars[TICK] + (caches.used[place] & 1)
+            flags = caches.used[place] & (PREFETCHED | DIRTY)
+            if flags & PREFETCHED and demand:
+                flags = flags & DIRTY
+                if timed:
+                    _train(caches, where, line << 6, 0, cycle)
+            caches.used[place] = 4 * caches.scalars[TICK] + flags
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
             break
         if demand:
@@ -228,7 +239,7 @@ def _fetch(caches: Caches, memory: Memory, level: int, line: int, cycle: int, wr
         if timed:
             _give_mshr(caches, L2, slot_l2, start_l2, data)
     data += caches.levels[inner, RESPONSE]
-    _install(caches, memory, inner, line, write, data, timed)
+    _install(caches, memory, inner, line, write if demand else PREFETCHED, data, timed)
     if timed:
         _give_mshr(caches, inner, slot_first, start_first, data)
     return data
@@ -272,11 +283,20 @@ def _queue(caches: Caches, level: int, line: int, page: int, cycle: int) -> None
 
 
 @out_of_line
-def _miss(caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: bool) -> int:
+def _miss(
+    caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: bool
+) -> int:
     caches.counters[level, MISSES] += 1
     data = _fetch(caches, memory, level, address >> 6, cycle, write, True, timed)
     if timed and caches.levels[level, PREFETCHER] != NONE:
         _train(caches, level, address, pc, cycle)
+    _prefetch(caches, memory, timed)
+    return data
+
+
+@compiled
+def _prefetch(caches: Caches, memory: Memory, timed: bool) -> None:
+    """Does what the prefetchers have queued."""
     for place in range(caches.scalars[QUEUED]):
         where, line, when = caches.queue[place, 0], caches.queue[place, 1], caches.queue[place, 2]
         if _find(caches, where, line) >= 0:
@@ -286,11 +306,20 @@ def _miss(caches: Caches, memory: Memory, level: int, address: int, cycle: int, 
             caches.counters[where, PREFETCHES] += 1
             _fetch(caches, memory, where, line, when + 1, 0, False, timed)
     caches.scalars[QUEUED] = 0
-    return data
+
+
+@out_of_line
+def _first_use(caches: Caches, memory: Memory, level: int, address: int, cycle: int, pc: int, timed: bool) -> None:
+    """A prefetched line turns out useful."""
+    if timed:
+        _train(caches, level, address, pc, cycle)
+    _prefetch(caches, memory, timed)
 
 
 @compiled
-def access(caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: bool) -> int:
+def access(
+    caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: bool
+) -> int:
     """One access to the line of `address` by an L1 cache at `cycle`; returns the cycle at which its data is there.
 
     `write` is 0 or 1. Without `timed` only contents and counts change (fast-forward).
@@ -300,6 +329,10 @@ def access(caches: Caches, memory: Memory, level: int, address: int, cycle: int,
     place = _find(caches, level, address >> 6)
     if place >= 0:
         caches.scalars[TICK] += 1
-        caches.used[place] = 2 * caches.scalars[TICK] + (caches.used[place] & 1 | write)
-        return max(cycle + caches.levels[level, LATENCY], caches.ready[place])
+        flags = caches.used[place] & (PREFETCHED | DIRTY)
+        caches.used[place] = 4 * caches.scalars[TICK] + (flags & DIRTY | write)
+        ready = max(cycle + caches.levels[level, LATENCY], caches.ready[place])
+        if flags & PREFETCHED:
+            _first_use(caches, memory, level, address, cycle, pc, timed)
+        return ready
     return _miss(caches, memory, level, address, cycle, write, pc, timed)

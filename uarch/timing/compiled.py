@@ -15,15 +15,18 @@ from numba import njit
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+_OPTIONS: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
+
+
 def compiled(function: Function) -> Function:
-    return njit(_nrt=False, error_model="numpy")(function)
+    return njit(**_OPTIONS)(function)
 
 
 def out_of_line(function: Function) -> Function:
     """As `compiled`, for what is long or rare: the compiler keeps one copy instead of one in each caller."""
-    return njit(_nrt=False, error_model="numpy")(function)
+    return njit(**_OPTIONS)(function)
 
 
 def kernel(function: Function) -> Function:
     """An outermost function: kept on disk between processes, and running without Python's lock."""
-    return njit(_nrt=False, error_model="numpy", cache=True, nogil=True)(function)
+    return njit(**_OPTIONS, cache=True, nogil=True)(function)

@@ -37,6 +37,7 @@ from uarch.timing.static import (
     Rows,
     latest,
 )
+from uarch.timing.stream import Stream, size_of
 from uarch.timing.tlb import DATA, INSTRUCTION, translate
 
 Array = NDArray[np.int64]
@@ -217,16 +218,14 @@ def step(
     row: Rows,
     pc: int,
     target: int,
-    addresses: NDArray[np.uint64],
-    sizes: NDArray[np.uint8],
-    is_store: NDArray[np.uint8],
-    first: int,
-    last: int,
+    stream: Stream,
+    k: int,
 ) -> int:
-    """One instruction with accesses `first` to `last - 1`; returns its retire cycle."""
+    """Instruction `k` of the stream; returns its retire cycle."""
+    first, last = stream.offset[k], stream.offset[k + 1]
     clock, limits, ready = core.clock, core.limits, core.ready
     flags, accesses = row[FLAGS], last - first
-    operations = np.int64(row[MICRO_OPERATIONS])
+    operations = int(np.int64(row[MICRO_OPERATIONS]))
     if flags & STRING:
         operations = max(operations, (1 + STRING_OVERHEAD) * accesses)
     arrived = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
@@ -248,9 +247,8 @@ def step(
     data = issued
     loads = 0
     for which in range(first, last):
-        if is_store[which] == 0:
-            size = max(np.int64(sizes[which]), 1)
-            loaded = _load(core, caches, memory, tlbs, pc, np.int64(addresses[which]), size, issued)
+        if stream.is_store[which] == 0:
+            loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), issued)
             data = max(data, loaded)
             loads += 1
     result = data
@@ -266,7 +264,7 @@ def step(
             clock[ISSUE_CYCLE], clock[ISSUE_USED], clock[ISSUE_MEMORY] = start, 1, 0
     complete = max(result, issued + 1)
     for which in range(first, last):
-        if is_store[which] == 1:
+        if stream.is_store[which] == 1:
             ring = core.buffer
             reserve(core.window, core.capacity, STORE, issued)
             complete = max(complete, ring[(clock[STORES] - limits[STORE_BUFFER]) & (len(ring) - 1)])
@@ -285,9 +283,8 @@ def step(
         core.front[entry & (len(core.front) - 1)] = issued
     clock[OPERATIONS] += min(operations, limits[FRONT])
     for which in range(first, last):
-        if is_store[which] == 1:
-            size = max(np.int64(sizes[which]), 1)
-            _store(core, caches, memory, tlbs, pc, np.int64(addresses[which]), size, cycle)
+        if stream.is_store[which] == 1:
+            _store(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), cycle)
     if flags & SERIALIZING:
         clock[SERIAL] = cycle + 1
     _redirect(core, branches, row, pc, target, arrived, cycle)
@@ -295,13 +292,11 @@ def step(
 
 
 @compiled
-def _redirect(
-    core: InOrder, branches: Branches, row: Rows, pc: int, target: int, arrived: int, committed: int
-) -> None:
+def _redirect(core: InOrder, branches: Branches, row: Rows, pc: int, target: int, arrived: int, committed: int) -> None:
     clock, flags = core.clock, row[FLAGS]
     again = 0
     if flags & BRANCH:
-        outcome = branch(branches, pc, pc + row[LENGTH], target, np.int64(flags))
+        outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)))
         if outcome == EXECUTE_REDIRECT:
             again = committed + TO_REFETCH
         elif outcome == DECODE_REDIRECT:

@@ -50,7 +50,14 @@ def new_memory(machine: Machine) -> Memory:
         values[KIND] = DRAM
         values[SLOT] = max(1, round(bursts * dram["t_burst"] * machine.frequency_ghz * FRACTION))
         values[CONTROLLER] = cycles(CONTROLLER_NS)
-        for column, name in ((CL, "t_cl"), (RCD, "t_rcd"), (RP, "t_rp"), (RAS, "t_ras"), (REFI, "t_refi"), (RFC, "t_rfc")):
+        for column, name in (
+            (CL, "t_cl"),
+            (RCD, "t_rcd"),
+            (RP, "t_rp"),
+            (RAS, "t_ras"),
+            (REFI, "t_refi"),
+            (RFC, "t_rfc"),
+        ):
             values[column] = cycles(dram[name])
         values[BURST] = cycles(bursts * dram["t_burst"])
         values[BANKS] = banks

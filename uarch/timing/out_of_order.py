@@ -49,6 +49,7 @@ from uarch.timing.static import (
     Rows,
     latest,
 )
+from uarch.timing.stream import Stream, size_of
 from uarch.timing.tlb import DATA, INSTRUCTION, translate
 
 Array = NDArray[np.int64]
@@ -62,8 +63,8 @@ STRING_OVERHEAD = 3
 # ones for the architectural state and the micro-operations' temporaries of x86.
 FREE_INT, FREE_FP = 64 - 38, 64 - 48
 # Places in `limits`.
-FETCH, RENAME, COMMIT, FRONTEND, DISPATCH, ROB, ISSUE_QUEUE, LOAD_QUEUE, STORE_QUEUE, INT_REGS, FP_REGS, FRONT = range(12)
-INT_DIVIDERS, FP_DIVIDERS = 12, 13
+FETCH, RENAME, COMMIT, FRONTEND, DISPATCH, ROB, ISSUE_QUEUE, LOAD_QUEUE, STORE_QUEUE, INT_REGS, FP_REGS = range(11)
+FRONT, INT_DIVIDERS, FP_DIVIDERS = 11, 12, 13
 # Places in `clock`: the current cycle of each in-order stage and the slots used in it, counts of entries handed out.
 FETCH_CYCLE, FETCH_USED, FETCH_LINE, RENAME_CYCLE, RENAME_USED, COMMIT_CYCLE, COMMIT_USED = range(7)
 OPERATIONS, LOADS, STORES, INTS, FLOATS, WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, DISPATCHED = range(7, 17)
@@ -174,9 +175,7 @@ def _replace_least(heap: Array, value: int) -> None:
 
 
 @compiled
-def _fetch(
-    core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, length: int, operations: int
-) -> int:
+def _fetch(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, length: int, operations: int) -> int:
     """Cycle in which the instruction's last micro-operation is fetched.
 
     A new 64-byte line is asked for in the cycle in which the former one ends; a group ends with its line.
@@ -307,23 +306,21 @@ def step(
     row: Rows,
     pc: int,
     target: int,
-    addresses: NDArray[np.uint64],
-    sizes: NDArray[np.uint8],
-    is_store: NDArray[np.uint8],
-    first: int,
-    last: int,
+    stream: Stream,
+    k: int,
 ) -> int:
-    """One instruction with accesses `first` to `last - 1`; returns its retire cycle."""
+    """Instruction `k` of the stream; returns its retire cycle."""
+    first, last = stream.offset[k], stream.offset[k + 1]
     clock, limits, ready = core.clock, core.limits, core.ready
     flags = row[FLAGS]
     loads = 0
     for which in range(first, last):
-        loads += 1 - is_store[which]
+        loads += 1 - stream.is_store[which]
     stores = last - first - loads
-    operations = np.int64(row[MICRO_OPERATIONS])
+    operations = int(np.int64(row[MICRO_OPERATIONS]))
     if flags & STRING:
         operations = max(operations, (1 + STRING_OVERHEAD) * (last - first))
-    own = np.int64(row[COMPUTES])
+    own = int(np.int64(row[COMPUTES]))
     fetched = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
     if flags & SERIALIZING:
         clock[SERIAL] = max(clock[SERIAL], clock[COMMIT_CYCLE] + RELEASE)
@@ -337,9 +334,8 @@ def step(
 
     data = addressed if loads > 0 else dispatched
     for which in range(first, last):
-        if is_store[which] == 0:
-            size = max(np.int64(sizes[which]), 1)
-            loaded = _load(core, caches, memory, tlbs, pc, np.int64(addresses[which]), size, addressed)
+        if stream.is_store[which] == 0:
+            loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), addressed)
             _replace_least(core.issue_queue, loaded)
             data = max(data, loaded)
     data = max(data, latest(ready, row, row[ADDRESS_COUNT], sources))
@@ -374,9 +370,8 @@ def step(
     clock[INTS] = _book(core.ints, clock[INTS], row[INT_DESTINATIONS], retired)
     clock[FLOATS] = _book(core.floats, clock[FLOATS], row[FP_DESTINATIONS], retired)
     for which in range(first, last):
-        if is_store[which] == 1:
-            size = max(np.int64(sizes[which]), 1)
-            _write(core, caches, memory, tlbs, pc, np.int64(addresses[which]), size, complete)
+        if stream.is_store[which] == 1:
+            _write(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), complete)
     if flags & SERIALIZING:
         clock[SERIAL] = retired + RELEASE
     _redirect(core, branches, row, pc, target, fetched, complete, retired)
@@ -391,7 +386,7 @@ def _redirect(
     clock, flags = core.clock, row[FLAGS]
     again = 0
     if flags & BRANCH:
-        outcome = branch(branches, pc, pc + row[LENGTH], target, np.int64(flags))
+        outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)))
         if outcome == EXECUTE_REDIRECT:
             again = complete + TO_REFETCH
         elif outcome == DECODE_REDIRECT:

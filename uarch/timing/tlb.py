@@ -16,7 +16,7 @@ INSTRUCTION, DATA = 0, 1
 
 
 def new_tlbs() -> NDArray[np.int64]:
-    """[2, SETS * WAYS + 2] pages with the most recent of each set first; then the last page and the number of misses."""
+    """[2, SETS * WAYS + 2] pages, the most recent of each set first; then the last page and the misses so far."""
     return np.full((2, SETS * WAYS + 2), -1, np.int64) * np.array([1] * (SETS * WAYS + 1) + [0])
 
 

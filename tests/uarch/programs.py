@@ -1,0 +1,99 @@
+"""Small synthetic programs: static instructions and the stream of their executions, written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from uarch.instructions import (
+    LAST,
+    MAX_DESTINATIONS,
+    MAX_SOURCES,
+    NO_REGISTER,
+    Chunk,
+    Flag,
+    Operation,
+    StaticInstructions,
+)
+
+
+@dataclass
+class Instruction:
+    operation: Operation = Operation.INT_ALU
+    sources: Sequence[int] = ()
+    destinations: Sequence[int] = ()
+    flags: Flag = field(default=Flag(0))
+    address_sources: int = 0
+    micro_operations: int = 1
+    length: int = 4
+
+
+@dataclass
+class Program:
+    """Instructions one after another from `base`; `execute` appends one execution with its accesses."""
+
+    instructions: list[Instruction]
+    base: int = 0x400000
+    ids: list[int] = field(default_factory=list)
+    accesses: list[tuple[int, int, int, int]] = field(default_factory=list)  # instruction, address, size, is_store
+
+    def execute(self, number: int, *accesses: tuple[int, int, int]) -> None:
+        self.accesses += [(len(self.ids), *access) for access in accesses]
+        self.ids.append(number)
+
+    def static(self) -> StaticInstructions:
+        count = len(self.instructions)
+        length = np.array([i.length for i in self.instructions], np.uint8)
+        sources = np.full((count, MAX_SOURCES), NO_REGISTER, np.uint8)
+        destinations = np.full((count, MAX_DESTINATIONS), NO_REGISTER, np.uint8)
+        for k, instruction in enumerate(self.instructions):
+            sources[k, : len(instruction.sources)] = instruction.sources
+            destinations[k, : len(instruction.destinations)] = instruction.destinations
+        return StaticInstructions(
+            address=(self.base + np.cumsum(length.astype(np.uint64)) - length).astype(np.uint64),
+            length=length,
+            operation=np.array([i.operation for i in self.instructions], np.uint8),
+            flags=np.array([i.flags for i in self.instructions], np.uint16),
+            sources=sources,
+            address_sources=np.array([i.address_sources for i in self.instructions], np.uint8),
+            destinations=destinations,
+            micro_operations=np.array([i.micro_operations for i in self.instructions], np.uint8),
+        )
+
+    def chunk(self, begin: int = 0, end: int | None = None) -> Chunk:
+        end = len(self.ids) if end is None else end
+        static_id = np.array(self.ids, np.uint32)
+        following = np.append(static_id[1:], LAST).astype(np.uint32)
+        table = np.array(self.accesses, np.uint64).reshape(-1, 4)
+        offset = np.searchsorted(table[:, 0], np.arange(begin, end + 1))
+        chosen = table[offset[0] : offset[-1]]
+        return Chunk(
+            start=begin,
+            static_id=static_id[begin:end],
+            next_static_id=following[begin:end],
+            access_offset=(offset - offset[0]).astype(np.int64),
+            address=chosen[:, 1].copy(),
+            size=chosen[:, 2].astype(np.uint8),
+            is_store=chosen[:, 3].astype(np.uint8),
+        )
+
+
+def repeated(instruction: Instruction, times: int) -> Program:
+    """A body of 12 copies (on one line of 64 bytes) and a jump back, run until `times` copies have executed."""
+    body = 12
+    program = Program([*[instruction] * body, Instruction(Operation.BRANCH, flags=Flag.BRANCH)])
+    for k in range(times):
+        program.execute(k % body)
+        if k % body == body - 1:
+            program.execute(body)
+    return program
+
+
+def load(destination: int = 1, source: int = 2) -> Instruction:
+    return Instruction(Operation.NONE, (source,), (destination,), Flag.LOAD, address_sources=1)
+
+
+def store(data: int = 1, source: int = 2) -> Instruction:
+    return Instruction(Operation.NONE, (source, data), (), Flag.STORE, address_sources=1)

@@ -1,0 +1,96 @@
+"""Miss counts against a cache written the plain way."""
+
+from collections import OrderedDict
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from programs import Program, load, store
+
+from uarch.configuration import load_machine, replace_field
+from uarch.timing.simulation import Simulation
+
+BASE = load_machine("base")
+
+
+class PlainCache:
+    """Set-associative, LRU, write-back, write-allocate; `below` is the next level or None."""
+
+    def __init__(self, size_kib, ways, below=None):
+        self.sets = [OrderedDict() for _ in range(size_kib * 16 // ways)]
+        self.ways, self.below, self.accesses, self.misses = ways, below, 0, 0
+
+    def access(self, line, write=False):
+        self.accesses += 1
+        entries = self.sets[line % len(self.sets)]
+        if line in entries:
+            entries.move_to_end(line)
+            entries[line] |= write
+            return
+        self.misses += 1
+        if self.below:
+            self.below.access(line)
+        self.insert(line, write)
+
+    def insert(self, line, dirty):
+        entries = self.sets[line % len(self.sets)]
+        if line in entries:
+            entries.move_to_end(line)
+            entries[line] |= dirty
+            return
+        if len(entries) == self.ways:
+            victim, was_dirty = entries.popitem(last=False)
+            if was_dirty and self.below:
+                self.below.insert(victim, True)
+        entries[line] = dirty
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 600), st.integers(0, 63), st.sampled_from([1, 8, 32]), st.booleans()), max_size=400
+    ),
+    st.sampled_from([(1, 1), (1, 2), (2, 4), (3, 6)]),
+    st.sampled_from([(4, 4), (16, 16)]),
+    st.booleans(),
+)
+def test_miss_counts_equal_those_of_a_plain_cache(accesses, l1, l2, timed):
+    machine = BASE
+    for level, (size, ways) in (("l1d", l1), ("l2", l2)):
+        machine = replace_field(machine, f"{level}", {"size_kib": size, "associativity": ways, "latency": 2, "mshrs": 4,
+                                                      "prefetcher": "none"})  # fmt: skip
+    machine = replace_field(machine, "l3", None)
+    program = Program([load(1, 2), store(1, 2)])
+    below = PlainCache(*l2)
+    plain = PlainCache(*l1, below)
+    below.access(0x400000 >> 6)  # the code's one line
+    for line, offset, size, write in accesses:
+        address = 0x10000000 + 64 * line + offset
+        program.execute(int(write), (address, size, int(write)))
+        for touched in range(address >> 6, ((address + size - 1) >> 6) + 1):
+            plain.access(touched, write)
+    simulation = Simulation(machine, program.static())
+    (simulation.run if timed else simulation.warm)(program.chunk())
+    counters = simulation.counters
+    assert counters["l1d_accesses"] == plain.accesses
+    assert counters["l1d_misses"] == plain.misses
+    assert counters["l1i_misses"] == (1 if accesses else 0)
+    if accesses:
+        assert counters["l2_accesses"] == below.accesses
+        assert counters["l2_misses"] == below.misses
+
+
+def test_prefetchers_bring_a_stream_before_it_is_asked_for():
+    def misses(l1d, l2):
+        machine = replace_field(replace_field(BASE, "l1d.prefetcher", l1d), "l2.prefetcher", l2)
+        program = Program([load(1, 2)])
+        for k in range(4000):
+            program.execute(0, (0x10000000 + 8 * k, 8, 0))
+        simulation = Simulation(machine, program.static())
+        simulation.run(program.chunk())
+        return np.array([simulation.counters["l1d_misses"], simulation.counters["l2_misses"]])
+
+    none = misses("none", "none")
+    assert none[0] == 500
+    assert misses("stride", "none")[0] < 0.2 * none[0]
+    assert misses("none", "tagged")[1] < 0.4 * none[1]
