@@ -1,4 +1,4 @@
-"""The demonstration: one program that nobody prepared, from its binary to predictions, beside the timing model's own."""
+"""The demonstration: a program that nobody prepared, from its binary to predictions, beside the timing model's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
     for name, command in commands.items():
         path = folder / f"{name}.trace.h5"
         _say(f"tracing    {' '.join(command)}")
-        with open(os.devnull, "wb") as unheard:
+        with Path(os.devnull).open("wb") as unheard:
             trace(command, path, stdout=unheard, max_instructions=INSTRUCTIONS)
         vectors.append(represent(model, path))
         vectors[-1].save(folder / f"{name}.vector.npz")
@@ -69,19 +69,25 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
             Section(
                 "Predicted cycles per instruction",
                 f"The first {INSTRUCTIONS:,} instructions of three programs on every preset machine.",
-                predict.plot(predictions), predictions,
+                predict.plot(predictions),
+                predictions,
             ),
             Section(
                 "Prediction against the timing model",
-                f"gzip: mean error {table['error'].mean():.1%} over {len(table)} machines.", table=table.reset_index(),
+                f"gzip: mean error {table['error'].mean():.1%} over {len(table)} machines.",
+                table=table.reset_index(),
             ),
             Section(
                 "gzip over L1 data and L2 cache sizes",
-                f"The machine {_SWEEP_BASE!r} with other caches, through the machine encoder.", sweep.plot(points), points,
+                f"The machine {_SWEEP_BASE!r} with other caches, through the machine encoder.",
+                sweep.plot(points),
+                points,
             ),
-            Section("How alike the programs are", "Cosine distance of their vectors.", compare.plot(distances), distances),
+            Section(
+                "How alike the programs are", "Cosine distance of their vectors.", compare.plot(distances), distances
+            ),
         ],
-    )  # fmt: skip
+    )
     _say(f"{report} holds the pictures ({time.monotonic() - began:.0f} s)")
     return report
 

@@ -56,7 +56,9 @@ def _section(section: Section) -> str:
     if section.figure is not None:
         parts.append(f'<figure role="img" aria-label="{html.escape(section.title)}">{_svg(section.figure)}</figure>')
     if section.table is not None:
-        table = section.table.to_html(index=not isinstance(section.table.index, pd.RangeIndex), border=0, float_format="%.6g")
+        table = section.table.to_html(
+            index=not isinstance(section.table.index, pd.RangeIndex), border=0, float_format="{:.6g}".format
+        )
         parts.append(f'<details><summary>Numbers</summary><div class="scroll">{table}</div></details>')
     parts.append("</section>")
     return "".join(parts)

@@ -33,14 +33,18 @@ suite_app = typer.Typer(help="The catalogue of workloads: list, run.", no_args_i
 app.add_typer(uarch_app, name="uarch")
 app.add_typer(suite_app, name="suite")
 
-Targets = Annotated[list[str] | None, typer.Argument(help="Traces (*.trace.h5) or vectors (*.vector.npz); or -- PROGRAM ARGS…")]
+Targets = Annotated[
+    list[str] | None, typer.Argument(help="Traces (*.trace.h5) or vectors (*.vector.npz); or -- PROGRAM ARGS…")
+]
 ModelFile = Annotated[Path | None, typer.Option("--model", help="Model file; the shipped model by default.")]
 Machines = Annotated[list[str] | None, typer.Option("--uarch", help="Preset name or YAML/JSON file; repeat for more.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")]
 Html = Annotated[Path | None, typer.Option("--html", help="Write a self-contained page with picture and table.")]
 Picture = Annotated[Path | None, typer.Option("--picture", help="Write the picture (.png, .svg or .pdf).")]
-MaxInstructions = Annotated[int | None, typer.Option("--max-instructions", min=1, help="Stop after so many instructions.")]
+MaxInstructions = Annotated[
+    int | None, typer.Option("--max-instructions", min=1, help="Stop after so many instructions.")
+]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -115,7 +119,9 @@ def trace(
     output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
     max_instructions: MaxInstructions = None,
     skip: Annotated[int, typer.Option(min=0, help="Instructions executed before recording starts.")] = 0,
-    threads: Annotated[bool, typer.Option("--threads", help="Trace every thread, each into a file of its own.")] = False,
+    threads: Annotated[
+        bool, typer.Option("--threads", help="Trace every thread, each into a file of its own.")
+    ] = False,
     stdin: Annotated[Path | None, typer.Option(help="File on the program's standard input.")] = None,
     cwd: Annotated[Path | None, typer.Option(help="The program's working directory.")] = None,
     env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the program; repeat for more.")] = None,
@@ -175,7 +181,9 @@ def label(
     sample: Annotated[int, typer.Option(min=0, help="Label on so many machines sampled from the design space.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
     start: Annotated[int, typer.Option(min=0, help="First labelled instruction; caches are warmed by all before.")] = 0,
-    count: Annotated[int | None, typer.Option(min=1, help="Labelled instructions; to the trace's end by default.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Labelled instructions; to the trace's end by default.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Traces labelled side by side.")] = 2,
 ) -> None:
     """Time traces on machines with the embedded timing model: latency files for training and evaluation."""
@@ -197,10 +205,14 @@ def train(
     traces: Annotated[Path, typer.Option(help="Folder with traces.")],
     latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write.")],
-    encoder_latencies: Annotated[Path | None, typer.Option(help="Latency files of more machines, for the encoder.")] = None,
+    encoder_latencies: Annotated[
+        Path | None, typer.Option(help="Latency files of more machines, for the encoder.")
+    ] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
     schema: Annotated[str, typer.Option(help="Feature schema.")] = "default",
-    instructions: Annotated[int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")] = 60_000_000,
+    instructions: Annotated[
+        int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")
+    ] = 60_000_000,
     width: Annotated[int, typer.Option(min=1, help="Length of the vectors.")] = 256,
     layers: Annotated[int, typer.Option(min=1, help="LSTM layers.")] = 2,
     learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
@@ -340,7 +352,9 @@ def compare(
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for what the demonstration makes.")] = Path("demo-out"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for what the demonstration makes.")] = Path(
+        "demo-out"
+    ),
     model_file: ModelFile = None,
 ) -> None:
     """Trace gzip, predict it on every preset, sweep caches, compare it with two programs; leaves one HTML page."""
@@ -359,7 +373,9 @@ def uarch_list(as_json: Json = False) -> None:
         return
     for machine in found:
         caches = " ".join(f"{c.size_kib}K" if c else "-" for c in (machine.l1i, machine.l1d, machine.l2, machine.l3))
-        print(f"{machine.name:20} {machine.core:13} {machine.frequency_ghz:4.2f} GHz  {caches:24} {machine.memory.model}")
+        print(
+            f"{machine.name:20} {machine.core:13} {machine.frequency_ghz:4.2f} GHz  {caches:24} {machine.memory.model}"
+        )
 
 
 @uarch_app.command("show")

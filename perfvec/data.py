@@ -164,11 +164,18 @@ def _check_labels(latency: NDArray[np.uint16], file: LatencyFile) -> None:
         raise InputError(f"{file.path}: every latency of machine {file.machines[row].name!r} is 0; labels are missing")
     saturated = (latency == SATURATED).mean()
     if saturated > 1e-3:
-        raise InputError(f"{file.path}: {saturated:.1%} of the latencies are saturated (65535); the labels are unusable")
+        raise InputError(
+            f"{file.path}: {saturated:.1%} of the latencies are saturated (65535); the labels are unusable"
+        )
 
 
 def batch(
-    shards: Sequence[Shard], schema: Schema, which: NDArray[np.int64], first: NDArray[np.int64], warmup: int, length: int
+    shards: Sequence[Shard],
+    schema: Schema,
+    which: NDArray[np.int64],
+    first: NDArray[np.int64],
+    warmup: int,
+    length: int,
 ) -> tuple[NDArray[np.float32], NDArray[np.uint16], NDArray[np.bool_]]:
     """Chunk b covers labelled instructions first[b] … first[b]+length of shard which[b], after `warmup` others.
 
@@ -185,7 +192,9 @@ def batch(
         start = begin + shard.lead - warmup
         missing = max(0, -start)
         rows = slice(start + missing, start + total)
-        x[missing:, lane] = schema.expand(shard.static, np.asarray(shard.static_id[rows]), np.asarray(shard.stored[rows]))
+        x[missing:, lane] = schema.expand(
+            shard.static, np.asarray(shard.static_id[rows]), np.asarray(shard.stored[rows])
+        )
         present[:missing, lane] = False
         y[:, lane] = shard.latency[begin : begin + length]
     return x, y, present

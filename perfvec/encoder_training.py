@@ -57,8 +57,17 @@ def fit_encoder(
                     cycles = file.read(begin - file.start, begin - file.start + WINDOW).sum(axis=1, dtype=np.float64)
                     samples += [(window, row, float(value)) for row, value in zip(rows, cycles, strict=True)]
     features = np.stack([machine_features(machine) for machine in machines])
-    window, row, cycles = (np.array(column) for column in zip(*samples, strict=True))
-    return learn(features, np.array(vectors), window, row, cycles, model.table(), seed=seed, progress=progress)
+    windows, rows_of_samples, cycles_of_samples = (np.array(column) for column in zip(*samples, strict=True))
+    return learn(
+        features,
+        np.array(vectors),
+        windows,
+        rows_of_samples,
+        cycles_of_samples,
+        model.table(),
+        seed=seed,
+        progress=progress,
+    )
 
 
 def _starts(labels: Labels) -> list[tuple[Shard, int]]:

@@ -1,7 +1,8 @@
 """The accuracy protocol (DESIGN.md): predicted against simulated cycles of labelled stretches.
 
 A program is seen when its trace's digest trained the model; a machine is seen when its configuration did. An unseen
-machine is judged twice: with a vector fitted in closed form to the *seen* programs' labels, and zero-shot by the encoder.
+machine is judged twice: with a vector fitted in closed form to the *seen* programs' labels, and zero-shot by the
+encoder.
 """
 
 from __future__ import annotations
@@ -86,8 +87,10 @@ def _stretch(model: Model, trace: Trace, labels: LatencyFile, seen: bool) -> _St
     return _Stretch(trace.name, seen, labels.machines, np.concatenate(vectors), np.concatenate(cycles, axis=1))
 
 
-def fit_vector(vectors: NDArray[np.float64], cycles: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[d] machine vector m that minimises Σ (R·m / y − 1)² + ridge·‖m − prior‖², R = `vectors` [W, d], y = `cycles` [W].
+def fit_vector(
+    vectors: NDArray[np.float64], cycles: NDArray[np.float64], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """[d] vector m that minimises Σ (R·m / y − 1)² + ridge·‖m − prior‖² for R = `vectors` [W, d], y = `cycles` [W].
 
     The ridge is relative to the mean square of R / y, so it does not depend on units.
     """

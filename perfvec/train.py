@@ -212,7 +212,10 @@ def segment_loss(error: Tensor) -> Tensor:
 
 def _save(path: Path, foundation: FoundationModel, optimizer: torch.optim.Optimizer, step: int, recipe: Recipe) -> None:
     state = {
-        "foundation": foundation.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "recipe": asdict(recipe),
-    }  # fmt: skip
+        "foundation": foundation.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "step": step,
+        "recipe": asdict(recipe),
+    }
     with atomic_path(path) as temporary:
         torch.save(state, temporary)

@@ -113,7 +113,9 @@ def observe(
             own = state.local_history[here]
             probability[index, 1] = _learn(state.local, _context(site, np.uint64(own)), outcome)
             probability[index, 2] = _learn(state.globally, _context(site, history), outcome)
-            state.local_history[here] = ((own << np.uint32(1)) | np.uint32(outcome)) & np.uint32((1 << LOCAL_HISTORY) - 1)
+            state.local_history[here] = ((own << np.uint32(1)) | np.uint32(outcome)) & np.uint32(
+                (1 << LOCAL_HISTORY) - 1
+            )
             history = ((history << np.uint64(1)) | np.uint64(outcome)) & np.uint64((1 << GLOBAL_HISTORY) - 1)
         following = next_static_id[index]
         if outcome:

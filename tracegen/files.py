@@ -1,4 +1,4 @@
-"""HDF5 files that are whole or absent: written under a temporary name, renamed when complete; read with clear errors."""
+"""HDF5 files that are whole or absent: written under a temporary name and renamed; read with clear errors."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def read_dataset(file: h5py.File, name: str, dtype: str, dimensions: int = 1) ->
         raise InputError(f"{file.filename}: the dataset {name!r} is missing; the file is incomplete or foreign")
     if dataset.dtype != dtype or dataset.ndim != dimensions:
         raise InputError(
-            f"{file.filename}: {name!r} is {dataset.dtype}{list(dataset.shape)}; expected {dtype} with {dimensions} dimensions"
+            f"{file.filename}: {name!r} is {dataset.dtype}{list(dataset.shape)}; "
+            f"expected {dtype} with {dimensions} dimensions"
         )
     return dataset
 

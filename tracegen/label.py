@@ -81,10 +81,14 @@ def _already(output: Path, trace: Trace, machines: Sequence[Machine], start: int
         same = (file.trace_digest, file.start, len(file)) == (trace.digest, start, stop - start)
         if same and list(file.machines) == list(machines) and file.simulator == SIMULATOR:
             return True
-    raise InputError(f"{output}: holds other labels (another trace, stretch or machines); move it away or choose another folder")
+    raise InputError(
+        f"{output}: holds other labels (another trace, stretch or machines); move it away or choose another folder"
+    )
 
 
-def label_one(path: Path, machines: Sequence[Machine], output: Path, start: int, stop: int, warmup: int = WARMUP) -> None:
+def label_one(
+    path: Path, machines: Sequence[Machine], output: Path, start: int, stop: int, warmup: int = WARMUP
+) -> None:
     """Label instructions [start, stop) of one trace on these machines."""
     set_num_threads(1)
     with Trace(path) as trace:

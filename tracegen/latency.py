@@ -103,7 +103,7 @@ class LatencyFile:
             self._latency = read_dataset(file, "latency", "<u2", 2)
             if self._latency.shape[0] != len(self.machines) or self._latency.shape[1] == 0:
                 raise InputError(
-                    f"{self.path}: latency is {list(self._latency.shape)}; expected [{len(self.machines)} machines, ≥ 1]"
+                    f"{self.path}: latency is {list(self._latency.shape)}; expected [{len(self.machines)}, ≥ 1]"
                 )
         except BaseException:
             self.close()

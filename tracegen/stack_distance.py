@@ -89,7 +89,7 @@ def touch(state: StackState, line: np.uint64) -> np.int64:
                 before += tree[position]
                 position -= position & -position
             distance += scalars[_DISTINCT] - before  # the tree holds the words up to recent_start; the rest is newer
-            _tree_add(tree, word, -1)
+            _tree_add(tree, word, np.int64(-1))
             scalars[_INDEXED] -= 1
         words[word] &= ~(np.uint64(1) << bit)
     slots[place] = slot

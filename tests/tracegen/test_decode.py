@@ -46,13 +46,25 @@ def one(code, isa="x86-64"):
         ("58", (Operation.NONE, Flag.LOAD, [RSP], [], {RSP, RAX}, 2)),  # pop rax
         ("7402", (Operation.BRANCH, Flag.BRANCH | Flag.CONDITIONAL, [], [FLAGS_REGISTER], set(), 1)),  # je
         ("f3aa", (Operation.NONE, Flag.STORE | Flag.STRING, [RDI], [RAX, FLAGS_REGISTER, RCX], {RDI, RCX}, 1)),
-        ("f20f58c1", (Operation.FP_ADD, Flag.FLOAT, [], [VECTOR_REGISTERS, VECTOR_REGISTERS + 1], {VECTOR_REGISTERS}, 1)),
-        ("0f58c1", (Operation.SIMD_FP_ADD, Flag.FLOAT | Flag.VECTOR, [], [VECTOR_REGISTERS, VECTOR_REGISTERS + 1],
-                    {VECTOR_REGISTERS}, 1)),
+        (
+            "f20f58c1",
+            (Operation.FP_ADD, Flag.FLOAT, [], [VECTOR_REGISTERS, VECTOR_REGISTERS + 1], {VECTOR_REGISTERS}, 1),
+        ),
+        (
+            "0f58c1",
+            (
+                Operation.SIMD_FP_ADD,
+                Flag.FLOAT | Flag.VECTOR,
+                [],
+                [VECTOR_REGISTERS, VECTOR_REGISTERS + 1],
+                {VECTOR_REGISTERS},
+                1,
+            ),
+        ),
         ("0f1103", (Operation.NONE, Flag.STORE, [RBX], [VECTOR_REGISTERS], set(), 1)),  # movups [rbx], xmm0
         ("c3", (Operation.BRANCH, Flag.BRANCH | Flag.RETURN | Flag.INDIRECT | Flag.LOAD, [RSP], [], {RSP}, 3)),
     ],
-)  # fmt: skip
+)
 def test_x86_encoding(code, expected):
     operation, flags, address, data, written, count = one(code)
     assert (operation, flags, address, set(data), written, count) == (

@@ -48,9 +48,7 @@ def test_default_dependencies_by_hand():
         {"flags": Flag.STORE, "sources": [3], "operation": Operation.NONE},
         {"flags": Flag.LOAD, "destinations": [4], "operation": Operation.NONE},
     ]
-    stored = DEFAULT.extractor(program(*rows)).extract(
-        execution([0, 1, 2, 3, 4], [(3, 0x200, 8, 1), (4, 0x204, 4, 0)])
-    )
+    stored = DEFAULT.extractor(program(*rows)).extract(execution([0, 1, 2, 3, 4], [(3, 0x200, 8, 1), (4, 0x204, 4, 0)]))
     code = quantise(np.arange(4))
     assert column(stored, "nearest_producer") == [0, 0, code[1], code[1], 0]
     assert column(stored, "second_producer") == [0, 0, code[2], 0, 0]

@@ -21,7 +21,16 @@ def brute_force(lines):
 
 
 def test_known_distances():
-    assert StackDistance().measure(np.array([7, 7, 8, 9, 7, 8, 8, 9], np.uint64)).tolist() == [-1, 0, -1, -1, 2, 2, 0, 2]
+    assert StackDistance().measure(np.array([7, 7, 8, 9, 7, 8, 8, 9], np.uint64)).tolist() == [
+        -1,
+        0,
+        -1,
+        -1,
+        2,
+        2,
+        0,
+        2,
+    ]
 
 
 @settings(max_examples=60, deadline=None)

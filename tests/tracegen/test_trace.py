@@ -1,5 +1,7 @@
 """The trace file: round trip, streaming, and what damaged or foreign files say."""
 
+from itertools import pairwise
+
 import h5py
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ def write(path, ids, owners, pieces=1, static=4):
     with TraceWriter(path, isa="x86-64", program="p", command=["p", "x y"], source="qemu") as writer:
         writer.static(np.arange(static, dtype=np.uint64) * 4, np.zeros((static, 16), np.uint8))
         bounds = np.linspace(0, len(ids), pieces + 1).astype(int)
-        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for begin, end in pairwise(bounds):
             rows = (columns[0] >= begin) & (columns[0] < end)
             writer.append(np.array(ids[begin:end], np.uint32), *(column[rows] for column in columns))
     return path

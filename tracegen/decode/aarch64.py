@@ -20,9 +20,13 @@ _ATOMIC = re.compile(r"(?:cas|swp|ldadd|ldclr|ldeor|ldset|ld[su]m(?:ax|in))[abhl
 _EXCLUSIVE_LOAD = re.compile(r"lda?xp?[rbhp]\w*")
 _EXCLUSIVE_STORE = re.compile(r"stl?x[rp][bh]?")
 _COMPARES = re.compile(r"cmp|cmn|tst|ccmp|ccmn|fcmpe?|fccmpe?")
-_READ_FLAGS = re.compile(r"b\..+|csel|csinc|csinv|csneg|cset|csetm|cinc|cinv|cneg|fcsel|ccm[pn]|fccmpe?|adcs?|sbcs?|ngcs?")
+_READ_FLAGS = re.compile(
+    r"b\..+|csel|csinc|csinv|csneg|cset|csetm|cinc|cinv|cneg|fcsel|ccm[pn]|fccmpe?|adcs?|sbcs?|ngcs?"
+)
 _SETS_FLAGS = re.compile(r"(?:add|sub|and|bic|adc|sbc|neg|ngc)s|cmp|cmn|tst|ccmp|ccmn|fcmpe?|fccmpe?")
-_READS_DESTINATION = re.compile(r"movk|bfi|bfm|bfxil|ins|[su]mlal2?|[su]mlsl2?|ml[as]|fml[as]|bsl|bit|bif|[us]dot|tbx|sha\w+|aes[ed]|sli|sri")
+_READS_DESTINATION = re.compile(
+    r"movk|bfi|bfm|bfxil|ins|[su]mlal2?|[su]mlsl2?|ml[as]|fml[as]|bsl|bit|bif|[us]dot|tbx|sha\w+|aes[ed]|sli|sri"
+)
 _BARRIERS = frozenset(("dmb", "dsb", "isb"))
 
 # (scalar or integer form, vector form), first match counts.
@@ -71,6 +75,8 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
 
     address = distinct(_number(instruction.reg_name(r)) for o in memory for r in (o.mem.base, o.mem.index) if r)
     plain = [number for number, _ in registers]
+    data: list[int | None]
+    results: list[int | None]
     if branch:
         data, results = plain, []
         if branch & Flag.CALL:

@@ -12,7 +12,10 @@ from uarch.instructions import OTHER_REGISTER, VECTOR_REGISTERS, Flag, Operation
 
 _RA = 1
 _INTEGER = "zero ra sp gp tp t0 t1 t2 s0 s1 a0 a1 a2 a3 a4 a5 a6 a7 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 t3 t4 t5 t6".split()
-_FLOATING = "ft0 ft1 ft2 ft3 ft4 ft5 ft6 ft7 fs0 fs1 fa0 fa1 fa2 fa3 fa4 fa5 fa6 fa7 fs2 fs3 fs4 fs5 fs6 fs7 fs8 fs9 fs10 fs11 ft8 ft9 ft10 ft11".split()  # noqa: E501
+_FLOATING = (
+    "ft0 ft1 ft2 ft3 ft4 ft5 ft6 ft7 fs0 fs1 fa0 fa1 fa2 fa3 fa4 fa5 fa6 fa7 "
+    "fs2 fs3 fs4 fs5 fs6 fs7 fs8 fs9 fs10 fs11 ft8 ft9 ft10 ft11"
+).split()
 _REGISTER: dict[str, int | None] = {name: number for number, name in enumerate(_INTEGER)}
 _REGISTER["zero"] = None
 _REGISTER.update({name: VECTOR_REGISTERS + number for number, name in enumerate(_FLOATING)})
@@ -23,7 +26,10 @@ _RULES: list[tuple[re.Pattern[str], Operation]] = [
     (re.compile(rf"(?:{pattern})\Z"), operation)
     for pattern, operation in [
         (r"nop|unimp", Operation.NONE),
-        (r"ecall|ebreak|fence\S*|csr\w+|rd(?:cycle|time|instret)h?|fr?csr|fs?csr|frrm|fsrm|frflags|fsflags|wfi", Operation.SYSTEM),
+        (
+            r"ecall|ebreak|fence\S*|csr\w+|rd(?:cycle|time|instret)h?|fr?csr|fs?csr|frrm|fsrm|frflags|fsflags|wfi",
+            Operation.SYSTEM,
+        ),
         (r"mv|li|lui|fmv\.[sd]", Operation.MOVE),
         (r"mul\w*", Operation.INT_MUL),
         (r"(?:div|rem)\w*", Operation.INT_DIV),
@@ -41,8 +47,16 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     mnemonic = instruction.mnemonic
     compressed = mnemonic.startswith("c.")
     name = mnemonic.removeprefix("c.")
-    registers = [_REGISTER.get(instruction.reg_name(o.reg), OTHER_REGISTER) for o in instruction.operands if o.type == riscv.RISCV_OP_REG]
-    bases = [_REGISTER.get(instruction.reg_name(o.mem.base), OTHER_REGISTER) for o in instruction.operands if o.type == riscv.RISCV_OP_MEM]
+    registers = [
+        _REGISTER.get(instruction.reg_name(o.reg), OTHER_REGISTER)
+        for o in instruction.operands
+        if o.type == riscv.RISCV_OP_REG
+    ]
+    bases = [
+        _REGISTER.get(instruction.reg_name(o.mem.base), OTHER_REGISTER)
+        for o in instruction.operands
+        if o.type == riscv.RISCV_OP_MEM
+    ]
     if (branch := _branch_flags(name, instruction, registers)) is not None:
         call = bool(branch & Flag.CALL)
         linked = [_RA] if call else []
@@ -80,7 +94,7 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
 
 
 def _branch_flags(name: str, instruction: CsInsn, registers: list[int | None]) -> Flag | None:
-    """Branch kind; the standard's return-address hints: a jump through ra returns (unprivileged specification, §2.5)."""
+    """Branch kind; a jump through ra returns (return-address hints, unprivileged specification, §2.5)."""
     if name == "ret" or (name == "jr" and registers == [_RA]):
         return Flag.BRANCH | Flag.RETURN | Flag.INDIRECT
     if name == "jr":

@@ -13,7 +13,15 @@ from capstone import x86_const as x86
 from capstone.x86 import X86Op
 
 from tracegen.decode.decoded import Decoded, distinct, micro_operations
-from uarch.instructions import FLAGS_REGISTER, MASK_REGISTERS, OTHER_REGISTER, VECTOR_REGISTERS, X87_REGISTER, Flag, Operation
+from uarch.instructions import (
+    FLAGS_REGISTER,
+    MASK_REGISTERS,
+    OTHER_REGISTER,
+    VECTOR_REGISTERS,
+    X87_REGISTER,
+    Flag,
+    Operation,
+)
 
 _NUMBERS = "rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15".split()
 RSP = _NUMBERS.index("rsp")
@@ -50,8 +58,14 @@ _RULES: list[tuple[re.Pattern[str], Operation]] = [
     (re.compile(rf"(?:{pattern})\Z"), operation)
     for pattern, operation in [
         (r"nop|endbr\d\d|prefetch\w*|pause|wait|fwait|clflush\w*|clwb|ud[012]", Operation.NONE),
-        (r"syscall|sysenter|int\d?|cpuid|rdtscp?|[lsm]fence|xgetbv|rdpmc|hlt|in|out|f?xsave\w*|f?xrstor\w*", Operation.SYSTEM),
-        (r"ldmxcsr|stmxcsr|vldmxcsr|vstmxcsr|fldcw|fn?stcw|vzeroupper|vzeroall|emms|rdrand|rdseed|rd[fg]sbase", Operation.SYSTEM),
+        (
+            r"syscall|sysenter|int\d?|cpuid|rdtscp?|[lsm]fence|xgetbv|rdpmc|hlt|in|out|f?xsave\w*|f?xrstor\w*",
+            Operation.SYSTEM,
+        ),
+        (
+            r"ldmxcsr|stmxcsr|vldmxcsr|vstmxcsr|fldcw|fn?stcw|vzeroupper|vzeroall|emms|rdrand|rdseed|rd[fg]sbase",
+            Operation.SYSTEM,
+        ),
         (r"push\w*|pop(?!cnt)\w*|leave|enter", Operation.NONE),
         (r"movs[bwq]|stos[bwdq]|lods[bwdq]", Operation.NONE),
         (r"cmps[bwq]|scas[bwdq]", Operation.INT_ALU),
@@ -64,7 +78,10 @@ _RULES: list[tuple[re.Pattern[str], Operation]] = [
         (r"fsqrt", Operation.FP_SQRT),
         (r"fi?divr?p?", Operation.FP_DIV),
         (r"fi?mulp?", Operation.FP_MUL),
-        (r"fld|fst|fstp|fxch|fld1|fldz|fldpi|fldl2e|fldln2|fldl2t|fldlg2|ffree|fdecstp|fincstp|fcmov\w+", Operation.MOVE),
+        (
+            r"fld|fst|fstp|fxch|fld1|fldz|fldpi|fldl2e|fldln2|fldl2t|fldlg2|ffree|fdecstp|fincstp|fcmov\w+",
+            Operation.MOVE,
+        ),
         (r"f(?!n?m?add|n?msub)\w+", Operation.FP_ADD),
         (r"v?(?:sqrt|rsqrt14|rsqrt)s[sdh]", Operation.FP_SQRT),
         (r"v?(?:sqrt|rsqrt14|rsqrt)p[sdh]", Operation.SIMD_FP_SQRT),
@@ -80,25 +97,59 @@ _RULES: list[tuple[re.Pattern[str], Operation]] = [
         (r"v?mov(?:[aud]p[sd]|dq[au]\d*|ntdqa?|ntp[sd]|[sh]s?s|s[sdh]|lddqu)|v?lddqu", Operation.MOVE),
         (r"v?mov[dq]|v?movq2dq|v?movdq2q", Operation.SIMD_INT),
         (r"v?pmul\w+|v?pmadd\w+|v?psadbw|v?mpsadbw|vpdp\w+", Operation.SIMD_MUL),
-        (r"xchg|xadd|cmpxchg\w*|bt[src]?|bs[fr]|popcnt|[lt]zcnt|lahf|sahf|pdep|pext|pushf\w*|popf\w*", Operation.INT_ALU),
+        (
+            r"xchg|xadd|cmpxchg\w*|bt[src]?|bs[fr]|popcnt|[lt]zcnt|lahf|sahf|pdep|pext|pushf\w*|popf\w*",
+            Operation.INT_ALU,
+        ),
         (r"k\w+", Operation.SIMD_INT),
-        (r"v?p\w+|v?(?:and|or|xor|andn|shuf|unpck[lh]|blend\w*|movmsk|test|insert|extract|perm\w*|broadcast\w*|gather\w*|mov)\w*(?:p[sd]|ps|ss|sd|128|32x4|64x2|i128|f128|d|q|b|w|dup)", Operation.SIMD_INT),
+        (
+            r"v?p\w+|v?(?:and|or|xor|andn|shuf|unpck[lh]|blend\w*|movmsk|test|insert|extract|perm\w*|broadcast\w*|gather\w*|mov)\w*(?:p[sd]|ps|ss|sd|128|32x4|64x2|i128|f128|d|q|b|w|dup)",
+            Operation.SIMD_INT,
+        ),
         (r"v\w+", Operation.SIMD_INT),
     ]
 ]
-_INTEGER_LOGIC = frozenset("and or xor test andn insert".split())  # `and` is not `andps`
+_INTEGER_LOGIC = frozenset(("and", "or", "xor", "test", "andn", "insert"))  # `and` is not `andps`
 
 # Microcoded instructions: micro-operations beyond the rule of compute + loads + stores.
-_MICROCODED = {"div": 10, "idiv": 10, "cpuid": 20, "syscall": 4, "xchg": 3, "xadd": 4, "cmpxchg": 5, "cmpxchg16b": 15,
-               "cmpxchg8b": 15, "leave": 3, "enter": 10, "mul": 2, "rdtsc": 10, "rdtscp": 12, "fxsave": 40, "fxrstor": 40,
-               "xsave": 60, "xsavec": 60, "xrstor": 60, "xgetbv": 4, "ret": 3}  # fmt: skip
+_MICROCODED = {
+    "div": 10,
+    "idiv": 10,
+    "cpuid": 20,
+    "syscall": 4,
+    "xchg": 3,
+    "xadd": 4,
+    "cmpxchg": 5,
+    "cmpxchg16b": 15,
+    "cmpxchg8b": 15,
+    "leave": 3,
+    "enter": 10,
+    "mul": 2,
+    "rdtsc": 10,
+    "rdtscp": 12,
+    "fxsave": 40,
+    "fxrstor": 40,
+    "xsave": 60,
+    "xsavec": 60,
+    "xrstor": 60,
+    "xgetbv": 4,
+    "ret": 3,
+}
 _STRING = re.compile(r"(?:movs|stos|lods|cmps|scas|ins|outs)[bwdq]\Z")
 _ZEROING = frozenset("xor sub pxor xorps xorpd psubb psubw psubd psubq vpxor vxorps vxorpd vpxord vpxorq".split())
 _BARRIERS = frozenset(("mfence", "lfence", "sfence"))
 _SERIALIZING = frozenset(("cpuid", "syscall", "sysenter", "int", "int3", "iretq", "lfence", "mfence"))
 _PUSHING = re.compile(r"push\w*|call|enter")
 _POPPING = re.compile(r"pop(?!cnt)\w*|ret|leave|iretq?")
-_STRING_LOADS = {"movs": (1, 1), "stos": (0, 1), "lods": (1, 0), "cmps": (2, 0), "scas": (1, 0), "ins": (0, 1), "outs": (1, 0)}
+_STRING_LOADS = {
+    "movs": (1, 1),
+    "stos": (0, 1),
+    "lods": (1, 0),
+    "cmps": (2, 0),
+    "scas": (1, 0),
+    "ins": (0, 1),
+    "outs": (1, 0),
+}
 
 
 def _operation(mnemonic: str) -> Operation:
@@ -113,7 +164,9 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     """One instruction with capstone's detail."""
     prefixes, _, mnemonic = instruction.mnemonic.rpartition(" ")
     operands = instruction.operands
-    string = bool(_STRING.match(mnemonic)) and not any(o.type == x86.X86_OP_REG and "mm" in _name(instruction, o.reg) for o in operands)
+    string = bool(_STRING.match(mnemonic)) and not any(
+        o.type == x86.X86_OP_REG and "mm" in _name(instruction, o.reg) for o in operands
+    )
     branch = _branch_flags(instruction, mnemonic)
     operation = Operation.BRANCH if branch else (_operation(mnemonic) if not string else _string_operation(mnemonic))
     flags = branch

@@ -22,7 +22,9 @@ _BRANCH = int(Flag.BRANCH)
 _FIRST = 255  # stored for a first reference
 _STEPS = 8.0  # stored steps per octave
 _SURPRISE_STEPS = 24.0  # stored steps per bit
-_FETCH, _LOAD, _STORE, _PAGE, _PATTERN, _BIAS, _LOCAL, _GLOBAL, _SITE, _TARGET, _NEAR, _SECOND, _FORWARD, _LAG = range(14)
+_FETCH, _LOAD, _STORE, _PAGE, _PATTERN, _BIAS, _LOCAL, _GLOBAL, _SITE, _TARGET, _NEAR, _SECOND, _FORWARD, _LAG = range(
+    14
+)
 
 
 def quantise(distance: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -278,7 +280,12 @@ DEFAULT = DefaultSchema(
     static_names=(
         *(f"operation.{operation.name.lower()}" for operation in Operation),
         *(f"flag.{(flag.name or '').lower()}" for flag in Flag),
-        "length", "micro_operations", "integer_sources", "other_sources", "integer_destinations", "other_destinations",
-    ),  # fmt: skip
+        "length",
+        "micro_operations",
+        "integer_sources",
+        "other_sources",
+        "integer_destinations",
+        "other_destinations",
+    ),
 )
 assert COLD < 0  # `_code` tells a first reference by its sign

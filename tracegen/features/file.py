@@ -66,7 +66,10 @@ class FeaturesFile:
             self.trace_digest = str(file.attrs["trace_digest"])
             self.static: NDArray[np.float32] = read_slice(read_dataset(file, "static/features", "<f4", 2), slice(None))
             self._length = len(read_dataset(file, "dynamic/static_id", "<u4"))
-            if read_dataset(file, "dynamic/stored", self.schema.dtype, 2).shape != (self._length, len(self.schema.columns)):
+            if read_dataset(file, "dynamic/stored", self.schema.dtype, 2).shape != (
+                self._length,
+                len(self.schema.columns),
+            ):
                 raise InputError(f"{self.path}: dynamic/stored does not fit the schema {self.schema.identity}")
 
     def __len__(self) -> int:

@@ -42,8 +42,8 @@ _NAMES = ("fault", "taken", "fetch", "data", "load", "store", "global_entropy", 
 
 
 @njit(inline="always")
-def _bounded(distance: np.int64) -> np.uint32:
-    return np.uint32(_FAR if distance < 0 else min(distance, _FAR))
+def _bounded(distance: int) -> np.uint32:
+    return np.uint32(_FAR if distance < 0 or distance > _FAR else distance)
 
 
 @njit(cache=True)
@@ -87,8 +87,19 @@ class _PerfVecExtractor:
         taken = chunk.taken(program)
         out[:, _FAULT] = (program.flags[chunk.static_id] & int(Flag.SYSCALL)) != 0
         out[:, _TAKEN] = taken
-        states = [stack.reserve(max(n, accesses)) for stack in self._stacks]
-        _distances(*states, chunk.static_id, program.address, chunk.access_offset, chunk.address, chunk.is_store, out)
+        fetch, data, loads, stores = (stack.reserve(max(n, accesses)) for stack in self._stacks)
+        _distances(
+            fetch,
+            data,
+            loads,
+            stores,
+            chunk.static_id,
+            program.address,
+            chunk.access_offset,
+            chunk.address,
+            chunk.is_store,
+            out,
+        )
         probability = np.full((n, 3), np.nan, np.float32)
         branch_entropy.observe(
             self._branches, chunk.static_id, chunk.next_static_id, taken, program.flags, program.address,
@@ -139,7 +150,11 @@ PERFVEC_51 = PerfVec51Schema(
     columns=tuple(Column(name, scale=scale) for name, scale in zip(_NAMES, _SCALES, strict=True)),
     static_names=(
         *_OPERATION_NAMES,
-        *(f"{role}{slot}.{part}" for role, slots in (("source", MAX_SOURCES), ("destination", MAX_DESTINATIONS))
-          for slot in range(slots) for part in ("class", "index")),
-    ),  # fmt: skip
+        *(
+            f"{role}{slot}.{part}"
+            for role, slots in (("source", MAX_SOURCES), ("destination", MAX_DESTINATIONS))
+            for slot in range(slots)
+            for part in ("class", "index")
+        ),
+    ),
 )

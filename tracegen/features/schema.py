@@ -84,8 +84,10 @@ class Schema:
                 tables[index, :, : column.width] = column.table
         return tables, widths, np.array([column.scale for column in self.columns], np.float32)
 
-    def expand(self, static: NDArray[np.float32], static_id: NDArray[np.uint32], dynamic: NDArray) -> NDArray[np.float32]:
-        """The model's input [..., width] from `static` [S, static_width], `static_id` [...], `dynamic` [..., columns]."""
+    def expand(
+        self, static: NDArray[np.float32], static_id: NDArray[np.uint32], dynamic: NDArray
+    ) -> NDArray[np.float32]:
+        """Model input [..., width] of `static` [S, static_width], `static_id` [...] and `dynamic` [..., columns]."""
         out = np.empty((static_id.size, self.width), np.float32)
         stored = dynamic.reshape(-1, dynamic.shape[-1])
         _expand(static, static_id.reshape(-1), stored, *self._tables, out)

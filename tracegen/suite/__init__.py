@@ -87,14 +87,22 @@ def _compiler_proper(words: list[str]) -> list[str]:
 def _trace_one(workload: Workload, folder: Path, max_instructions: int) -> tuple[str, int]:
     output = folder / f"{workload.name}.trace.h5"
     command, stdin = _prepare(workload, folder / "inputs")
-    with open(stdin or os.devnull, "rb") as given, open(os.devnull, "wb") as unheard:
+    with Path(stdin or os.devnull).open("rb") as given, Path(os.devnull).open("wb") as unheard:
         result = trace(
-            command, output, stdin=given, stdout=unheard, stderr=unheard, max_instructions=max_instructions, progress=False
+            command,
+            output,
+            stdin=given,
+            stdout=unheard,
+            stderr=unheard,
+            max_instructions=max_instructions,
+            progress=False,
         )
     return workload.name, result.instructions
 
 
-def run(names: list[str], folder: Path, max_instructions: int, *, workers: int = 2, progress: bool = True) -> dict[str, int]:
+def run(
+    names: list[str], folder: Path, max_instructions: int, *, workers: int = 2, progress: bool = True
+) -> dict[str, int]:
     """Trace these workloads (all where empty) into `folder`, at most `max_instructions` each; instructions by name.
 
     A trace that is there already stays, so a run that was stopped continues.

@@ -15,7 +15,10 @@ from tracegen.files import atomic_path
 from uarch.errors import InputError
 
 _WORDS = 4000
-_SYLLABLES = "ba be bi bo bu da de di do du fa fi fo ga go ka ke ki la le li lo ma me mi mo na ne ni no pa pe qui ra re ri ro sa se si so ta te ti to va ve vi zu ing ed er".split()  # noqa: E501
+_SYLLABLES = (
+    "ba be bi bo bu da de di do du fa fi fo ga go ka ke ki la le li lo ma me mi mo na ne ni no pa pe qui ra re ri ro "
+    "sa se si so ta te ti to va ve vi zu ing ed er"
+).split()
 
 
 def _words(rng: np.random.Generator) -> list[str]:
@@ -66,8 +69,11 @@ def _source() -> bytes:
             f"{{ if ((i ^ b) & {index % 7 + 1}) s += i * {index + 3}; else s -= b / (i + {index + 1}); }} return s; }}"
         )
     calls = " + ".join(f"f{index}(argc, {index})" for index in range(150))
-    return ("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n" + "\n".join(functions)
-            + f'\nint main(int argc, char **argv) {{ printf("%d\\n", {calls}); return argv == 0; }}\n').encode()  # fmt: skip
+    return (
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+        + "\n".join(functions)
+        + f'\nint main(int argc, char **argv) {{ printf("%d\\n", {calls}); return argv == 0; }}\n'
+    ).encode()
 
 
 def _library() -> bytes:

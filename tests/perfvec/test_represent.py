@@ -1,0 +1,115 @@
+"""Representation: lanes with overlap against one sequential pass; parts add up; files of vectors and models."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from perfvec import represent as representing
+from perfvec.model import load_model, save_model
+from perfvec.represent import lane_sums, represent
+from perfvec.vector import load_vector
+from tracegen.decode import decode
+from tracegen.trace import Trace
+from uarch.configuration import load_machine, replace_field
+from uarch.errors import InputError
+
+
+def features(data):
+    with Trace(data.traces / "qsort.trace.h5") as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        chunk = next(trace.chunks())
+        schema = data.model.schema
+        return schema.static(instructions), chunk.static_id, schema.extractor(instructions).extract(chunk)
+
+
+@torch.no_grad()
+def test_lanes_add_up_to_the_sequential_pass(data):
+    static, ids, stored = features(data)
+    foundation = data.model.foundation
+    x = torch.from_numpy(data.model.schema.expand(static, ids[:, None], stored[:, None]))
+    exact = foundation(x)[0].double().sum(dim=(0, 1)).numpy()
+    one_lane = lane_sums(foundation, static, ids, stored, 0, lanes=1).sum(axis=0)
+    assert np.allclose(one_lane, exact, rtol=1e-4, atol=1e-2)
+    many = lane_sums(foundation, static, ids, stored, 0, lanes=32).sum(axis=0)
+    table = data.model.table()
+    assert np.allclose(table @ many, table @ exact, rtol=0.005)  # the overlap forgets a little
+
+
+def test_every_instruction_counts_once(data):
+    """With a constant representation the sum is the number of instructions, whatever the lanes and the lead."""
+    static, ids, stored = features(data)
+
+    class Constant(torch.nn.Module):
+        schema, width = data.model.schema, 1
+        mean, scale = data.model.foundation.mean, data.model.foundation.scale
+
+        def forward(self, x, state=None):
+            return torch.ones(*x.shape[:2], 1), state
+
+    for lanes in (1, 7, 64):
+        for lead in (0, 5, 300):
+            sums = lane_sums(Constant(), static, ids[:5000], stored[:5000], lead, lanes=lanes)
+            assert sums.sum() == 5000 - lead
+
+
+def test_intervals_add_up_and_a_file_round_trips(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(representing, "STRETCH", 9000)
+    vector = represent(data.model, data.traces / "matmul.trace.h5", progress=False)
+    assert vector.interval_instructions.sum() == vector.instructions == 60_000
+    assert np.allclose(vector.interval_vectors.sum(axis=0), vector.vector)
+    vector.save(tmp_path / "v.vector.npz")
+    again = load_vector(tmp_path / "v.vector.npz")
+    assert (again.program, again.model, again.instructions) == ("matmul", data.model.digest, 60_000)
+    assert (again.vector == vector.vector).all()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"not a vector"])
+def test_a_broken_vector_is_one_line(tmp_path, content):
+    path = tmp_path / "v.vector.npz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"v\.vector\.npz"):
+        load_vector(path)
+
+
+def test_a_model_round_trips(data, tmp_path):
+    save_model(data.model, tmp_path / "m.safetensors")
+    again = load_model(tmp_path / "m.safetensors")
+    assert again.machines == data.model.machines
+    assert again.programs == data.model.programs
+    assert (again.table() == data.model.table()).all()
+    machine = replace_field(load_machine("zen2"), "l2.size_kib", 256)
+    assert (again.encoder.vectors([machine]) == data.model.encoder.vectors([machine])).all()
+
+
+def test_seen_machines_come_from_the_table_whatever_their_name(data):
+    renamed = replace(data.machines[1], name="another-name")
+    vectors, origin = data.model.machine_vectors([renamed, load_machine("zen4")])
+    assert origin == ["table", "encoder"]
+    assert (vectors[0] == data.model.table()[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("schema", "other/1"), ("schema", "default/99"), ("version", "9"), ("format", "x")]
+)
+def test_a_model_of_another_kind_is_one_line(data, tmp_path, key, value):
+    from safetensors import safe_open
+
+    with safe_open(data.model_file, framework="pt") as file:
+        metadata = dict(file.metadata())
+    metadata[key] = value
+    path = tmp_path / "m.safetensors"
+    save_file(load_file(data.model_file), path, metadata)
+    with pytest.raises(InputError) as error:
+        load_model(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_truncated_model_is_one_line(data, tmp_path):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(data.model_file.read_bytes()[:1000])
+    with pytest.raises(InputError, match="truncated"):
+        load_model(path)

@@ -1,0 +1,97 @@
+"""Training: a tiny run learns, repeats itself, resumes bit-exactly, and refuses unusable data."""
+
+import shutil
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from perfvec.data import prepare, work_folder
+from perfvec.evaluate import evaluate, fit_vector, summary
+from perfvec.model import load_model
+from perfvec.train import SEGMENTS, Recipe, segment_loss, train
+from uarch.errors import InputError
+
+
+def test_a_tiny_run_learns_its_programs(data):
+    pairs = evaluate(data.model, data.traces, data.latencies, progress=False)
+    assert len(pairs) == 2 * len(data.machines)
+    assert set(pairs["programs"]) == {"seen"}
+    assert set(pairs["uarchs"]) == {"seen"}
+    assert summary(pairs)["mean"].item() < 0.12
+
+
+def test_the_encoder_learns_machines_that_the_table_lacks(data):
+    pairs = evaluate(data.model, data.traces, data.encoder_latencies, progress=False)
+    errors = pairs.groupby("uarchs")["error"].mean()
+    assert set(errors.index) == {"fitted", "zero-shot"}
+    assert errors["fitted"] < 0.12
+    assert errors["zero-shot"] < 0.25  # these machines taught the encoder
+
+
+def test_the_same_seed_gives_the_same_weights_and_an_interrupted_run_continues(data, tmp_path):
+    arguments = [
+        sys.executable, "-m", "perfvec", "train", "--traces", str(data.traces), "--latencies", str(data.latencies),
+        "--width", "8", "--layers", "1", "--instructions", "150000", "--seed", "9",
+    ]  # fmt: skip
+    subprocess.run([*arguments, "-o", str(tmp_path / "whole.safetensors")], check=True, capture_output=True)
+    output = tmp_path / "cut.safetensors"
+    process = subprocess.Popen([*arguments, "-o", str(output)], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(work_folder(output).glob("*/complete.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not output.exists()
+    subprocess.run([*arguments, "-o", str(output)], check=True, capture_output=True)
+    whole, cut = load_model(tmp_path / "whole.safetensors"), load_model(output)
+    for name, weights in whole.foundation.state_dict().items():
+        assert torch.equal(weights, cut.foundation.state_dict()[name]), name
+    assert not work_folder(output).exists()
+
+
+def test_segment_loss_by_hand():
+    length = SEGMENTS[-1][0]
+    error = torch.zeros(length, 1, 1)
+    error[0] = 3.0
+    expected = sum(weight * (3.0 / k) ** 2 / (length // k) for k, weight in SEGMENTS)
+    assert segment_loss(error).item() == pytest.approx(expected)
+    alternating = torch.tensor([1.0, -1.0]).repeat(length // 2).reshape(-1, 1, 1)
+    assert segment_loss(alternating).item() == pytest.approx(SEGMENTS[0][1])  # cancels in every longer segment
+
+
+def test_fitting_a_machine_recovers_its_vector():
+    rng = np.random.default_rng(0)
+    vectors = rng.random((200, 8)) * 1000
+    truth = rng.random(8)
+    fitted = fit_vector(vectors, vectors @ truth, np.zeros(8))
+    assert np.allclose(vectors @ fitted, vectors @ truth, rtol=0.02)
+
+
+def test_labels_of_an_absent_trace_are_named(data, tmp_path):
+    shutil.copy(data.traces / "qsort.trace.h5", tmp_path)
+    with pytest.raises(InputError, match="matmul"):
+        prepare(tmp_path, data.latencies, data.model.schema, tmp_path / "work", progress=False)
+
+
+def test_missing_labels_are_named(data, tmp_path):
+    for path in (*data.traces.iterdir(), *data.latencies.iterdir()):
+        shutil.copy(path, tmp_path)
+    with h5py.File(tmp_path / "qsort.latency.h5", "r+") as file:
+        file["latency"][1] = 0
+    with pytest.raises(InputError, match="cortex-a53"):
+        prepare(tmp_path, tmp_path, data.model.schema, tmp_path / "work", progress=False)
+
+
+def test_impossible_recipes_are_refused():
+    with pytest.raises(InputError, match="multiple"):
+        Recipe(chunk=100)
+
+
+def test_excluding_an_unknown_program_is_an_error(data, tmp_path):
+    with pytest.raises(InputError, match="nosuch"):
+        train(data.traces, data.latencies, tmp_path / "m.safetensors", exclude_programs=["nosuch"], progress=False)

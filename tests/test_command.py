@@ -1,0 +1,140 @@
+"""The command line on real input: the whole line from a binary to predictions, and what wrong input says."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tracegen.trace import Trace
+
+
+def perfvec(*arguments, environment=None, stdin=None):
+    return subprocess.run(
+        [sys.executable, "-m", "perfvec", *map(str, arguments)], capture_output=True, text=True, check=False,
+        env={**os.environ, **(environment or {})}, input=stdin,
+    )  # fmt: skip
+
+
+def test_smoke_from_a_binary_to_predictions(data, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("".join(f"{number * 7919 % 1000}\n" for number in range(3000)))
+    trace_file, vector_file = tmp_path / "t.trace.h5", tmp_path / "t.vector.npz"
+    traced = perfvec("trace", "-o", trace_file, "--max-instructions", 150_000, "--", "sort", "-n", text)
+    assert traced.returncode == 0, traced.stderr
+    with Trace(trace_file) as trace:
+        assert len(trace) == 150_000
+        trace.verify()
+    model = ("--model", data.model_file)
+    assert perfvec("represent", trace_file, "-o", vector_file, *model).returncode == 0
+
+    predicted = perfvec("predict", vector_file, trace_file, "--uarch", "base", "--uarch", "zen4", "--json", *model)
+    rows = json.loads(predicted.stdout)["predictions"]
+    assert [row["uarch"] for row in rows] == ["base", "zen4", "base", "zen4"]
+    assert rows[0]["cycles"] == pytest.approx(rows[2]["cycles"])
+    assert rows[0]["instructions"] == 150_000
+
+    page, csv = tmp_path / "s.html", tmp_path / "s.csv"
+    swept = perfvec(
+        "sweep",
+        vector_file,
+        "--base",
+        "base",
+        "--vary",
+        "l1d.size_kib=16,32",
+        "--vary",
+        "l2.size_kib=256,512",
+        "--json",
+        "--html",
+        page,
+        "--csv",
+        csv,
+        *model,
+    )
+    assert len(json.loads(swept.stdout)["points"]) == 4
+    assert "<svg" in page.read_text()
+    assert len(csv.read_text().splitlines()) == 5
+
+    compared = perfvec(
+        "compare", vector_file, data.traces / "qsort.trace.h5", data.traces / "matmul.trace.h5", "--json", *model
+    )
+    document = json.loads(compared.stdout)
+    assert document["programs"] == ["t", "qsort", "matmul"]
+    assert document["distance"][1][1] == 0
+
+
+def test_a_program_is_traced_on_the_fly(data):
+    found = perfvec("predict", "--model", data.model_file, "--uarch", "base", "--json", "--", "true")
+    (row,) = json.loads(found.stdout)["predictions"]
+    assert row["program"] == "true"
+    assert row["cpi"] > 0
+
+
+def test_the_exit_status_is_passed_through(tmp_path):
+    assert perfvec("trace", "-o", tmp_path / "t.trace.h5", "--", "sh", "-c", "exit 7").returncode == 7
+
+
+def test_labels_and_evaluation_by_command(data, tmp_path):
+    labelled = perfvec("label", data.traces / "qsort.trace.h5", "--uarch", "base", "--count", 20_000, "-o", tmp_path)
+    assert labelled.stdout.strip() == str(tmp_path / "qsort.latency.h5")
+    found = perfvec("evaluate", "--model", data.model_file, "--traces", data.traces, "--latencies", tmp_path, "--json")
+    document = json.loads(found.stdout)
+    assert document["summary"][0]["programs"] == "seen"
+    assert document["pairs"][0]["uarch"] == "base"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["trace", "-o", "{tmp}/t.trace.h5", "--", "no-such-program"], "no-such-program"),
+        (["trace", "-o", "{tmp}/t.trace.h5", "--", "{tmp}/text"], "text"),
+        (["trace", "-o", "{tmp}/none/t.trace.h5", "--", "true"], "does not exist"),
+        (["trace", "-o", "{tmp}/t.trace.h5", "--skip", "900000000", "--", "true"], "nothing was recorded"),
+        (["trace", "-o", "{tmp}/t.trace.h5"], "-- PROGRAM"),
+        (["predict", "--model", "{model}"], "no target"),
+        (["predict", "{tmp}/absent.trace.h5", "--model", "{model}"], "no such file"),
+        (["predict", "{tmp}/text", "--model", "{model}"], "not an HDF5 file"),
+        (["predict", "{trace}", "--model", "{tmp}/text"], "expected a model"),
+        (["predict", "{trace}", "--model", "{model}", "--uarch", "zen-4"], "zen4"),
+        (["predict", "{trace}", "--model", "{model}", "--uarch", "{tmp}/odd.yaml"], "odd.yaml"),
+        (["sweep", "{trace}", "--base", "base", "--model", "{model}"], "empty sweep"),
+        (["sweep", "{trace}", "--base", "base", "--vary", "l1d.sise_kib=3", "--model", "{model}"], "l1d.size_kib"),
+        (["sweep", "{trace}", "--base", "base", "--vary", "l1d.size_kib=-3", "--model", "{model}"], "l1d.size_kib"),
+        (["compare", "{trace}", "--model", "{model}"], "two"),
+        (["label", "{trace}", "-o", "{tmp}"], "no machine"),
+        (["train", "--traces", "{tmp}", "--latencies", "{tmp}", "-o", "{tmp}/m.safetensors"], "no *.trace.h5"),
+        (["suite", "run", "-o", "{tmp}", "nosuch"], "nosuch"),
+    ],
+)
+def test_wrong_input_is_one_line_and_status_2(data, tmp_path, arguments, says):
+    (tmp_path / "text").write_text("plain text")
+    (tmp_path / "odd.yaml").write_text("name: odd\ncore: sideways\n")
+    before = sorted(tmp_path.iterdir())
+    words = [
+        word.format(tmp=tmp_path, model=data.model_file, trace=data.traces / "qsort.trace.h5") for word in arguments
+    ]
+    found = perfvec(*words)
+    assert found.returncode == 2, found.stderr
+    lines = [line for line in found.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, found.stderr
+    assert says in lines[0]
+    assert found.stdout == ""
+    assert sorted(tmp_path.iterdir()) == before  # nothing half-written
+
+
+def test_no_qemu_is_named(tmp_path):
+    (tmp_path / "bin").mkdir()
+    found = perfvec(
+        "trace", "-o", tmp_path / "t.trace.h5", "--", "/bin/true", environment={"PATH": str(tmp_path / "bin")}
+    )
+    assert found.returncode == 2
+    assert "qemu-user" in found.stderr
+
+
+def test_presets_and_their_differences():
+    listed = perfvec("uarch", "list")
+    assert len(listed.stdout.splitlines()) >= 8
+    assert "zen4" in listed.stdout
+    assert "frequency_ghz" in perfvec("uarch", "diff", "zen2", "zen4").stdout
+    assert json.loads(perfvec("uarch", "show", "zen2", "--json").stdout)["core"] == "out-of-order"
