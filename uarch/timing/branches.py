@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from uarch.configuration import Machine
 from uarch.instructions import Flag
-from uarch.timing.compiled import out_of_line
+from uarch.timing.compiled import number, out_of_line
 from uarch.timing.predictors import dispatch
 from uarch.timing.predictors.dispatch import KIND, NONE, new_predictor
 from uarch.timing.predictors.state import Predictor
@@ -60,13 +60,13 @@ def branch(state: Branches, pc: int, fall_through: int, target: int, flags: int)
     known = state.btb[entry] == pc
     outcome = RIGHT
     if flags & CONDITIONAL:
-        predicted = dispatch.predict_update(state.predictor, pc, taken)
+        predicted = dispatch.predict_update(state.predictor, number(pc), number(taken))
         if predicted == 1 and not known:
             predicted = 0
         if predicted != taken:
             outcome = EXECUTE_REDIRECT
     else:
-        dispatch.observe(state.predictor, pc)
+        dispatch.observe(state.predictor, number(pc))
         if flags & RETURN:
             scalars[TOP] -= 1
             if scalars[TOP] < 0:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.configuration import Machine
-from uarch.timing.compiled import compiled, out_of_line
+from uarch.timing.compiled import compiled, number, out_of_line
 from uarch.timing.memory import Memory, new_memory, read_memory, write_memory
 
 L1I, L1D, L2, L3 = range(4)
@@ -53,6 +53,7 @@ class Caches(NamedTuple):
     mshrs: NDArray[np.int64]  # [4, MAX_MSHRS, 2] begin and end of the latest misses
     blocked: NDArray[np.int64]  # [4, 2] interval in which all MSHRs are taken and the level accepts nothing (gem5)
     strides: NDArray[np.int64]  # [4, STRIDE_ENTRIES, 4] pc, last address, stride, confidence
+    missed: NDArray[np.int64]  # [4, 3] of the miss under way: does it miss here, its MSHR, its begin
     queue: NDArray[np.int64]  # [QUEUE, 3] prefetches to do: level, line, cycle
     counters: NDArray[np.int64]  # [4, 4]
     scalars: NDArray[np.int64]
@@ -88,6 +89,7 @@ def new_caches(machine: Machine) -> tuple[Caches, Memory]:
         mshrs=np.zeros((4, MAX_MSHRS, 2), np.int64),
         blocked=np.zeros((4, 2), np.int64),
         strides=np.full((4, STRIDE_ENTRIES, 4), -1, np.int64),
+        missed=np.zeros((4, 3), np.int64),
         queue=np.zeros((QUEUE, 3), np.int64),
         counters=np.zeros((4, 4), np.int64),
         scalars=np.zeros(2, np.int64),
@@ -116,8 +118,8 @@ def _victim(caches: Caches, level: int, line: int) -> int:
     return best
 
 
-@compiled
-def _install(caches: Caches, memory: Memory, level: int, line: int, flags: int, ready: int, timed: bool) -> None:
+@out_of_line
+def _install(caches: Caches, memory: Memory, level: int, line: int, flags: int, ready: int, timed: int) -> None:
     """Puts `line` in place of the least recently used one; a dirty victim moves down, level by level."""
     while True:
         place = _victim(caches, level, line)
@@ -139,10 +141,10 @@ def _install(caches: Caches, memory: Memory, level: int, line: int, flags: int, 
             caches.scalars[TICK] += 1
             caches.used[place] = 4 * caches.scalars[TICK] + (caches.used[place] & PREFETCHED) | DIRTY
             return
-        line, flags = victim, DIRTY
+        line, flags = victim, number(DIRTY)
 
 
-@compiled
+@out_of_line
 def _take_mshr(caches: Caches, level: int, cycle: int) -> tuple[int, int, int]:
     """Number of the MSHR for a miss at `cycle`, how many others are occupied then, and when it can start."""
     entries = caches.mshrs[level]
@@ -157,7 +159,7 @@ def _take_mshr(caches: Caches, level: int, cycle: int) -> tuple[int, int, int]:
     return first, occupied, cycle
 
 
-@compiled
+@out_of_line
 def _give_mshr(caches: Caches, level: int, slot: int, begin: int, end: int) -> None:
     """Books the MSHR; where it is the last one, the level is blocked until the first of them is free again."""
     entries = caches.mshrs[level]
@@ -181,30 +183,19 @@ def _accepted(caches: Caches, level: int, cycle: int) -> int:
     return cycle
 
 
-@compiled
+@out_of_line
 def _fetch(
-    caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, demand: bool, timed: bool
+    caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, demand: int, timed: int
 ) -> int:
     """Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below."""
-    inner = level
-    data = cycle
     where = level
-    # Down to the level that has it. Only three levels can be on the way: `level`, L2, L3.
-    start_first, slot_first, start_l2, slot_l2, start_l3, slot_l3 = cycle, 0, cycle, 0, cycle, 0
-    missed_l2, missed_l3 = False, False
+    # Down to the level that has it; each level's MSHR and the cycle from which it is taken are noted on the way.
     while True:
+        caches.missed[where, 0] = 1
         if timed:
             slot, _, begin = _take_mshr(caches, where, cycle)
-            if where == inner:
-                start_first, slot_first = begin, slot
-            elif where == L2:
-                start_l2, slot_l2 = begin, slot
-            else:
-                start_l3, slot_l3 = begin, slot
+            caches.missed[where, 1], caches.missed[where, 2] = slot, begin
             cycle = begin + caches.levels[where, REQUEST]
-        if where != inner:
-            missed_l2 = missed_l2 or where == L2
-            missed_l3 = missed_l3 or where == L3
         where = caches.levels[where, NEXT]
         if where == NO_LEVEL:
             data = read_memory(memory, line, cycle) if timed else 0
@@ -219,33 +210,30 @@ def _fetch(
             if flags & PREFETCHED and demand:
                 flags = flags & DIRTY
                 if timed:
-                    _train(caches, where, line << 6, 0, cycle)
+                    _train(caches, where, line << 6, number(0), cycle)
             caches.used[place] = 4 * caches.scalars[TICK] + flags
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
             break
         if demand:
             caches.counters[where, MISSES] += 1
             if timed and caches.levels[where, PREFETCHER] != NONE:
-                _train(caches, where, line << 6, 0, cycle)
+                _train(caches, where, line << 6, number(0), cycle)
     # And back up.
-    if missed_l3:
-        data += caches.levels[L3, RESPONSE]
-        _install(caches, memory, L3, line, 0, data, timed)
+    for below in range(L3, -1, -1):
+        if caches.missed[below, 0] == 0:
+            continue
+        caches.missed[below, 0] = 0
+        data += caches.levels[below, RESPONSE]
+        flags = number(0)
+        if below == level:
+            flags = write if demand else number(PREFETCHED)
+        _install(caches, memory, below, line, flags, data, timed)
         if timed:
-            _give_mshr(caches, L3, slot_l3, start_l3, data)
-    if missed_l2:
-        data += caches.levels[L2, RESPONSE]
-        _install(caches, memory, L2, line, 0, data, timed)
-        if timed:
-            _give_mshr(caches, L2, slot_l2, start_l2, data)
-    data += caches.levels[inner, RESPONSE]
-    _install(caches, memory, inner, line, write if demand else PREFETCHED, data, timed)
-    if timed:
-        _give_mshr(caches, inner, slot_first, start_first, data)
+            _give_mshr(caches, below, caches.missed[below, 1], caches.missed[below, 2], data)
     return data
 
 
-@compiled
+@out_of_line
 def _train(caches: Caches, level: int, address: int, pc: int, cycle: int) -> None:
     """Lets the level's prefetcher see a demand miss and queue what it wants."""
     page = address >> 12
@@ -283,19 +271,17 @@ def _queue(caches: Caches, level: int, line: int, page: int, cycle: int) -> None
 
 
 @out_of_line
-def _miss(
-    caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: bool
-) -> int:
+def _miss(caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: int) -> int:
     caches.counters[level, MISSES] += 1
-    data = _fetch(caches, memory, level, address >> 6, cycle, write, True, timed)
+    data = _fetch(caches, memory, level, address >> 6, cycle, write, number(1), timed)
     if timed and caches.levels[level, PREFETCHER] != NONE:
         _train(caches, level, address, pc, cycle)
     _prefetch(caches, memory, timed)
     return data
 
 
-@compiled
-def _prefetch(caches: Caches, memory: Memory, timed: bool) -> None:
+@out_of_line
+def _prefetch(caches: Caches, memory: Memory, timed: int) -> None:
     """Does what the prefetchers have queued."""
     for place in range(caches.scalars[QUEUED]):
         where, line, when = caches.queue[place, 0], caches.queue[place, 1], caches.queue[place, 2]
@@ -304,12 +290,12 @@ def _prefetch(caches: Caches, memory: Memory, timed: bool) -> None:
         _, occupied, _ = _take_mshr(caches, where, when)
         if occupied + 1 < caches.levels[where, MSHRS]:  # gem5 keeps one MSHR for demand misses
             caches.counters[where, PREFETCHES] += 1
-            _fetch(caches, memory, where, line, when + 1, 0, False, timed)
+            _fetch(caches, memory, where, line, when + 1, number(0), number(0), timed)
     caches.scalars[QUEUED] = 0
 
 
 @out_of_line
-def _first_use(caches: Caches, memory: Memory, level: int, address: int, cycle: int, pc: int, timed: bool) -> None:
+def _first_use(caches: Caches, memory: Memory, level: int, address: int, cycle: int, pc: int, timed: int) -> None:
     """A prefetched line turns out useful."""
     if timed:
         _train(caches, level, address, pc, cycle)
@@ -318,7 +304,7 @@ def _first_use(caches: Caches, memory: Memory, level: int, address: int, cycle: 
 
 @compiled
 def access(
-    caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: bool
+    caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: int
 ) -> int:
     """One access to the line of `address` by an L1 cache at `cycle`; returns the cycle at which its data is there.
 
@@ -333,6 +319,24 @@ def access(
         caches.used[place] = 4 * caches.scalars[TICK] + (flags & DIRTY | write)
         ready = max(cycle + caches.levels[level, LATENCY], caches.ready[place])
         if flags & PREFETCHED:
-            _first_use(caches, memory, level, address, cycle, pc, timed)
+            _first_use(caches, memory, number(level), address, cycle, number(pc), number(timed))
         return ready
-    return _miss(caches, memory, level, address, cycle, write, pc, timed)
+    return _miss(caches, memory, number(level), address, cycle, number(write), number(pc), number(timed))
+
+
+@out_of_line
+def _access_second(caches: Caches, memory: Memory, address: int, cycle: int, write: int, pc: int, timed: int) -> int:
+    return access(caches, memory, L1D, address, cycle, write, pc, timed)
+
+
+@compiled
+def access_data(
+    caches: Caches, memory: Memory, address: int, size: int, cycle: int, write: int, pc: int, timed: int
+) -> int:
+    """`access` of the data cache for `size` bytes, which may lie on two lines."""
+    data = access(caches, memory, L1D, address, cycle, write, pc, timed)
+    second = ((address + size - 1) >> 6) << 6
+    if second > address:
+        other = _access_second(caches, memory, number(second), number(cycle), number(write), number(pc), number(timed))
+        data = max(data, other)
+    return data

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -19,14 +20,28 @@ _OPTIONS: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
 
 
 def compiled(function: Function) -> Function:
-    return njit(**_OPTIONS)(function)
+    """For what is short or hot: copied into each caller, as passing a tuple of arrays costs more than most bodies."""
+    return njit(**_OPTIONS, forceinline=True)(function)
 
 
 def out_of_line(function: Function) -> Function:
-    """As `compiled`, for what is long or rare: the compiler keeps one copy instead of one in each caller."""
+    """For what is long or rare. Give such a function its numbers through `number`: each literal that an argument is
+    called with would otherwise make another copy to compile.
+    """
     return njit(**_OPTIONS)(function)
+
+
+def merged(function: Function) -> Function:
+    """For the one large function in a kernel's loop: becomes part of it before anything is compiled."""
+    return njit(**_OPTIONS, inline="always")(function)
 
 
 def kernel(function: Function) -> Function:
     """An outermost function: kept on disk between processes, and running without Python's lock."""
     return njit(**_OPTIONS, cache=True, nogil=True)(function)
+
+
+@compiled
+def number(value: int) -> int:
+    """`value` as a plain 64-bit number, whatever type or literal it was."""
+    return int(np.int64(value))

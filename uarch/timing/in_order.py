@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from uarch.configuration import InOrderPipeline, Machine
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
-from uarch.timing.caches import L1D, L1I, Caches, access
-from uarch.timing.compiled import compiled
+from uarch.timing.caches import L1I, Caches, access, access_data
+from uarch.timing.compiled import compiled, merged
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
 from uarch.timing.ports import INT_ALU, LOAD, RESOURCES, STORE, WINDOW, new_window, reserve, reserve_unpipelined
@@ -131,7 +131,7 @@ def _fetch(core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, 
     while line <= last:
         if line != clock[FETCH_LINE]:
             translate(tlbs, INSTRUCTION, line << 6)
-            data = access(caches, memory, L1I, line << 6, cycle, 0, pc, True)
+            data = access(caches, memory, L1I, line << 6, cycle, 0, pc, 1)
             cycle, used = max(cycle + 1, data), 0
             clock[FETCH_LINE] = line
         line += 1
@@ -164,19 +164,6 @@ def _issue(core: InOrder, cycle: int, operations: int, accesses: int) -> int:
 
 
 @compiled
-def _lines(
-    caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, cycle: int, write: int
-) -> int:
-    """Accesses every line of `size` bytes at `address`."""
-    translate(tlbs, DATA, address)
-    done = access(caches, memory, L1D, address, cycle, write, pc, True)
-    beyond = ((address + size - 1) >> 6) << 6
-    if beyond > address:
-        done = max(done, access(caches, memory, L1D, beyond, cycle, write, pc, True))
-    return done
-
-
-@compiled
 def _load(
     core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, issued: int
 ) -> int:
@@ -187,7 +174,8 @@ def _load(
     state, known = find_store(core.forwarding, address, size, start)
     if state != FORWARDED:
         start = max(start, known)
-    done = _lines(caches, memory, tlbs, pc, address, size, start, 0)
+    translate(tlbs, DATA, address)
+    done = access_data(caches, memory, address, size, start, 0, pc, 1)
     if state == FORWARDED:
         done = max(start, known) + 1
     ring[count & (len(ring) - 1)] = done
@@ -201,14 +189,15 @@ def _store(
 ) -> None:
     """Leaves the store buffer after the store before it."""
     clock = core.clock
-    done = _lines(caches, memory, tlbs, pc, address, size, max(committed + 1, clock[WRITTEN]), 1)
+    translate(tlbs, DATA, address)
+    done = access_data(caches, memory, address, size, max(committed + 1, clock[WRITTEN]), 1, pc, 1)
     clock[WRITTEN] = done
     core.buffer[clock[STORES] & (len(core.buffer) - 1)] = done
     clock[STORES] += 1
     note_store(core.forwarding, address, size, committed, done)
 
 
-@compiled
+@merged
 def step(
     core: InOrder,
     branches: Branches,

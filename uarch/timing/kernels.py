@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from uarch.timing import in_order, out_of_order
 from uarch.timing.branches import Branches
-from uarch.timing.caches import L1D, L1I, Caches, access
+from uarch.timing.caches import L1I, Caches, access, access_data
 from uarch.timing.compiled import kernel
 from uarch.timing.memory import Memory
 from uarch.timing.static import LENGTH, Rows
-from uarch.timing.stream import Stream, goes_to
+from uarch.timing.stream import Stream, goes_to, size_of
 from uarch.timing.tlb import DATA, INSTRUCTION, translate
 
 SATURATED = 65535
@@ -101,16 +101,13 @@ def _build_warm(digest: str) -> Any:
             for current in range(pc[here] >> 6, last + 1):
                 if current != line:
                     translate(tlbs, INSTRUCTION, current << 6)
-                    access(caches, memory, L1I, current << 6, 0, 0, pc[here], False)
+                    access(caches, memory, L1I, current << 6, 0, 0, pc[here], 0)
                     line = current
             for which in range(stream.offset[k], stream.offset[k + 1]):
-                first = int(np.int64(stream.address[which]))
+                address, size = stream.address[which], size_of(stream, which)
                 write = int(np.int64(stream.is_store[which]))
-                translate(tlbs, DATA, first)
-                access(caches, memory, L1D, first, 0, write, pc[here], False)
-                beyond = ((first + max(int(np.int64(stream.size[which])), 1) - 1) >> 6) << 6
-                if beyond > first:
-                    access(caches, memory, L1D, beyond, 0, write, pc[here], False)
+                translate(tlbs, DATA, address)
+                access_data(caches, memory, address, size, 0, write, pc[here], 0)
         return line
 
     return warm

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from uarch.configuration import Machine, SimpleMemory
 from uarch.constraints import dram_models
-from uarch.timing.compiled import compiled
+from uarch.timing.compiled import compiled, out_of_line
 
 FRACTION = 1024  # slot lengths are kept in 1/1024 cycle
 SLOTS = 4096
@@ -98,7 +98,7 @@ def write_memory(memory: Memory, line: int, cycle: int) -> None:
         _column(memory, line, cycle)
 
 
-@compiled
+@out_of_line
 def _column(memory: Memory, line: int, cycle: int) -> int:
     """Cycle of the column command for `line`: opens its row first where it must. Address order is gem5's RoRaBaCoCh."""
     p = memory.parameters

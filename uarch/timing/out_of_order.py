@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
-from uarch.timing.caches import L1D, L1I, Caches, access
-from uarch.timing.compiled import compiled
+from uarch.timing.caches import L1I, Caches, access, access_data
+from uarch.timing.compiled import compiled, merged
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
 from uarch.timing.ports import (
@@ -187,7 +187,7 @@ def _fetch(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: in
     while line <= last:
         if line != clock[FETCH_LINE]:
             translate(tlbs, INSTRUCTION, line << 6)
-            data = access(caches, memory, L1I, line << 6, cycle, 0, pc, True)
+            data = access(caches, memory, L1I, line << 6, cycle, 0, pc, 1)
             cycle, used = max(cycle + 1, data), 0
             clock[FETCH_LINE] = line
         line += 1
@@ -238,10 +238,7 @@ def _load(
     if known > issue and state != FORWARDED:  # part of it is in a store that must reach the cache first
         issue = known
     translate(tlbs, DATA, address)
-    data = access(caches, memory, L1D, address, issue + 1, 0, pc, True)
-    beyond = ((address + size - 1) >> 6) << 6
-    if beyond > address:
-        data = max(data, access(caches, memory, L1D, beyond, issue + 1, 0, pc, True))
+    data = access_data(caches, memory, address, size, issue + 1, 0, pc, 1)
     if state == FORWARDED:
         data = max(issue, known) + 2
     return data
@@ -279,10 +276,7 @@ def _write(
     clock = core.clock
     start = max(clock[COMMIT_CYCLE] + TO_WRITE, clock[WRITTEN])
     translate(tlbs, DATA, address)
-    done = access(caches, memory, L1D, address, start, 1, pc, True)
-    beyond = ((address + size - 1) >> 6) << 6
-    if beyond > address:
-        done = max(done, access(caches, memory, L1D, beyond, start, 1, pc, True))
+    done = access_data(caches, memory, address, size, start, 1, pc, 1)
     clock[WRITTEN] = done
     core.stores[clock[STORES] & (len(core.stores) - 1)] = done
     clock[STORES] += 1
@@ -296,7 +290,7 @@ def _book(ring: Array, handed_out: int, count: int, cycle: int) -> int:
     return handed_out + count
 
 
-@compiled
+@merged
 def step(
     core: OutOfOrder,
     branches: Branches,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from uarch.timing.compiled import out_of_line
+from uarch.timing.compiled import number, out_of_line
 from uarch.timing.predictors import bimode, local, ltage, perceptron, tage, tage_sc_l, tournament
 from uarch.timing.predictors.state import Predictor, new_state
 
@@ -63,12 +63,12 @@ def observe(state: Predictor, pc: int) -> None:
     """An unconditional branch passes: predictors with global history shift it in."""
     kind = state.parameters[KIND]
     if kind == BIMODE:
-        bimode.observe(state, pc, 1)
+        bimode.observe(state, pc, number(1))
     elif kind == TOURNAMENT:
-        tournament.observe(state, pc, 1)
+        tournament.observe(state, pc, number(1))
     elif kind in (TAGE, LTAGE):
-        tage.observe(state, pc, 1)
+        tage.observe(state, pc, number(1))
     elif kind == TAGE_SC_L:
-        tage_sc_l.observe(state, pc, 1)
+        tage_sc_l.observe(state, pc, number(1))
     elif kind == PERCEPTRON:
-        perceptron.observe(state, pc, 1)
+        perceptron.observe(state, pc, number(1))

@@ -6,7 +6,7 @@ found by address (here direct-mapped). A loop entry predicts after seeing the sa
 
 from __future__ import annotations
 
-from uarch.timing.compiled import compiled
+from uarch.timing.compiled import out_of_line
 from uarch.timing.predictors import tage
 from uarch.timing.predictors.state import Predictor
 from uarch.timing.predictors.tage import EXTENSION, EXTENSION_SCRATCH
@@ -28,12 +28,12 @@ def new(entries: int) -> Predictor:
     return tage.new_tables(14, tage.geometric(4, 640, 12), sizes, bits, extra_history=LOOP_HISTORY)
 
 
-@compiled
+@out_of_line
 def predict(state: Predictor, pc: int) -> int:
     return with_loop(state, pc, tage.predict(state, pc))
 
 
-@compiled
+@out_of_line
 def with_loop(state: Predictor, pc: int, predicted: int) -> int:
     """The loop predictor's word where it is sure and has been better, else `predicted`."""
     history, scratch = state.history, state.scratch
@@ -47,13 +47,13 @@ def with_loop(state: Predictor, pc: int, predicted: int) -> int:
     return scratch[LOOP_PREDICTION] if history[WITH_LOOP] >= 0 else predicted
 
 
-@compiled
+@out_of_line
 def update(state: Predictor, pc: int, taken: int) -> None:
     learn_loop(state, pc, taken)
     tage.update(state, pc, taken)
 
 
-@compiled
+@out_of_line
 def learn_loop(state: Predictor, pc: int, taken: int) -> None:
     history, scratch = state.history, state.scratch
     valid, prediction, other = scratch[LOOP_VALID] == 1, scratch[LOOP_PREDICTION], scratch[BEFORE_LOOP]
@@ -88,6 +88,6 @@ def learn_loop(state: Predictor, pc: int, taken: int) -> None:
     history[at + SEEN] = 0
 
 
-@compiled
+@out_of_line
 def observe(state: Predictor, pc: int, taken: int) -> None:
     tage.observe(state, pc, taken)

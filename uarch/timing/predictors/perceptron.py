@@ -6,7 +6,7 @@ Up to 1,024 `entries` it has 8 tables of 512 weights (the 8 KB class), above it 
 
 from __future__ import annotations
 
-from uarch.timing.compiled import compiled
+from uarch.timing.compiled import out_of_line
 from uarch.timing.predictors.state import Predictor, new_state
 
 TABLES, LOG_SIZE, FEATURES_AT = 1, 2, 8
@@ -31,7 +31,7 @@ def new(entries: int) -> Predictor:
     return state
 
 
-@compiled
+@out_of_line
 def predict(state: Predictor, pc: int) -> int:
     parameters, history = state.parameters, state.history
     log_size = parameters[LOG_SIZE]
@@ -58,7 +58,7 @@ def predict(state: Predictor, pc: int) -> int:
     return 1 if total >= 0 else 0
 
 
-@compiled
+@out_of_line
 def update(state: Predictor, pc: int, taken: int) -> None:
     history, scratch, weights = state.history, state.scratch, state.counters
     total = scratch[SUM]
@@ -84,7 +84,7 @@ def update(state: Predictor, pc: int, taken: int) -> None:
     observe(state, pc, taken)
 
 
-@compiled
+@out_of_line
 def observe(state: Predictor, pc: int, taken: int) -> None:
     parameters, history = state.parameters, state.history
     width = parameters[LOG_SIZE]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uarch.timing.compiled import compiled
+from uarch.timing.compiled import out_of_line
 from uarch.timing.predictors.state import Predictor, count, new_state
 
 OUTCOMES = 4096  # longest history + 1, a power of two
@@ -73,7 +73,7 @@ def extra_at(state: Predictor) -> int:
     return int(state.parameters[FIRST_TAGGED]) + 2 * len(state.tags)
 
 
-@compiled
+@out_of_line
 def predict(state: Predictor, pc: int) -> int:
     parameters, history, scratch = state.parameters, state.history, state.scratch
     tables = parameters[TABLES]
@@ -112,13 +112,13 @@ def predict(state: Predictor, pc: int) -> int:
     return predicted
 
 
-@compiled
+@out_of_line
 def update(state: Predictor, pc: int, taken: int) -> None:
     learn(state, pc, taken)
     observe(state, pc, taken)
 
 
-@compiled
+@out_of_line
 def learn(state: Predictor, pc: int, taken: int) -> None:
     parameters, history, scratch = state.parameters, state.history, state.scratch
     counters, tables = state.counters, parameters[TABLES]
@@ -152,7 +152,7 @@ def learn(state: Predictor, pc: int, taken: int) -> None:
         count(counters, pc & parameters[BIMODAL_MASK], taken, 0, 3)
 
 
-@compiled
+@out_of_line
 def _train_alternative(state: Predictor, pc: int, taken: int) -> None:
     """While the provider is not yet useful, what it would fall back to goes on learning."""
     alternative = state.scratch[ALTERNATIVE]
@@ -163,7 +163,7 @@ def _train_alternative(state: Predictor, pc: int, taken: int) -> None:
         count(state.counters, pc & state.parameters[BIMODAL_MASK], taken, 0, 3)
 
 
-@compiled
+@out_of_line
 def _allocate(state: Predictor, taken: int, provider: int) -> None:
     """One entry that is not useful in a table of longer history; where there is none, all of them become less so."""
     parameters, history, scratch, counters = state.parameters, state.history, state.scratch, state.counters
@@ -195,7 +195,7 @@ def _allocate(state: Predictor, taken: int, provider: int) -> None:
             count(counters, useful, 0, 0, 3)
 
 
-@compiled
+@out_of_line
 def observe(state: Predictor, pc: int, taken: int) -> None:
     """Shifts one outcome into the global history, the path history and every folded register."""
     parameters, history = state.parameters, state.history

@@ -7,7 +7,7 @@ tables are banked in the original and plain here.
 
 from __future__ import annotations
 
-from uarch.timing.compiled import compiled
+from uarch.timing.compiled import out_of_line
 from uarch.timing.predictors import ltage, tage
 from uarch.timing.predictors.ltage import LOOP_AT, LOOP_HISTORY, LOOPS
 from uarch.timing.predictors.state import Predictor, count
@@ -46,7 +46,7 @@ def new(entries: int) -> Predictor:
     return state
 
 
-@compiled
+@out_of_line
 def predict(state: Predictor, pc: int) -> int:
     predicted = ltage.with_loop(state, pc, tage.predict(state, pc))
     history, scratch = state.history, state.scratch
@@ -73,7 +73,7 @@ def predict(state: Predictor, pc: int) -> int:
     return corrected if abs(total) >= history[THRESHOLD] >> 1 else predicted
 
 
-@compiled
+@out_of_line
 def update(state: Predictor, pc: int, taken: int) -> None:
     history, scratch = state.history, state.scratch
     total, before = scratch[SUM], scratch[BEFORE]
@@ -91,7 +91,7 @@ def update(state: Predictor, pc: int, taken: int) -> None:
     scratch[PREDICTED] = before
 
 
-@compiled
+@out_of_line
 def observe(state: Predictor, pc: int, taken: int) -> None:
     state.history[GLOBAL] = ((state.history[GLOBAL] << 1) | taken) & 0xFFFFFFFF
     tage.observe(state, pc, taken)

@@ -4,7 +4,7 @@ local counters of `entries` each, global and choice counters of twice that; all 
 
 from __future__ import annotations
 
-from uarch.timing.compiled import compiled
+from uarch.timing.compiled import out_of_line
 from uarch.timing.predictors.state import Predictor, count, new_state
 
 
@@ -15,7 +15,7 @@ def new(entries: int) -> Predictor:
     return state
 
 
-@compiled
+@out_of_line
 def predict(state: Predictor, pc: int) -> int:
     mask, entries = state.parameters[1], state.parameters[2]
     local = 1 + ((pc >> 2) & mask)
@@ -28,7 +28,7 @@ def predict(state: Predictor, pc: int) -> int:
     return by_global if state.counters[3 * entries + recent] >= 2 else by_local
 
 
-@compiled
+@out_of_line
 def update(state: Predictor, pc: int, taken: int) -> None:
     entries = state.parameters[2]
     local, place, recent = state.scratch[0], state.scratch[1], state.scratch[2]
@@ -41,6 +41,6 @@ def update(state: Predictor, pc: int, taken: int) -> None:
     observe(state, pc, taken)
 
 
-@compiled
+@out_of_line
 def observe(state: Predictor, pc: int, taken: int) -> None:
     state.history[0] = ((state.history[0] << 1) | taken) & (2 * state.parameters[2] - 1)
