@@ -42,8 +42,8 @@ _NAMES = ("fault", "taken", "fetch", "data", "load", "store", "global_entropy", 
 
 
 @njit(inline="always")
-def _bounded(distance: int) -> np.uint32:
-    return np.uint32(_FAR if distance < 0 or distance > _FAR else distance)
+def _bounded(distance: np.int64) -> np.uint32:
+    return np.uint32(np.int64(_FAR) if distance < 0 or distance > _FAR else distance)
 
 
 @njit(cache=True)
