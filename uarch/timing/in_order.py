@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from uarch.configuration import InOrderPipeline, Machine
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
-from uarch.timing.caches import L1I, Caches, access, access_data
+from uarch.timing.caches import Caches, access_code, access_data
 from uarch.timing.compiled import compiled, merged
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
+from uarch.timing.pages import Pages
 from uarch.timing.ports import INT_ALU, LOAD, RESOURCES, STORE, WINDOW, new_window, reserve, reserve_unpipelined
 from uarch.timing.static import (
     ADDRESS_COUNT,
+    BASE_UPDATES,
     COMPUTES,
     DESTINATION_COUNT,
     DESTINATIONS_AT,
@@ -38,7 +40,6 @@ from uarch.timing.static import (
     latest,
 )
 from uarch.timing.stream import Stream, size_of
-from uarch.timing.tlb import DATA, INSTRUCTION, translate
 
 Array = NDArray[np.int64]
 
@@ -123,15 +124,14 @@ def new_core(machine: Machine) -> InOrder:
 
 
 @compiled
-def _fetch(core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, length: int, operations: int) -> int:
+def _fetch(core: InOrder, caches: Caches, memory: Memory, pages: Pages, pc: int, length: int, operations: int) -> int:
     """Cycle in which the instruction reaches issue at the earliest. Lines are asked for one after another."""
     clock, limits = core.clock, core.limits
     cycle, used = clock[FETCH_CYCLE], clock[FETCH_USED]
     line, last = pc >> 6, (pc + length - 1) >> 6
     while line <= last:
         if line != clock[FETCH_LINE]:
-            translate(tlbs, INSTRUCTION, line << 6)
-            data = access(caches, memory, L1I, line << 6, cycle, 0, pc, 1)
+            data = access_code(caches, memory, pages, line, cycle, pc, 1)
             cycle, used = max(cycle + 1, data), 0
             clock[FETCH_LINE] = line
         line += 1
@@ -165,7 +165,7 @@ def _issue(core: InOrder, cycle: int, operations: int, accesses: int) -> int:
 
 @compiled
 def _load(
-    core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, issued: int
+    core: InOrder, caches: Caches, memory: Memory, pages: Pages, pc: int, address: int, size: int, issued: int
 ) -> int:
     clock, limits = core.clock, core.limits
     start = reserve(core.window, core.capacity, LOAD, issued) + 1
@@ -174,8 +174,7 @@ def _load(
     state, known = find_store(core.forwarding, address, size, start)
     if state != FORWARDED:
         start = max(start, known)
-    translate(tlbs, DATA, address)
-    done = access_data(caches, memory, address, size, start, 0, pc, 1)
+    done = access_data(caches, memory, pages, address, size, start, 0, pc, 1)
     if state == FORWARDED:
         done = max(start, known) + 1
     ring[count & (len(ring) - 1)] = done
@@ -185,12 +184,11 @@ def _load(
 
 @compiled
 def _store(
-    core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, committed: int
+    core: InOrder, caches: Caches, memory: Memory, pages: Pages, pc: int, address: int, size: int, committed: int
 ) -> None:
     """Leaves the store buffer after the store before it."""
     clock = core.clock
-    translate(tlbs, DATA, address)
-    done = access_data(caches, memory, address, size, max(committed + 1, clock[WRITTEN]), 1, pc, 1)
+    done = access_data(caches, memory, pages, address, size, max(committed + 1, clock[WRITTEN]), 1, pc, 1)
     clock[WRITTEN] = done
     core.buffer[clock[STORES] & (len(core.buffer) - 1)] = done
     clock[STORES] += 1
@@ -203,7 +201,7 @@ def step(
     branches: Branches,
     caches: Caches,
     memory: Memory,
-    tlbs: Array,
+    pages: Pages,
     row: Rows,
     pc: int,
     target: int,
@@ -217,7 +215,7 @@ def step(
     operations = int(np.int64(row[MICRO_OPERATIONS]))
     if flags & STRING:
         operations = max(operations, (1 + STRING_OVERHEAD) * accesses)
-    arrived = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
+    arrived = _fetch(core, caches, memory, pages, pc, row[LENGTH], operations)
     computes = row[COMPUTES] == 1
     simple = computes and row[UNIT] == INT_ALU
     addressed = latest(ready, row, 0, row[ADDRESS_COUNT])
@@ -237,7 +235,7 @@ def step(
     loads = 0
     for which in range(first, last):
         if stream.is_store[which] == 0:
-            loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), issued)
+            loaded = _load(core, caches, memory, pages, pc, stream.address[which], size_of(stream, which), issued)
             data = max(data, loaded)
             loads += 1
     result = data
@@ -257,8 +255,9 @@ def step(
             ring = core.buffer
             reserve(core.window, core.capacity, STORE, issued)
             complete = max(complete, ring[(clock[STORES] - limits[STORE_BUFFER]) & (len(ring) - 1)])
-    for destination in range(DESTINATIONS_AT, DESTINATIONS_AT + row[DESTINATION_COUNT]):
-        ready[row[destination]] = result
+    for destination in range(row[DESTINATION_COUNT]):
+        moved = (row[BASE_UPDATES] >> destination) & 1
+        ready[row[DESTINATIONS_AT + destination]] = issued + ALU_STAGES if moved == 1 else result
 
     cycle, used = clock[COMMIT_CYCLE], clock[COMMIT_USED]
     if complete > cycle:
@@ -273,7 +272,7 @@ def step(
     clock[OPERATIONS] += min(operations, limits[FRONT])
     for which in range(first, last):
         if stream.is_store[which] == 1:
-            _store(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), cycle)
+            _store(core, caches, memory, pages, pc, stream.address[which], size_of(stream, which), cycle)
     if flags & SERIALIZING:
         clock[SERIAL] = cycle + 1
     _redirect(core, branches, row, pc, target, arrived, cycle)
