@@ -26,7 +26,7 @@ from uarch.configuration import Machine
 from uarch.errors import InputError
 
 WINDOW = 20_000  # instructions
-_WINDOWS = 10  # windows of one shard, spread over it
+_WINDOWS = 6  # windows of one shard, spread over it
 _STEPS = 4000
 _BATCH = 256
 

@@ -23,4 +23,4 @@ done
 } >/dev/null
 
 "$perfvec" train --traces "$out/traces" --latencies "$out/latencies" --encoder-latencies "$out/encoder-latencies" \
-    --instructions 32000000 --seed 1 -o "$model"
+    --instructions 26000000 --seed 1 -o "$model"
