@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine
 from uarch.timing.compiled import compiled, number, out_of_line
 from uarch.timing.memory import Memory, new_memory, read_memory, write_memory
-from uarch.timing.pages import DATA, INSTRUCTION, Pages, translate
+from uarch.timing.tlb import DATA, INSTRUCTION, translate
+
+Array = NDArray[np.int64]
 
 L1I, L1D, L2, L3 = range(4)
 NO_LEVEL = -1
@@ -307,7 +309,7 @@ def _first_use(caches: Caches, memory: Memory, level: int, address: int, cycle: 
 def access(
     caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: int
 ) -> int:
-    """One access to the line of physical `address` by an L1 cache at `cycle`; returns the cycle at which its data is there.
+    """One access to the line of `address` by an L1 cache at `cycle`; returns when its data is there.
 
     `write` is 0 or 1. Without `timed` only contents and counts change (fast-forward).
     """
@@ -326,28 +328,27 @@ def access(
 
 
 @out_of_line
-def _access_second(
-    caches: Caches, memory: Memory, pages: Pages, address: int, cycle: int, write: int, pc: int, timed: int
-) -> int:
-    return access(caches, memory, L1D, translate(pages, DATA, address), cycle, write, pc, timed)
+def _access_second(caches: Caches, memory: Memory, address: int, cycle: int, write: int, pc: int, timed: int) -> int:
+    return access(caches, memory, L1D, address, cycle, write, pc, timed)
 
 
 @compiled
 def access_data(
-    caches: Caches, memory: Memory, pages: Pages, address: int, size: int, cycle: int, write: int, pc: int, timed: int
+    caches: Caches, memory: Memory, tlbs: Array, address: int, size: int, cycle: int, write: int, pc: int, timed: int
 ) -> int:
-    """The data cache's access to `size` bytes at a virtual address; they may lie on two lines."""
-    data = access(caches, memory, L1D, translate(pages, DATA, address), cycle, write, pc, timed)
+    """The data cache's access to `size` bytes, which may lie on two lines."""
+    translate(tlbs, DATA, address)
+    data = access(caches, memory, L1D, address, cycle, write, pc, timed)
     second = ((address + size - 1) >> 6) << 6
     if second > address:
-        other = _access_second(
-            caches, memory, pages, number(second), number(cycle), number(write), number(pc), number(timed)
-        )
+        translate(tlbs, DATA, second)
+        other = _access_second(caches, memory, number(second), number(cycle), number(write), number(pc), number(timed))
         data = max(data, other)
     return data
 
 
 @compiled
-def access_code(caches: Caches, memory: Memory, pages: Pages, line: int, cycle: int, pc: int, timed: int) -> int:
-    """The instruction cache's access to a line, given by its virtual number."""
-    return access(caches, memory, L1I, translate(pages, INSTRUCTION, line << 6), cycle, 0, pc, timed)
+def access_code(caches: Caches, memory: Memory, tlbs: Array, line: int, cycle: int, pc: int, timed: int) -> int:
+    """The instruction cache's access to a line, given by its number."""
+    translate(tlbs, INSTRUCTION, line << 6)
+    return access(caches, memory, L1I, line << 6, cycle, 0, pc, timed)

@@ -19,7 +19,6 @@ from uarch.timing.caches import Caches, access_code, access_data
 from uarch.timing.compiled import compiled, merged
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
-from uarch.timing.pages import Pages
 from uarch.timing.ports import INT_ALU, LOAD, RESOURCES, STORE, WINDOW, new_window, reserve, reserve_unpipelined
 from uarch.timing.static import (
     ADDRESS_COUNT,
@@ -124,14 +123,14 @@ def new_core(machine: Machine) -> InOrder:
 
 
 @compiled
-def _fetch(core: InOrder, caches: Caches, memory: Memory, pages: Pages, pc: int, length: int, operations: int) -> int:
+def _fetch(core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, length: int, operations: int) -> int:
     """Cycle in which the instruction reaches issue at the earliest. Lines are asked for one after another."""
     clock, limits = core.clock, core.limits
     cycle, used = clock[FETCH_CYCLE], clock[FETCH_USED]
     line, last = pc >> 6, (pc + length - 1) >> 6
     while line <= last:
         if line != clock[FETCH_LINE]:
-            data = access_code(caches, memory, pages, line, cycle, pc, 1)
+            data = access_code(caches, memory, tlbs, line, cycle, pc, 1)
             cycle, used = max(cycle + 1, data), 0
             clock[FETCH_LINE] = line
         line += 1
@@ -165,7 +164,7 @@ def _issue(core: InOrder, cycle: int, operations: int, accesses: int) -> int:
 
 @compiled
 def _load(
-    core: InOrder, caches: Caches, memory: Memory, pages: Pages, pc: int, address: int, size: int, issued: int
+    core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, issued: int
 ) -> int:
     clock, limits = core.clock, core.limits
     start = reserve(core.window, core.capacity, LOAD, issued) + 1
@@ -174,7 +173,7 @@ def _load(
     state, known = find_store(core.forwarding, address, size, start)
     if state != FORWARDED:
         start = max(start, known)
-    done = access_data(caches, memory, pages, address, size, start, 0, pc, 1)
+    done = access_data(caches, memory, tlbs, address, size, start, 0, pc, 1)
     if state == FORWARDED:
         done = max(start, known) + 1
     ring[count & (len(ring) - 1)] = done
@@ -184,11 +183,11 @@ def _load(
 
 @compiled
 def _store(
-    core: InOrder, caches: Caches, memory: Memory, pages: Pages, pc: int, address: int, size: int, committed: int
+    core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, committed: int
 ) -> None:
     """Leaves the store buffer after the store before it."""
     clock = core.clock
-    done = access_data(caches, memory, pages, address, size, max(committed + 1, clock[WRITTEN]), 1, pc, 1)
+    done = access_data(caches, memory, tlbs, address, size, max(committed + 1, clock[WRITTEN]), 1, pc, 1)
     clock[WRITTEN] = done
     core.buffer[clock[STORES] & (len(core.buffer) - 1)] = done
     clock[STORES] += 1
@@ -201,7 +200,7 @@ def step(
     branches: Branches,
     caches: Caches,
     memory: Memory,
-    pages: Pages,
+    tlbs: Array,
     row: Rows,
     pc: int,
     target: int,
@@ -215,7 +214,7 @@ def step(
     operations = int(np.int64(row[MICRO_OPERATIONS]))
     if flags & STRING:
         operations = max(operations, (1 + STRING_OVERHEAD) * accesses)
-    arrived = _fetch(core, caches, memory, pages, pc, row[LENGTH], operations)
+    arrived = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
     computes = row[COMPUTES] == 1
     simple = computes and row[UNIT] == INT_ALU
     addressed = latest(ready, row, 0, row[ADDRESS_COUNT])
@@ -235,7 +234,7 @@ def step(
     loads = 0
     for which in range(first, last):
         if stream.is_store[which] == 0:
-            loaded = _load(core, caches, memory, pages, pc, stream.address[which], size_of(stream, which), issued)
+            loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), issued)
             data = max(data, loaded)
             loads += 1
     result = data
@@ -272,7 +271,7 @@ def step(
     clock[OPERATIONS] += min(operations, limits[FRONT])
     for which in range(first, last):
         if stream.is_store[which] == 1:
-            _store(core, caches, memory, pages, pc, stream.address[which], size_of(stream, which), cycle)
+            _store(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), cycle)
     if flags & SERIALIZING:
         clock[SERIAL] = cycle + 1
     _redirect(core, branches, row, pc, target, arrived, cycle)

@@ -20,7 +20,6 @@ from uarch.timing.branches import Branches
 from uarch.timing.caches import Caches, access_code, access_data
 from uarch.timing.compiled import kernel
 from uarch.timing.memory import Memory
-from uarch.timing.pages import Pages
 from uarch.timing.static import LENGTH, Rows
 from uarch.timing.stream import Stream, goes_to, size_of
 
@@ -35,7 +34,7 @@ def _build_out_of_order(digest: str) -> Any:
         branches: Branches,
         caches: Caches,
         memory: Memory,
-        pages: Pages,
+        tlbs: Array,
         rows: Rows,
         pc: Array,
         stream: Stream,
@@ -47,7 +46,7 @@ def _build_out_of_order(digest: str) -> Any:
         for k in range(len(stream.static_id)):
             here = stream.static_id[k]
             target = goes_to(pc, rows, stream, k)
-            retired = out_of_order.step(core, branches, caches, memory, pages, rows[here], pc[here], target, stream, k)
+            retired = out_of_order.step(core, branches, caches, memory, tlbs, rows[here], pc[here], target, stream, k)
             latency[k] = min(retired - before, SATURATED)
             before = retired
         return before
@@ -62,7 +61,7 @@ def _build_in_order(digest: str) -> Any:
         branches: Branches,
         caches: Caches,
         memory: Memory,
-        pages: Pages,
+        tlbs: Array,
         rows: Rows,
         pc: Array,
         stream: Stream,
@@ -74,7 +73,7 @@ def _build_in_order(digest: str) -> Any:
         for k in range(len(stream.static_id)):
             here = stream.static_id[k]
             target = goes_to(pc, rows, stream, k)
-            retired = in_order.step(core, branches, caches, memory, pages, rows[here], pc[here], target, stream, k)
+            retired = in_order.step(core, branches, caches, memory, tlbs, rows[here], pc[here], target, stream, k)
             latency[k] = min(retired - before, SATURATED)
             before = retired
         return before
@@ -87,7 +86,7 @@ def _build_warm(digest: str) -> Any:
     def warm(
         caches: Caches,
         memory: Memory,
-        pages: Pages,
+        tlbs: Array,
         rows: Rows,
         pc: Array,
         stream: Stream,
@@ -100,12 +99,12 @@ def _build_warm(digest: str) -> Any:
             last = (pc[here] + rows[here, LENGTH] - 1) >> 6
             for current in range(pc[here] >> 6, last + 1):
                 if current != line:
-                    access_code(caches, memory, pages, current, 0, pc[here], 0)
+                    access_code(caches, memory, tlbs, current, 0, pc[here], 0)
                     line = current
             for which in range(stream.offset[k], stream.offset[k + 1]):
                 address, size = stream.address[which], size_of(stream, which)
                 write = int(np.int64(stream.is_store[which]))
-                access_data(caches, memory, pages, address, size, 0, write, pc[here], 0)
+                access_data(caches, memory, tlbs, address, size, 0, write, pc[here], 0)
         return line
 
     return warm

@@ -22,7 +22,6 @@ from uarch.timing.caches import Caches, access_code, access_data
 from uarch.timing.compiled import compiled, merged
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
-from uarch.timing.pages import Pages
 from uarch.timing.ports import (
     INT_ALU,
     LOAD,
@@ -176,9 +175,7 @@ def _replace_least(heap: Array, value: int) -> None:
 
 
 @compiled
-def _fetch(
-    core: OutOfOrder, caches: Caches, memory: Memory, pages: Pages, pc: int, length: int, operations: int
-) -> int:
+def _fetch(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, length: int, operations: int) -> int:
     """Cycle in which the instruction's last micro-operation is fetched.
 
     A new 64-byte line is asked for in the cycle in which the former one ends; a group ends with its line.
@@ -189,7 +186,7 @@ def _fetch(
     line = pc >> 6
     while line <= last:
         if line != clock[FETCH_LINE]:
-            data = access_code(caches, memory, pages, line, cycle, pc, 1)
+            data = access_code(caches, memory, tlbs, line, cycle, pc, 1)
             cycle, used = max(cycle + 1, data), 0
             clock[FETCH_LINE] = line
         line += 1
@@ -232,14 +229,14 @@ def _rename(core: OutOfOrder, row: Rows, fetched: int, operations: int, loads: i
 
 @compiled
 def _load(
-    core: OutOfOrder, caches: Caches, memory: Memory, pages: Pages, pc: int, address: int, size: int, cycle: int
+    core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, cycle: int
 ) -> int:
     """A load that can issue at `cycle`; returns the cycle from which its readers can issue."""
     issue = reserve(core.window, core.capacity, LOAD, cycle)
     state, known = find_store(core.forwarding, address, size, issue + 1)
     if known > issue and state != FORWARDED:  # part of it is in a store that must reach the cache first
         issue = known
-    data = access_data(caches, memory, pages, address, size, issue + 1, 0, pc, 1)
+    data = access_data(caches, memory, tlbs, address, size, issue + 1, 0, pc, 1)
     if state == FORWARDED:
         data = max(issue, known) + 2
     return data
@@ -271,12 +268,12 @@ def _retire(core: OutOfOrder, complete: int, operations: int) -> int:
 
 @compiled
 def _write(
-    core: OutOfOrder, caches: Caches, memory: Memory, pages: Pages, pc: int, address: int, size: int, data: int
+    core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, data: int
 ) -> None:
     """A retired store goes to the cache after the one before it; its queue entry is free then."""
     clock = core.clock
     start = max(clock[COMMIT_CYCLE] + TO_WRITE, clock[WRITTEN])
-    done = access_data(caches, memory, pages, address, size, start, 1, pc, 1)
+    done = access_data(caches, memory, tlbs, address, size, start, 1, pc, 1)
     clock[WRITTEN] = done
     core.stores[clock[STORES] & (len(core.stores) - 1)] = done
     clock[STORES] += 1
@@ -296,7 +293,7 @@ def step(
     branches: Branches,
     caches: Caches,
     memory: Memory,
-    pages: Pages,
+    tlbs: Array,
     row: Rows,
     pc: int,
     target: int,
@@ -315,7 +312,7 @@ def step(
     if flags & STRING:
         operations = max(operations, (1 + STRING_OVERHEAD) * (last - first))
     own = int(np.int64(row[COMPUTES]))
-    fetched = _fetch(core, caches, memory, pages, pc, row[LENGTH], operations)
+    fetched = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
     if flags & SERIALIZING:
         clock[SERIAL] = max(clock[SERIAL], clock[COMMIT_CYCLE] + RELEASE)
     renamed = _rename(core, row, fetched, operations, loads, stores, own + last - first)
@@ -329,7 +326,7 @@ def step(
     data = addressed if loads > 0 else dispatched
     for which in range(first, last):
         if stream.is_store[which] == 0:
-            loaded = _load(core, caches, memory, pages, pc, stream.address[which], size_of(stream, which), addressed)
+            loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), addressed)
             _replace_least(core.issue_queue, loaded)
             data = max(data, loaded)
     data = max(data, latest(ready, row, row[ADDRESS_COUNT], sources))
@@ -366,7 +363,7 @@ def step(
     clock[FLOATS] = _book(core.floats, clock[FLOATS], row[FP_DESTINATIONS], retired)
     for which in range(first, last):
         if stream.is_store[which] == 1:
-            _write(core, caches, memory, pages, pc, stream.address[which], size_of(stream, which), complete)
+            _write(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), complete)
     if flags & SERIALIZING:
         clock[SERIAL] = retired + RELEASE
     _redirect(core, branches, row, pc, target, fetched, complete, retired)

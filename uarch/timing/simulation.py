@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from uarch.configuration import Machine
 from uarch.instructions import Chunk, StaticInstructions
-from uarch.timing import branches, caches, in_order, out_of_order, pages
+from uarch.timing import branches, caches, in_order, out_of_order, tlb
 from uarch.timing.kernels import run_kernel, warm_kernel
 from uarch.timing.static import static_rows
 from uarch.timing.stream import stream_of
@@ -49,17 +49,14 @@ COUNTERS = (
 
 
 class Simulation:
-    """One machine running one program.
+    """One machine running one program."""
 
-    `first_touch` lays out physical memory in the order of first use; otherwise caches see virtual addresses (`pages`).
-    """
-
-    def __init__(self, machine: Machine, instructions: StaticInstructions, *, first_touch: bool = True) -> None:
+    def __init__(self, machine: Machine, instructions: StaticInstructions) -> None:
         self.machine = machine
         self._rows = static_rows(machine, instructions)
         self._pc = instructions.address.astype(np.int64)
         self._caches, self._memory = caches.new_caches(machine)
-        self._pages = pages.new_pages(first_touch)
+        self._tlbs = tlb.new_tlbs()
         self._branches = branches.new_branches(machine)
         core = in_order if machine.core == "in-order" else out_of_order
         self._core: Any = core.new_core(machine)
@@ -76,7 +73,7 @@ class Simulation:
             self._branches,
             self._caches,
             self._memory,
-            self._pages,
+            self._tlbs,
             self._rows,
             self._pc,
             stream_of(chunk),
@@ -91,7 +88,7 @@ class Simulation:
         self._warm_line = warm_kernel()(
             self._caches,
             self._memory,
-            self._pages,
+            self._tlbs,
             self._rows,
             self._pc,
             stream_of(chunk),
@@ -108,8 +105,8 @@ class Simulation:
             "instructions": self._instructions,
             "branches": self._branches.scalars[branches.BRANCHES],
             "mispredictions": self._branches.scalars[branches.MISPREDICTIONS],
-            "itlb_misses": self._pages.state[pages.INSTRUCTION, pages.MISSES],
-            "dtlb_misses": self._pages.state[pages.DATA, pages.MISSES],
+            "itlb_misses": self._tlbs[tlb.INSTRUCTION, tlb.MISSES],
+            "dtlb_misses": self._tlbs[tlb.DATA, tlb.MISSES],
         }
         for column, kind in enumerate(("accesses", "misses", "write_backs", "prefetches")):
             totals |= {f"{name}_{kind}": levels[level, column] for level, name in enumerate(names)}
@@ -121,7 +118,7 @@ class Simulation:
         self._instructions = 0
         self._caches.counters[:] = 0
         self._branches.scalars[[branches.BRANCHES, branches.MISPREDICTIONS]] = 0
-        self._pages.state[:, pages.MISSES] = 0
+        self._tlbs[:, tlb.MISSES] = 0
 
 
 def simulate(
