@@ -90,8 +90,8 @@ def prepare(traces: Path, latencies: Path, schema: Schema, work: Path, *, progre
 
     Raises InputError where a latency file's trace is absent, its machines differ, or a label is saturated throughout.
     """
-    work.mkdir(parents=True, exist_ok=True)
     pairs = list(pair_files(traces, latencies))
+    work.mkdir(parents=True, exist_ok=True)
     machines: tuple[Machine, ...] | None = None
     shards = []
     for trace_path, latency_path in tqdm(pairs, desc="features", unit="file", disable=not progress):
