@@ -150,6 +150,8 @@ def trace(
             given.close()
     paths = ", ".join(str(path) for path in (result.path, *result.threads))
     print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
+    if result.replaced_by is not None:
+        print(f"the program became {result.replaced_by} (exec), which is not traced: trace that one", file=sys.stderr)
     if result.interrupted:
         raise typer.Exit(130)
     if result.signal is not None and not result.stopped:

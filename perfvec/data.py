@@ -94,7 +94,7 @@ def prepare(traces: Path, latencies: Path, schema: Schema, work: Path, *, progre
     work.mkdir(parents=True, exist_ok=True)
     machines: tuple[Machine, ...] | None = None
     shards = []
-    for trace_path, latency_path in tqdm(pairs, desc="features", unit="file", disable=not progress):
+    for trace_path, latency_path in tqdm(pairs, desc="features", unit="file", disable=None if progress else True):
         with LatencyFile(latency_path) as file:
             here = tuple(file.machines)
             if machines is None:

@@ -40,7 +40,7 @@ def fit_encoder(
     vectors: list[NDArray[np.float64]] = []
     samples: list[tuple[int, int, float]] = []  # window, machine, cycles
     windows_of: dict[str, list[tuple[Shard, int, int]]] = {}  # by trace digest: shard, first instruction, window
-    for shard, start in tqdm(_starts(labels), desc="windows", disable=not progress):
+    for shard, start in tqdm(_starts(labels), desc="windows", disable=None if progress else True):
         for begin in _window_begins(len(shard)):
             windows_of.setdefault(shard.trace_digest, []).append((shard, start + begin, len(vectors)))
             cycles = shard.latency[begin : begin + WINDOW].sum(axis=0, dtype=np.float64)
@@ -124,7 +124,7 @@ def learn(
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     generator = np.random.default_rng(seed)
-    for _ in tqdm(range(steps), desc="encoder", unit="step", disable=not progress):
+    for _ in tqdm(range(steps), desc="encoder", unit="step", disable=None if progress else True):
         chosen = generator.choice(len(features), min(len(features), 64), replace=False)
         samples = torch.cat([_draw(by_row[index], generator) for index in chosen])
         machine_vectors = encoder(x)[rows[samples]]

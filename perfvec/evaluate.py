@@ -53,7 +53,7 @@ def evaluate(
     pairs = list(pair_files(Path(traces), Path(latencies)))
     digests = {program.digest for program in model.programs}
     stretches = []
-    for trace_path, latency_path in tqdm(pairs, desc="represent", unit="file", disable=not progress):
+    for trace_path, latency_path in tqdm(pairs, desc="represent", unit="file", disable=None if progress else True):
         with Trace(trace_path) as trace, LatencyFile(latency_path) as labels:
             stretches.append(_stretch(model, trace, labels, trace.digest in digests))
     return _judge(model, stretches)

@@ -89,7 +89,9 @@ def represent(
             return represent(model, opened, max_instructions=max_instructions, progress=progress)
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
     intervals, counts = [], []
-    bar = tqdm(total=total, unit="instr", unit_scale=True, desc=f"represent {trace.name}", disable=not progress)
+    bar = tqdm(
+        total=total, unit="instr", unit_scale=True, desc=f"represent {trace.name}", disable=None if progress else True
+    )
     with bar:
         for count, vector in stretches(model, trace, stop=total):
             intervals.append(vector)

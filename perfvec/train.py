@@ -134,7 +134,7 @@ def fit(labels: Labels, schema: Schema, recipe: Recipe, checkpoint: Path, *, pro
     share = lengths / lengths.sum()
     saved_at = time.monotonic()
     smoothed = float("nan")
-    bar = tqdm(total=recipe.steps, initial=first, desc="train", unit="step", disable=not progress)
+    bar = tqdm(total=recipe.steps, initial=first, desc="train", unit="step", disable=None if progress else True)
     for step in range(first, recipe.steps):
         rng = np.random.default_rng((recipe.seed, step))  # of the step alone: a resumed run draws the same chunks
         which = rng.choice(len(lengths), recipe.lanes, p=share)

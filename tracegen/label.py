@@ -69,7 +69,9 @@ def label(
         raise InputError(f"every trace ends before instruction {start}; nothing to label")
     with ProcessPoolExecutor(min(workers, max(len(jobs), 1)), mp_context=get_context("spawn")) as pool:
         futures = [pool.submit(label_one, path, machines, output, start, stop, warmup) for path, output, stop in jobs]
-        for future in tqdm(as_completed(futures), total=len(jobs), desc="label", unit="trace", disable=not progress):
+        for future in tqdm(
+            as_completed(futures), total=len(jobs), desc="label", unit="trace", disable=None if progress else True
+        ):
             future.result()
     return outputs
 

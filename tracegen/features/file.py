@@ -46,7 +46,9 @@ def extract(trace: Trace, schema: Schema, output: str | os.PathLike[str], *, pro
             "dynamic/stored", shape=(len(trace), columns), dtype=schema.dtype, chunks=(_BLOCK, columns),
             compression="lzf", shuffle=True,
         )  # fmt: skip
-        with tqdm(total=len(trace), unit="instr", unit_scale=True, desc="features", disable=not progress) as bar:
+        with tqdm(
+            total=len(trace), unit="instr", unit_scale=True, desc="features", disable=None if progress else True
+        ) as bar:
             for chunk in trace.chunks():
                 end = chunk.start + len(chunk)
                 ids[chunk.start : end] = chunk.static_id

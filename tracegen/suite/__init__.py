@@ -122,7 +122,7 @@ def run(
         _prepare(workload, folder / "inputs")
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         futures = [pool.submit(_trace_one, workload, folder, max_instructions) for workload in missing]
-        for future in tqdm(as_completed(futures), total=len(futures), desc="trace", disable=not progress):
+        for future in tqdm(as_completed(futures), total=len(futures), desc="trace", disable=None if progress else True):
             name, instructions = future.result()
             done[name] = instructions
     return done
