@@ -21,7 +21,7 @@ from tracegen.trace import Trace
 from uarch.configuration import Machine, load_machine, preset_names
 from uarch.timing.simulation import Simulation
 
-INSTRUCTIONS = 2_000_000  # of each program: the whole takes under five minutes on two cores
+INSTRUCTIONS = 1_000_000  # of each program: the whole takes under five minutes on two cores
 _SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
 _SWEEP_BASE = "base"
 

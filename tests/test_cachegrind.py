@@ -28,7 +28,8 @@ def test_misses_are_those_of_cachegrind(kernel, arguments, tmp_path):
         "--LL=1048576,16,64", f"--cachegrind-out-file={tmp_path / 'out'}", str(program), *arguments,
     ]  # fmt: skip
     report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    expected = {key: int(value.replace(",", "")) for key, value in re.findall(r"(D1 +misses|I +refs): +([\d,]+)", report)}
+    found_lines = re.findall(r"(D1 +misses|I +refs): +([\d,]+)", report)
+    expected = {key: int(value.replace(",", "")) for key, value in found_lines}
 
     trace([str(program), *arguments], tmp_path / "t.trace.h5", stdout=subprocess.DEVNULL, progress=False)
     machine = load_machine("base")
