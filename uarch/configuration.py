@@ -330,7 +330,7 @@ def load_machine(name_or_path: str | Path) -> Machine:
     if text in preset_names():
         return machine_from_dict(_read(PRESETS / f"{text}.yaml"))
     path, wanted = Path(text), None
-    if not path.exists() and ":" in text:
+    if ":" in text and not _exists(path):
         file, _, wanted = text.rpartition(":")
         path = Path(file)
     if path.suffix not in (".yaml", ".yml", ".json"):
@@ -345,6 +345,13 @@ def load_machine(name_or_path: str | Path) -> Machine:
     if len(machines) != 1:
         raise InputError(f"{path} holds {len(machines)} machines: name one, as {path}:{machines[0].name}")
     return machines[0]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        return False
 
 
 def load_machines(path: str | Path) -> list[Machine]:
@@ -362,7 +369,7 @@ def load_machines(path: str | Path) -> list[Machine]:
 def _read(path: Path) -> Any:
     try:
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not text, or a name with a zero byte
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise InputError(f"cannot read machine file {path}: {reason}") from None
     try:

@@ -188,7 +188,7 @@ def _accepted(caches: Caches, level: int, cycle: int) -> int:
 
 @out_of_line
 def _fetch(
-    caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, demand: int, timed: int
+    caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, pc: int, demand: int, timed: int
 ) -> int:
     """Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below."""
     where = level
@@ -213,14 +213,14 @@ def _fetch(
             if flags & PREFETCHED and demand:
                 flags = flags & DIRTY
                 if timed:
-                    _train(caches, where, line << 6, number(0), cycle)
+                    _train(caches, where, line << 6, pc, cycle)
             caches.used[place] = 4 * caches.scalars[TICK] + flags
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
             break
         if demand:
             caches.counters[where, MISSES] += 1
             if timed and caches.levels[where, PREFETCHER] != NONE:
-                _train(caches, where, line << 6, number(0), cycle)
+                _train(caches, where, line << 6, pc, cycle)
     # And back up.
     for below in range(L3, -1, -1):
         if caches.missed[below, 0] == 0:
@@ -276,7 +276,7 @@ def _queue(caches: Caches, level: int, line: int, page: int, cycle: int) -> None
 @out_of_line
 def _miss(caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: int) -> int:
     caches.counters[level, MISSES] += 1
-    data = _fetch(caches, memory, level, address >> 6, cycle, write, number(1), timed)
+    data = _fetch(caches, memory, level, address >> 6, cycle, write, pc, number(1), timed)
     if timed and caches.levels[level, PREFETCHER] != NONE:
         _train(caches, level, address, pc, cycle)
     _prefetch(caches, memory, timed)
@@ -293,7 +293,7 @@ def _prefetch(caches: Caches, memory: Memory, timed: int) -> None:
         _, occupied, _ = _take_mshr(caches, where, when)
         if occupied + 1 < caches.levels[where, MSHRS]:  # gem5 keeps one MSHR for demand misses
             caches.counters[where, PREFETCHES] += 1
-            _fetch(caches, memory, where, line, when + 1, number(0), number(0), timed)
+            _fetch(caches, memory, where, line, when + 1, number(0), number(0), number(0), timed)
     caches.scalars[QUEUED] = 0
 
 
