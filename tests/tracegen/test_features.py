@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.tracegen.streams import execution, program
+from tests.uarch.programs import Instruction, Program
 from tracegen import branch_entropy
 from tracegen.decode import decode
 from tracegen.features import SCHEMAS, get_schema
@@ -16,6 +16,14 @@ from uarch.instructions import Flag, Operation
 
 SHARED = Path(__file__).parents[3] / "shared" / "gem5-x86"
 NAMES = [column.name for column in DEFAULT.columns]
+
+
+def extracted(rows, ids, accesses=()):
+    """The default schema's stored columns of a program made by hand; accesses are (position, address, size, store)."""
+    program = Program([Instruction(**row) for row in rows])
+    for position, number in enumerate(ids):
+        program.execute(number, *(access[1:] for access in accesses if access[0] == position))
+    return DEFAULT.extractor(program.static()).extract(program.chunk())
 
 
 def column(stored, name):
@@ -34,7 +42,7 @@ def test_default_data_distances_by_hand():
     load = {"flags": Flag.LOAD, "operation": Operation.NONE}
     store = {"flags": Flag.STORE, "operation": Operation.NONE}
     lines = [(0, 0x100, 8, 0), (1, 0x140, 8, 0), (2, 0x104, 4, 1), (3, 0x13C, 8, 0)]
-    stored = DEFAULT.extractor(program(load, load, store, load)).extract(execution([0, 1, 2, 3], lines))
+    stored = extracted([load, load, store, load], [0, 1, 2, 3], lines)
     assert column(stored, "load") == [255, 255, 0, quantise(np.array([1]))[0]]  # the last crosses into line 0x140
     assert column(stored, "store") == [0, 0, quantise(np.array([1]))[0], 0]
     assert column(stored, "page") == [255, 1, 1, 1]
@@ -48,7 +56,7 @@ def test_default_dependencies_by_hand():
         {"flags": Flag.STORE, "sources": [3], "operation": Operation.NONE},
         {"flags": Flag.LOAD, "destinations": [4], "operation": Operation.NONE},
     ]
-    stored = DEFAULT.extractor(program(*rows)).extract(execution([0, 1, 2, 3, 4], [(3, 0x200, 8, 1), (4, 0x204, 4, 0)]))
+    stored = extracted(rows, [0, 1, 2, 3, 4], [(3, 0x200, 8, 1), (4, 0x204, 4, 0)])
     code = quantise(np.arange(4))
     assert column(stored, "nearest_producer") == [0, 0, code[1], code[1], 0]
     assert column(stored, "second_producer") == [0, 0, code[2], 0, 0]
@@ -60,8 +68,7 @@ def test_default_dependencies_by_hand():
 def test_lag_counts_cycles_behind_the_front():
     chain = {"sources": [1], "destinations": [1]}
     free = {"destinations": [2]}
-    instructions = program(*[chain] * 5, free)
-    stored = DEFAULT.extractor(instructions).extract(execution([0, 1, 2, 3, 4, 5]))
+    stored = extracted([*[chain] * 5, free], [0, 1, 2, 3, 4, 5])
     assert column(stored, "lag")[:5] == [1] * 5
     # `free` needs nothing: it could have completed in cycle 1 while the chain reaches cycle 5.
     assert column(stored, "lag")[5] == quantise(np.array([4]))[0]
@@ -71,8 +78,7 @@ def test_a_loop_branch_is_surprising_only_at_its_exit():
     body = {"operation": Operation.INT_ALU}
     branch = {"operation": Operation.BRANCH, "flags": Flag.BRANCH | Flag.CONDITIONAL}
     after = {}
-    instructions = program(body, branch, after)
-    stored = DEFAULT.extractor(instructions).extract(execution([0, 1] * 200 + [2]))
+    stored = extracted([body, branch, after], [0, 1] * 200 + [2])
     bias = np.array(column(stored, "bias_surprise"))[1::2]
     assert bias[0] == 1 + 24  # one bit: nothing is known at first
     assert bias[-2] <= 2  # taken 198 times before
@@ -85,14 +91,13 @@ def test_returns_match_their_calls():
     call = {"operation": Operation.BRANCH, "flags": Flag.BRANCH | Flag.CALL}
     after = {}
     ret = {"operation": Operation.BRANCH, "flags": Flag.BRANCH | Flag.RETURN | Flag.INDIRECT}
-    stored = DEFAULT.extractor(program(call, after, ret)).extract(execution([0, 2, 1]))
+    stored = extracted([call, after, ret], [0, 2, 1])
     assert column(stored, "target")[1] & branch_entropy.RETURN_KNOWN
 
 
 def test_alternating_branch_is_predictable_from_history_not_from_bias():
     branch = {"operation": Operation.BRANCH, "flags": Flag.BRANCH | Flag.CONDITIONAL}
-    instructions = program(branch, {}, {})
-    stored = DEFAULT.extractor(instructions).extract(execution([0, 1, 0, 2] * 300))
+    stored = extracted([branch, {}, {}], [0, 1, 0, 2] * 300)
     bias, local = (np.array(column(stored, name))[::2][-100:] for name in ("bias_surprise", "local_surprise"))
     assert bias.min() > 20
     assert local.max() <= 2
