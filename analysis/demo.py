@@ -21,7 +21,7 @@ from tracegen.trace import Trace
 from uarch.configuration import Machine, load_machine, preset_names
 from uarch.timing.simulation import Simulation
 
-INSTRUCTIONS = 1_000_000  # of each program: the whole takes under five minutes on two cores
+INSTRUCTIONS = 3_000_000  # of each program: the whole takes under five minutes on two cores
 _SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
 _SWEEP_BASE = "base"
 
@@ -36,7 +36,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     text, records = input_file("text", folder / "inputs"), input_file("records", folder / "inputs")
     commands = {
-        "gzip": ["gzip", "-9", "-c", str(records)],
+        "gzip": ["gzip", "-c", str(records)],
         "grep": ["grep", "-c", "-E", "(na|ko)+[a-z]*ra", str(text)],
         "sort": ["sort", str(records)],
     }
