@@ -54,9 +54,9 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
     gzip = predictions[predictions["program"] == "gzip"].set_index("uarch")
     _say(f"simulating gzip's trace on {len(machines)} machines, to see the error")
     simulated = simulate(folder / "gzip.trace.h5", machines)
-    table = pd.DataFrame({"predicted_cpi": gzip["cpi"], "simulated_cpi": simulated / gzip["instructions"]})
-    table["error"] = (table["predicted_cpi"] / table["simulated_cpi"] - 1.0).abs()
-    print(table.to_string(formatters={"error": "{:.1%}".format}, float_format=lambda value: f"{value:.3f}"))
+    table = pd.DataFrame({"predicted_cycles": gzip["cycles"], "simulated_cycles": simulated})
+    table["error"] = (table["predicted_cycles"] / table["simulated_cycles"] - 1.0).abs()
+    print(table.to_string(formatters={"error": "{:.1%}".format}, float_format="{:,.0f}".format))
     print(f"mean error {table['error'].mean():.1%}, worst {table['error'].max():.1%}")
 
     points = sweep.sweep(model, vectors[:1], load_machine(_SWEEP_BASE), _SWEEP)
