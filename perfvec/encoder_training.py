@@ -8,7 +8,6 @@ machine costs a simulation of the windows, not training of the foundation model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -115,12 +114,10 @@ def learn(
     encoder.scale.copy_(torch.from_numpy(np.where(deviation > 1e-6, 1.0 / np.maximum(deviation, 1e-6), 0.0)))
     _set_basis(encoder, table)
     x = torch.from_numpy(features)
-    target = torch.from_numpy(cycles).float()
     # R·m / y = (R / y)·m: one product a sample, relative by construction.
     scaled = torch.from_numpy(vectors[window] / cycles[:, None]).float()
     rows = torch.from_numpy(row)
     by_row = [torch.from_numpy(np.flatnonzero(row == index)) for index in range(len(features))]
-    del target
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     generator = np.random.default_rng(seed)
@@ -155,6 +152,3 @@ def _set_basis(encoder: MachineEncoder, table: NDArray[np.float64]) -> None:
     encoder.basis_mean.copy_(torch.from_numpy(centre))
     encoder.basis.copy_(torch.from_numpy(basis))
     encoder.basis_scale.copy_(torch.from_numpy(scale))
-
-
-__all__: Sequence[str] = ("fit_encoder", "learn")
