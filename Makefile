@@ -19,9 +19,9 @@ check: setup
 
 setup: system $(STAMP)
 
-# QEMU's user mode and a C compiler: installed through apt where that is allowed, otherwise named.
+# QEMU's user mode, a C compiler, Python's venv: installed through apt where that is allowed, otherwise named.
 system:
-	@sh tools/system-packages.sh
+	@PYTHON=$(PYTHON) sh tools/system-packages.sh
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; set PYTHON=...")'

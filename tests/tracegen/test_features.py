@@ -10,6 +10,7 @@ from tracegen import branch_entropy
 from tracegen.decode import decode
 from tracegen.features import SCHEMAS, get_schema
 from tracegen.features.default import DEFAULT, dequantise, quantise
+from tracegen.features.file import FeaturesFile, extract
 from tracegen.trace import Trace
 from uarch.errors import InputError
 from uarch.instructions import Flag, Operation
@@ -122,6 +123,21 @@ def test_any_chunking_gives_the_same_features(schema):
     assert x.shape == (500, schema.width)
     assert np.isfinite(x).all()
     assert schema.static_width == len(schema.static_names)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="needs the gem5 traces in ../shared")
+def test_a_features_file_holds_what_the_extractor_gives(tmp_path):
+    with Trace(SHARED / "k_stream.trace.h5") as trace:
+        extract(trace, DEFAULT, tmp_path / "f.features.h5", progress=False)
+        instructions = decode(trace.address, trace.code, trace.isa)
+        chunk = next(trace.chunks(5000))
+        expected = DEFAULT.extractor(instructions).extract(chunk)
+        file = FeaturesFile(tmp_path / "f.features.h5")
+        assert (file.trace, file.trace_digest, len(file)) == ("k_stream", trace.digest, len(trace))
+    static_id, stored = file.read(100, 5000)
+    assert (static_id == chunk.static_id[100:]).all()
+    assert (stored == expected[100:]).all()
+    assert (file.static == DEFAULT.static(instructions)).all()
 
 
 def test_perfvec_schema_has_51_features():
