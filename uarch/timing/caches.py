@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine
 from uarch.timing.compiled import compiled, number, out_of_line
 from uarch.timing.memory import Memory, new_memory, read_memory, write_memory
+from uarch.timing.tlb import DATA, INSTRUCTION, translate
+
+Array = NDArray[np.int64]
 
 L1I, L1D, L2, L3 = range(4)
 NO_LEVEL = -1
@@ -185,7 +188,7 @@ def _accepted(caches: Caches, level: int, cycle: int) -> int:
 
 @out_of_line
 def _fetch(
-    caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, demand: int, timed: int
+    caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, pc: int, demand: int, timed: int
 ) -> int:
     """Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below."""
     where = level
@@ -210,14 +213,14 @@ def _fetch(
             if flags & PREFETCHED and demand:
                 flags = flags & DIRTY
                 if timed:
-                    _train(caches, where, line << 6, number(0), cycle)
+                    _train(caches, where, line << 6, pc, cycle)
             caches.used[place] = 4 * caches.scalars[TICK] + flags
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
             break
         if demand:
             caches.counters[where, MISSES] += 1
             if timed and caches.levels[where, PREFETCHER] != NONE:
-                _train(caches, where, line << 6, number(0), cycle)
+                _train(caches, where, line << 6, pc, cycle)
     # And back up.
     for below in range(L3, -1, -1):
         if caches.missed[below, 0] == 0:
@@ -273,7 +276,7 @@ def _queue(caches: Caches, level: int, line: int, page: int, cycle: int) -> None
 @out_of_line
 def _miss(caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: int) -> int:
     caches.counters[level, MISSES] += 1
-    data = _fetch(caches, memory, level, address >> 6, cycle, write, number(1), timed)
+    data = _fetch(caches, memory, level, address >> 6, cycle, write, pc, number(1), timed)
     if timed and caches.levels[level, PREFETCHER] != NONE:
         _train(caches, level, address, pc, cycle)
     _prefetch(caches, memory, timed)
@@ -290,7 +293,7 @@ def _prefetch(caches: Caches, memory: Memory, timed: int) -> None:
         _, occupied, _ = _take_mshr(caches, where, when)
         if occupied + 1 < caches.levels[where, MSHRS]:  # gem5 keeps one MSHR for demand misses
             caches.counters[where, PREFETCHES] += 1
-            _fetch(caches, memory, where, line, when + 1, number(0), number(0), timed)
+            _fetch(caches, memory, where, line, when + 1, number(0), number(0), number(0), timed)
     caches.scalars[QUEUED] = 0
 
 
@@ -306,7 +309,7 @@ def _first_use(caches: Caches, memory: Memory, level: int, address: int, cycle: 
 def access(
     caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: int
 ) -> int:
-    """One access to the line of `address` by an L1 cache at `cycle`; returns the cycle at which its data is there.
+    """One access to the line of `address` by an L1 cache at `cycle`; returns when its data is there.
 
     `write` is 0 or 1. Without `timed` only contents and counts change (fast-forward).
     """
@@ -331,12 +334,21 @@ def _access_second(caches: Caches, memory: Memory, address: int, cycle: int, wri
 
 @compiled
 def access_data(
-    caches: Caches, memory: Memory, address: int, size: int, cycle: int, write: int, pc: int, timed: int
+    caches: Caches, memory: Memory, tlbs: Array, address: int, size: int, cycle: int, write: int, pc: int, timed: int
 ) -> int:
-    """`access` of the data cache for `size` bytes, which may lie on two lines."""
+    """The data cache's access to `size` bytes, which may lie on two lines."""
+    translate(tlbs, DATA, address)
     data = access(caches, memory, L1D, address, cycle, write, pc, timed)
     second = ((address + size - 1) >> 6) << 6
     if second > address:
+        translate(tlbs, DATA, second)
         other = _access_second(caches, memory, number(second), number(cycle), number(write), number(pc), number(timed))
         data = max(data, other)
     return data
+
+
+@compiled
+def access_code(caches: Caches, memory: Memory, tlbs: Array, line: int, cycle: int, pc: int, timed: int) -> int:
+    """The instruction cache's access to a line, given by its number."""
+    translate(tlbs, INSTRUCTION, line << 6)
+    return access(caches, memory, L1I, line << 6, cycle, 0, pc, timed)

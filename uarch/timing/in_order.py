@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from uarch.configuration import InOrderPipeline, Machine
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
-from uarch.timing.caches import L1I, Caches, access, access_data
-from uarch.timing.compiled import compiled, merged
+from uarch.timing.caches import Caches, access_code, access_data
+from uarch.timing.compiled import compiled, merged, out_of_line
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
 from uarch.timing.ports import INT_ALU, LOAD, RESOURCES, STORE, WINDOW, new_window, reserve, reserve_unpipelined
 from uarch.timing.static import (
     ADDRESS_COUNT,
+    BASE_UPDATES,
     COMPUTES,
     DESTINATION_COUNT,
     DESTINATIONS_AT,
@@ -38,13 +39,13 @@ from uarch.timing.static import (
     latest,
 )
 from uarch.timing.stream import Stream, size_of
-from uarch.timing.tlb import DATA, INSTRUCTION, translate
 
 Array = NDArray[np.int64]
 
 # gem5's Minor: fetch1 → 1 → fetch2 → frontend_delay → decode → 1 → execute; the integer unit's three stages, of
 # which operands may be two late; the memory unit's one stage and its assumed latency.
 FETCH_TO_DECODE, DECODE_TO_ISSUE, ALU_STAGES, ALU_LATE, TO_REFETCH, RELEASE = 1, 1, 3, 2, 2, 1
+AHEAD = 2  # lines of code fetched beyond the one in use (fetch2InputBufferSize)
 INPUT_BUFFER = 7  # instructions waiting for issue (executeInputBufferSize)
 TRAP = 13
 STRING_OVERHEAD = 3
@@ -52,7 +53,7 @@ STRING_OVERHEAD = 3
 WIDTH, FRONTEND, MEMORY_WIDTH, STORE_BUFFER, IN_FLIGHT, FRONT, INT_DIVIDERS, FP_DIVIDERS = range(8)
 # Places in `clock`.
 FETCH_CYCLE, FETCH_USED, FETCH_LINE, ISSUE_CYCLE, ISSUE_USED, ISSUE_MEMORY, COMMIT_CYCLE, COMMIT_USED = range(8)
-OPERATIONS, ACCESSES, STORES, WRITTEN, SERIAL = range(8, 13)
+OPERATIONS, ACCESSES, STORES, SENT, WRITTEN, SERIAL, LINE_BEGIN, LINE_FREE = range(8, 16)
 
 BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
 SERIALIZING, ATOMIC, BARRIER = int(Flag.SERIALIZING), int(Flag.ATOMIC), int(Flag.BARRIER)
@@ -124,16 +125,20 @@ def new_core(machine: Machine) -> InOrder:
 
 @compiled
 def _fetch(core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, length: int, operations: int) -> int:
-    """Cycle in which the instruction reaches issue at the earliest. Lines are asked for one after another."""
+    """Cycle in which the instruction reaches issue at the earliest.
+
+    Lines are asked for one at a time and one ahead: the next when the one before has come and is being used.
+    """
     clock, limits = core.clock, core.limits
     cycle, used = clock[FETCH_CYCLE], clock[FETCH_USED]
     line, last = pc >> 6, (pc + length - 1) >> 6
     while line <= last:
         if line != clock[FETCH_LINE]:
-            translate(tlbs, INSTRUCTION, line << 6)
-            data = access(caches, memory, L1I, line << 6, cycle, 0, pc, 1)
-            cycle, used = max(cycle + 1, data), 0
-            clock[FETCH_LINE] = line
+            start = max(clock[LINE_FREE], clock[LINE_BEGIN])
+            data = access_code(caches, memory, tlbs, line, start, pc, 1)
+            if data > cycle:
+                cycle, used = data, 0
+            clock[FETCH_LINE], clock[LINE_BEGIN], clock[LINE_FREE] = line, cycle, data
         line += 1
     entries = limits[FRONT]
     room = core.front[(clock[OPERATIONS] + min(operations, entries) - 1 - entries) & (len(core.front) - 1)] + RELEASE
@@ -174,8 +179,7 @@ def _load(
     state, known = find_store(core.forwarding, address, size, start)
     if state != FORWARDED:
         start = max(start, known)
-    translate(tlbs, DATA, address)
-    done = access_data(caches, memory, address, size, start, 0, pc, 1)
+    done = access_data(caches, memory, tlbs, address, size, start, 0, pc, 1)
     if state == FORWARDED:
         done = max(start, known) + 1
     ring[count & (len(ring) - 1)] = done
@@ -187,11 +191,12 @@ def _load(
 def _store(
     core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, committed: int
 ) -> None:
-    """Leaves the store buffer after the store before it."""
+    """Leaves the store buffer one cycle after the store before it; keeps its entry until it is written."""
     clock = core.clock
-    translate(tlbs, DATA, address)
-    done = access_data(caches, memory, address, size, max(committed + 1, clock[WRITTEN]), 1, pc, 1)
-    clock[WRITTEN] = done
+    start = max(committed + 1, clock[SENT] + 1)
+    clock[SENT] = start
+    done = access_data(caches, memory, tlbs, address, size, start, 1, pc, 1)
+    clock[WRITTEN] = max(clock[WRITTEN], done)
     core.buffer[clock[STORES] & (len(core.buffer) - 1)] = done
     clock[STORES] += 1
     note_store(core.forwarding, address, size, committed, done)
@@ -257,8 +262,9 @@ def step(
             ring = core.buffer
             reserve(core.window, core.capacity, STORE, issued)
             complete = max(complete, ring[(clock[STORES] - limits[STORE_BUFFER]) & (len(ring) - 1)])
-    for destination in range(DESTINATIONS_AT, DESTINATIONS_AT + row[DESTINATION_COUNT]):
-        ready[row[destination]] = result
+    for destination in range(row[DESTINATION_COUNT]):
+        moved = (row[BASE_UPDATES] >> destination) & 1
+        ready[row[DESTINATIONS_AT + destination]] = issued + ALU_STAGES if moved == 1 else result
 
     cycle, used = clock[COMMIT_CYCLE], clock[COMMIT_USED]
     if complete > cycle:
@@ -276,25 +282,50 @@ def step(
             _store(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), cycle)
     if flags & SERIALIZING:
         clock[SERIAL] = cycle + 1
-    _redirect(core, branches, row, pc, target, arrived, cycle)
+    _redirect(core, branches, caches, memory, tlbs, row, pc, target, arrived, cycle)
     return cycle
 
 
+@out_of_line
+def _fetch_beyond(core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, again: int) -> int:
+    """Until a misprediction is known the lines beyond the branch are fetched, and the one under way must come first."""
+    clock = core.clock
+    line = clock[FETCH_LINE]
+    for ahead in range(1, AHEAD + 1):
+        start = max(clock[LINE_FREE], clock[LINE_BEGIN])
+        if start >= again:
+            break
+        clock[LINE_FREE] = access_code(caches, memory, tlbs, line + ahead, start, pc, 1)
+    return max(again, clock[LINE_FREE])
+
+
 @compiled
-def _redirect(core: InOrder, branches: Branches, row: Rows, pc: int, target: int, arrived: int, committed: int) -> None:
+def _redirect(
+    core: InOrder,
+    branches: Branches,
+    caches: Caches,
+    memory: Memory,
+    tlbs: Array,
+    row: Rows,
+    pc: int,
+    target: int,
+    arrived: int,
+    committed: int,
+) -> None:
     clock, flags = core.clock, row[FLAGS]
     again = 0
     if flags & BRANCH:
         outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)))
         if outcome == EXECUTE_REDIRECT:
-            again = committed + TO_REFETCH
+            again = _fetch_beyond(core, caches, memory, tlbs, pc, committed + TO_REFETCH)
         elif outcome == DECODE_REDIRECT:
             again = arrived
         if outcome == RIGHT and target != pc + row[LENGTH]:
             clock[FETCH_USED] = core.limits[WIDTH]
             if target >> 6 != clock[FETCH_LINE]:
                 clock[FETCH_LINE] = -1
+                clock[LINE_BEGIN] = clock[FETCH_CYCLE]
     elif flags & SYSCALL:
         again = committed + TRAP
     if again > 0:
-        clock[FETCH_CYCLE], clock[FETCH_USED], clock[FETCH_LINE] = again, 0, -1
+        clock[FETCH_CYCLE], clock[FETCH_USED], clock[FETCH_LINE], clock[LINE_BEGIN] = again, 0, -1, again

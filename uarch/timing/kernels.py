@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from uarch.timing import in_order, out_of_order
 from uarch.timing.branches import Branches
-from uarch.timing.caches import L1I, Caches, access, access_data
+from uarch.timing.caches import Caches, access_code, access_data
 from uarch.timing.compiled import kernel
 from uarch.timing.memory import Memory
 from uarch.timing.static import LENGTH, Rows
 from uarch.timing.stream import Stream, goes_to, size_of
-from uarch.timing.tlb import DATA, INSTRUCTION, translate
 
 SATURATED = 65535
 Array = NDArray[np.int64]
@@ -100,14 +99,12 @@ def _build_warm(digest: str) -> Any:
             last = (pc[here] + rows[here, LENGTH] - 1) >> 6
             for current in range(pc[here] >> 6, last + 1):
                 if current != line:
-                    translate(tlbs, INSTRUCTION, current << 6)
-                    access(caches, memory, L1I, current << 6, 0, 0, pc[here], 0)
+                    access_code(caches, memory, tlbs, current, 0, pc[here], 0)
                     line = current
             for which in range(stream.offset[k], stream.offset[k + 1]):
                 address, size = stream.address[which], size_of(stream, which)
                 write = int(np.int64(stream.is_store[which]))
-                translate(tlbs, DATA, address)
-                access_data(caches, memory, address, size, 0, write, pc[here], 0)
+                access_data(caches, memory, tlbs, address, size, 0, write, pc[here], 0)
         return line
 
     return warm

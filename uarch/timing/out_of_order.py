@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
-from uarch.timing.caches import L1I, Caches, access, access_data
+from uarch.timing.caches import Caches, access_code, access_data
 from uarch.timing.compiled import compiled, merged
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
@@ -33,6 +33,7 @@ from uarch.timing.ports import (
 )
 from uarch.timing.static import (
     ADDRESS_COUNT,
+    BASE_UPDATES,
     COMPUTES,
     DESTINATION_COUNT,
     DESTINATIONS_AT,
@@ -50,7 +51,6 @@ from uarch.timing.static import (
     latest,
 )
 from uarch.timing.stream import Stream, size_of
-from uarch.timing.tlb import DATA, INSTRUCTION, translate
 
 Array = NDArray[np.int64]
 
@@ -186,8 +186,7 @@ def _fetch(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: in
     line = pc >> 6
     while line <= last:
         if line != clock[FETCH_LINE]:
-            translate(tlbs, INSTRUCTION, line << 6)
-            data = access(caches, memory, L1I, line << 6, cycle, 0, pc, 1)
+            data = access_code(caches, memory, tlbs, line, cycle, pc, 1)
             cycle, used = max(cycle + 1, data), 0
             clock[FETCH_LINE] = line
         line += 1
@@ -237,8 +236,7 @@ def _load(
     state, known = find_store(core.forwarding, address, size, issue + 1)
     if known > issue and state != FORWARDED:  # part of it is in a store that must reach the cache first
         issue = known
-    translate(tlbs, DATA, address)
-    data = access_data(caches, memory, address, size, issue + 1, 0, pc, 1)
+    data = access_data(caches, memory, tlbs, address, size, issue + 1, 0, pc, 1)
     if state == FORWARDED:
         data = max(issue, known) + 2
     return data
@@ -275,8 +273,7 @@ def _write(
     """A retired store goes to the cache after the one before it; its queue entry is free then."""
     clock = core.clock
     start = max(clock[COMMIT_CYCLE] + TO_WRITE, clock[WRITTEN])
-    translate(tlbs, DATA, address)
-    done = access_data(caches, memory, address, size, start, 1, pc, 1)
+    done = access_data(caches, memory, tlbs, address, size, start, 1, pc, 1)
     clock[WRITTEN] = done
     core.stores[clock[STORES] & (len(core.stores) - 1)] = done
     clock[STORES] += 1
@@ -350,8 +347,9 @@ def step(
             issue = reserve(core.window, core.capacity, STORE, issue)
             _replace_least(core.issue_queue, issue)
         complete = max(complete, issue + 1)
-    for destination in range(DESTINATIONS_AT, DESTINATIONS_AT + row[DESTINATION_COUNT]):
-        ready[row[destination]] = result
+    for destination in range(row[DESTINATION_COUNT]):
+        moved = (row[BASE_UPDATES] >> destination) & 1
+        ready[row[DESTINATIONS_AT + destination]] = addressed + 1 if moved == 1 else result
     clock[MEMORY_LAST] = max(clock[MEMORY_LAST], complete)
     if flags & (ATOMIC | BARRIER):
         clock[MEMORY_ORDER] = complete

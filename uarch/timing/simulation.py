@@ -105,8 +105,8 @@ class Simulation:
             "instructions": self._instructions,
             "branches": self._branches.scalars[branches.BRANCHES],
             "mispredictions": self._branches.scalars[branches.MISPREDICTIONS],
-            "itlb_misses": self._tlbs[tlb.INSTRUCTION, -1],
-            "dtlb_misses": self._tlbs[tlb.DATA, -1],
+            "itlb_misses": self._tlbs[tlb.INSTRUCTION, tlb.MISSES],
+            "dtlb_misses": self._tlbs[tlb.DATA, tlb.MISSES],
         }
         for column, kind in enumerate(("accesses", "misses", "write_backs", "prefetches")):
             totals |= {f"{name}_{kind}": levels[level, column] for level, name in enumerate(names)}
@@ -118,7 +118,7 @@ class Simulation:
         self._instructions = 0
         self._caches.counters[:] = 0
         self._branches.scalars[[branches.BRANCHES, branches.MISPREDICTIONS]] = 0
-        self._tlbs[:, -1] = 0
+        self._tlbs[:, tlb.MISSES] = 0
 
 
 def simulate(

@@ -24,7 +24,10 @@ Rows = NDArray[np.int16]
 # Columns of a row: 32 of 16 bits are one cache line.
 UNIT, LATENCY, DIVIDER, MICRO_OPERATIONS, SOURCE_COUNT, ADDRESS_COUNT, DESTINATION_COUNT = range(7)
 COMPUTES, FLAGS, LENGTH, INT_DESTINATIONS, FP_DESTINATIONS = range(7, 12)
-SOURCES_AT, DESTINATIONS_AT, COLUMNS = 12, 20, 32
+SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, COLUMNS = 12, 20, 26, 32
+# A divide of many micro-operations is microcode: some set it up, each of the others is a step through the divider
+# (gem5's x86 takes 7 steps for small quotients, up to 37 for 64 bits).
+DIVIDE_SET_UP = 3
 NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
 
 
@@ -77,10 +80,32 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, DESTINATION_COUNT] = (destinations != NO_REGISTER).sum(axis=1)
     rows[:, SOURCES_AT : SOURCES_AT + 8] = np.where(sources == NO_REGISTER, REGISTERS, sources)
     rows[:, DESTINATIONS_AT : DESTINATIONS_AT + 6] = np.where(destinations == NO_REGISTER, REGISTERS, destinations)
+    rows[:, BASE_UPDATES] = _base_updates(instructions, rows[:, COMPUTES] == 1)
+    microcoded = (operations == Operation.INT_DIV) & (rows[:, MICRO_OPERATIONS] > DIVIDE_SET_UP)
+    steps = np.where(microcoded, rows[:, MICRO_OPERATIONS].astype(np.int64) - DIVIDE_SET_UP, 1)
+    rows[:, LATENCY] = np.minimum(rows[:, LATENCY] * steps, np.iinfo(np.int16).max)
     rows[:, INT_DESTINATIONS] = (destinations < VECTOR_REGISTERS).sum(axis=1)
     floats = (destinations >= VECTOR_REGISTERS) & (destinations < 2 * VECTOR_REGISTERS)
     rows[:, FP_DESTINATIONS] = (floats | (destinations == X87_REGISTER)).sum(axis=1)
     return rows
+
+
+def _base_updates(instructions: StaticInstructions, computes: NDArray[np.bool_]) -> NDArray[np.int16]:
+    """[S] a bit for each destination that is the address register moved on (stack pointers, post-increments): ready
+    one cycle after the address is known, not when the data arrives.
+
+    A destination that is also an address source is one where the instruction does nothing but move data and has other
+    results too or no load (`pop`, `push`), or where it is a call or a return.
+    """
+    sources, destinations = instructions.sources, instructions.destinations
+    forms_address = np.arange(sources.shape[1]) < instructions.address_sources[:, None]
+    sources = np.where(forms_address, sources, NO_REGISTER - 1)
+    shared = (destinations[:, :, None] == sources[:, None, :]).any(axis=2)
+    others = ((destinations != NO_REGISTER) & ~shared).any(axis=1)
+    loads = (instructions.flags & Flag.LOAD) != 0
+    stack = (instructions.flags & (Flag.CALL | Flag.RETURN)) != 0
+    moved = stack | (~computes & (others | ~loads))
+    return ((shared & moved[:, None]) @ (1 << np.arange(destinations.shape[1]))).astype(np.int16)
 
 
 @compiled

@@ -1,7 +1,8 @@
-"""Translation lookaside buffers for instructions and data: 64 entries, 8-way, 4 KiB pages.
+"""Translation lookaside buffers for instructions and data: 64 entries, 8-way with LRU, 4 KiB pages.
 
 gem5's are fully associative; eight ways come close and are quicker to search. A miss is counted but costs nothing: in
 system-call emulation, where the labels come from, gem5's x86 TLB is refilled from the page table without a walk.
+Caches and memory see virtual addresses, as in cachegrind: where a system puts its pages is not known from a trace.
 """
 
 from __future__ import annotations
@@ -9,30 +10,37 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import compiled
+from uarch.timing.compiled import compiled, number, out_of_line
 
 WAYS, SETS = 8, 8
 INSTRUCTION, DATA = 0, 1
+LAST, MISSES = SETS * WAYS, SETS * WAYS + 1  # columns after the entries
 
 
 def new_tlbs() -> NDArray[np.int64]:
     """[2, SETS * WAYS + 2] pages, the most recent of each set first; then the last page and the misses so far."""
-    return np.full((2, SETS * WAYS + 2), -1, np.int64) * np.array([1] * (SETS * WAYS + 1) + [0])
+    tlbs = np.full((2, SETS * WAYS + 2), -1, np.int64)
+    tlbs[:, MISSES] = 0
+    return tlbs
 
 
 @compiled
 def translate(tlbs: NDArray[np.int64], which: int, address: int) -> None:
-    page = address >> 12
+    """A look-up of the instruction or the data TLB."""
+    if tlbs[which, LAST] != address >> 12:
+        _look_up(tlbs, number(which), number(address >> 12))
+
+
+@out_of_line
+def _look_up(tlbs: NDArray[np.int64], which: int, page: int) -> None:
     tlb = tlbs[which]
-    if tlb[SETS * WAYS] == page:
-        return
-    tlb[SETS * WAYS] = page
+    tlb[LAST] = page
     first = (page & (SETS - 1)) * WAYS
     way = 0
     while way < WAYS - 1 and tlb[first + way] != page:
         way += 1
     if tlb[first + way] != page:
-        tlb[SETS * WAYS + 1] += 1
+        tlb[MISSES] += 1
     for later in range(way, 0, -1):
         tlb[first + later] = tlb[first + later - 1]
     tlb[first] = page
