@@ -93,7 +93,11 @@ class StaticInstructions:
     sources: NDArray[np.uint8]  # [S, MAX_SOURCES]
     address_sources: NDArray[np.uint8]  # [S]
     destinations: NDArray[np.uint8]  # [S, MAX_DESTINATIONS]
-    micro_operations: NDArray[np.uint8]  # [S] at least 1: compute part + loads + stores (+ more where microcoded)
+    micro_operations: NDArray[np.uint8]  # [S] at least 1: compute part, loads, stores and what helps them
+    compute_operations: NDArray[np.uint8]  # [S] of them on `operation`'s unit: side by side, in a divide one by one
+    cycles_before: NDArray[np.uint8]  # [S] of other micro-operations before an access or computation can begin
+    cycles_after: NDArray[np.uint8]  # [S] of other micro-operations after it until registers have the results
+    vector_unit: NDArray[np.bool_]  # [S] a scalar floating-point operation that the vector units do
 
     def __len__(self) -> int:
         return len(self.address)

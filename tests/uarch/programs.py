@@ -28,6 +28,12 @@ class Instruction:
     address_sources: int = 0
     micro_operations: int = 1
     length: int = 4
+    cycles_before: int = 0
+    cycles_after: int = 0
+
+    def computes(self) -> int:
+        moves = self.operation in (Operation.NONE, Operation.MOVE) and bool(self.flags & (Flag.LOAD | Flag.STORE))
+        return 0 if moves else 1
 
 
 @dataclass
@@ -60,6 +66,10 @@ class Program:
             address_sources=np.array([i.address_sources for i in self.instructions], np.uint8),
             destinations=destinations,
             micro_operations=np.array([i.micro_operations for i in self.instructions], np.uint8),
+            compute_operations=np.array([i.computes() for i in self.instructions], np.uint8),
+            cycles_before=np.array([i.cycles_before for i in self.instructions], np.uint8),
+            cycles_after=np.array([i.cycles_after for i in self.instructions], np.uint8),
+            vector_unit=np.zeros(count, np.bool_),
         )
 
     def chunk(self, begin: int = 0, end: int | None = None) -> Chunk:

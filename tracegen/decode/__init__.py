@@ -63,7 +63,8 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
     sources = np.full((rows, MAX_SOURCES), NO_REGISTER, np.uint8)
     address_sources = np.zeros(rows, np.uint8)
     destinations = np.full((rows, MAX_DESTINATIONS), NO_REGISTER, np.uint8)
-    micro_operations = np.ones(rows, np.uint8)
+    micro_operations = np.ones((rows, 4), np.uint8)
+    vector_unit = np.zeros(rows, np.bool_)
     known: dict[bytes, tuple[int, Decoded]] = {}  # what an instruction does hangs on its bytes, not on its address
     for row in range(rows):
         raw = code[row].tobytes()
@@ -84,6 +85,7 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         written = decoded.destinations[:MAX_DESTINATIONS]
         destinations[row, : len(written)] = written
         micro_operations[row] = decoded.micro_operations
+        vector_unit[row] = decoded.vector_unit
     return StaticInstructions(
         address=np.asarray(address, np.uint64),
         length=length,
@@ -92,5 +94,9 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         sources=sources,
         address_sources=address_sources,
         destinations=destinations,
-        micro_operations=micro_operations,
+        micro_operations=micro_operations[:, 0],
+        compute_operations=micro_operations[:, 1],
+        cycles_before=micro_operations[:, 2],
+        cycles_after=micro_operations[:, 3],
+        vector_unit=vector_unit,
     )

@@ -7,7 +7,7 @@ import re
 from capstone import CsInsn
 from capstone import arm64_const as arm
 
-from tracegen.decode.decoded import Decoded, distinct, micro_operations
+from tracegen.decode.decoded import Decoded, distinct, one_each
 from uarch.instructions import FLAGS_REGISTER, OTHER_REGISTER, VECTOR_REGISTERS, Flag, Operation
 
 _SP, _LINK = 31, 30
@@ -115,8 +115,9 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     if "FP" in operation.name:
         flags |= Flag.FLOAT
     pair = 2 if re.match(r"(?:ld|st)n?p|ld[234]|st[234]", mnemonic) else 1
-    count = micro_operations(operation, pair * load, pair * store) + (1 if memory and instruction.writeback else 0)
-    return Decoded(operation, flags, address, distinct(data), distinct(results), count)
+    count = one_each(operation, pair * (load + store), int(bool(memory and instruction.writeback)))
+    # gem5's Arm does all floating point in its vector units.
+    return Decoded(operation, flags, address, distinct(data), distinct(results), count, Flag.FLOAT in flags)
 
 
 def _operation(mnemonic: str, vector: bool, any_vector_register: bool) -> Operation:

@@ -8,6 +8,17 @@ from typing import NamedTuple
 from uarch.instructions import Flag, Operation
 
 
+class MicroOperations(NamedTuple):
+    """`total` of an instruction; of them `compute` on the unit of its operation (a chain for a divide, else side by
+    side); cycles that others take `before` its access or computation begins and `after` it until results are there.
+    """
+
+    total: int = 1
+    compute: int = 1
+    before: int = 0
+    after: int = 0
+
+
 class Decoded(NamedTuple):
     """Registers are numbers of `uarch.instructions`' space; `address` are those that form the memory address."""
 
@@ -16,7 +27,8 @@ class Decoded(NamedTuple):
     address: tuple[int, ...] = ()
     data: tuple[int, ...] = ()
     destinations: tuple[int, ...] = ()
-    micro_operations: int = 1
+    micro_operations: MicroOperations = MicroOperations()
+    vector_unit: bool = False  # a scalar floating-point operation that the vector units do
 
 
 def distinct(registers: Iterable[int | None]) -> tuple[int, ...]:
@@ -24,7 +36,7 @@ def distinct(registers: Iterable[int | None]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(register for register in registers if register is not None))
 
 
-def micro_operations(operation: Operation, loads: int, stores: int) -> int:
-    """Compute part, loads and stores each as one micro-operation; at least one."""
-    computes = operation not in (Operation.NONE, Operation.MOVE) or not (loads or stores)
-    return int(computes) + loads + stores
+def one_each(operation: Operation, accesses: int, more: int = 0) -> MicroOperations:
+    """The compute part, each load and store, and `more`, one micro-operation each."""
+    computes = int(operation not in (Operation.NONE, Operation.MOVE) or not accesses)
+    return MicroOperations(computes + accesses + more, computes)

@@ -7,7 +7,7 @@ import re
 from capstone import CsInsn
 from capstone import riscv_const as riscv
 
-from tracegen.decode.decoded import Decoded, distinct, micro_operations
+from tracegen.decode.decoded import Decoded, distinct, one_each
 from uarch.instructions import OTHER_REGISTER, VECTOR_REGISTERS, Flag, Operation
 
 _RA = 1
@@ -74,7 +74,7 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         flags = Flag.STORE_CONDITIONAL if conditional else Flag.ATOMIC
         flags |= (Flag.LOAD if load else Flag(0)) | (Flag.STORE if store else Flag(0))
         operation = Operation.INT_ALU if name.startswith("amo") else Operation.NONE
-        count = micro_operations(operation, int(load), int(store))
+        count = one_each(operation, int(load) + int(store))
         return Decoded(operation, flags, base, distinct(registers[1:-1]), distinct(registers[:1]), count)
     if _LOADS.fullmatch(name) and len(registers) + len(bases) >= 2:
         return Decoded(Operation.NONE, Flag.LOAD, distinct(bases or registers[1:]), (), distinct(registers[:1]))

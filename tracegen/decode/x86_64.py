@@ -1,8 +1,4 @@
-"""x86-64: operation class, registers and micro-operations of one instruction, from capstone's operands.
-
-Micro-operation counts follow the usual cracking (Agner Fog, *Instruction tables*; gem5's `x86/isa/insts`): one for the
-computation, one per load and per store, and a fixed number for the microcoded few.
-"""
+"""x86-64: operation class, registers and accesses of one instruction, from capstone's operands."""
 
 from __future__ import annotations
 
@@ -12,7 +8,8 @@ from capstone import CsInsn
 from capstone import x86_const as x86
 from capstone.x86 import X86Op
 
-from tracegen.decode.decoded import Decoded, distinct, micro_operations
+from tracegen.decode.decoded import Decoded, distinct
+from tracegen.decode.x86_micro_operations import crack
 from uarch.instructions import (
     FLAGS_REGISTER,
     MASK_REGISTERS,
@@ -111,30 +108,6 @@ _RULES: list[tuple[re.Pattern[str], Operation]] = [
 ]
 _INTEGER_LOGIC = frozenset(("and", "or", "xor", "test", "andn", "insert"))  # `and` is not `andps`
 
-# Microcoded instructions: micro-operations beyond the rule of compute + loads + stores.
-_MICROCODED = {
-    "div": 10,
-    "idiv": 10,
-    "cpuid": 20,
-    "syscall": 4,
-    "xchg": 3,
-    "xadd": 4,
-    "cmpxchg": 5,
-    "cmpxchg16b": 15,
-    "cmpxchg8b": 15,
-    "leave": 3,
-    "enter": 10,
-    "mul": 2,
-    "rdtsc": 10,
-    "rdtscp": 12,
-    "fxsave": 40,
-    "fxrstor": 40,
-    "xsave": 60,
-    "xsavec": 60,
-    "xrstor": 60,
-    "xgetbv": 4,
-    "ret": 3,
-}
 _STRING = re.compile(r"(?:movs|stos|lods|cmps|scas|ins|outs)[bwdq]\Z")
 _ZEROING = frozenset("xor sub pxor xorps xorpd psubb psubw psubd psubq vpxor vxorps vxorpd vpxord vpxorq".split())
 _BARRIERS = frozenset(("mfence", "lfence", "sfence"))
@@ -229,15 +202,11 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         flags |= Flag.FLOAT
     if operation is Operation.MOVE and not memory and any("mm" in name for name in names):
         operation = Operation.SIMD_INT if not registers else Operation.MOVE
-    if operation is Operation.MOVE and (loads or stores):
+    if operation is Operation.MOVE and (loads or stores) or (memory and _MOVES_HALF.fullmatch(mnemonic)):
         operation = Operation.NONE
-    if mnemonic in ("movzx", "movsx", "movsxd") and loads:
-        operation = Operation.NONE  # extension is part of the load
-    count = micro_operations(operation, loads, stores)
-    if _PUSHING.fullmatch(mnemonic) or _POPPING.fullmatch(mnemonic):
-        count += 1  # the stack pointer's update
-    count = max(count, _MICROCODED.get(mnemonic, 1) + (loads + stores if mnemonic in ("div", "idiv", "mul") else 0))
-    return Decoded(operation, flags, address, data_registers, destinations, count)
+    count = crack(instruction, mnemonic, operation, loads + stores, Flag.ATOMIC in flags)
+    scalar = operation in _FLOAT and not mnemonic.startswith("f")  # SSE's; only x87 uses the floating-point units
+    return Decoded(operation, flags, address, data_registers, destinations, count, scalar)
 
 
 _FLOAT = frozenset(
@@ -245,6 +214,7 @@ _FLOAT = frozenset(
      Operation.SIMD_FP_ADD, Operation.SIMD_FP_MUL, Operation.SIMD_FP_FMA, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
 )  # fmt: skip
 _X87 = frozenset((*_FLOAT, Operation.MOVE))
+_MOVES_HALF = re.compile(r"v?mov[dq]")
 _PACKED = frozenset(op for op in Operation if op.name.startswith("SIMD"))
 
 

@@ -46,6 +46,7 @@ CROSSBAR = 1  # cycles to pass the crossbar between levels, each way
 PAYLOAD = 1  # further cycles until the last bytes of a line have passed 32 bytes wide
 SYSTEM_REQUEST, SYSTEM_RESPONSE = 7, 2  # gem5's SystemXBar: frontend 3 + forward 4, response 2
 SYSTEM_PAYLOAD = 3  # 16 bytes wide
+LOAD_RETRY = 3  # a load that a blocked cache refuses goes back to the issue queue (gem5's O3)
 
 
 class Caches(NamedTuple):
@@ -216,6 +217,8 @@ def _fetch(
                     _train(caches, where, line << 6, pc, cycle)
             caches.used[place] = 4 * caches.scalars[TICK] + flags
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
+            if demand and cycle < caches.ready[place] - caches.levels[where, RESPONSE]:
+                caches.counters[where, MISSES] += 1
             break
         if demand:
             caches.counters[where, MISSES] += 1
@@ -314,13 +317,18 @@ def access(
     `write` is 0 or 1. Without `timed` only contents and counts change (fast-forward).
     """
     caches.counters[level, ACCESSES] += 1
-    cycle = _accepted(caches, level, cycle)
+    accepted = _accepted(caches, level, cycle)
+    if accepted > cycle and level == L1D and write == 0:
+        accepted += LOAD_RETRY
+    cycle = accepted
     place = _find(caches, level, address >> 6)
     if place >= 0:
         caches.scalars[TICK] += 1
         flags = caches.used[place] & (PREFETCHED | DIRTY)
         caches.used[place] = 4 * caches.scalars[TICK] + (flags & DIRTY | write)
         ready = max(cycle + caches.levels[level, LATENCY], caches.ready[place])
+        if cycle < caches.ready[place] - caches.levels[level, RESPONSE]:  # still on its way: merged with its miss
+            caches.counters[level, MISSES] += 1
         if flags & PREFETCHED:
             _first_use(caches, memory, number(level), address, cycle, number(pc), number(timed))
         return ready

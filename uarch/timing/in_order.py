@@ -22,6 +22,7 @@ from uarch.timing.memory import Memory
 from uarch.timing.ports import INT_ALU, LOAD, RESOURCES, STORE, WINDOW, new_window, reserve, reserve_unpipelined
 from uarch.timing.static import (
     ADDRESS_COUNT,
+    AFTER,
     BASE_UPDATES,
     COMPUTES,
     DESTINATION_COUNT,
@@ -48,7 +49,6 @@ FETCH_TO_DECODE, DECODE_TO_ISSUE, ALU_STAGES, ALU_LATE, TO_REFETCH, RELEASE = 1,
 AHEAD = 2  # lines of code fetched beyond the one in use (fetch2InputBufferSize)
 INPUT_BUFFER = 7  # instructions waiting for issue (executeInputBufferSize)
 TRAP = 13
-STRING_OVERHEAD = 3
 # Places in `limits`.
 WIDTH, FRONTEND, MEMORY_WIDTH, STORE_BUFFER, IN_FLIGHT, FRONT, INT_DIVIDERS, FP_DIVIDERS = range(8)
 # Places in `clock`.
@@ -221,9 +221,9 @@ def step(
     flags, accesses = row[FLAGS], last - first
     operations = int(np.int64(row[MICRO_OPERATIONS]))
     if flags & STRING:
-        operations = max(operations, (1 + STRING_OVERHEAD) * accesses)
+        operations += (1 + row[COMPUTES]) * accesses
     arrived = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
-    computes = row[COMPUTES] == 1
+    computes = row[COMPUTES] > 0 and not flags & STRING
     simple = computes and row[UNIT] == INT_ALU
     addressed = latest(ready, row, 0, row[ADDRESS_COUNT])
     operands = latest(ready, row, row[ADDRESS_COUNT], row[SOURCE_COUNT])
@@ -252,10 +252,13 @@ def step(
             start = reserve_unpipelined(core.dividers[which_divider], 1, max(data, issued), row[LATENCY])
             result = start + row[LATENCY]
         else:
-            start = reserve(core.window, core.capacity, row[UNIT], data)
+            start = data
+            for _ in range(row[COMPUTES]):
+                start = reserve(core.window, core.capacity, row[UNIT], data)
             result = start + (ALU_STAGES if simple else row[LATENCY])
         if loads == 0 and start > clock[ISSUE_CYCLE]:  # a busy unit holds up what comes after
             clock[ISSUE_CYCLE], clock[ISSUE_USED], clock[ISSUE_MEMORY] = start, 1, 0
+    result += row[AFTER]
     complete = max(result, issued + 1)
     for which in range(first, last):
         if stream.is_store[which] == 1:

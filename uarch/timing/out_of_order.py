@@ -33,7 +33,9 @@ from uarch.timing.ports import (
 )
 from uarch.timing.static import (
     ADDRESS_COUNT,
+    AFTER,
     BASE_UPDATES,
+    BEFORE,
     COMPUTES,
     DESTINATION_COUNT,
     DESTINATIONS_AT,
@@ -57,8 +59,6 @@ Array = NDArray[np.int64]
 FETCH_QUEUE = 32  # micro-operations between fetch and decode (gem5's default)
 TO_RENAME, TO_RETIRE, TO_REFETCH, TO_WRITE, RELEASE = 1, 2, 2, 2, 1
 TRAP = 13  # gem5's trap latency, after a system call
-# What each micro-operation of a repeated string instruction's access brings with it: count, compare, branch.
-STRING_OVERHEAD = 3
 # Registers free for renaming beyond the configured counts: gem5 adds 64 and keeps 38 integer and 48 floating-point
 # ones for the architectural state and the micro-operations' temporaries of x86.
 FREE_INT, FREE_FP = 64 - 38, 64 - 48
@@ -236,10 +236,9 @@ def _load(
     state, known = find_store(core.forwarding, address, size, issue + 1)
     if known > issue and state != FORWARDED:  # part of it is in a store that must reach the cache first
         issue = known
-    data = access_data(caches, memory, tlbs, address, size, issue + 1, 0, pc, 1)
     if state == FORWARDED:
-        data = max(issue, known) + 2
-    return data
+        return max(issue, known) + 2
+    return access_data(caches, memory, tlbs, address, size, issue + 1, 0, pc, 1)
 
 
 @compiled
@@ -308,22 +307,23 @@ def step(
     for which in range(first, last):
         loads += 1 - stream.is_store[which]
     stores = last - first - loads
-    operations = int(np.int64(row[MICRO_OPERATIONS]))
-    if flags & STRING:
-        operations = max(operations, (1 + STRING_OVERHEAD) * (last - first))
-    own = int(np.int64(row[COMPUTES]))
+    operations, own = int(np.int64(row[MICRO_OPERATIONS])), int(np.int64(row[COMPUTES]))
+    if flags & STRING:  # those of each access
+        operations += (1 + row[COMPUTES]) * (last - first)
+        own = 0
     fetched = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
     if flags & SERIALIZING:
         clock[SERIAL] = max(clock[SERIAL], clock[COMMIT_CYCLE] + RELEASE)
     renamed = _rename(core, row, fetched, operations, loads, stores, own + last - first)
     dispatched = renamed + limits[DISPATCH]
+    begin = dispatched + row[BEFORE]
     sources = row[SOURCE_COUNT]
-    addressed = max(dispatched, latest(ready, row, 0, row[ADDRESS_COUNT]))
+    addressed = max(begin, latest(ready, row, 0, row[ADDRESS_COUNT]))
     if flags & (ATOMIC | BARRIER):  # waits for all memory operations before it, and those after it wait
         addressed = max(addressed, max(clock[MEMORY_LAST], clock[WRITTEN]), clock[COMMIT_CYCLE])
     addressed = max(addressed, clock[MEMORY_ORDER])
 
-    data = addressed if loads > 0 else dispatched
+    data = addressed if loads > 0 else begin
     for which in range(first, last):
         if stream.is_store[which] == 0:
             loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), addressed)
@@ -332,11 +332,16 @@ def step(
     data = max(data, latest(ready, row, row[ADDRESS_COUNT], sources))
     complete = max(data, dispatched + 1) if loads > 0 else dispatched + 1
     result = data
-    if own == 1:
+    if own > 0:
         start = data if loads > 0 else max(data, addressed)
-        result = _execute(core, row, start)
+        for _ in range(own):
+            done = _execute(core, row, start)
+            result = max(result, done)
+            _replace_least(core.issue_queue, done - row[LATENCY])
         complete = result
-        _replace_least(core.issue_queue, result - row[LATENCY])
+    if row[AFTER] > 0:
+        result += row[AFTER]
+        complete = max(complete, result)
     for _ in range(operations - own - (last - first) if not flags & STRING else 0):
         other = reserve(core.window, core.capacity, INT_ALU, dispatched)
         _replace_least(core.issue_queue, other)

@@ -24,11 +24,17 @@ Rows = NDArray[np.int16]
 # Columns of a row: 32 of 16 bits are one cache line.
 UNIT, LATENCY, DIVIDER, MICRO_OPERATIONS, SOURCE_COUNT, ADDRESS_COUNT, DESTINATION_COUNT = range(7)
 COMPUTES, FLAGS, LENGTH, INT_DESTINATIONS, FP_DESTINATIONS = range(7, 12)
-SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, COLUMNS = 12, 20, 26, 32
-# A divide of many micro-operations is microcode: some set it up, each of the others is a step through the divider
-# (gem5's x86 takes 7 steps for small quotients, up to 37 for 64 bits).
-DIVIDE_SET_UP = 3
+SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, COLUMNS = 12, 20, 26, 27, 28, 32
 NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
+
+
+_VECTOR_FORMS = {
+    Operation.FP_ADD: Operation.SIMD_FP_ADD,
+    Operation.FP_MUL: Operation.SIMD_FP_MUL,
+    Operation.FP_FMA: Operation.SIMD_FP_FMA,
+    Operation.FP_DIV: Operation.SIMD_FP_DIV,
+    Operation.FP_SQRT: Operation.SIMD_FP_SQRT,
+}
 
 
 def unit_table(machine: Machine) -> dict[Operation, tuple[int, int, int]]:
@@ -51,10 +57,10 @@ def unit_table(machine: Machine) -> dict[Operation, tuple[int, int, int]]:
         Operation.SIMD_MUL: (SIMD, multiply, NOT_DIVIDER),
         Operation.SIMD_FP_ADD: (SIMD, add, NOT_DIVIDER),
         Operation.SIMD_FP_MUL: (SIMD, multiply, NOT_DIVIDER),
-        Operation.SIMD_FP_FMA: (SIMD, multiply + 1, NOT_DIVIDER),
+        Operation.SIMD_FP_FMA: (SIMD, multiply, NOT_DIVIDER),
         Operation.SIMD_FP_DIV: (SIMD, divide, NOT_DIVIDER),
-        Operation.SIMD_FP_SQRT: (SIMD, 2 * divide, NOT_DIVIDER),
-        Operation.CRYPTO: (SIMD, multiply, NOT_DIVIDER),
+        Operation.SIMD_FP_SQRT: (SIMD, divide, NOT_DIVIDER),
+        Operation.CRYPTO: (SIMD, 1, NOT_DIVIDER),
         Operation.BRANCH: (INT_ALU, 1, NOT_DIVIDER),
         Operation.SYSTEM: (INT_ALU, 1, NOT_DIVIDER),
     }
@@ -66,11 +72,15 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     table = np.zeros((256, 3), np.int16)
     for operation, entry in unit_table(machine).items():
         table[operation] = entry
-    rows[:, UNIT : DIVIDER + 1] = table[instructions.operation]
     flags, operations = instructions.flags, instructions.operation
-    touches = (flags & (Flag.LOAD | Flag.STORE)) != 0
-    moves = (operations == Operation.NONE) | (operations == Operation.MOVE)
-    rows[:, COMPUTES] = ~(moves & touches)
+    for scalar, vector in _VECTOR_FORMS.items():
+        operations = np.where(instructions.vector_unit & (operations == scalar), np.uint8(vector), operations)
+    rows[:, UNIT : DIVIDER + 1] = table[operations]
+    divides = operations == Operation.INT_DIV
+    steps = np.where(divides, np.maximum(instructions.compute_operations, 1), 1).astype(np.int64)
+    rows[:, LATENCY] = np.minimum(rows[:, LATENCY] * steps, np.iinfo(np.int16).max)
+    rows[:, COMPUTES] = np.where(divides, 1, instructions.compute_operations)
+    rows[:, BEFORE], rows[:, AFTER] = instructions.cycles_before, instructions.cycles_after
     rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
     rows[:, FLAGS] = flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
@@ -80,14 +90,27 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, DESTINATION_COUNT] = (destinations != NO_REGISTER).sum(axis=1)
     rows[:, SOURCES_AT : SOURCES_AT + 8] = np.where(sources == NO_REGISTER, REGISTERS, sources)
     rows[:, DESTINATIONS_AT : DESTINATIONS_AT + 6] = np.where(destinations == NO_REGISTER, REGISTERS, destinations)
-    rows[:, BASE_UPDATES] = _base_updates(instructions, rows[:, COMPUTES] == 1)
-    microcoded = (operations == Operation.INT_DIV) & (rows[:, MICRO_OPERATIONS] > DIVIDE_SET_UP)
-    steps = np.where(microcoded, rows[:, MICRO_OPERATIONS].astype(np.int64) - DIVIDE_SET_UP, 1)
-    rows[:, LATENCY] = np.minimum(rows[:, LATENCY] * steps, np.iinfo(np.int16).max)
-    rows[:, INT_DESTINATIONS] = (destinations < VECTOR_REGISTERS).sum(axis=1)
-    floats = (destinations >= VECTOR_REGISTERS) & (destinations < 2 * VECTOR_REGISTERS)
-    rows[:, FP_DESTINATIONS] = (floats | (destinations == X87_REGISTER)).sum(axis=1)
+    rows[:, BASE_UPDATES] = _base_updates(instructions, rows[:, COMPUTES] > 0)
+    rows[:, INT_DESTINATIONS], rows[:, FP_DESTINATIONS] = _renamed(instructions)
     return rows
+
+
+def _renamed(instructions: StaticInstructions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """[S] physical registers that an instruction takes of each file: every micro-operation but stores, compares and
+    branches has a result, of vector registers where the instruction's are such.
+    """
+    flags, destinations = instructions.flags, instructions.destinations
+    whole = (destinations < VECTOR_REGISTERS).sum(axis=1)
+    vector = ((destinations >= VECTOR_REGISTERS) & (destinations < 2 * VECTOR_REGISTERS)) | (
+        destinations == X87_REGISTER
+    )
+    floats = vector.sum(axis=1)
+    writes = (flags & Flag.STORE) != 0
+    branches = (flags & Flag.BRANCH) != 0
+    silent = (instructions.compute_operations > 0) & (whole + floats == 0) & ~branches
+    results = instructions.micro_operations.astype(np.int64) - writes - branches - silent
+    results = np.minimum(np.maximum(results, whole + floats), 32)
+    return np.where(floats > 0, whole, results), np.where(floats > 0, results - whole, 0)
 
 
 def _base_updates(instructions: StaticInstructions, computes: NDArray[np.bool_]) -> NDArray[np.int16]:
