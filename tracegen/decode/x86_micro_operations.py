@@ -122,7 +122,7 @@ def crack(instruction: CsInsn, mnemonic: str, operation: Operation, accesses: in
         return MicroOperations(3 if accesses == 1 else 2 + accesses + relative, 0, relative, 1)
     if any(name[:1] in ("x", "y", "z") and name[1:3] == "mm" for name in names):
         return _vector(mnemonic, operation, memory, relative, accesses, names)
-    if mnemonic[:-1] in _STRING:
+    if mnemonic[-1:] in "bwdq" and mnemonic[:-1] in _STRING:
         return MicroOperations(*_STRING[mnemonic[:-1]])
     if mnemonic in ("nop", "pause", "endbr64", "endbr32"):
         return MicroOperations()

@@ -355,6 +355,14 @@ def access_data(
     return data
 
 
+@out_of_line
+def access_data_again(
+    caches: Caches, memory: Memory, tlbs: Array, address: int, size: int, cycle: int, pc: int
+) -> None:
+    """A load whose result does not count, as it will be done again."""
+    access_data(caches, memory, tlbs, address, size, cycle, 0, pc, 1)
+
+
 @compiled
 def access_code(caches: Caches, memory: Memory, tlbs: Array, line: int, cycle: int, pc: int, timed: int) -> int:
     """The instruction cache's access to a line, given by its number."""

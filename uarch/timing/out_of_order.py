@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
-from uarch.timing.caches import Caches, access_code, access_data
-from uarch.timing.compiled import compiled, merged
+from uarch.timing.caches import Caches, access_code, access_data, access_data_again
+from uarch.timing.compiled import compiled, merged, number
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
 from uarch.timing.ports import (
@@ -52,6 +52,7 @@ from uarch.timing.static import (
     Rows,
     latest,
 )
+from uarch.timing.store_sets import StoreSets, new_store_sets, note_issue, violated, waits_for
 from uarch.timing.stream import Stream, size_of
 
 Array = NDArray[np.int64]
@@ -67,7 +68,7 @@ FETCH, RENAME, COMMIT, FRONTEND, DISPATCH, ROB, ISSUE_QUEUE, LOAD_QUEUE, STORE_Q
 FRONT, INT_DIVIDERS, FP_DIVIDERS = 11, 12, 13
 # Places in `clock`: the current cycle of each in-order stage and the slots used in it, counts of entries handed out.
 FETCH_CYCLE, FETCH_USED, FETCH_LINE, RENAME_CYCLE, RENAME_USED, COMMIT_CYCLE, COMMIT_USED = range(7)
-OPERATIONS, LOADS, STORES, INTS, FLOATS, WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, DISPATCHED = range(7, 17)
+OPERATIONS, LOADS, STORES, INTS, FLOATS, WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, AGAIN = range(7, 17)
 
 ATOMIC, BARRIER, SERIALIZING = int(Flag.ATOMIC), int(Flag.BARRIER), int(Flag.SERIALIZING)
 BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
@@ -88,6 +89,7 @@ class OutOfOrder(NamedTuple):
     floats: Array
     issue_queue: Array  # heap of release cycles
     forwarding: Array
+    sets: StoreSets
 
 
 def _ring(entries: int) -> Array:
@@ -148,6 +150,7 @@ def new_core(machine: Machine) -> OutOfOrder:
         _ring(limits[FP_REGS]),
         np.full(pipeline.issue_queue_entries, -RELEASE, np.int64),
         new_forwarding(),
+        new_store_sets(),
     )
 
 
@@ -232,7 +235,12 @@ def _load(
     core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, cycle: int
 ) -> int:
     """A load that can issue at `cycle`; returns the cycle from which its readers can issue."""
-    issue = reserve(core.window, core.capacity, LOAD, cycle)
+    issue = reserve(core.window, core.capacity, LOAD, max(cycle, waits_for(core.sets, pc)))
+    found = violated(core.sets, pc, address, size, issue)
+    if found > 0:  # everything from here on is fetched again
+        access_data_again(caches, memory, tlbs, number(address), number(size), number(issue + 1), number(pc))
+        core.clock[AGAIN] = found + TO_REFETCH
+        issue = found + TO_REFETCH + core.limits[FRONTEND] + TO_RENAME + core.limits[DISPATCH]
     state, known = find_store(core.forwarding, address, size, issue + 1)
     if known > issue and state != FORWARDED:  # part of it is in a store that must reach the cache first
         issue = known
@@ -347,10 +355,13 @@ def step(
         _replace_least(core.issue_queue, other)
         complete = max(complete, other + 1)
     if stores > 0:
-        issue = max(addressed, result)
+        issue = max(max(addressed, result), waits_for(core.sets, pc))
         for _ in range(stores):
             issue = reserve(core.window, core.capacity, STORE, issue)
             _replace_least(core.issue_queue, issue)
+        for which in range(first, last):
+            if stream.is_store[which] == 1:
+                note_issue(core.sets, pc, stream.address[which], size_of(stream, which), issue)
         complete = max(complete, issue + 1)
     for destination in range(row[DESTINATION_COUNT]):
         moved = (row[BASE_UPDATES] >> destination) & 1
@@ -371,6 +382,10 @@ def step(
             _write(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), complete)
     if flags & SERIALIZING:
         clock[SERIAL] = retired + RELEASE
+    if clock[AGAIN] > 0:
+        if clock[AGAIN] > clock[FETCH_CYCLE]:
+            clock[FETCH_CYCLE], clock[FETCH_USED], clock[FETCH_LINE] = clock[AGAIN], operations, pc >> 6
+        clock[AGAIN] = 0
     _redirect(core, branches, row, pc, target, fetched, complete, retired)
     return retired
 
