@@ -26,7 +26,7 @@ Array = NDArray[np.int64]
 L1I, L1D, L2, L3 = range(4)
 NO_LEVEL = -1
 # Columns of `levels`.
-FIRST, SET_MASK, WAYS, LATENCY, REQUEST, RESPONSE, MSHRS, PREFETCHER, NEXT = range(9)
+FIRST, SET_MASK, WAYS, LATENCY, REQUEST, TRANSFER, RESPONSE, MSHRS, PREFETCHER, NEXT = range(10)
 # Columns of `counters`.
 ACCESSES, MISSES, WRITE_BACKS, PREFETCHES = range(4)
 # Places in `scalars`.
@@ -50,7 +50,7 @@ LOAD_RETRY = 3  # a load that a blocked cache refuses goes back to the issue que
 
 
 class Caches(NamedTuple):
-    levels: NDArray[np.int64]  # [4, 9] geometry and latencies
+    levels: NDArray[np.int64]  # [4, 10] geometry and latencies
     tag: NDArray[np.int64]  # [lines] line number, -1 where empty
     used: NDArray[np.int64]  # [lines] 4 * tick of the last use + PREFETCHED + DIRTY
     ready: NDArray[np.int64]  # [lines] cycle at which the data is there
@@ -64,7 +64,7 @@ class Caches(NamedTuple):
 
 
 def new_caches(machine: Machine) -> tuple[Caches, Memory]:
-    levels = np.zeros((4, 9), np.int64)
+    levels = np.zeros((4, 10), np.int64)
     first = 0
     chain = [machine.l1i, machine.l1d, machine.l2, machine.l3]
     for level, cache in enumerate(chain):
@@ -79,7 +79,8 @@ def new_caches(machine: Machine) -> tuple[Caches, Memory]:
             cache.associativity,
             cache.latency,
             cache.latency + (SYSTEM_REQUEST if last else CROSSBAR),
-            max(1, cache.latency // 2) + (SYSTEM_RESPONSE + SYSTEM_PAYLOAD if last else CROSSBAR + PAYLOAD),
+            SYSTEM_RESPONSE + SYSTEM_PAYLOAD if last else CROSSBAR + PAYLOAD,
+            max(1, cache.latency // 2),
             cache.mshrs,
             PREFETCHERS[cache.prefetcher],
             following,
@@ -204,38 +205,38 @@ def _fetch(
         if where == NO_LEVEL:
             data = read_memory(memory, line, cycle) if timed else 0
             break
-        if demand:
-            caches.counters[where, ACCESSES] += 1
+        # From here on it is a read like any other, also of what a level above prefetches.
+        caches.counters[where, ACCESSES] += 1
         cycle = _accepted(caches, where, cycle)
         place = _find(caches, where, line)
         if place >= 0:
             caches.scalars[TICK] += 1
             flags = caches.used[place] & (PREFETCHED | DIRTY)
-            if flags & PREFETCHED and demand:
+            if flags & PREFETCHED:
                 flags = flags & DIRTY
                 if timed:
                     _train(caches, where, line << 6, pc, cycle)
             caches.used[place] = 4 * caches.scalars[TICK] + flags
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
-            if demand and cycle < caches.ready[place] - caches.levels[where, RESPONSE]:
+            if cycle < caches.ready[place] - caches.levels[where, RESPONSE]:
                 caches.counters[where, MISSES] += 1
             break
-        if demand:
-            caches.counters[where, MISSES] += 1
-            if timed and caches.levels[where, PREFETCHER] != NONE:
-                _train(caches, where, line << 6, pc, cycle)
+        caches.counters[where, MISSES] += 1
+        if timed and caches.levels[where, PREFETCHER] != NONE:
+            _train(caches, where, line << 6, pc, cycle)
     # And back up.
     for below in range(L3, -1, -1):
         if caches.missed[below, 0] == 0:
             continue
         caches.missed[below, 0] = 0
+        data += caches.levels[below, TRANSFER]
+        if timed:
+            _give_mshr(caches, below, caches.missed[below, 1], caches.missed[below, 2], data)
         data += caches.levels[below, RESPONSE]
         flags = number(0)
         if below == level:
             flags = write if demand else number(PREFETCHED)
         _install(caches, memory, below, line, flags, data, timed)
-        if timed:
-            _give_mshr(caches, below, caches.missed[below, 1], caches.missed[below, 2], data)
     return data
 
 

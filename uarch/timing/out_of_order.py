@@ -19,7 +19,7 @@ from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
 from uarch.timing.caches import Caches, access_code, access_data, access_data_again
-from uarch.timing.compiled import compiled, merged, number
+from uarch.timing.compiled import compiled, merged, number, out_of_line
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
 from uarch.timing.ports import (
@@ -59,6 +59,7 @@ Array = NDArray[np.int64]
 
 FETCH_QUEUE = 32  # micro-operations between fetch and decode (gem5's default)
 TO_RENAME, TO_RETIRE, TO_REFETCH, TO_WRITE, RELEASE = 1, 2, 2, 2, 1
+SQUASH_WIDTH = 8  # gem5's squashWidth
 TRAP = 13  # gem5's trap latency, after a system call
 # Registers free for renaming beyond the configured counts: gem5 adds 64 and keeps 38 integer and 48 floating-point
 # ones for the architectural state and the micro-operations' temporaries of x86.
@@ -68,7 +69,7 @@ FETCH, RENAME, COMMIT, FRONTEND, DISPATCH, ROB, ISSUE_QUEUE, LOAD_QUEUE, STORE_Q
 FRONT, INT_DIVIDERS, FP_DIVIDERS = 11, 12, 13
 # Places in `clock`: the current cycle of each in-order stage and the slots used in it, counts of entries handed out.
 FETCH_CYCLE, FETCH_USED, FETCH_LINE, RENAME_CYCLE, RENAME_USED, COMMIT_CYCLE, COMMIT_USED = range(7)
-OPERATIONS, LOADS, STORES, INTS, FLOATS, WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, AGAIN = range(7, 17)
+OPERATIONS, LOADS, STORES, INTS, FLOATS, WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, AGAIN, ENTRIES = range(7, 18)
 
 ATOMIC, BARRIER, SERIALIZING = int(Flag.ATOMIC), int(Flag.BARRIER), int(Flag.SERIALIZING)
 BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
@@ -209,7 +210,7 @@ def _rename(core: OutOfOrder, row: Rows, fetched: int, operations: int, loads: i
     """Cycle in which the last micro-operation is renamed: every structure must have room then."""
     clock, limits = core.clock, core.limits
     cycle = max(fetched + limits[FRONTEND] + TO_RENAME, clock[SERIAL])
-    cycle = max(cycle, _released(core.rob, clock[OPERATIONS], operations, limits[ROB]))
+    cycle = max(cycle, _released(core.rob, clock[ENTRIES], operations, limits[ROB]))
     if loads > 0:
         cycle = max(cycle, _released(core.loads, clock[LOADS], loads, limits[LOAD_QUEUE]))
     if stores > 0:
@@ -294,6 +295,24 @@ def _book(ring: Array, handed_out: int, count: int, cycle: int) -> int:
     return handed_out + count
 
 
+@out_of_line
+def _squash(core: OutOfOrder, renamed: int, resolved: int) -> int:
+    """Micro-operations renamed on the wrong path since `renamed`, when it is known at `resolved` to be wrong.
+
+    They are found in the reorder buffer SQUASH_WIDTH a cycle, and nothing is dispatched or retired meanwhile; their
+    entries are free only when what is before them has retired (gem5's O3).
+    """
+    ring, limits, end = core.rob, core.limits, core.clock[ENTRIES]
+    low, high = end - limits[ROB], end  # the first entry that is still taken at `resolved`
+    while low < high:
+        middle = (low + high) >> 1
+        if ring[middle & (len(ring) - 1)] + RELEASE > resolved:
+            high = middle
+        else:
+            low = middle + 1
+    return max(min(limits[ROB] - (end - low), (resolved - renamed) * limits[RENAME]), 0)
+
+
 @merged
 def step(
     core: OutOfOrder,
@@ -370,10 +389,19 @@ def step(
     if flags & (ATOMIC | BARRIER):
         clock[MEMORY_ORDER] = complete
 
-    retired = _retire(core, complete, operations)
-    at_once = min(operations, limits[ROB])
-    _book(core.front, clock[OPERATIONS], min(operations, limits[FRONT]), renamed)
-    clock[OPERATIONS] = _book(core.rob, clock[OPERATIONS], at_once, retired)
+    outcome = RIGHT
+    if flags & BRANCH:
+        outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)))
+    wrong, squashed = 0, 0
+    if outcome == EXECUTE_REDIRECT:
+        wrong = _squash(core, number(renamed), number(complete))
+        squashed = complete + 1 + (wrong + SQUASH_WIDTH - 1) // SQUASH_WIDTH
+    retired = _retire(core, max(complete, squashed - TO_RETIRE), operations)
+    clock[OPERATIONS] = _book(core.front, clock[OPERATIONS], min(operations, limits[FRONT]), renamed)
+    clock[ENTRIES] = _book(core.rob, clock[ENTRIES], min(operations, limits[ROB]), retired)
+    if wrong > 0:
+        clock[ENTRIES] = _book(core.rob, clock[ENTRIES], wrong, retired)
+        clock[SERIAL] = max(clock[SERIAL], squashed + 1)
     clock[LOADS] = _book(core.loads, clock[LOADS], min(loads, limits[LOAD_QUEUE]), retired)
     clock[INTS] = _book(core.ints, clock[INTS], row[INT_DESTINATIONS], retired)
     clock[FLOATS] = _book(core.floats, clock[FLOATS], row[FP_DESTINATIONS], retired)
@@ -386,19 +414,18 @@ def step(
         if clock[AGAIN] > clock[FETCH_CYCLE]:
             clock[FETCH_CYCLE], clock[FETCH_USED], clock[FETCH_LINE] = clock[AGAIN], operations, pc >> 6
         clock[AGAIN] = 0
-    _redirect(core, branches, row, pc, target, fetched, complete, retired)
+    _redirect(core, row, pc, target, fetched, complete, retired, outcome)
     return retired
 
 
 @compiled
 def _redirect(
-    core: OutOfOrder, branches: Branches, row: Rows, pc: int, target: int, fetched: int, complete: int, retired: int
+    core: OutOfOrder, row: Rows, pc: int, target: int, fetched: int, complete: int, retired: int, outcome: int
 ) -> None:
     """Where and when fetching goes on."""
     clock, flags = core.clock, row[FLAGS]
     again = 0
     if flags & BRANCH:
-        outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)))
         if outcome == EXECUTE_REDIRECT:
             again = complete + TO_REFETCH
         elif outcome == DECODE_REDIRECT:
