@@ -5,7 +5,7 @@ An instruction set is one file with one function, ``decode_instruction(CsInsn) -
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import capstone
@@ -24,15 +24,17 @@ class _Isa:
     mode: int
     decode: Callable[[capstone.CsInsn], Decoded]
     shortest: int  # bytes assumed of code that the disassembler does not know
+    in_context: Callable[[capstone.CsInsn, Decoded, Iterator[Decoded]], Decoded] | None = None
 
 
 _ISAS = {
-    "x86-64": _Isa(capstone.CS_ARCH_X86, capstone.CS_MODE_64, x86_64.decode_instruction, 1),
+    "x86-64": _Isa(capstone.CS_ARCH_X86, capstone.CS_MODE_64, x86_64.decode_instruction, 1, x86_64.in_context),
     "aarch64": _Isa(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, aarch64.decode_instruction, 4),
     "riscv64": _Isa(
         capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC, riscv64.decode_instruction, 2
     ),
 }
+_CONTEXT = 8  # instructions looked back at
 _UNKNOWN = Decoded(Operation.NONE)
 
 
@@ -43,6 +45,15 @@ def _length_of_unknown(code: bytes, isa: str) -> int:
     if isa == "aarch64":
         return 4
     return max(len(code.rstrip(b"\0")), 1)
+
+
+def _before(
+    address: NDArray[np.uint64], length: NDArray[np.uint8], sequence: Sequence[Decoded], row: int
+) -> Iterator[Decoded]:
+    """The instructions that lie immediately in front of one, the nearest first."""
+    while row > 0 and address[row - 1] + length[row - 1] == address[row] and len(sequence) - row < _CONTEXT:
+        row -= 1
+        yield sequence[row]
 
 
 def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> StaticInstructions:
@@ -66,6 +77,7 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
     micro_operations = np.ones((rows, 4), np.uint8)
     vector_unit = np.zeros(rows, np.bool_)
     known: dict[bytes, tuple[int, Decoded]] = {}  # what an instruction does hangs on its bytes, not on its address
+    sequence: list[Decoded] = []
     for row in range(rows):
         raw = code[row].tobytes()
         entry = known.get(raw)
@@ -77,6 +89,10 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
                 entry = (instruction.size, chosen.decode(instruction))
             known[raw] = entry
         length[row], decoded = entry
+        sequence.append(decoded)
+        if chosen.in_context is not None and decoded.operation is Operation.INT_DIV:
+            whole = next(engine.disasm(raw, 0, 1))
+            decoded = chosen.in_context(whole, decoded, _before(address, length, sequence, row))
         operation[row] = decoded.operation
         flags[row] = decoded.flags
         read = (*decoded.address, *decoded.data)[:MAX_SOURCES]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from capstone import CsInsn
 from capstone import x86_const as x86
 from capstone.x86 import X86Op
 
 from tracegen.decode.decoded import Decoded, distinct
-from tracegen.decode.x86_micro_operations import crack
+from tracegen.decode.x86_micro_operations import crack, divide_steps
 from uarch.instructions import (
     FLAGS_REGISTER,
     MASK_REGISTERS,
@@ -21,7 +22,7 @@ from uarch.instructions import (
 )
 
 _NUMBERS = "rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15".split()
-RSP = _NUMBERS.index("rsp")
+RAX, RDX, RSP = (_NUMBERS.index(name) for name in ("rax", "rdx", "rsp"))
 
 
 def _register_numbers() -> tuple[dict[str, int], frozenset[str]]:
@@ -207,6 +208,23 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     count = crack(instruction, mnemonic, operation, loads + stores, Flag.ATOMIC in flags)
     scalar = operation in _FLOAT and not mnemonic.startswith("f")  # SSE's; only x87 uses the floating-point units
     return Decoded(operation, flags, address, data_registers, destinations, count, scalar)
+
+
+def in_context(instruction: CsInsn, decoded: Decoded, before: Iterator[Decoded]) -> Decoded:
+    """What an instruction becomes by those in front of it (`before`, the nearest first): a divide whose upper half of
+    the dividend was computed, not cleared or filled with the sign, has a quotient of its full width.
+    """
+    if decoded.operation is not Operation.INT_DIV or not decoded.micro_operations.compute > 1:
+        return decoded
+    for other in before:
+        if RDX in other.destinations:
+            signs = other.operation is Operation.INT_ALU and other.data == (RAX,)  # cqo, cdq
+            extends = Flag.ZEROING in other.flags or signs
+            if extends or (other.operation is Operation.MOVE and not other.data):
+                return decoded
+            width = instruction.operands[0].size
+            return decoded._replace(micro_operations=divide_steps(width)) if width >= 4 else decoded
+    return decoded
 
 
 _FLOAT = frozenset(

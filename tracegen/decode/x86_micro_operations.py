@@ -129,6 +129,14 @@ def crack(instruction: CsInsn, mnemonic: str, operation: Operation, accesses: in
     return _integer(mnemonic, operation, relative, immediate, accesses, atomic)
 
 
+def divide_steps(width: int) -> MicroOperations:
+    """A divide of a dividend twice as wide as its `width` bytes: half of the quotient's bits are set, and gem5's
+    microcode takes a step for each, in rounds of four and a branch.
+    """
+    steps = 5 + 4 * width
+    return MicroOperations(10 + (steps - 7) * 5 // 4, steps, 0, 1)
+
+
 def _integer(
     mnemonic: str, operation: Operation, relative: int, immediate: int, accesses: int, atomic: bool
 ) -> MicroOperations:
@@ -157,6 +165,8 @@ def _vector(
         body = _Body(body.total * halves // 2, max(body.compute * halves // 2, 1), body.before, body.after)
     size = int(getattr(memory, "size", HALF)) if memory is not None else HALF
     lanes = accesses * max(size // HALF, 1)
+    if accesses and mnemonic.startswith(("cvtsi2", "vcvtsi2")):
+        body = _SIMPLE  # loaded where it is converted
     total, compute, before, after = body
     if operation is Operation.NONE:  # a pure load or store; half a register's load clears the other half
         clears = 1 if mnemonic.lstrip("v") in ("movsd", "movss", "movq", "movd") and names and _loads(memory) else 0

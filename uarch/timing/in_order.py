@@ -16,14 +16,15 @@ from uarch.configuration import InOrderPipeline, Machine
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
 from uarch.timing.caches import Caches, access_code, access_data
-from uarch.timing.compiled import compiled, merged, out_of_line
+from uarch.timing.compiled import compiled, merged, number, out_of_line
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
-from uarch.timing.ports import INT_ALU, LOAD, RESOURCES, STORE, WINDOW, new_window, reserve, reserve_unpipelined
+from uarch.timing.ports import INT_ALU, RESOURCES, WINDOW, new_window, reserve, reserve_unpipelined
 from uarch.timing.static import (
     ADDRESS_COUNT,
     AFTER,
     BASE_UPDATES,
+    BEFORE,
     COMPUTES,
     DESTINATION_COUNT,
     DESTINATIONS_AT,
@@ -46,14 +47,16 @@ Array = NDArray[np.int64]
 # gem5's Minor: fetch1 → 1 → fetch2 → frontend_delay → decode → 1 → execute; the integer unit's three stages, of
 # which operands may be two late; the memory unit's one stage and its assumed latency.
 FETCH_TO_DECODE, DECODE_TO_ISSUE, ALU_STAGES, ALU_LATE, TO_REFETCH, RELEASE = 1, 1, 3, 2, 2, 1
+MEMORY_LATE, LOAD_ASSUMED = 1, 3
+TRANSFERS = 2  # loads between memory and commitment (executeLSQTransfersQueueSize)
 AHEAD = 2  # lines of code fetched beyond the one in use (fetch2InputBufferSize)
 INPUT_BUFFER = 7  # instructions waiting for issue (executeInputBufferSize)
 TRAP = 13
 # Places in `limits`.
-WIDTH, FRONTEND, MEMORY_WIDTH, STORE_BUFFER, IN_FLIGHT, FRONT, INT_DIVIDERS, FP_DIVIDERS = range(8)
+WIDTH, FRONTEND, MEMORY_WIDTH, STORE_BUFFER, IN_FLIGHT, FRONT, STAGES = range(7)
 # Places in `clock`.
 FETCH_CYCLE, FETCH_USED, FETCH_LINE, ISSUE_CYCLE, ISSUE_USED, ISSUE_MEMORY, COMMIT_CYCLE, COMMIT_USED = range(8)
-OPERATIONS, ACCESSES, STORES, SENT, WRITTEN, SERIAL, LINE_BEGIN, LINE_FREE = range(8, 16)
+OPERATIONS, ACCESSES, STORES, SENT, WRITTEN, SERIAL, LINE_BEGIN, LINE_FREE, COMPUTED, LEFT_BUFFER, SENT_TO_MEMORY = range(8, 19)
 
 BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
 SERIALIZING, ATOMIC, BARRIER = int(Flag.SERIALIZING), int(Flag.ATOMIC), int(Flag.BARRIER)
@@ -62,12 +65,15 @@ SERIALIZING, ATOMIC, BARRIER = int(Flag.SERIALIZING), int(Flag.ATOMIC), int(Flag
 class InOrder(NamedTuple):
     limits: Array
     clock: Array
-    ready: Array  # [REGISTERS + 1] cycle at which the register's value exists
+    ready: Array  # [REGISTERS + 1] cycle at which the register's value exists, a load's as the issue stage assumes it
+    committed: Array  # [REGISTERS + 1] cycle in which its writer commits
     capacity: Array
     window: Array
     dividers: Array
     front: Array
-    in_flight: Array  # ring: cycle at which each of the latest accesses was done
+    stages: Array  # ring: cycle at which each of the latest operations in the integer units was committed
+    in_flight: Array  # ring: cycle at which each of the latest loads could be committed
+    in_memory: Array  # ring: cycle at which each of the latest accesses was done
     buffer: Array  # ring: cycle at which each of the latest stores was written
     forwarding: Array
 
@@ -88,8 +94,7 @@ def new_core(machine: Machine) -> InOrder:
             pipeline.store_buffer,
             pipeline.memory_in_flight,
             front,
-            1,
-            1,
+            units.int_alu * ALU_STAGES,
         ],
         np.int64,
     )
@@ -107,16 +112,19 @@ def new_core(machine: Machine) -> InOrder:
         np.int64,
     )
     assert len(capacity) == RESOURCES
-    clock = np.zeros(16, np.int64)
+    clock = np.zeros(24, np.int64)
     clock[FETCH_LINE] = -1
     return InOrder(
         limits,
         clock,
         np.zeros(REGISTERS + 1, np.int64),
+        np.zeros(REGISTERS + 1, np.int64),
         capacity,
         new_window(),
         np.zeros((2, 64), np.int64),
         _ring(front),
+        _ring(units.int_alu * ALU_STAGES),
+        _ring(TRANSFERS),
         _ring(pipeline.memory_in_flight),
         _ring(pipeline.store_buffer),
         new_forwarding(),
@@ -169,22 +177,40 @@ def _issue(core: InOrder, cycle: int, operations: int, accesses: int) -> int:
 
 
 @compiled
-def _load(
-    core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, issued: int
-) -> int:
+def _send(core: InOrder, issued: int, known: int) -> int:
+    """Cycle in which the memory unit hands an access on: it is one stage long, so the next one waits behind it, and an
+    address must have been committed (`known`). Of loads only so many are between there and their commitment.
+    """
     clock, limits = core.clock, core.limits
-    start = reserve(core.window, core.capacity, LOAD, issued) + 1
-    ring, count = core.in_flight, clock[ACCESSES]
-    start = max(start, ring[(count - limits[IN_FLIGHT]) & (len(ring) - 1)])
-    state, known = find_store(core.forwarding, address, size, start)
-    if state != FORWARDED:
-        start = max(start, known)
-    done = access_data(caches, memory, tlbs, address, size, start, 0, pc, 1)
-    if state == FORWARDED:
-        done = max(start, known) + 1
+    ring = core.in_flight
+    start = max(issued + 1, known, clock[SENT] + 1)
+    start = max(start, ring[(clock[ACCESSES] - TRANSFERS) & (len(ring) - 1)])
+    clock[SENT] = start
+    return start
+
+
+@compiled
+def _access(
+    core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, start: int, write: int
+) -> int:
+    """Cycle at which an access that could begin at `start` is done: so many are under way at most."""
+    ring, count = core.in_memory, core.clock[SENT_TO_MEMORY]
+    start = max(start, ring[(count - core.limits[IN_FLIGHT]) & (len(ring) - 1)])
+    done = access_data(caches, memory, tlbs, address, size, start, write, pc, 1)
     ring[count & (len(ring) - 1)] = done
-    clock[ACCESSES] = count + 1
-    return done + 1
+    core.clock[SENT_TO_MEMORY] = count + 1
+    return done
+
+
+@compiled
+def _load(
+    core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, start: int
+) -> int:
+    """Cycle in which the load sent at `start` can be committed."""
+    state, known = find_store(core.forwarding, address, size, start)
+    if state == FORWARDED:
+        return max(start, known) + 2
+    return _access(core, caches, memory, tlbs, pc, address, size, max(start, known), number(0)) + 1
 
 
 @compiled
@@ -193,9 +219,9 @@ def _store(
 ) -> None:
     """Leaves the store buffer one cycle after the store before it; keeps its entry until it is written."""
     clock = core.clock
-    start = max(committed + 1, clock[SENT] + 1)
-    clock[SENT] = start
-    done = access_data(caches, memory, tlbs, address, size, start, 1, pc, 1)
+    start = max(committed + 1, clock[LEFT_BUFFER] + 1)
+    clock[LEFT_BUFFER] = start
+    done = _access(core, caches, memory, tlbs, pc, address, size, start, number(1))
     clock[WRITTEN] = max(clock[WRITTEN], done)
     core.buffer[clock[STORES] & (len(core.buffer) - 1)] = done
     clock[STORES] += 1
@@ -220,66 +246,96 @@ def step(
     clock, limits, ready = core.clock, core.limits, core.ready
     flags, accesses = row[FLAGS], last - first
     operations = int(np.int64(row[MICRO_OPERATIONS]))
-    if flags & STRING:
+    if flags & STRING:  # those of each access
         operations += (1 + row[COMPUTES]) * accesses
     arrived = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
     computes = row[COMPUTES] > 0 and not flags & STRING
-    simple = computes and row[UNIT] == INT_ALU
-    addressed = latest(ready, row, 0, row[ADDRESS_COUNT])
-    operands = latest(ready, row, row[ADDRESS_COUNT], row[SOURCE_COUNT])
-    begin = max(arrived, clock[SERIAL])
-    if accesses > 0:
-        begin = max(begin, addressed)
-        # Data of a store, and what is computed from a load, are needed later than the address.
-        begin = max(begin, operands - ALU_LATE)
-    else:
-        begin = max(begin, max(addressed, operands) - (ALU_LATE if simple else 0))
+    simple = not computes or row[UNIT] == INT_ALU
+    begin = max(arrived - (operations - 1) // limits[WIDTH], clock[SERIAL])  # the first of them
     if flags & (SERIALIZING | ATOMIC | BARRIER):
         begin = max(begin, clock[COMMIT_CYCLE], clock[WRITTEN])
-    issued = _issue(core, begin, operations, min(accesses, 64))
-
-    data = issued
+    # What is not memory waits in its unit for its turn to commit: as many as the stages of the integer units.
+    others = operations - accesses - (0 if simple else int(np.int64(row[COMPUTES])))
+    others = min(max(others, 0), limits[STAGES])
+    room = core.stages[(clock[COMPUTED] + others - 1 - limits[STAGES]) & (len(core.stages) - 1)]
+    begin = max(begin, room - (others - 1) // limits[WIDTH])
+    addressed = latest(ready, row, 0, row[ADDRESS_COUNT])
+    known = latest(core.committed, row, 0, row[ADDRESS_COUNT])
+    if accesses > 0:
+        begin = max(begin, addressed - MEMORY_LATE, clock[SENT])
     loads = 0
     for which in range(first, last):
+        loads += 1 - stream.is_store[which]
+    stores = accesses - loads
+    if loads > 0:
+        before = min(loads, 64)
+        issued = _issue(core, begin, before, before)
+        operations_left = max(operations - before, 0)
+    else:
+        issued, operations_left = begin, operations
+    data, complete = issued, issued + 1
+    for which in range(first, last):
         if stream.is_store[which] == 0:
-            loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), issued)
-            data = max(data, loaded)
-            loads += 1
-    result = data
-    if computes:
-        if row[DIVIDER] != NOT_DIVIDER:
-            which_divider = row[DIVIDER] - INT_DIVIDER
-            start = reserve_unpipelined(core.dividers[which_divider], 1, max(data, issued), row[LATENCY])
-            result = start + row[LATENCY]
+            sent = _send(core, issued, known)
+            loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), sent)
+            complete = max(complete, loaded)
+            core.in_flight[clock[ACCESSES] & (len(core.in_flight) - 1)] = loaded
+            clock[ACCESSES] += 1
+    result = issued + LOAD_ASSUMED  # as the issue stage assumes; a later load holds up commitment
+    if operations_left > 0:
+        late = ALU_LATE if simple else 0
+        start = max(issued, latest(ready, row, row[ADDRESS_COUNT], row[SOURCE_COUNT]) - late)
+        if loads > 0:
+            start = max(start, result - late)
         else:
-            start = data
-            for _ in range(row[COMPUTES]):
-                start = reserve(core.window, core.capacity, row[UNIT], data)
-            result = start + (ALU_STAGES if simple else row[LATENCY])
-        if loads == 0 and start > clock[ISSUE_CYCLE]:  # a busy unit holds up what comes after
+            start = max(start, begin, addressed - late)
+        start = _issue(core, start, 1, 0)
+        finish = max(_issue(core, start, operations_left - 1, min(stores, 64)), arrived)
+        if computes:
+            if row[BEFORE] > 0:
+                start += row[BEFORE] if simple else row[BEFORE] - 1 + ALU_STAGES
+            if row[DIVIDER] != NOT_DIVIDER:
+                which_divider = row[DIVIDER] - INT_DIVIDER
+                start = reserve_unpipelined(core.dividers[which_divider], 1, start, row[LATENCY])
+                result = start + row[LATENCY]
+            else:
+                begin = start
+                for _ in range(row[COMPUTES]):
+                    start = reserve(core.window, core.capacity, row[UNIT], begin)
+                result = start + (ALU_STAGES if simple else row[LATENCY])
+        elif loads == 0:
+            result = start + ALU_STAGES
+        if row[AFTER] > 0:  # in the integer units, one after another
+            result = max(result + row[AFTER], finish + ALU_STAGES)
+            start = result - ALU_STAGES
+        if start > clock[ISSUE_CYCLE]:  # what comes after issues later still
             clock[ISSUE_CYCLE], clock[ISSUE_USED], clock[ISSUE_MEMORY] = start, 1, 0
-    result += row[AFTER]
-    complete = max(result, issued + 1)
+        if computes or row[AFTER] > 0 or accesses == 0:
+            complete = max(complete, result)
     for which in range(first, last):
         if stream.is_store[which] == 1:
             ring = core.buffer
-            reserve(core.window, core.capacity, STORE, issued)
-            complete = max(complete, ring[(clock[STORES] - limits[STORE_BUFFER]) & (len(ring) - 1)])
-    for destination in range(row[DESTINATION_COUNT]):
-        moved = (row[BASE_UPDATES] >> destination) & 1
-        ready[row[DESTINATIONS_AT + destination]] = issued + ALU_STAGES if moved == 1 else result
+            sent = _send(core, max(issued, clock[ISSUE_CYCLE] if stores == accesses else result - 1), known)
+            complete = max(complete, sent + 1, ring[(clock[STORES] - limits[STORE_BUFFER]) & (len(ring) - 1)])
 
     cycle, used = clock[COMMIT_CYCLE], clock[COMMIT_USED]
-    if complete > cycle:
-        cycle, used = complete, 0
     used += operations
     while used > limits[WIDTH]:
         used -= limits[WIDTH]
         cycle += 1
+    if complete > cycle:  # those before the last micro-operation have been committed by then
+        cycle, used = complete, 1
     clock[COMMIT_CYCLE], clock[COMMIT_USED] = cycle, used
+    for destination in range(row[DESTINATION_COUNT]):
+        moved = (row[BASE_UPDATES] >> destination) & 1
+        ready[row[DESTINATIONS_AT + destination]] = issued + ALU_STAGES if moved == 1 else result
+        core.committed[row[DESTINATIONS_AT + destination]] = cycle
     for entry in range(clock[OPERATIONS], clock[OPERATIONS] + min(operations, limits[FRONT])):
-        core.front[entry & (len(core.front) - 1)] = issued
+        core.front[entry & (len(core.front) - 1)] = clock[ISSUE_CYCLE]
     clock[OPERATIONS] += min(operations, limits[FRONT])
+    for entry in range(clock[COMPUTED], clock[COMPUTED] + others):
+        core.stages[entry & (len(core.stages) - 1)] = cycle - (clock[COMPUTED] + others - 1 - entry) // limits[WIDTH]
+    clock[COMPUTED] += others
     for which in range(first, last):
         if stream.is_store[which] == 1:
             _store(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), cycle)

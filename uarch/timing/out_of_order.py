@@ -264,12 +264,12 @@ def _execute(core: OutOfOrder, row: Rows, cycle: int) -> int:
 def _retire(core: OutOfOrder, complete: int, operations: int) -> int:
     clock, width = core.clock, core.limits[COMMIT]
     cycle, used = clock[COMMIT_CYCLE], clock[COMMIT_USED]
-    if complete + TO_RETIRE > cycle:
-        cycle, used = complete + TO_RETIRE, 0
     used += operations
     while used > width:
         used -= width
         cycle += 1
+    if complete + TO_RETIRE > cycle:  # those before the last micro-operation have retired by then
+        cycle, used = complete + TO_RETIRE, 1
     clock[COMMIT_CYCLE], clock[COMMIT_USED] = cycle, used
     return cycle
 

@@ -41,6 +41,10 @@ def unit_table(machine: Machine) -> dict[Operation, tuple[int, int, int]]:
     """Operation → (unit, latency in cycles, unpipelined divider or not)."""
     units = machine.functional_units
     add, multiply, divide = units.fp_add_latency, units.fp_mul_latency, units.fp_div_latency
+    if machine.core == "in-order":  # Minor's vector units have one latency
+        simple = simd_multiply = simd_divide = add
+    else:
+        simple, simd_multiply, simd_divide = 1, multiply, divide
     return {
         Operation.NONE: (INT_ALU, 1, NOT_DIVIDER),
         Operation.MOVE: (INT_ALU, 1, NOT_DIVIDER),
@@ -53,14 +57,14 @@ def unit_table(machine: Machine) -> dict[Operation, tuple[int, int, int]]:
         Operation.FP_DIV: (FP_MUL, divide, FP_DIVIDER),
         Operation.FP_SQRT: (FP_MUL, 2 * divide, FP_DIVIDER),
         Operation.FP_MISC: (FP_MUL, 3, NOT_DIVIDER),
-        Operation.SIMD_INT: (SIMD, 1, NOT_DIVIDER),
-        Operation.SIMD_MUL: (SIMD, multiply, NOT_DIVIDER),
+        Operation.SIMD_INT: (SIMD, simple, NOT_DIVIDER),
+        Operation.SIMD_MUL: (SIMD, simd_multiply, NOT_DIVIDER),
         Operation.SIMD_FP_ADD: (SIMD, add, NOT_DIVIDER),
-        Operation.SIMD_FP_MUL: (SIMD, multiply, NOT_DIVIDER),
-        Operation.SIMD_FP_FMA: (SIMD, multiply, NOT_DIVIDER),
-        Operation.SIMD_FP_DIV: (SIMD, divide, NOT_DIVIDER),
-        Operation.SIMD_FP_SQRT: (SIMD, divide, NOT_DIVIDER),
-        Operation.CRYPTO: (SIMD, 1, NOT_DIVIDER),
+        Operation.SIMD_FP_MUL: (SIMD, simd_multiply, NOT_DIVIDER),
+        Operation.SIMD_FP_FMA: (SIMD, simd_multiply, NOT_DIVIDER),
+        Operation.SIMD_FP_DIV: (SIMD, simd_divide, NOT_DIVIDER),
+        Operation.SIMD_FP_SQRT: (SIMD, simd_divide, NOT_DIVIDER),
+        Operation.CRYPTO: (SIMD, simple, NOT_DIVIDER),
         Operation.BRANCH: (INT_ALU, 1, NOT_DIVIDER),
         Operation.SYSTEM: (INT_ALU, 1, NOT_DIVIDER),
     }
