@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,6 +120,10 @@ class Machine:
         return values
 
 
+class RelationError(InputError):
+    """Every field may hold its value, but not together with another's."""
+
+
 _SECTIONS: dict[str, type] = {
     "functional_units": FunctionalUnits,
     "branch_predictor": BranchPredictor,
@@ -142,7 +145,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     """A validated machine from the nested mapping of the latency files. Raises InputError."""
     if not isinstance(values, Mapping):
         raise InputError(f"a machine is a mapping of fields, not {_show(values)}")
-    where = f"machine {values.get('name', '(unnamed)')}"
+    where = f"machine {_word(values.get('name', '(unnamed)'))}"
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
     for field in ("name", "core", "frequency_ghz"):
         _check(where, field, values[field], RULES[field])
@@ -159,26 +162,34 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
         memory=_memory(where, values["memory"]),
         **sections,
     )
-    flat = _flatten(machine.to_dict())
+    flat = flatten(machine.to_dict())
     for relation in RELATIONS:
         if not relation.holds(flat):
             bound = relation.bound
             for name, value in flat.items():
                 bound = bound.replace("{" + name + "}", str(value))
-            raise InputError(f"{where}: {relation.field} = {_show(flat[relation.field])} must be {bound}")
+            raise RelationError(f"{where}: {relation.field} = {_show(flat[relation.field])} must be {bound}")
     return machine
 
 
 def _show(value: Any) -> str:
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer of thousands of digits
+        text = "an enormous number"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _word(name: Any) -> str:
+    """A name as it is where that is one line, else quoted."""
+    return name if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 60 else _show(name)
 
 
 def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
     for name in values:
         if name not in expected:
             hint = nearest(str(name), expected) or f" (valid: {', '.join(expected)})"
-            raise InputError(f"{where}: unknown field {prefix}{name} = {_show(values[name])}{hint}")
+            raise InputError(f"{where}: unknown field {prefix}{_word(name)} = {_show(values[name])}{hint}")
     for name in expected:
         if name not in values:
             raise InputError(f"{where}: field {prefix}{name} is missing")
@@ -213,25 +224,26 @@ def _memory(where: str, memory: Any) -> SimpleMemory | DramMemory:
 
 def _check(where: str, field: str, value: Any, rule: Rule) -> None:
     if rule.type is str:
-        good = isinstance(value, str) and value.strip() != "" and "\n" not in value
+        good = isinstance(value, str) and value.strip() != "" and value.isprintable()
         hint = ""
         if good and rule.names is not None and value not in rule.names():
             good, hint = False, nearest(value, rule.names())
     else:
         kinds = (int,) if rule.type is int else (int, float)
-        good = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
-        good = good and rule.low <= value <= rule.high
+        good = isinstance(value, kinds) and not isinstance(value, bool)
+        good = good and rule.low <= value <= rule.high  # false for NaN
         good = good and (not rule.power_of_two or value == 0 or is_power_of_two(value))
         hint = ""
     if not good:
         raise InputError(f"{where}: {field} = {_show(value)} must be {rule.describe()}{hint}")
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping as one of dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            flat.update(_flatten(value, f"{prefix}{name}."))
+            flat.update(flatten(value, f"{prefix}{name}."))
         else:
             flat[prefix + name] = value
     return flat
@@ -239,7 +251,7 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def field_names(machine: Machine) -> list[str]:
     """Dotted names of every field that `machine` has, in the order of the latency files."""
-    return list(_flatten(machine.to_dict()))
+    return list(flatten(machine.to_dict()))
 
 
 def get_field(machine: Machine, field: str) -> Any:
@@ -328,7 +340,7 @@ def load_machine(name_or_path: str | Path) -> Machine:
     """
     text = str(name_or_path)
     if text in preset_names():
-        return machine_from_dict(_read(PRESETS / f"{text}.yaml"))
+        return machine_from_dict(read_yaml(PRESETS / f"{text}.yaml", "machine file"))
     path, wanted = Path(text), None
     if ":" in text and not _exists(path):
         file, _, wanted = text.rpartition(":")
@@ -356,7 +368,7 @@ def _exists(path: Path) -> bool:
 
 def load_machines(path: str | Path) -> list[Machine]:
     """Every machine of a file, which holds one or a list. Raises InputError."""
-    content = _read(Path(path))
+    content = read_yaml(Path(path), "machine file")
     content = content if isinstance(content, list) else [content]
     if not content:
         raise InputError(f"{path} holds no machine")
@@ -366,13 +378,61 @@ def load_machines(path: str | Path) -> list[Machine]:
         raise InputError(f"{path}: {error}") from None
 
 
-def _read(path: Path) -> Any:
+def machine_yaml(machine: Machine) -> str:
+    """The machine as a YAML file holds it."""
+    return yaml.safe_dump(machine.to_dict(), sort_keys=False, allow_unicode=True)
+
+
+def save_machines(machines: Iterable[Machine], folder: str | Path) -> list[Path]:
+    """One YAML a machine, named after it, in `folder`, which is made where it is not there. Raises InputError."""
+    folder, paths = Path(folder), []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for machine in machines:
+            path = folder / f"{machine.name.replace('/', '_')}.yaml"
+            path.write_text(machine_yaml(machine))
+            paths.append(path)
+    except OSError as error:
+        raise InputError(f"cannot write machines to {folder}: {error.strerror}") from None
+    return paths
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which a name may be given only once."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
+    given = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
+    for name in given:
+        if given.count(name) > 1 and name != "<<":
+            raise ValueError(f"{_word(name)} is given twice")
+    yield from loader.construct_yaml_map(node)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """As `_mapping`, for JSON."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{_word(next(name for name in names if names.count(name) > 1))} is given twice")
+    return values
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def read_yaml(path: Path, what: str) -> Any:
+    """The content of a `.json` or YAML file, in which a name may stand once; `what` names it in errors. Raises
+    InputError.
+    """
     try:
         text = path.read_text()
     except (OSError, ValueError) as error:  # ValueError: not text, or a name with a zero byte
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise InputError(f"cannot read machine file {path}: {reason}") from None
+        raise InputError(f"cannot read {what} {path}: {reason}") from None
     try:
-        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (json.JSONDecodeError, yaml.YAMLError, RecursionError) as error:
+        if path.suffix == ".json":
+            return json.loads(text, object_pairs_hook=_unique)
+        return yaml.load(text, _Loader)  # a SafeLoader
+    except (ValueError, TypeError, AttributeError, yaml.YAMLError, RecursionError) as error:
         raise InputError(f"{path} is not valid {path.suffix[1:]}: {' '.join(str(error).split())}") from None
