@@ -144,7 +144,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     """A validated machine from the nested mapping of the latency files. Raises InputError."""
     if not isinstance(values, Mapping):
-        raise InputError(f"a machine is a mapping of fields, not {_show(values)}")
+        raise InputError(f"a machine is a mapping of fields, not {show(values)}")
     where = f"machine {_word(values.get('name', '(unnamed)'))}"
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
     for field in ("name", "core", "frequency_ghz"):
@@ -168,11 +168,12 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
             bound = relation.bound
             for name, value in flat.items():
                 bound = bound.replace("{" + name + "}", str(value))
-            raise RelationError(f"{where}: {relation.field} = {_show(flat[relation.field])} must be {bound}")
+            raise RelationError(f"{where}: {relation.field} = {show(flat[relation.field])} must be {bound}")
     return machine
 
 
-def _show(value: Any) -> str:
+def show(value: Any) -> str:
+    """A wrong value for an error message: one line of at most 60 letters."""
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # an integer of thousands of digits
@@ -182,14 +183,14 @@ def _show(value: Any) -> str:
 
 def _word(name: Any) -> str:
     """A name as it is where that is one line, else quoted."""
-    return name if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 60 else _show(name)
+    return name if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 60 else show(name)
 
 
 def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
     for name in values:
         if name not in expected:
             hint = nearest(str(name), expected) or f" (valid: {', '.join(expected)})"
-            raise InputError(f"{where}: unknown field {prefix}{_word(name)} = {_show(values[name])}{hint}")
+            raise InputError(f"{where}: unknown field {prefix}{_word(name)} = {show(values[name])}{hint}")
     for name in expected:
         if name not in values:
             raise InputError(f"{where}: field {prefix}{name} is missing")
@@ -198,7 +199,7 @@ def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: l
 def _section(where: str, name: str, values: Mapping[str, Any], kind: type, rules: str) -> Any:
     section = values[name]
     if not isinstance(section, Mapping):
-        raise InputError(f"{where}: {name} must be a mapping of fields, not {_show(section)}")
+        raise InputError(f"{where}: {name} must be a mapping of fields, not {show(section)}")
     names = [field.name for field in dataclasses.fields(kind)]
     _match_names(where, f"{name}.", section, names)
     for field in names:
@@ -210,7 +211,7 @@ def _memory(where: str, memory: Any) -> SimpleMemory | DramMemory:
     if isinstance(memory, str):
         memory = {"model": memory}
     if not isinstance(memory, Mapping):
-        raise InputError(f"{where}: memory must be a DRAM name or a mapping of fields, not {_show(memory)}")
+        raise InputError(f"{where}: memory must be a DRAM name or a mapping of fields, not {show(memory)}")
     if "model" not in memory:
         raise InputError(f"{where}: field memory.model is missing (one of {', '.join(memory_models())})")
     _check(where, "memory.model", memory["model"], RULES["memory.model"])
@@ -235,7 +236,7 @@ def _check(where: str, field: str, value: Any, rule: Rule) -> None:
         good = good and (not rule.power_of_two or value == 0 or is_power_of_two(value))
         hint = ""
     if not good:
-        raise InputError(f"{where}: {field} = {_show(value)} must be {rule.describe()}{hint}")
+        raise InputError(f"{where}: {field} = {show(value)} must be {rule.describe()}{hint}")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -285,7 +286,7 @@ def replace_field(machine: Machine, field: str, value: Any) -> Machine:
         return machine_from_dict(values)
     if field in ("memory.latency_ns", "memory.bandwidth_gbs") and machine.memory.model != "simple":
         raise InputError(
-            f"machine {machine.name}: {field} = {_show(value)} needs memory.model = simple, "
+            f"machine {machine.name}: {field} = {show(value)} needs memory.model = simple, "
             f"this machine has {machine.memory.model}"
         )
     if field != "l3":
@@ -305,7 +306,7 @@ def parse_value(field: str, text: str) -> Any:
     if field == "l3":
         if text.lower() in ("none", "null"):
             return None
-        raise InputError(f"l3 = {_show(text)} must be none, or vary its fields (l3.size_kib, ...)")
+        raise InputError(f"l3 = {show(text)} must be none, or vary its fields (l3.size_kib, ...)")
     section, _, last = field.partition(".")
     names = [field] if section != "pipeline" else [f"{core}.{last}" for core in _PIPELINES]
     rules = [RULES[name] for name in names if name in RULES]
@@ -317,7 +318,7 @@ def parse_value(field: str, text: str) -> Any:
     try:
         return int(text) if rules[0].type is int else _number(text)
     except ValueError:
-        raise InputError(f"{field} = {_show(text)} must be {rules[0].describe()}") from None
+        raise InputError(f"{field} = {show(text)} must be {rules[0].describe()}") from None
 
 
 def _number(text: str) -> int | float:

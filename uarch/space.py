@@ -28,6 +28,7 @@ from uarch.configuration import (
     machine_from_dict,
     nearest,
     read_yaml,
+    show,
 )
 from uarch.constraints import RULES, Rule
 from uarch.errors import InputError
@@ -249,23 +250,23 @@ def _space(where: str, name: str, content: Mapping[str, Any]) -> Space:
     known = ["description", "base", *_SHARES, "constraints", "fields"]
     for key in content:
         if key not in known:
-            raise InputError(f"{where}: unknown entry {_show(key)}{nearest(str(key), known) or _valid(known)}")
+            raise InputError(f"{where}: unknown entry {show(key)}{nearest(str(key), known) or _valid(known)}")
     description, base = content.get("description", ""), content.get("base")
     for key, value in (("description", description), ("base", base)):
         if not isinstance(value, str) and not (key == "base" and value is None):
-            raise InputError(f"{where}: {key} = {_show(value)} must be a text")
+            raise InputError(f"{where}: {key} = {show(value)} must be a text")
     shares = {key: _number(where, key, content[key], 0, 1) for key in _SHARES if key in content}
     dimensions: dict[str, dict[str, Mapping[str, Any]]] = {"every": {}, **{core: {} for core in CORES}, "any": {}}
     for field, value in content["fields"].items():
         group = field if field in (*CORES, "any") else "every"
         if group != "every" and not isinstance(value, Mapping):
-            raise InputError(f"{where}: fields.{field} = {_show(value)} must be a mapping of fields")
+            raise InputError(f"{where}: fields.{field} = {show(value)} must be a mapping of fields")
         for one, dimension in (value if group != "every" else {field: value}).items():
             _check_dimension(where, one, dimension)
             dimensions[group][one] = dimension
     constraints = content.get("constraints", [])
     if not isinstance(constraints, list):
-        raise InputError(f"{where}: constraints = {_show(constraints)} must be a list of comparisons")
+        raise InputError(f"{where}: constraints = {show(constraints)} must be a list of comparisons")
     parsed = tuple(_constraint(where, text) for text in constraints)
     return Space(name, " ".join(description.split()), base, shares, dimensions, parsed)
 
@@ -280,14 +281,14 @@ _KEYS = {
 def _check_dimension(where: str, field: Any, dimension: Any) -> None:
     rule = _rule(where, field)
     if not isinstance(dimension, Mapping):
-        raise InputError(f"{where}: {field} = {_show(dimension)} must be a mapping with choices, or low and high")
+        raise InputError(f"{where}: {field} = {show(dimension)} must be a mapping with choices, or low and high")
     kind = next((key for key in _KEYS if key in dimension), None)
     if kind is None:
-        raise InputError(f"{where}: {field} = {_show(dict(dimension))} must have choices, scale or of")
+        raise InputError(f"{where}: {field} = {show(dict(dimension))} must have choices, scale or of")
     needed, optional = _KEYS[kind]
     for key in dimension:
         if key not in needed | optional:
-            raise InputError(f"{where}: {field}: unknown entry {_show(key)}{_valid(sorted(needed | optional))}")
+            raise InputError(f"{where}: {field}: unknown entry {show(key)}{_valid(sorted(needed | optional))}")
     for key in needed - dimension.keys():
         raise InputError(f"{where}: {field}.{key} is missing")
     if kind == "choices":
@@ -297,7 +298,7 @@ def _check_dimension(where: str, field: Any, dimension: Any) -> None:
             or not choices
             or not all(isinstance(one, str | int | float) for one in choices)
         ):
-            raise InputError(f"{where}: {field}.choices = {_show(choices)} must be a list of at least one value")
+            raise InputError(f"{where}: {field}.choices = {show(choices)} must be a list of at least one value")
         return
     if rule.type is str:
         raise InputError(f"{where}: {field} is a name: give it choices, not a range")
@@ -309,12 +310,12 @@ def _check_dimension(where: str, field: Any, dimension: Any) -> None:
             _number(where, f"{field}.{key}", dimension[key])
         return
     if dimension["scale"] not in ("log", "linear"):
-        raise InputError(f"{where}: {field}.scale = {_show(dimension['scale'])} must be log or linear")
+        raise InputError(f"{where}: {field}.scale = {show(dimension['scale'])} must be log or linear")
     if dimension["scale"] == "log" and low <= 0:
         raise InputError(f"{where}: {field}.low = {low:g} must be above 0 on a log scale")
     rounding = dimension.get("round")
     if rounding not in (None, "power_of_two", "sets"):
-        raise InputError(f"{where}: {field}.round = {_show(rounding)} must be power_of_two or sets")
+        raise InputError(f"{where}: {field}.round = {show(rounding)} must be power_of_two or sets")
     if rounding == "sets" and not str(field).endswith(".size_kib"):
         raise InputError(f"{where}: {field}.round = sets is for the size_kib of a cache")
     if rounding is not None and low <= 0:
@@ -324,9 +325,7 @@ def _check_dimension(where: str, field: Any, dimension: Any) -> None:
             raise InputError(f"{where}: {field}.step needs scale: linear and no round")
         step = _number(where, f"{field}.step", dimension["step"])
         if step <= 0 or (high - low) / step > 1e9:
-            raise InputError(
-                f"{where}: {field}.step = {_show(dimension['step'])} must be above 0, and divide the range"
-            )
+            raise InputError(f"{where}: {field}.step = {show(dimension['step'])} must be above 0, and divide the range")
 
 
 def _rule(where: str, field: Any) -> Rule:
@@ -336,14 +335,14 @@ def _rule(where: str, field: Any) -> Rule:
         if name in RULES and section not in CORES:
             return RULES[name]
     valid = [f"pipeline.{n.partition('.')[2]}" if n.partition(".")[0] in CORES else n for n in RULES]
-    raise InputError(f"{where}: unknown field {_show(field)}{nearest(str(field), valid) or _valid(valid)}")
+    raise InputError(f"{where}: unknown field {show(field)}{nearest(str(field), valid) or _valid(valid)}")
 
 
 def _number(where: str, what: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e18
     if not good or not low <= value <= high:
         bound = f" from {low:g} to {high:g}" if high < math.inf else f" of at least {low:g}" if low > -math.inf else ""
-        raise InputError(f"{where}: {what} = {_show(value)} must be a number{bound}")
+        raise InputError(f"{where}: {what} = {show(value)} must be a number{bound}")
     return value
 
 
@@ -357,22 +356,17 @@ def _constraint(where: str, text: Any) -> Constraint:
     match = _CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise InputError(
-            f"{where}: constraint {_show(text)} must read FIELD or NUMBER, one of {' '.join(_COMPARISONS)}, and again "
+            f"{where}: constraint {show(text)} must read FIELD or NUMBER, one of {' '.join(_COMPARISONS)}, and again "
             "FIELD or NUMBER, where a field may have a factor: l3.size_kib >= 2 * l2.size_kib"
         )
     sides = []
     for side in "lr":
         field, number = match[f"{side}field"], match[f"{side}number"]
         if field is not None and _rule(where, field).type is str:
-            raise InputError(f"{where}: constraint {_show(text)}: {field} is a name and cannot be compared")
+            raise InputError(f"{where}: constraint {show(text)}: {field} is a name and cannot be compared")
         sides.append(Operand(float(number or match[f"{side}factor"] or 1), field))
     return Constraint(" ".join(text.split()), sides[0], match["comparison"], sides[1])
 
 
 def _valid(names: list[str]) -> str:
     return f" (valid: {', '.join(names)})"
-
-
-def _show(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from uarch.configuration import Machine, field_names, get_field, machine_from_dict
+from uarch.configuration import Machine, field_names, get_field, machine_from_dict, show
 from uarch.constraints import RULES, dram_models
 from uarch.errors import InputError
 from uarch.gem5.table import (
@@ -181,13 +181,13 @@ class _Reader:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number) or number < 0:
-            raise InputError(f"{where} = {_show(value)} must be a number of at least 0")
+            raise InputError(f"{where} = {show(value)} must be a number of at least 0")
         return number
 
     def _whole(self, item: Mapping[str, Any], name: str) -> int:
         number = self._number(item, name)
         if number != int(number):
-            raise InputError(f"{item.get('path', '?')}.{name} = {_show(item[name])} must be a whole number")
+            raise InputError(f"{item.get('path', '?')}.{name} = {show(item[name])} must be a whole number")
         return int(number)
 
     def _bounded(self, field: str, rule_name: str, value: float, source: str) -> int:
@@ -207,7 +207,7 @@ class _Reader:
     def _defaults(self, item: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
         for name, value in expected.items():
             if name in item and item[name] != value:
-                self.note(f"{item.get('path')}.{name} = {_show(item[name])}", f"no field says it; {value} assumed")
+                self.note(f"{item.get('path')}.{name} = {show(item[name])}", f"no field says it; {value} assumed")
 
     # The core
 
@@ -233,7 +233,7 @@ class _Reader:
             if kind == isa.type:
                 return name
         valid = ", ".join(isa.type for isa in ISAS.values())
-        raise InputError(f"{cpu['path']}.isa = {_show(kind)} must be one of {valid}")
+        raise InputError(f"{cpu['path']}.isa = {show(kind)} must be one of {valid}")
 
     def _core(self, cpu: Mapping[str, Any], core: str, found: dict[str, list[tuple[str, float]]]) -> None:
         for parameter in CORE[core]:
@@ -477,7 +477,7 @@ class _Reader:
         dram = self._part(item, "dram")
         if dram is None or dram.get("type") != "DRAMInterface":
             kind = dram.get("type") if dram is not None else item["type"]
-            raise InputError(f"{item['path']} is {_show(kind)}, which has no counterpart; use SimpleMemory or a DRAM")
+            raise InputError(f"{item['path']} is {show(kind)}, which has no counterpart; use SimpleMemory or a DRAM")
         return {"model": self._dram(dram)}
 
     def _dram(self, item: Mapping[str, Any]) -> str:
@@ -516,8 +516,3 @@ def _same(given: tuple[int, bool] | None, expected: tuple[int, bool]) -> bool:
 
 def _plain(value: float) -> int | float:
     return int(value) if value == int(value) else value
-
-
-def _show(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
