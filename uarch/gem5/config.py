@@ -16,6 +16,7 @@ from typing import Any
 from uarch.configuration import Machine, field_names, get_field, machine_from_dict, show
 from uarch.constraints import RULES, dram_models
 from uarch.errors import InputError
+from uarch.gem5.objects import Configuration
 from uarch.gem5.table import (
     CACHE,
     CACHE_DEFAULT,
@@ -39,7 +40,6 @@ from uarch.gem5.table import (
 )
 
 _CACHES = ("Cache", "NoncoherentCache")
-_PASSED = ("CoherentXBar", "NoncoherentXBar", "CommMonitor", "Bridge")
 _MEMORIES = ("SimpleMemory", "MemCtrl", "HBMCtrl", "HeteroMemCtrl", "DRAMsim3", "DRAMSim2")
 _NO_PREDICTOR = {"kind": "none", "entries": 0, "btb_entries": 0, "ras_entries": 0}
 
@@ -99,29 +99,10 @@ def _with_unseen(machine: Machine, base: Machine, reader: _Reader) -> Machine:
     return machine_from_dict(values)
 
 
-class _Reader:
-    """The objects of one configuration by their paths, and the notes taken while reading."""
+class _Reader(Configuration):
+    """Fields of a machine from the objects of a configuration."""
 
-    def __init__(self, document: Any) -> None:
-        if not isinstance(document, Mapping) or document.get("type") != "Root":
-            raise InputError('not gem5\'s config.json, whose outermost object has "type": "Root"')
-        self.objects: dict[str, Mapping[str, Any]] = {}
-        self.notes: list[str] = []
-        self.isa = "x86-64"
-        pending: list[Any] = [document]
-        while pending:
-            item = pending.pop()
-            if isinstance(item, Mapping):
-                if isinstance(item.get("type"), str) and isinstance(item.get("path"), str):
-                    self.objects[item["path"]] = item
-                pending.extend(item.values())
-            elif isinstance(item, list):
-                pending.extend(item)
-
-    def note(self, what: str, why: str) -> None:
-        line = " ".join(f"{what}: {why}".split())
-        if line not in self.notes:
-            self.notes.append(line)
+    isa = "x86-64"
 
     def machine(self, name: str) -> dict[str, Any]:
         """The nested mapping of a machine's fields, bounded as fields are."""
@@ -144,7 +125,7 @@ class _Reader:
         values["branch_predictor"] = self._predictor(cpu, core)
         values |= self._caches(ports)
         for part in ("itb", "dtb"):
-            tlb = self._part(self._part(cpu, "mmu"), part)
+            tlb = self.part(self.part(cpu, "mmu"), part)
             if tlb is not None and tlb.get("size", TLB_ENTRIES) != TLB_ENTRIES:
                 self.note(f"{tlb.get('path')}.size = {tlb['size']}", f"no field says it; {TLB_ENTRIES} assumed")
         system = next((item for item in self.objects.values() if item["type"] == "System"), {})
@@ -152,43 +133,7 @@ class _Reader:
             self.note(f"cache_line_size = {system['cache_line_size']}", "no field says it; 64 bytes assumed")
         return values
 
-    # Objects and numbers
-
-    def _part(self, item: Mapping[str, Any] | None, name: str) -> Mapping[str, Any] | None:
-        """The object under a parameter, where it is written out or named by its path; the first of several."""
-        value = item.get(name) if item is not None else None
-        if isinstance(value, list):
-            value = value[0] if value else None
-        if isinstance(value, str):
-            value = self.objects.get(value)
-        return value if isinstance(value, Mapping) else None
-
-    def _parts(self, item: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-        value = item.get(name)
-        value = value if isinstance(value, list) else [value]
-        found = [self.objects.get(one) if isinstance(one, str) else one for one in value]
-        return [one for one in found if isinstance(one, Mapping)]
-
-    def _number(self, item: Mapping[str, Any], name: str) -> float:
-        where = f"{item.get('path', '?')}.{name}"
-        if name not in item:
-            raise InputError(f"{where} is missing; a {item.get('type')} of gem5 v24 has it")
-        value = item[name]
-        if isinstance(value, list) and len(value) >= 1:
-            value = value[0]
-        try:
-            number = float(value) if not isinstance(value, bool) else math.nan
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number) or number < 0:
-            raise InputError(f"{where} = {show(value)} must be a number of at least 0")
-        return number
-
-    def _whole(self, item: Mapping[str, Any], name: str) -> int:
-        number = self._number(item, name)
-        if number != int(number):
-            raise InputError(f"{item.get('path', '?')}.{name} = {show(item[name])} must be a whole number")
-        return int(number)
+    # Fields
 
     def _bounded(self, field: str, rule_name: str, value: float, source: str) -> int:
         """`value` as a field may hold it."""
@@ -223,12 +168,12 @@ class _Reader:
             raise InputError(f"{len(detailed)} detailed cores ({', '.join(detailed)}); a machine has one")
         cpu = next(iter(detailed.values()))
         for item in (cpu, *cpus.values()):
-            if self._peers(item, "icache_port") and self._peers(item, "dcache_port"):
+            if self.peers(item, "icache_port") and self.peers(item, "dcache_port"):
                 return cpu, item
         raise InputError(f"{cpu['path']}.icache_port and dcache_port lead nowhere; a machine needs l1i and l1d")
 
     def _isa(self, cpu: Mapping[str, Any]) -> str:
-        kind = (self._part(cpu, "isa") or {}).get("type")
+        kind = (self.part(cpu, "isa") or {}).get("type")
         for name, isa in ISAS.items():
             if kind == isa.type:
                 return name
@@ -239,7 +184,7 @@ class _Reader:
         for parameter in CORE[core]:
             if parameter.isa in (None, self.isa):
                 for name in parameter.names:
-                    value = (self._whole(cpu, name) - parameter.plus) / parameter.times
+                    value = (self.whole(cpu, name) - parameter.plus) / parameter.times
                     found.setdefault(parameter.field, []).append((f"{cpu['path']}.{name}", value))
         self._defaults(cpu, CORE_SET[core] | CORE_DEFAULT[core])
 
@@ -254,23 +199,23 @@ class _Reader:
     def _given_units(self, cpu: Mapping[str, Any], core: str) -> Iterator[tuple[int, dict[str, tuple[int, bool]]]]:
         """Each entry of the pool: how many, and cycles and pipelining of its operation classes."""
         if core == "out-of-order":
-            pool = self._part(cpu, "fuPool")
+            pool = self.part(cpu, "fuPool")
             if pool is None:
                 raise InputError(f"{cpu['path']}.fuPool is missing; an O3 core has one")
-            for item in self._parts(pool, "FUList"):
+            for item in self.parts(pool, "FUList"):
                 done = {
-                    str(one.get("opClass")): (self._whole(one, "opLat"), one.get("pipelined", True) is True)
-                    for one in self._parts(item, "opList")
+                    str(one.get("opClass")): (self.whole(one, "opLat"), one.get("pipelined", True) is True)
+                    for one in self.parts(item, "opList")
                 }
-                yield self._whole(item, "count"), done
+                yield self.whole(item, "count"), done
             return
-        pool = self._part(cpu, "executeFuncUnits")
+        pool = self.part(cpu, "executeFuncUnits")
         if pool is None:
             raise InputError(f"{cpu['path']}.executeFuncUnits is missing; a Minor core has one")
-        for item in self._parts(pool, "funcUnits"):
-            cycles, busy = self._whole(item, "opLat"), self._whole(item, "issueLat")
-            boxed = self._part(item, "opClasses") or {}
-            names = [str(one.get("opClass")) for one in self._parts(boxed, "opClasses")]
+        for item in self.parts(pool, "funcUnits"):
+            cycles, busy = self.whole(item, "opLat"), self.whole(item, "issueLat")
+            boxed = self.part(item, "opClasses") or {}
+            names = [str(one.get("opClass")) for one in self.parts(boxed, "opClasses")]
             yield 1, {name: (cycles, busy < max(cycles, 2)) for name in names}
 
     def _unit(
@@ -317,15 +262,15 @@ class _Reader:
                 pipeline[field] = pipeline[bound]
 
     def _frequency(self, cpu: Mapping[str, Any]) -> float:
-        domain, times = self._part(cpu, "clk_domain"), 1
+        domain, times = self.part(cpu, "clk_domain"), 1
         for _ in range(8):  # derived domains hang from one another
             if domain is None or "clock" in domain:
                 break
-            times *= max(self._whole(domain, "clk_divider"), 1) if "clk_divider" in domain else 1
-            domain = self._part(domain, "clk_domain")
+            times *= max(self.whole(domain, "clk_divider"), 1) if "clk_divider" in domain else 1
+            domain = self.part(domain, "clk_domain")
         if domain is None or "clock" not in domain:
             raise InputError(f"{cpu['path']}.clk_domain leads to no clock; a SrcClockDomain has one")
-        period = self._whole(domain, "clock") * times
+        period = self.whole(domain, "clock") * times
         rule = RULES["frequency_ghz"]
         if not rule.low <= (1000 / period if period else math.inf) <= rule.high:
             low, high = math.ceil(1000 / rule.high), int(1000 / rule.low)
@@ -333,7 +278,7 @@ class _Reader:
         return frequency_ghz(period)
 
     def _predictor(self, cpu: Mapping[str, Any], core: str) -> dict[str, Any]:
-        item = self._part(cpu, "branchPred")
+        item = self.part(cpu, "branchPred")
         if core == "in-order" and (item is None or self.isa == "x86-64"):
             what = f"{item['type']} is there, but " if item is not None and "type" in item else ""
             self.note("branch_predictor = none", f"{what}gem5's MinorCPU consults no predictor for X86")
@@ -349,7 +294,7 @@ class _Reader:
             )
         values["kind"] = predictor.kind
         if predictor.sizes:
-            sizes = [(f"{item.get('path')}.{name}", self._whole(item, name) / times) for name, times in predictor.sizes]
+            sizes = [(f"{item.get('path')}.{name}", self.whole(item, name) / times) for name, times in predictor.sizes]
             values["entries"] = self._power("branch_predictor.entries", sizes, 16)
         else:
             values["entries"] = predictor.nominal
@@ -357,12 +302,12 @@ class _Reader:
                 f"branch_predictor.entries = {predictor.nominal}", f"assumed; gem5's {predictor.gem5} has one size"
             )
         for field, part, _, name in PREDICTOR_PARTS:
-            inner = self._part(item, part)
+            inner = self.part(item, part)
             if inner is None:
                 self.note(f"{field} = 1", f"assumed; the predictor has no {part}")
                 values[field.partition(".")[2]] = 1
                 continue
-            source = [(f"{inner.get('path')}.{name}", float(self._whole(inner, name)))]
+            source = [(f"{inner.get('path')}.{name}", float(self.whole(inner, name)))]
             if RULES[field].power_of_two:
                 values[field.partition(".")[2]] = self._power(field, source, 1)
             else:
@@ -379,41 +324,17 @@ class _Reader:
 
     # Caches and memory
 
-    def _peers(self, item: Mapping[str, Any], port: str) -> list[Mapping[str, Any]]:
-        """The objects at the other end of a port, in order."""
-        value = item.get(port)
-        peers = value.get("peer") if isinstance(value, Mapping) else None
-        peers = peers if isinstance(peers, list) else [peers]
-        found = [self.objects.get(peer.rpartition(".")[0]) for peer in peers if isinstance(peer, str)]
-        return [one for one in found if one is not None]
-
-    def _behind(self, item: Mapping[str, Any], port: str, types: tuple[str, ...]) -> list[Mapping[str, Any]]:
-        """The nearest objects of `types` that requests through `port` can reach, buses passed."""
-        reached, seen, found = self._peers(item, port), set(), []
-        while reached:
-            one = reached.pop(0)
-            if one["path"] in seen:
-                continue
-            seen.add(one["path"])
-            if one["type"] in types:
-                found.append(one)
-            elif one["type"] in _PASSED:
-                for name, value in one.items():
-                    if isinstance(value, Mapping) and str(value.get("role", "")).endswith("REQUESTOR"):
-                        reached += self._peers(one, name)
-        return found
-
     def _caches(self, cpu: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         chain: list[Mapping[str, Any]] = []
         for level, port in (("l1i", "icache_port"), ("l1d", "dcache_port")):
-            behind = self._behind(cpu, port, _CACHES)
+            behind = self.behind(cpu, port, _CACHES)
             if not behind:
                 raise InputError(f"{cpu['path']}.{port} leads to no cache; a machine needs {level}")
             values[level] = self._cache(level, behind[0])
             chain = [behind[0]]
         for level in ("l2", "l3", "l4"):
-            behind = self._behind(chain[-1], "mem_side", _CACHES)
+            behind = self.behind(chain[-1], "mem_side", _CACHES)
             if level == "l2" and not behind:
                 raise InputError(f"{chain[-1]['path']}.mem_side leads to no further cache; a machine needs l2")
             if level == "l4" or not behind:
@@ -425,7 +346,7 @@ class _Reader:
             chain.append(behind[0])
             values[level] = self._cache(level, behind[0])
         values.setdefault("l3", None)
-        memories = self._behind(chain[-1], "mem_side", _MEMORIES)
+        memories = self.behind(chain[-1], "mem_side", _MEMORIES)
         memories = memories or [item for _, item in sorted(self.objects.items()) if item["type"] in _MEMORIES]
         if not memories:
             raise InputError(f"no memory; a machine needs one of {', '.join(_MEMORIES[:2])}")
@@ -438,19 +359,17 @@ class _Reader:
         values: dict[str, Any] = {}
         for parameter in CACHE:
             field = f"{level}.{parameter.field}"
-            sources = [
-                (f"{item['path']}.{name}", self._whole(item, name) / parameter.times) for name in parameter.names
-            ]
+            sources = [(f"{item['path']}.{name}", self.whole(item, name) / parameter.times) for name in parameter.names]
             most = max(value for _, value in sources)
             if most != sources[0][1] or most != sources[-1][1]:
                 self.note(f"{field} = {most:g}", "the most of " + ", ".join(f"{text} ({v:g})" for text, v in sources))
             values[parameter.field] = self._bounded(field, field, most, sources[0][0])
         returned = response_latency(values["latency"])
         self._defaults(item, {"response_latency": returned} | CACHE_SET | CACHE_DEFAULT)
-        policy = self._part(item, "replacement_policy")
+        policy = self.part(item, "replacement_policy")
         if policy is not None and policy.get("type") != "LRURP":
             self.note(f"{item['path']}.replacement_policy = {policy.get('type')}", "no field says it; LRU assumed")
-        prefetcher = self._part(item, "prefetcher")
+        prefetcher = self.part(item, "prefetcher")
         kind = None if prefetcher is None else str(prefetcher.get("type"))
         known = {gem5: name for name, gem5 in PREFETCHERS.items()}
         values["prefetcher"] = known.get(kind, "none")
@@ -462,7 +381,7 @@ class _Reader:
 
     def _memory(self, item: Mapping[str, Any]) -> dict[str, Any]:
         if item["type"] == "SimpleMemory":
-            latency, ticks = self._number(item, "latency") / 1000, self._number(item, "bandwidth")
+            latency, ticks = self.number(item, "latency") / 1000, self.number(item, "bandwidth")
             if ticks < 1:
                 self.note(f"{item['path']}.bandwidth = {ticks:g}", "no field says unlimited; 1 ps a byte assumed")
             bandwidth = bandwidth_gbs(max(math.floor(ticks + 0.5), 1))
@@ -474,7 +393,7 @@ class _Reader:
                 "latency_ns": _plain(max(latency, least)),
                 "bandwidth_gbs": _plain(bandwidth),
             }
-        dram = self._part(item, "dram")
+        dram = self.part(item, "dram")
         if dram is None or dram.get("type") != "DRAMInterface":
             kind = dram.get("type") if dram is not None else item["type"]
             raise InputError(f"{item['path']} is {show(kind)}, which has no counterpart; use SimpleMemory or a DRAM")
@@ -482,20 +401,20 @@ class _Reader:
 
     def _dram(self, item: Mapping[str, Any]) -> str:
         """The named DRAM with these timings: config.json does not hold the class's name."""
-        shape = f"{self._whole(item, 'devices_per_rank')}x{self._whole(item, 'device_bus_width')}"
-        devices = self._number(item, "devices_per_rank")
+        shape = f"{self.whole(item, 'devices_per_rank')}x{self.whole(item, 'device_bus_width')}"
+        devices = self.number(item, "devices_per_rank")
         timings = {
-            "burst_bytes": self._number(item, "burst_length") * self._number(item, "device_bus_width") * devices / 8,
-            "t_burst": self._number(item, "tBURST") / 1000,
-            "t_ccd_long": self._number(item, "tCCD_L") / 1000,
-            "t_cl": self._number(item, "tCL") / 1000,
-            "t_rcd": self._number(item, "tRCD") / 1000,
-            "t_rp": self._number(item, "tRP") / 1000,
-            "t_ras": self._number(item, "tRAS") / 1000,
-            "t_wr": self._number(item, "tWR") / 1000,
-            "ranks": self._number(item, "ranks_per_channel"),
-            "banks": self._number(item, "banks_per_rank"),
-            "row_bytes": self._number(item, "device_rowbuffer_size") * devices,
+            "burst_bytes": self.number(item, "burst_length") * self.number(item, "device_bus_width") * devices / 8,
+            "t_burst": self.number(item, "tBURST") / 1000,
+            "t_ccd_long": self.number(item, "tCCD_L") / 1000,
+            "t_cl": self.number(item, "tCL") / 1000,
+            "t_rcd": self.number(item, "tRCD") / 1000,
+            "t_rp": self.number(item, "tRP") / 1000,
+            "t_ras": self.number(item, "tRAS") / 1000,
+            "t_wr": self.number(item, "tWR") / 1000,
+            "ranks": self.number(item, "ranks_per_channel"),
+            "banks": self.number(item, "banks_per_rank"),
+            "row_bytes": self.number(item, "device_rowbuffer_size") * devices,
         }
 
         def distance(name: str) -> float:
