@@ -111,6 +111,7 @@ parser.add_argument(
     help="measure N instructions; to the program's end by default",
 )
 parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the program")
+parser.add_argument("--stdin", default="cin", metavar="FILE", help="file on the program's standard input")
 parser.add_argument("--memory", default="2GiB", help="size of memory; 2GiB by default")
 parser.add_argument("program", nargs="+", help="program and its arguments, after --")
 arguments = parser.parse_args()
@@ -306,7 +307,10 @@ _RUN = '''
 program = shutil.which(arguments.program[0]) or arguments.program[0]
 system.workload = SEWorkload.init_compatible(program)
 first.workload = Process(
-    executable=program, cmd=arguments.program, env=["PATH=/usr/bin:/bin", "LC_ALL=C", *arguments.env]
+    executable=program,
+    cmd=arguments.program,
+    env=["PATH=/usr/bin:/bin", "LC_ALL=C", *arguments.env],
+    input=arguments.stdin,
 )
 first.createThreads()
 if arguments.fast_forward:

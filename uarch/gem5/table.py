@@ -177,9 +177,9 @@ SimdFloatExt"
 _SIMD_DIVIDE = "SimdDiv SimdSqrt SimdFloatDiv SimdFloatSqrt"
 _MATRIX = "Matrix MatrixMov MatrixOP"
 _LOADS = "MemRead FloatMemRead SimdUnitStrideLoad SimdUnitStrideMaskLoad SimdStridedLoad SimdIndexedLoad \
-SimdUnitStrideFaultOnlyFirstLoad SimdWholeRegisterLoad"
+SimdUnitStrideFaultOnlyFirstLoad SimdUnitStrideSegmentedLoad SimdWholeRegisterLoad"
 _STORES = "MemWrite FloatMemWrite SimdUnitStrideStore SimdUnitStrideMaskStore SimdStridedStore SimdIndexedStore \
-SimdWholeRegisterStore"
+SimdUnitStrideSegmentedStore SimdWholeRegisterStore"
 
 UNITS: dict[str, tuple[Unit, ...]] = {
     "out-of-order": (
