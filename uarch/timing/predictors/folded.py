@@ -15,15 +15,15 @@ from uarch.timing.compiled import compiled
 from uarch.timing.predictors.state import Predictor
 
 OUTCOMES = 4096  # longer than the longest history (3,000)
-MOST, LANES = 24, 8
+MOST = 18
 # Places in `parameters`.
-LENGTHS, LENGTH_AT = 16, 17  # number of lengths, rounded up to whole vectors
+LENGTHS, LENGTH_AT = 16, 17  # number of lengths, then they
 WIDTH_AT = LENGTH_AT + MOST
 LEAVES_AT = WIDTH_AT + 3 * MOST
 MASK_AT = LEAVES_AT + 3 * MOST
 END_OF_PARAMETERS = MASK_AT + 3 * MOST
 # Places in `history`.
-POSITION, LEAVING_AT, INDEX_AT = 0, 8, 16
+POSITION, INDEX_AT = 0, 8
 FIRST_TAG_AT, SECOND_TAG_AT = INDEX_AT + MOST, INDEX_AT + 2 * MOST
 END_OF_HISTORY = INDEX_AT + 3 * MOST
 
@@ -37,7 +37,7 @@ def geometric(shortest: int, longest: int, count: int) -> list[int]:
 def set_registers(state: Predictor, lengths: Sequence[int], widths: Sequence[tuple[int, int, int]]) -> None:
     """`widths` has the bits of the three registers of each length."""
     parameters = state.parameters
-    parameters[LENGTHS] = -(-len(lengths) // LANES) * LANES
+    parameters[LENGTHS] = len(lengths)
     for k, (length, three) in enumerate(zip(lengths, widths, strict=True)):
         parameters[LENGTH_AT + k] = length
         for which, width in enumerate(three):
@@ -48,19 +48,18 @@ def set_registers(state: Predictor, lengths: Sequence[int], widths: Sequence[tup
 
 @compiled
 def shift_in(state: Predictor, outcome: int) -> None:
-    """The unused lanes hold zero registers of zero bits."""
+    """Indices are unsigned here, as numba would look at the sign of each: this is where TAGE's time goes."""
     parameters, history = state.parameters, state.history
     position = (history[POSITION] - 1) & (OUTCOMES - 1)
     history[POSITION] = position
     state.outcomes[position] = outcome
-    for first in range(0, parameters[LENGTHS], LANES):
-        for lane in range(LANES):
-            back = (position + parameters[LENGTH_AT + first + lane]) & (OUTCOMES - 1)
-            history[LEAVING_AT + lane] = np.int64(state.outcomes[back])
+    for k in range(parameters[LENGTHS]):
+        length = np.uint64(k)
+        back = np.uint64((position + parameters[np.uint64(LENGTH_AT) + length]) & (OUTCOMES - 1))
+        leaving = np.int64(state.outcomes[back])
         for which in range(3):
-            at = which * MOST + first
-            for lane in range(LANES):
-                register = (history[INDEX_AT + at + lane] << 1) | outcome
-                register ^= history[LEAVING_AT + lane] << parameters[LEAVES_AT + at + lane]
-                register ^= register >> parameters[WIDTH_AT + at + lane]
-                history[INDEX_AT + at + lane] = register & parameters[MASK_AT + at + lane]
+            at = np.uint64(which * MOST) + length
+            register = (history[np.uint64(INDEX_AT) + at] << 1) | outcome
+            register ^= leaving << parameters[np.uint64(LEAVES_AT) + at]
+            register ^= register >> parameters[np.uint64(WIDTH_AT) + at]
+            history[np.uint64(INDEX_AT) + at] = register & parameters[np.uint64(MASK_AT) + at]
