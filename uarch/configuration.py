@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,6 +120,10 @@ class Machine:
         return values
 
 
+class RelationError(InputError):
+    """Every field may hold its value, but not together with another's."""
+
+
 _SECTIONS: dict[str, type] = {
     "functional_units": FunctionalUnits,
     "branch_predictor": BranchPredictor,
@@ -141,8 +144,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     """A validated machine from the nested mapping of the latency files. Raises InputError."""
     if not isinstance(values, Mapping):
-        raise InputError(f"a machine is a mapping of fields, not {_show(values)}")
-    where = f"machine {values.get('name', '(unnamed)')}"
+        raise InputError(f"a machine is a mapping of fields, not {show(values)}")
+    where = f"machine {_word(values.get('name', '(unnamed)'))}"
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
     for field in ("name", "core", "frequency_ghz"):
         _check(where, field, values[field], RULES[field])
@@ -159,26 +162,35 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
         memory=_memory(where, values["memory"]),
         **sections,
     )
-    flat = _flatten(machine.to_dict())
+    flat = flatten(machine.to_dict())
     for relation in RELATIONS:
         if not relation.holds(flat):
             bound = relation.bound
             for name, value in flat.items():
                 bound = bound.replace("{" + name + "}", str(value))
-            raise InputError(f"{where}: {relation.field} = {_show(flat[relation.field])} must be {bound}")
+            raise RelationError(f"{where}: {relation.field} = {show(flat[relation.field])} must be {bound}")
     return machine
 
 
-def _show(value: Any) -> str:
-    text = " ".join(repr(value).split())
+def show(value: Any) -> str:
+    """A wrong value for an error message: one line of at most 60 letters."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer of thousands of digits
+        text = "an enormous number"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _word(name: Any) -> str:
+    """A name as it is where that is one line, else quoted."""
+    return name if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 60 else show(name)
 
 
 def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
     for name in values:
         if name not in expected:
             hint = nearest(str(name), expected) or f" (valid: {', '.join(expected)})"
-            raise InputError(f"{where}: unknown field {prefix}{name} = {_show(values[name])}{hint}")
+            raise InputError(f"{where}: unknown field {prefix}{_word(name)} = {show(values[name])}{hint}")
     for name in expected:
         if name not in values:
             raise InputError(f"{where}: field {prefix}{name} is missing")
@@ -187,7 +199,7 @@ def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: l
 def _section(where: str, name: str, values: Mapping[str, Any], kind: type, rules: str) -> Any:
     section = values[name]
     if not isinstance(section, Mapping):
-        raise InputError(f"{where}: {name} must be a mapping of fields, not {_show(section)}")
+        raise InputError(f"{where}: {name} must be a mapping of fields, not {show(section)}")
     names = [field.name for field in dataclasses.fields(kind)]
     _match_names(where, f"{name}.", section, names)
     for field in names:
@@ -199,7 +211,7 @@ def _memory(where: str, memory: Any) -> SimpleMemory | DramMemory:
     if isinstance(memory, str):
         memory = {"model": memory}
     if not isinstance(memory, Mapping):
-        raise InputError(f"{where}: memory must be a DRAM name or a mapping of fields, not {_show(memory)}")
+        raise InputError(f"{where}: memory must be a DRAM name or a mapping of fields, not {show(memory)}")
     if "model" not in memory:
         raise InputError(f"{where}: field memory.model is missing (one of {', '.join(memory_models())})")
     _check(where, "memory.model", memory["model"], RULES["memory.model"])
@@ -213,25 +225,26 @@ def _memory(where: str, memory: Any) -> SimpleMemory | DramMemory:
 
 def _check(where: str, field: str, value: Any, rule: Rule) -> None:
     if rule.type is str:
-        good = isinstance(value, str) and value.strip() != "" and "\n" not in value
+        good = isinstance(value, str) and value.strip() != "" and value.isprintable()
         hint = ""
         if good and rule.names is not None and value not in rule.names():
             good, hint = False, nearest(value, rule.names())
     else:
         kinds = (int,) if rule.type is int else (int, float)
-        good = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
-        good = good and rule.low <= value <= rule.high
+        good = isinstance(value, kinds) and not isinstance(value, bool)
+        good = good and rule.low <= value <= rule.high  # false for NaN
         good = good and (not rule.power_of_two or value == 0 or is_power_of_two(value))
         hint = ""
     if not good:
-        raise InputError(f"{where}: {field} = {_show(value)} must be {rule.describe()}{hint}")
+        raise InputError(f"{where}: {field} = {show(value)} must be {rule.describe()}{hint}")
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping as one of dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            flat.update(_flatten(value, f"{prefix}{name}."))
+            flat.update(flatten(value, f"{prefix}{name}."))
         else:
             flat[prefix + name] = value
     return flat
@@ -239,7 +252,7 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def field_names(machine: Machine) -> list[str]:
     """Dotted names of every field that `machine` has, in the order of the latency files."""
-    return list(_flatten(machine.to_dict()))
+    return list(flatten(machine.to_dict()))
 
 
 def get_field(machine: Machine, field: str) -> Any:
@@ -273,7 +286,7 @@ def replace_field(machine: Machine, field: str, value: Any) -> Machine:
         return machine_from_dict(values)
     if field in ("memory.latency_ns", "memory.bandwidth_gbs") and machine.memory.model != "simple":
         raise InputError(
-            f"machine {machine.name}: {field} = {_show(value)} needs memory.model = simple, "
+            f"machine {machine.name}: {field} = {show(value)} needs memory.model = simple, "
             f"this machine has {machine.memory.model}"
         )
     if field != "l3":
@@ -293,7 +306,7 @@ def parse_value(field: str, text: str) -> Any:
     if field == "l3":
         if text.lower() in ("none", "null"):
             return None
-        raise InputError(f"l3 = {_show(text)} must be none, or vary its fields (l3.size_kib, ...)")
+        raise InputError(f"l3 = {show(text)} must be none, or vary its fields (l3.size_kib, ...)")
     section, _, last = field.partition(".")
     names = [field] if section != "pipeline" else [f"{core}.{last}" for core in _PIPELINES]
     rules = [RULES[name] for name in names if name in RULES]
@@ -305,7 +318,7 @@ def parse_value(field: str, text: str) -> Any:
     try:
         return int(text) if rules[0].type is int else _number(text)
     except ValueError:
-        raise InputError(f"{field} = {_show(text)} must be {rules[0].describe()}") from None
+        raise InputError(f"{field} = {show(text)} must be {rules[0].describe()}") from None
 
 
 def _number(text: str) -> int | float:
@@ -328,7 +341,7 @@ def load_machine(name_or_path: str | Path) -> Machine:
     """
     text = str(name_or_path)
     if text in preset_names():
-        return machine_from_dict(_read(PRESETS / f"{text}.yaml"))
+        return machine_from_dict(read_yaml(PRESETS / f"{text}.yaml", "machine file"))
     path, wanted = Path(text), None
     if ":" in text and not _exists(path):
         file, _, wanted = text.rpartition(":")
@@ -356,7 +369,7 @@ def _exists(path: Path) -> bool:
 
 def load_machines(path: str | Path) -> list[Machine]:
     """Every machine of a file, which holds one or a list. Raises InputError."""
-    content = _read(Path(path))
+    content = read_yaml(Path(path), "machine file")
     content = content if isinstance(content, list) else [content]
     if not content:
         raise InputError(f"{path} holds no machine")
@@ -366,13 +379,61 @@ def load_machines(path: str | Path) -> list[Machine]:
         raise InputError(f"{path}: {error}") from None
 
 
-def _read(path: Path) -> Any:
+def machine_yaml(machine: Machine) -> str:
+    """The machine as a YAML file holds it."""
+    return yaml.safe_dump(machine.to_dict(), sort_keys=False, allow_unicode=True)
+
+
+def save_machines(machines: Iterable[Machine], folder: str | Path) -> list[Path]:
+    """One YAML a machine, named after it, in `folder`, which is made where it is not there. Raises InputError."""
+    folder, paths = Path(folder), []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for machine in machines:
+            path = folder / f"{machine.name.replace('/', '_')}.yaml"
+            path.write_text(machine_yaml(machine))
+            paths.append(path)
+    except OSError as error:
+        raise InputError(f"cannot write machines to {folder}: {error.strerror}") from None
+    return paths
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which a name may be given only once."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
+    given = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
+    for name in given:
+        if given.count(name) > 1 and name != "<<":
+            raise ValueError(f"{_word(name)} is given twice")
+    yield from loader.construct_yaml_map(node)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """As `_mapping`, for JSON."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{_word(next(name for name in names if names.count(name) > 1))} is given twice")
+    return values
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def read_yaml(path: Path, what: str) -> Any:
+    """The content of a `.json` or YAML file, in which a name may stand once; `what` names it in errors. Raises
+    InputError.
+    """
     try:
         text = path.read_text()
     except (OSError, ValueError) as error:  # ValueError: not text, or a name with a zero byte
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise InputError(f"cannot read machine file {path}: {reason}") from None
+        raise InputError(f"cannot read {what} {path}: {reason}") from None
     try:
-        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (json.JSONDecodeError, yaml.YAMLError, RecursionError) as error:
+        if path.suffix == ".json":
+            return json.loads(text, object_pairs_hook=_unique)
+        return yaml.load(text, _Loader)  # a SafeLoader
+    except (ValueError, TypeError, AttributeError, yaml.YAMLError, RecursionError) as error:
         raise InputError(f"{path} is not valid {path.suffix[1:]}: {' '.join(str(error).split())}") from None

@@ -1,96 +1,210 @@
 """A design space as data (`uarch/spaces/*.yaml`) and machines sampled from it.
 
 Points come from a scrambled Sobol sequence (Sobol' 1967; scrambling after Owen), which covers many dimensions more
-evenly than independent draws; each dimension of the file uses one coordinate. The file's head says what a dimension
-can be.
+evenly than independent draws, or from Latin hypercubes (McKay, Beckman & Conover, Technometrics 1979), which cover each
+single dimension evenly; each dimension of the file uses one coordinate. The head of `spaces/default.yaml` says what a
+file holds.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from scipy.stats import qmc
 
-from uarch.configuration import Machine, machine_from_dict, nearest
+from uarch.configuration import (
+    Machine,
+    RelationError,
+    flatten,
+    load_machine,
+    machine_from_dict,
+    nearest,
+    read_yaml,
+    show,
+)
+from uarch.constraints import RULES, Rule
 from uarch.errors import InputError
 
 SPACES = Path(__file__).parent / "spaces"
 CORES = ("out-of-order", "in-order")
+METHODS = ("sobol", "lhs")
+_SHARES = ("in_order_share", "l3_share", "simple_memory_share")
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A number, or a field times a number."""
+
+    factor: float
+    field: str | None
+
+    def value(self, machine: Mapping[str, Any]) -> float:
+        return self.factor if self.field is None else self.factor * machine[self.field]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A comparison that every machine of a space meets. Machines without one of its fields meet it."""
+
+    text: str
+    left: Operand
+    comparison: str
+    right: Operand
+
+    def holds(self, machine: Mapping[str, Any]) -> bool:
+        """Whether it is true of a machine as a flat mapping of dotted names to values."""
+        if any(side.field is not None and side.field not in machine for side in (self.left, self.right)):
+            return True
+        return _COMPARISONS[self.comparison](self.left.value(machine), self.right.value(machine))
+
+
+@dataclass(frozen=True)
+class Space:
+    """A checked design space. `dimensions` are by the core that has them (`any`: both), in the file's order."""
+
+    name: str
+    description: str
+    base: str | None
+    shares: Mapping[str, float]
+    dimensions: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    constraints: tuple[Constraint, ...]
+
+    @property
+    def varied(self) -> list[str]:
+        """Fields that differ between its machines."""
+        named = {name: dimension for group in self.dimensions.values() for name, dimension in group.items()}
+        return [name for name, dimension in named.items() if len(set(dimension.get("choices", (0, 1)))) > 1]
+
+    def of_core(self, core: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Field and dimension, in the order of the coordinates."""
+        for group in ("every", core, "any"):
+            yield from self.dimensions[group].items()
 
 
 def space_names() -> list[str]:
     return sorted(path.stem for path in SPACES.glob("*.yaml"))
 
 
-def load_space(name_or_path: str | Path) -> dict[str, Any]:
-    """The content of a named space or of a YAML file. Raises InputError."""
+def load_space(name_or_path: str | Path) -> Space:
+    """A named space or that of a YAML file, checked. Raises InputError."""
     text = str(name_or_path)
     path = SPACES / f"{text}.yaml" if text in space_names() else Path(text)
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(
             f"unknown design space {text}{nearest(text, space_names())} (valid: {', '.join(space_names())})"
         )
-    try:
-        space = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"cannot read design space {path}: {' '.join(str(error).split())}") from None
-    if not isinstance(space, dict) or not isinstance(space.get("fields"), dict):
+    content = read_yaml(path, "design space")
+    if not isinstance(content, Mapping) or not isinstance(content.get("fields"), Mapping):
         raise InputError(f"{path} is not a design space: it has no mapping `fields`")
-    return space
+    return _space(f"design space {path}", path.stem, content)
 
 
-def sample(n: int, seed: int = 0, space: str | Path = "default") -> list[Machine]:
-    """`n` valid machines, named `s<seed>-000` on; the same for the same arguments, and a prefix of those for a larger
-    `n`. Raises InputError.
+def sample(
+    n: int, seed: int = 0, space: str | Path = "default", method: str = "sobol", base: str | Path | None = None
+) -> list[Machine]:
+    """`n` valid machines of a space, the same for the same arguments; `base` is the machine for fields that the space
+    leaves alone, by default the space's own. Points that break a constraint, or make a machine that cannot exist, are
+    passed over and the next ones drawn. With `sobol` a smaller `n` gives a prefix; `lhs` spreads exactly `n` points.
+    Raises InputError.
     """
-    if n < 0:
-        raise InputError(f"number of machines = {n} must be at least 0")
+    if n < 0 or seed < 0:
+        raise InputError(f"number of machines = {n} and seed = {seed} must be at least 0")
+    if method not in METHODS:
+        raise InputError(f"method = {method} must be one of {', '.join(METHODS)}{nearest(method, METHODS)}")
     content = load_space(space)
-    dimensions = 3 + max(sum(1 for _ in _dimensions(content, core)) for core in CORES)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # balance properties want a power of two; any n is fine here
-        points = qmc.Sobol(dimensions, scramble=True, seed=seed).random(n) if n else np.empty((0, dimensions))
-    return [_machine(content, f"s{seed}-{k:03d}", point) for k, point in enumerate(points)]
-
-
-def _dimensions(space: Mapping[str, Any], core: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    fields = space["fields"]
-    for name, dimension in fields.items():
-        if name not in (*CORES, "any"):
-            yield name, dimension
-    yield from fields.get(core, {}).items()
-    yield from fields.get("any", {}).items()
-
-
-def _machine(space: Mapping[str, Any], name: str, point: np.ndarray) -> Machine:
-    core = "in-order" if point[0] < float(space.get("in_order_share", 0)) else "out-of-order"
-    values: dict[str, Any] = {}
-    for (field, dimension), coordinate in zip(_dimensions(space, core), point[3:], strict=False):
-        try:
-            values[field] = _value(field, dimension, float(coordinate), values)
-        except (KeyError, TypeError, ValueError) as error:
+    name = base if base is not None else content.base
+    start = load_machine(name) if name is not None else None
+    if start is not None and not any(content.of_core(start.core)):
+        raise InputError(f"design space {content.name} varies nothing of {start.name}, whose core is {start.core}")
+    prefix = "" if content.name == "default" else f"{content.name}-"
+    prefix += f"{'s' if method == 'sobol' else 'lhs'}{seed}"
+    found: list[Machine] = []
+    drawn, reason = 0, ""
+    for point in _points(content, n, seed, method):
+        if len(found) == n:
+            break
+        if drawn >= 100 * n + 1000:
             raise InputError(
-                f"design space: dimension {field} is not understood ({type(error).__name__}: {error})"
+                f"design space {content.name}: only {len(found)} of {drawn} points make a machine (the last did not: "
+                f"{reason}); loosen its constraints"
+            )
+        drawn += 1
+        try:
+            machine = _machine(content, f"{prefix}-{len(found):03d}", point, start)
+        except RelationError as error:
+            reason = str(error)
+            continue
+        flat = flatten(machine.to_dict())
+        broken = next((one for one in content.constraints if not one.holds(flat)), None)
+        if broken is None:
+            found.append(machine)
+        else:
+            reason = broken.text
+    return found
+
+
+def _points(space: Space, n: int, seed: int, method: str) -> Iterator[np.ndarray]:
+    """Points without end, each with one coordinate in [0, 1) for core, L3, memory and every dimension."""
+    if n == 0:
+        return
+    dimensions = 3 + max(sum(1 for _ in space.of_core(core)) for core in CORES)
+    if method == "sobol":
+        sequence = qmc.Sobol(dimensions, scramble=True, seed=seed)
+    else:
+        sequence = qmc.LatinHypercube(dimensions, seed=seed)
+    while True:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # balance properties want a power of two; any n is fine here
+            points = sequence.random(n)
+        yield from points
+
+
+def _machine(space: Space, name: str, point: np.ndarray, base: Machine | None) -> Machine:
+    core = "in-order" if point[0] < space.shares.get("in_order_share", 0) else "out-of-order"
+    if base is not None:
+        core = base.core
+    nested: dict[str, Any] = base.to_dict() if base is not None else {}
+    known = flatten(nested)
+    values: dict[str, Any] = {}
+    for (field, dimension), coordinate in zip(space.of_core(core), point[3:], strict=False):
+        try:
+            values[field] = _value(field, dimension, float(coordinate), known | values)
+        except KeyError as error:
+            raise InputError(
+                f"design space {space.name}: {field} needs {error.args[0]}, which comes later or never"
             ) from None
-    nested: dict[str, Any] = {"name": name, "core": core}
+    nested |= {"name": name, "core": core}
     for field, value in values.items():
         section, _, last = field.rpartition(".")
-        (nested.setdefault(section, {}) if section else nested)[last] = value
-    if point[1] >= float(space.get("l3_share", 1)):
+        if section and not isinstance(nested.get(section), dict):
+            nested[section] = {}
+        (nested[section] if section else nested)[last] = value
+    if point[1] >= space.shares.get("l3_share", 1):
         nested["l3"] = None
-    if point[2] < float(space.get("simple_memory_share", 0)):
-        nested["memory"] = nested["memory"] | {"model": "simple"}
-    else:
-        nested["memory"] = {"model": nested["memory"]["model"]}
-    if nested["branch_predictor"]["kind"] == "none":
+    if any(field.startswith("memory.") for field in values):
+        if point[2] < space.shares.get("simple_memory_share", 0):
+            nested["memory"] = nested["memory"] | {"model": "simple"}
+        else:
+            nested["memory"] = {"model": nested["memory"].get("model")}
+    if nested.get("branch_predictor", {}).get("kind") == "none":
         nested["branch_predictor"] = {"kind": "none", "entries": 0, "btb_entries": 0, "ras_entries": 0}
-    if nested["l3"] is not None and nested["l3"]["size_kib"] < nested["l2"]["size_kib"]:
+    if nested.get("l3") and "l2" in nested and nested["l3"].get("size_kib", 0) < nested["l2"].get("size_kib", 0):
         nested["l3"] = None  # a last level smaller than the one before it holds nothing of use
     return machine_from_dict(nested)
 
@@ -105,6 +219,10 @@ def _value(field: str, dimension: Mapping[str, Any], coordinate: float, values: 
         whole = values[dimension["of"]]
         value = round((low + (high - low) * coordinate) * whole)
         return int(min(max(value, dimension.get("at_least", 1)), dimension.get("at_most", math.inf)))
+    if "step" in dimension:
+        steps = int((high - low) / dimension["step"] + 1e-9) + 1
+        stepped = dimension["low"] + min(int(coordinate * steps), steps - 1) * dimension["step"]
+        return stepped if isinstance(stepped, int) else round(stepped, 9)
     if dimension["scale"] == "log":
         number = low * (high / low) ** coordinate
         value = round(number)
@@ -123,3 +241,132 @@ def _whole_sets(size_kib: float, ways: int) -> int:
     """The nearest size of a whole number of KiB with a power of two of sets."""
     log_sets = round(math.log2(size_kib * 16 / ways))
     return max(ways * (1 << max(log_sets, 4)) // 16, 1)
+
+
+# Checks of a file
+
+
+def _space(where: str, name: str, content: Mapping[str, Any]) -> Space:
+    known = ["description", "base", *_SHARES, "constraints", "fields"]
+    for key in content:
+        if key not in known:
+            raise InputError(f"{where}: unknown entry {show(key)}{nearest(str(key), known) or _valid(known)}")
+    description, base = content.get("description", ""), content.get("base")
+    for key, value in (("description", description), ("base", base)):
+        if not isinstance(value, str) and not (key == "base" and value is None):
+            raise InputError(f"{where}: {key} = {show(value)} must be a text")
+    shares = {key: _number(where, key, content[key], 0, 1) for key in _SHARES if key in content}
+    dimensions: dict[str, dict[str, Mapping[str, Any]]] = {"every": {}, **{core: {} for core in CORES}, "any": {}}
+    for field, value in content["fields"].items():
+        group = field if field in (*CORES, "any") else "every"
+        if group != "every" and not isinstance(value, Mapping):
+            raise InputError(f"{where}: fields.{field} = {show(value)} must be a mapping of fields")
+        for one, dimension in (value if group != "every" else {field: value}).items():
+            _check_dimension(where, one, dimension)
+            dimensions[group][one] = dimension
+    constraints = content.get("constraints", [])
+    if not isinstance(constraints, list):
+        raise InputError(f"{where}: constraints = {show(constraints)} must be a list of comparisons")
+    parsed = tuple(_constraint(where, text) for text in constraints)
+    return Space(name, " ".join(description.split()), base, shares, dimensions, parsed)
+
+
+_KEYS = {
+    "choices": ({"choices"}, set()),
+    "of": ({"of", "low", "high"}, {"at_least", "at_most"}),
+    "scale": ({"scale", "low", "high"}, {"round", "step"}),
+}
+
+
+def _check_dimension(where: str, field: Any, dimension: Any) -> None:
+    rule = _rule(where, field)
+    if not isinstance(dimension, Mapping):
+        raise InputError(f"{where}: {field} = {show(dimension)} must be a mapping with choices, or low and high")
+    kind = next((key for key in _KEYS if key in dimension), None)
+    if kind is None:
+        raise InputError(f"{where}: {field} = {show(dict(dimension))} must have choices, scale or of")
+    needed, optional = _KEYS[kind]
+    for key in dimension:
+        if key not in needed | optional:
+            raise InputError(f"{where}: {field}: unknown entry {show(key)}{_valid(sorted(needed | optional))}")
+    for key in needed - dimension.keys():
+        raise InputError(f"{where}: {field}.{key} is missing")
+    if kind == "choices":
+        choices = dimension["choices"]
+        if (
+            not isinstance(choices, list)
+            or not choices
+            or not all(isinstance(one, str | int | float) for one in choices)
+        ):
+            raise InputError(f"{where}: {field}.choices = {show(choices)} must be a list of at least one value")
+        return
+    if rule.type is str:
+        raise InputError(f"{where}: {field} is a name: give it choices, not a range")
+    low = _number(where, f"{field}.low", dimension["low"])
+    high = _number(where, f"{field}.high", dimension["high"], low)
+    if kind == "of":
+        _rule(where, dimension["of"])
+        for key in optional & dimension.keys():
+            _number(where, f"{field}.{key}", dimension[key])
+        return
+    if dimension["scale"] not in ("log", "linear"):
+        raise InputError(f"{where}: {field}.scale = {show(dimension['scale'])} must be log or linear")
+    if dimension["scale"] == "log" and low <= 0:
+        raise InputError(f"{where}: {field}.low = {low:g} must be above 0 on a log scale")
+    rounding = dimension.get("round")
+    if rounding not in (None, "power_of_two", "sets"):
+        raise InputError(f"{where}: {field}.round = {show(rounding)} must be power_of_two or sets")
+    if rounding == "sets" and not str(field).endswith(".size_kib"):
+        raise InputError(f"{where}: {field}.round = sets is for the size_kib of a cache")
+    if rounding is not None and low <= 0:
+        raise InputError(f"{where}: {field}.low = {low:g} must be above 0 to be rounded")
+    if "step" in dimension:
+        if dimension["scale"] != "linear" or rounding is not None:
+            raise InputError(f"{where}: {field}.step needs scale: linear and no round")
+        step = _number(where, f"{field}.step", dimension["step"])
+        if step <= 0 or (high - low) / step > 1e9:
+            raise InputError(f"{where}: {field}.step = {show(dimension['step'])} must be above 0, and divide the range")
+
+
+def _rule(where: str, field: Any) -> Rule:
+    """The rule of a dotted field; those of `pipeline` belong to a core."""
+    section, _, last = str(field).partition(".")
+    for name in [str(field)] if section != "pipeline" else [f"{core}.{last}" for core in CORES]:
+        if name in RULES and section not in CORES:
+            return RULES[name]
+    valid = [f"pipeline.{n.partition('.')[2]}" if n.partition(".")[0] in CORES else n for n in RULES]
+    raise InputError(f"{where}: unknown field {show(field)}{nearest(str(field), valid) or _valid(valid)}")
+
+
+def _number(where: str, what: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e18
+    if not good or not low <= value <= high:
+        bound = f" from {low:g} to {high:g}" if high < math.inf else f" of at least {low:g}" if low > -math.inf else ""
+        raise InputError(f"{where}: {what} = {show(value)} must be a number{bound}")
+    return value
+
+
+_OPERAND = r"(?:(?P<{0}factor>\d+(?:\.\d+)?)\s*\*\s*)?(?P<{0}field>[a-z]\w*(?:\.\w+)?)|(?P<{0}number>\d+(?:\.\d+)?)"
+_CONSTRAINT = re.compile(
+    rf"\s*(?:{_OPERAND.format('l')})\s*(?P<comparison><=|>=|==|!=|<|>)\s*(?:{_OPERAND.format('r')})\s*", re.ASCII
+)
+
+
+def _constraint(where: str, text: Any) -> Constraint:
+    match = _CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise InputError(
+            f"{where}: constraint {show(text)} must read FIELD or NUMBER, one of {' '.join(_COMPARISONS)}, and again "
+            "FIELD or NUMBER, where a field may have a factor: l3.size_kib >= 2 * l2.size_kib"
+        )
+    sides = []
+    for side in "lr":
+        field, number = match[f"{side}field"], match[f"{side}number"]
+        if field is not None and _rule(where, field).type is str:
+            raise InputError(f"{where}: constraint {show(text)}: {field} is a name and cannot be compared")
+        sides.append(Operand(float(number or match[f"{side}factor"] or 1), field))
+    return Constraint(" ".join(text.split()), sides[0], match["comparison"], sides[1])
+
+
+def _valid(names: list[str]) -> str:
+    return f" (valid: {', '.join(names)})"

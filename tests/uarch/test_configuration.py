@@ -1,9 +1,13 @@
 import copy
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from uarch.configuration import (
     field_names,
@@ -13,10 +17,11 @@ from uarch.configuration import (
     machine_from_dict,
     parse_value,
     preset_names,
+    read_yaml,
     replace_field,
 )
 from uarch.errors import InputError
-from uarch.space import load_space, sample
+from uarch.space import sample
 
 CONFIGURATIONS = Path(__file__).parents[3] / "shared" / "gem5-x86" / "uarch.json"
 BASE = load_machine("base")
@@ -137,7 +142,112 @@ def test_sampled_machines_are_valid_distinct_and_deterministic():
     assert all(machine_from_dict(m.to_dict()) == m for m in machines)
 
 
-def test_space_errors(tmp_path):
-    assert "valid: default" in message(lambda: load_space("defualt-space"))
-    (tmp_path / "a.yaml").write_text("fields: {l1d.size_kib: {low: 1}}")
-    message(lambda: sample(2, space=tmp_path / "a.yaml"))
+def test_a_name_given_twice_is_an_error(tmp_path):
+    text = yaml.safe_dump(BASE.to_dict())
+    (tmp_path / "twice.yaml").write_text(text + "frequency_ghz: 2.0\n")
+    assert "frequency_ghz is given twice" in message(lambda: load_machine(tmp_path / "twice.yaml"))
+    (tmp_path / "twice.json").write_text('{"name": "a", "name": "b"}')
+    assert "name is given twice" in message(lambda: load_machine(tmp_path / "twice.json"))
+    merged = "a: &a {x: 1}\nb: {<<: *a, x: 2}\n"
+    (tmp_path / "merged.yaml").write_text(merged)
+    assert read_yaml(tmp_path / "merged.yaml", "file") == {"a": {"x": 1}, "b": {"x": 2}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "? [1, 2]\n: 3",
+        "? {a: 1}\n: 3",
+        "a: !!python/object:os.system x",
+        "a: 0x" + "f" * 9000,
+        "&a [*a]",
+        "a: &b {c: *b}",
+    ],
+)
+def test_odd_yaml_is_one_line(tmp_path, text):
+    (tmp_path / "odd.yaml").write_text(text)
+    message(lambda: load_machine(tmp_path / "odd.yaml"))
+
+
+def test_a_huge_number_is_one_line():
+    assert "l1d.size_kib" in message(lambda: replace_field(BASE, "l1d.size_kib", 10**5000))
+    assert "frequency_ghz" in message(lambda: replace_field(BASE, "frequency_ghz", 10**400))
+
+
+MACHINES = [load_machine(name) for name in preset_names()]
+ODD_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.integers(),
+    st.sampled_from([3, 48, 100, 1 << 21, 10**400]),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_a_perturbed_field_loads_or_is_named(data):
+    machine = data.draw(st.sampled_from(MACHINES))
+    values = machine.to_dict()
+    field = data.draw(st.sampled_from([*field_names(machine), "pipeline", "l1i", "l3", "memory"]))
+    *sections, last = field.split(".")
+    target = values
+    for section in sections:
+        target = target[section]
+    target[last] = data.draw(ODD_VALUES)
+    try:
+        found = machine_from_dict(values)
+    except InputError as error:
+        text = str(error)
+        assert "\n" not in text
+        related = [other for other in field_names(machine) if other in text]
+        assert field in text or related, text
+        assert len(text) < 600
+    else:
+        assert machine_from_dict(found.to_dict()) == found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_missing_or_unknown_field_is_named(data):
+    values = data.draw(st.sampled_from(MACHINES)).to_dict()
+    section = data.draw(st.sampled_from([name for name, value in values.items() if isinstance(value, dict)]))
+    prefix, target = data.draw(st.sampled_from([("", values), (f"{section}.", values[section])]))
+    if data.draw(st.booleans()):
+        name = data.draw(st.sampled_from(list(target)))
+        del target[name]
+        assert prefix + name in message(lambda: machine_from_dict(values))
+    else:
+        name = data.draw(st.text(st.characters(codec="utf-8"), max_size=6).filter(lambda text: text not in target))
+        target[name] = 1
+        assert "unknown field" in message(lambda: machine_from_dict(values))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *(f"functional_units.{name}" for name in BASE.to_dict()["functional_units"]),
+        *(f"pipeline.{name}" for name in BASE.to_dict()["pipeline"]),
+        *(f"l1d.{name}" for name in ("size_kib", "associativity", "latency", "mshrs")),
+        "frequency_ghz",
+    ],
+)
+@pytest.mark.parametrize("value", [0, -1, 1e9, float("nan"), float("inf"), -float("inf"), "4", None, [1]])
+def test_every_number_is_bounded_on_both_sides(field, value):
+    text = message(lambda: replace_field(BASE, field, value))
+    assert field in text
+    assert "number from" in text
+
+
+def test_the_command_names_the_field(tmp_path):
+    (tmp_path / "odd.yaml").write_text(yaml.safe_dump(BASE.to_dict()).replace("associativity: 8", "associativity: 0"))
+    result = subprocess.run(
+        [sys.executable, "-m", "perfvec.cli", "uarch", "show", tmp_path / "odd.yaml"], capture_output=True, text=True
+    )
+    assert result.returncode == 2
+    assert "l1i.associativity = 0 must be a whole number from 1 to 64" in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,13 +1,16 @@
 """Direction predictors, one file each.
 
-Contract: a predictor's file has
+As in gem5's out-of-order core a branch meets its predictor twice: the front end predicts it and moves the histories
+that are kept speculatively; when it retires, the tables learn. Between the two other branches pass, so what the first
+step finds out and the second needs is noted in a row of `state.notes` that is the branch's. A predictor's file has
 
 - `new(entries) -> Predictor`: its state, from the machine's `branch_predictor.entries`;
-- `predict(state, pc) -> int`: 1 where the conditional branch at `pc` is predicted taken (numba);
-- `update(state, pc, taken) -> None`: learns the outcome of the branch just predicted and moves the histories (numba);
-- optionally `observe(state, pc, taken) -> None`: an unconditional branch passes (numba).
+- `predict(state, row, pc) -> int`: 1 where the conditional branch at `pc` is predicted taken (numba);
+- optionally `pass_by(state, row, pc, taken, conditional) -> None`: any branch moves the speculative histories (numba);
+- `learn(state, row, pc, taken, target, conditional, direct) -> None`: the branch retires, having gone to `target`
+  (numba; those that need fewer arguments take fewer).
 
-What `predict` finds out and `update` needs goes through `state.scratch`. Histories are the committed ones: a trace has
-no wrong path. To add one: write the file, add its name to `PREDICTORS` in `uarch.constraints` and a line to each
-function of `dispatch.py`. `local.py` is the smallest.
+Speculative histories are those of the path taken: a trace has no wrong path, and gem5 restores them when it leaves one.
+To add one: write the file, add its name to `PREDICTORS` in `uarch.constraints` and a line to each function of
+`dispatch.py`. `local.py` is the smallest.
 """

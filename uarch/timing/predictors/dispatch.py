@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from uarch.timing.compiled import number, out_of_line
+from uarch.timing.compiled import merged, number
 from uarch.timing.predictors import bimode, local, ltage, perceptron, tage, tage_sc_l, tournament
 from uarch.timing.predictors.state import Predictor, new_state
 
@@ -29,46 +29,52 @@ def new_predictor(kind: str, entries: int) -> Predictor:
     return state
 
 
-@out_of_line
-def predict_update(state: Predictor, pc: int, taken: int) -> int:
-    """The prediction for the conditional branch at `pc`, whose outcome is then learnt."""
-    kind = state.parameters[KIND]
-    predicted = 0
-    if kind == LOCAL:
-        predicted = local.predict(state, pc)
-        local.update(state, pc, taken)
+@merged
+def predict(state: Predictor, which: int, pc: int, taken: int, conditional: int) -> int:
+    """The prediction for the branch at `pc`, noted in row `which`; `taken`, what it will do, enters the histories."""
+    kind, row, predicted = state.parameters[KIND], state.notes[which], 1
+    if conditional == 1:
+        if kind == LOCAL:
+            predicted = local.predict(state, pc)
+        elif kind == BIMODE:
+            predicted = bimode.predict(state, row, pc)
+        elif kind == TOURNAMENT:
+            predicted = tournament.predict(state, row, pc)
+        elif kind in (TAGE, LTAGE):
+            predicted = tage.predict(state, row, pc)
+            if kind == LTAGE:
+                predicted = ltage.predict(state, row, pc, predicted)
+        elif kind == TAGE_SC_L:
+            predicted = tage_sc_l.predict(state, row, number(pc))
+        elif kind == PERCEPTRON:
+            predicted = perceptron.predict(state, row, number(pc))
+    if kind in (TAGE, LTAGE):
+        tage.pass_by(state, pc, taken)
     elif kind == BIMODE:
-        predicted = bimode.predict(state, pc)
-        bimode.update(state, pc, taken)
+        bimode.pass_by(state, row, taken, conditional)
     elif kind == TOURNAMENT:
-        predicted = tournament.predict(state, pc)
-        tournament.update(state, pc, taken)
-    elif kind == TAGE:
-        predicted = tage.predict(state, pc)
-        tage.update(state, pc, taken)
-    elif kind == LTAGE:
-        predicted = ltage.predict(state, pc)
-        ltage.update(state, pc, taken)
-    elif kind == TAGE_SC_L:
-        predicted = tage_sc_l.predict(state, pc)
-        tage_sc_l.update(state, pc, taken)
-    elif kind == PERCEPTRON:
-        predicted = perceptron.predict(state, pc)
-        perceptron.update(state, pc, taken)
+        tournament.pass_by(state, row, pc, taken, conditional)
+    elif kind == PERCEPTRON and conditional == 0:
+        perceptron.pass_by(state, pc)
     return predicted
 
 
-@out_of_line
-def observe(state: Predictor, pc: int) -> None:
-    """An unconditional branch passes: predictors with global history shift it in."""
-    kind = state.parameters[KIND]
-    if kind == BIMODE:
-        bimode.observe(state, pc, number(1))
+@merged
+def learn(state: Predictor, which: int, pc: int, taken: int, target: int, conditional: int, direct: int) -> None:
+    """The branch predicted in row `which` retires, having gone to `target`."""
+    kind, row = state.parameters[KIND], state.notes[which]
+    if kind == LOCAL:
+        local.learn(state, pc, taken)
+    elif kind == BIMODE:
+        bimode.learn(state, row, pc, taken)
     elif kind == TOURNAMENT:
-        tournament.observe(state, pc, number(1))
-    elif kind in (TAGE, LTAGE):
-        tage.observe(state, pc, number(1))
+        tournament.learn(state, row, taken)
     elif kind == TAGE_SC_L:
-        tage_sc_l.observe(state, pc, number(1))
-    elif kind == PERCEPTRON:
-        perceptron.observe(state, pc, number(1))
+        tage_sc_l.learn(state, row, pc, taken, target, conditional, direct)
+    elif conditional == 1:
+        if kind == PERCEPTRON:
+            perceptron.learn(state, row, pc, taken, target)
+        else:
+            if kind == LTAGE:
+                ltage.learn(state, row, pc, taken)
+            tage.learn(state, row, pc, taken)

@@ -1,0 +1,291 @@
+"""Branch prediction: known answers by hand, and what each predictor must and cannot learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uarch.configuration import Machine, load_machine, replace_field
+from uarch.instructions import Flag
+from uarch.timing.branches import (
+    DECODE_REDIRECT,
+    EXECUTE_REDIRECT,
+    MISPREDICTIONS,
+    RIGHT,
+    WAITING,
+    Branches,
+    branch,
+    new_branches,
+)
+from uarch.timing.compiled import number, out_of_line
+from uarch.timing.predictors import folded, perceptron
+
+KINDS = ("local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
+CONDITIONAL = int(Flag.BRANCH | Flag.CONDITIONAL)
+JUMP = int(Flag.BRANCH)
+INDIRECT_JUMP = int(Flag.BRANCH | Flag.INDIRECT)
+CALL = int(Flag.BRANCH | Flag.CALL)
+RETURN = int(Flag.BRANCH | Flag.RETURN | Flag.INDIRECT)
+LENGTH, AWAY = 4, 0x100
+BASE = load_machine("base")
+
+
+def front_end(kind: str, entries: int = 1024, btb: int = 1024, ras: int = 16) -> Branches:
+    machine: Machine = replace_field(BASE, "branch_predictor.kind", kind)
+    for field, value in (("entries", entries), ("btb_entries", btb), ("ras_entries", ras)):
+        machine = replace_field(machine, f"branch_predictor.{field}", value)
+    return new_branches(machine)
+
+
+def go(state: Branches, pc: int, taken: int, flags: int = CONDITIONAL, target: int | None = None) -> int:
+    """One branch, learnt when the next one comes."""
+    to = (pc + AWAY if target is None else target) if taken else pc + LENGTH
+    return int(branch(state, pc, pc + LENGTH, to, flags, 0, -1))
+
+
+@out_of_line
+def _pass(state: Branches, pc: Any, taken: Any, delay: int, outcomes: Any) -> None:
+    for k in range(len(pc)):
+        to = pc[k] + (AWAY if taken[k] == 1 else LENGTH)
+        outcomes[k] = branch(state, pc[k], pc[k] + LENGTH, to, number(CONDITIONAL), number(k), number(k + delay - 1))
+
+
+def wrong(state: Branches, outcomes: Iterable[int], pc: int | Sequence[int] = 0x4000, delay: int = 0) -> list[int]:
+    """Which of the outcomes of one branch (or of one each) were mispredicted, where the last `delay` are in flight."""
+    taken = np.array(list(outcomes), np.int64)
+    result = np.zeros(len(taken), np.int64)
+    _pass(state, np.broadcast_to(np.array(pc, np.int64), len(taken)).copy(), taken, delay, result)
+    return [int(one == EXECUTE_REDIRECT) for one in result]
+
+
+# One counter, by hand.
+
+
+def test_a_two_bit_counter_begins_at_not_taken_and_changes_its_mind_after_two():
+    state = front_end("local")
+    #       counter before:  0  1  2  3  3  2  1  0
+    assert wrong(state, [1, 1, 1, 1, 0, 0, 0, 0]) == [1, 1, 0, 0, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("pc, outcome", [(0x4020, EXECUTE_REDIRECT), (0x4004, RIGHT)])
+def test_local_has_half_as_many_counters_as_bits(pc, outcome):
+    state = front_end("local", entries=16)  # 8 counters, so that addresses 32 bytes apart share one
+    wrong(state, [1, 1, 1], pc=0x4000)
+    go(state, pc, 1, JUMP)  # for the target buffer
+    assert go(state, pc, 0) == outcome
+
+
+def test_an_unconditional_branch_trains_a_local_counter():
+    state = front_end("local")
+    for _ in range(3):
+        go(state, 0x4000, 1, JUMP)
+    assert go(state, 0x4000, 1) == RIGHT  # a conditional branch at the same place
+
+
+def test_bimode_keeps_its_choice_where_the_chosen_side_is_right():
+    state = front_end("bimode", entries=16)
+    counters = state.predictor.counters
+    counters[0] = 1  # choice: the side for branches not taken
+    counters[16:32] = 2  # which, however, says taken
+    go(state, 0x4000, 1)
+    go(state, 0x8004, 0)  # the first is learnt when the second comes
+    assert counters[0] == 1 and counters[16] == 3
+    assert counters[32] == 0  # the other side learns nothing
+
+
+def test_a_tournament_believes_the_side_that_was_right():
+    entries = 16
+    state = front_end("tournament", entries=entries)
+    counters = state.predictor.counters
+    counters[0], counters[entries], counters[3 * entries] = 3, 0, 0  # local taken, global not taken, choice local
+    go(state, 0x4000, 0)
+    go(state, 0x8004, 0)  # the first is learnt when the second comes
+    assert (counters[0], counters[entries], counters[3 * entries]) == (2, 0, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_branch_that_always_goes_one_way_is_learnt(kind):
+    state = front_end(kind)
+    assert sum(wrong(state, [1] * 300)[100:]) == 0
+    assert sum(wrong(state, [0] * 300, pc=0x7004)[100:]) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_predictor_beats_chance_on_a_biased_branch(kind):
+    state = front_end(kind)
+    outcomes = (np.random.default_rng(7).random(4000) < 0.85).astype(int).tolist()
+    assert 0.12 < sum(wrong(state, outcomes)) / 4000 < 0.35
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "local"])
+def test_an_alternating_branch_is_learnt_by_every_history(kind):
+    state = front_end(kind)
+    assert sum(wrong(state, [k & 1 for k in range(2000)])[1000:]) <= 5
+
+
+def test_an_alternating_branch_is_too_much_for_a_counter():
+    assert sum(wrong(front_end("local"), [k & 1 for k in range(2000)])) >= 990
+
+
+def loop_trips(trips: int, times: int) -> list[int]:
+    return ([1] * (trips - 1) + [0]) * times
+
+
+def test_the_loop_predictor_learns_a_trip_count_longer_than_any_history():
+    # 1,500 iterations: more than the 640 outcomes that L-TAGE's tables see.
+    trips = 1500
+    with_loops = wrong(front_end("ltage"), loop_trips(trips, 12))
+    without = wrong(front_end("tage"), loop_trips(trips, 12))
+    assert sum(with_loops[8 * trips :]) == 0
+    assert sum(without[8 * trips :]) >= 4
+
+
+def correlated(between: int, count: int) -> tuple[list[int], list[int]]:
+    """Addresses and outcomes of a random branch, `between` constant ones, and one that repeats the first, in turn."""
+    taken = []
+    for outcome in np.random.default_rng(3).integers(0, 2, count).tolist():
+        taken += [outcome, *[1] * between, outcome]
+    return [0x4000 + 8 * k for k in range(between + 2)] * count, taken
+
+
+def last_of_correlated(kind: str, between: int) -> float:
+    """The rate at which the repeating branch is mispredicted in the end."""
+    pc, taken = correlated(between, 3000)
+    missed = wrong(front_end(kind, entries=4096), taken, pc)
+    return float(np.mean(missed[between + 1 :: between + 2][-1000:]))
+
+
+@pytest.mark.parametrize("kind", ["tage", "ltage", "tage-sc-l", "perceptron"])
+def test_a_correlation_over_a_long_history_is_learnt(kind):
+    assert last_of_correlated(kind, 20) < 0.05
+
+
+def test_counters_cannot_learn_a_correlation():
+    assert last_of_correlated("local", 20) > 0.4
+
+
+# Learning at retirement.
+
+
+def test_what_retires_later_is_not_known_yet():
+    state = front_end("local")
+    outcomes = [int(branch(state, 0x4000, 0x4004, 0x4100, CONDITIONAL, 10 + k, 100)) for k in range(5)]
+    assert outcomes == [EXECUTE_REDIRECT] * 5  # all five fetched before the first retires
+    assert state.scalars[WAITING] == 5
+    assert branch(state, 0x4000, 0x4004, 0x4100, CONDITIONAL, 100, 101) == EXECUTE_REDIRECT  # in the same cycle
+    assert branch(state, 0x4000, 0x4004, 0x4100, CONDITIONAL, 101, 102) == RIGHT
+
+
+def test_only_histories_kept_speculatively_are_complete_with_branches_in_flight():
+    # The random branch is two branches back and still in flight when its repetition is predicted.
+    pc, taken = correlated(1, 3000)
+    missed = {kind: np.mean(wrong(front_end(kind), taken, pc, 8)[2::3][-1000:]) for kind in ("tage", "tage-sc-l")}
+    assert missed["tage"] < 0.05
+    assert missed["tage-sc-l"] > 0.4
+
+
+def test_more_branches_in_flight_than_there_is_room_for_are_learnt_early():
+    state = front_end("tage")
+    for _ in range(1000):
+        branch(state, 0x4000, 0x4004, 0x4100, CONDITIONAL, 0, 1 << 40)
+    assert state.scalars[WAITING] <= 256
+    assert state.scalars[MISPREDICTIONS] < 300
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_branches_give_the_same_outcomes(kind):
+    pc, taken = correlated(5, 200)
+    assert wrong(front_end(kind), taken, pc, 7) == wrong(front_end(kind), taken, pc, 7)
+
+
+# Targets.
+
+
+def test_a_jump_is_redirected_by_decode_once():
+    state = front_end("local")
+    assert [go(state, 0x4000, 1, JUMP) for _ in range(3)] == [DECODE_REDIRECT, RIGHT, RIGHT]
+
+
+def test_two_branches_share_a_target_buffer_entry_a_size_apart():
+    state = front_end("local", btb=16)  # 16 entries of 4 bytes
+    for _ in range(2):
+        assert go(state, 0x4000, 1, JUMP) == DECODE_REDIRECT
+        assert go(state, 0x4040, 1, JUMP) == DECODE_REDIRECT
+    assert go(state, 0x4040, 1, JUMP) == RIGHT
+
+
+def test_a_taken_branch_without_a_target_is_not_fetched():
+    state = front_end("local", btb=16)
+    wrong(state, [1] * 4)
+    assert go(state, 0x4000, 1) == RIGHT
+    go(state, 0x4040, 1, JUMP)  # takes its entry
+    assert go(state, 0x4000, 1) == EXECUTE_REDIRECT
+
+
+def test_a_branch_in_the_same_four_bytes_has_the_others_target():
+    state = front_end("local")
+    go(state, 0x4000, 1, JUMP, target=0x9000)
+    assert go(state, 0x4002, 1, JUMP, target=0xA000) == DECODE_REDIRECT
+    assert go(state, 0x4000, 1, JUMP, target=0x9000) == DECODE_REDIRECT  # which it took away
+
+
+def test_returns_go_back_as_deep_as_the_stack():
+    entries, depth = 8, 11
+    state = front_end("local", ras=entries)
+    calls = [0x10000 + 0x100 * k for k in range(depth)]
+    for pc in calls:
+        go(state, pc, 1, CALL)
+    outcomes = [go(state, 0x90000 + 4 * k, 1, RETURN, target=pc + LENGTH) for k, pc in enumerate(reversed(calls))]
+    assert outcomes == [RIGHT] * entries + [EXECUTE_REDIRECT] * (depth - entries)
+
+
+def test_a_return_without_a_call_is_a_surprise():
+    assert go(front_end("local"), 0x4000, 1, RETURN) == EXECUTE_REDIRECT
+
+
+def test_an_indirect_jump_to_one_target_is_learnt():
+    state = front_end("local")
+    outcomes = [go(state, 0x4000, 1, INDIRECT_JUMP) for _ in range(40)]
+    assert outcomes[0] == EXECUTE_REDIRECT
+    assert outcomes[20:] == [RIGHT] * 20
+
+
+def test_an_indirect_jump_that_follows_a_pattern_is_learnt_by_its_path():
+    state = front_end("local")
+    targets = [0x8000, 0x9010, 0xA020, 0x9010]
+    outcomes = [go(state, 0x4000, 1, INDIRECT_JUMP, targets[k % 4]) for k in range(400)]
+    assert outcomes[200:] == [RIGHT] * 200
+
+
+def test_random_indirect_targets_are_not_learnt():
+    state = front_end("local")
+    targets = 0x8000 + 0x40 * np.random.default_rng(5).integers(0, 16, 2000)
+    outcomes = [go(state, 0x4000, 1, INDIRECT_JUMP, int(target)) for target in targets]
+    assert np.mean(np.array(outcomes[1000:]) == EXECUTE_REDIRECT) > 0.8
+
+
+# Parts.
+
+
+def test_a_folded_history_is_the_fold_of_the_outcomes():
+    state = front_end("tage").predictor
+    outcomes = np.random.default_rng(11).integers(0, 2, 300)
+    for outcome in outcomes:
+        folded.shift_in(state, int(outcome))
+    for table, length in enumerate(folded.geometric(5, 130, 7)):
+        for which, width in enumerate((9, [9, 9, 10, 10, 11, 11, 12][table])):
+            register = 0
+            for back in range(length):  # the outcome `back` ago has moved round by as many bits
+                register ^= int(outcomes[-1 - back]) << (back % width)
+            assert state.history[folded.INDEX_AT + which * folded.MOST + table] == register
+
+
+def test_the_perceptrons_tables_fill_the_budget():
+    for variant in (perceptron.SMALL_VARIANT, perceptron.LARGE_VARIANT):
+        sizes = perceptron.table_sizes(variant)
+        used = sum(size * (feature.bits + 1) for size, feature in zip(sizes, variant.features, strict=True))
+        used += variant.metadata + variant.locals * perceptron.LOCAL_BITS + perceptron.STACK * 16
+        assert 0.99 * variant.bits < used <= variant.bits
