@@ -391,7 +391,8 @@ def step(
 
     outcome = RIGHT
     if flags & BRANCH:
-        outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)))
+        known = max(complete + TO_RETIRE, clock[COMMIT_CYCLE])
+        outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)), number(fetched), number(known))
     wrong, squashed = 0, 0
     if outcome == EXECUTE_REDIRECT:
         wrong = _squash(core, number(renamed), number(complete))
