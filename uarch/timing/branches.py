@@ -8,7 +8,12 @@ As in gem5's out-of-order core:
 - a return asks the stack, any other indirect branch a table of 256 sets of 2 targets, indexed by address, the last 13
   directions and the last 3 indirect targets, which learns the targets of mispredicted branches;
 - what a predictor learns at retirement, younger branches do not know that are fetched before. The core says when a
-  branch is fetched and when it retires; one without such times learns at once.
+  branch is fetched and when it retires; one without such times learns at once. Most to the predictors whose histories
+  move at retirement, this is worth half of their mispredictions.
+
+Only branches of the path taken are here. gem5's count of mispredictions has those of wrong paths too, more of them the
+longer a branch waits for its data and the larger the reorder buffer is, and those of branches inside its microcode
+(divisions, repeated string instructions, byte shifts of vectors).
 """
 
 from __future__ import annotations

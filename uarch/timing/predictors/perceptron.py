@@ -189,7 +189,7 @@ def new(entries: int) -> Predictor:
 
 @compiled
 def _hash(pc: int) -> int:
-    """16 bits of two hashes of the 32-bit address `pc` (both by Robert Jenkins and Thomas Wang)."""
+    """16 bits of two integer hashes of the 32-bit address `pc`, weighted as the predictor weights them."""
     word = 0xFFFFFFFF
     first = ((pc ^ 0xDEADBEEF) + (pc << 4)) & word
     first ^= first >> 10
