@@ -43,9 +43,9 @@ def one(code, isa="x86-64"):
         ("31c0", (Operation.INT_ALU, Flag.ZEROING, [], [], {RAX, FLAGS_REGISTER}, 1)),  # xor eax, eax
         ("488d0480", (Operation.INT_ALU, Flag(0), [], [RAX], {RAX}, 1)),  # lea: no access
         ("50", (Operation.NONE, Flag.STORE, [RSP], [RAX], {RSP}, 2)),  # push rax
-        ("58", (Operation.NONE, Flag.LOAD, [RSP], [], {RSP, RAX}, 2)),  # pop rax
-        ("7402", (Operation.BRANCH, Flag.BRANCH | Flag.CONDITIONAL, [], [FLAGS_REGISTER], set(), 1)),  # je
-        ("f3aa", (Operation.NONE, Flag.STORE | Flag.STRING, [RDI], [RAX, FLAGS_REGISTER, RCX], {RDI, RCX}, 1)),
+        ("58", (Operation.NONE, Flag.LOAD, [RSP], [], {RSP, RAX}, 3)),  # pop rax
+        ("7402", (Operation.BRANCH, Flag.BRANCH | Flag.CONDITIONAL, [], [FLAGS_REGISTER], set(), 3)),  # je
+        ("f3aa", (Operation.NONE, Flag.STORE | Flag.STRING, [RDI], [RAX, FLAGS_REGISTER, RCX], {RDI, RCX}, 5)),
         (
             "f20f58c1",
             (Operation.FP_ADD, Flag.FLOAT, [], [VECTOR_REGISTERS, VECTOR_REGISTERS + 1], {VECTOR_REGISTERS}, 1),
@@ -58,10 +58,10 @@ def one(code, isa="x86-64"):
                 [],
                 [VECTOR_REGISTERS, VECTOR_REGISTERS + 1],
                 {VECTOR_REGISTERS},
-                1,
+                2,
             ),
         ),
-        ("0f1103", (Operation.NONE, Flag.STORE, [RBX], [VECTOR_REGISTERS], set(), 1)),  # movups [rbx], xmm0
+        ("0f1103", (Operation.NONE, Flag.STORE, [RBX], [VECTOR_REGISTERS], set(), 2)),  # movups [rbx], xmm0
         ("c3", (Operation.BRANCH, Flag.BRANCH | Flag.RETURN | Flag.INDIRECT | Flag.LOAD, [RSP], [], {RSP}, 3)),
     ],
 )
@@ -128,3 +128,52 @@ def test_loads_and_stores_are_those_that_gem5_saw(name):
     expected = np.stack([instructions.flags & int(Flag.LOAD), instructions.flags & int(Flag.STORE)], axis=1) != 0
     assert wrong == 0  # only branches leave the fall-through path: lengths and branch kinds are right
     assert (expected != seen).any(axis=1).mean() < 0.001  # prefetch instructions, which gem5 counts as loads
+
+
+@pytest.mark.parametrize(
+    ("code", "total", "compute", "before", "after"),
+    [
+        # As in gem5's microcode: brought immediates and program counters, halves of vectors, chains.
+        ("4883c001", 2, 1, 1, 0),  # add rax, 1
+        ("83050000000001", 5, 1, 1, 0),  # add dword ptr [rip], 1
+        ("480fafc3", 3, 1, 0, 1),  # imul rax, rbx
+        ("e800000000", 5, 1, 1, 0),  # call
+        ("ffd0", 4, 1, 1, 0),  # call rax
+        ("ffe0", 1, 1, 0, 0),  # jmp rax
+        ("0f94c0", 2, 1, 0, 1),  # sete al
+        ("480fb603", 2, 1, 0, 0),  # movzx rax, byte ptr [rbx]
+        ("c70301000000", 2, 0, 1, 0),  # mov dword ptr [rbx], 1
+        ("f3aa", 5, 3, 0, 0),  # rep stosb: setting up, and of each store
+        ("660fefc0", 2, 2, 0, 0),  # pxor xmm0, xmm0
+        ("660f6f03", 2, 0, 0, 0),  # movdqa xmm0, [rbx]
+        ("f20f1003", 2, 0, 0, 0),  # movsd xmm0, [rbx]
+        ("f20f5803", 2, 1, 0, 0),  # addsd xmm0, [rbx]
+        ("0f5803", 4, 2, 0, 0),  # addps xmm0, [rbx]
+        ("c5fc5803", 8, 4, 0, 0),  # vaddps ymm0, ymm0, [rbx]
+    ],
+)
+def test_x86_micro_operations(code, total, compute, before, after):
+    raw = bytes.fromhex(code)
+    padded = np.zeros((1, 16), np.uint8)
+    padded[0, : len(raw)] = list(raw)
+    decoded = decode(np.array([0x1000], np.uint64), padded, "x86-64")
+    found = (decoded.micro_operations, decoded.compute_operations, decoded.cycles_before, decoded.cycles_after)
+    assert [int(column[0]) for column in found] == [total, compute, before, after]
+
+
+@pytest.mark.parametrize(
+    ("front", "steps"),
+    [
+        ("31d2", 7),  # xor edx, edx: the quotient is as long as the values are
+        ("4899", 7),  # cqo
+        ("4889ca", 37),  # mov rdx, rcx: a dividend of 128 bits
+        ("31db", 7),  # nothing known of rdx
+    ],
+)
+def test_divides_of_double_width(front, steps):
+    codes = [bytes.fromhex(front), bytes.fromhex("48f7f6")]  # div rsi
+    padded = np.zeros((2, 16), np.uint8)
+    for row, raw in enumerate(codes):
+        padded[row, : len(raw)] = list(raw)
+    decoded = decode(np.array([0x1000, 0x1000 + len(codes[0])], np.uint64), padded, "x86-64")
+    assert decoded.compute_operations[1] == steps

@@ -20,8 +20,15 @@ from tracegen.trace import Trace
 from uarch.configuration import machine_from_dict
 from uarch.timing.simulation import Simulation
 
+LEVELS = ("l1i", "l1d", "l2", "l3")
 COLUMNS = {"mispredicts": "mispredictions", "l1i_misses": "l1i_misses", "l1d_accesses": "l1d_accesses",
            "l1d_misses": "l1d_misses", "l2_misses": "l2_misses", "l3_misses": "l3_misses"}  # fmt: skip
+
+
+def with_merged(counters: dict[str, float]) -> dict[str, float]:
+    """gem5 counts an access to a line that is on its way as a miss."""
+    merged = {f"{level}_misses": counters[f"{level}_misses"] + counters[f"{level}_merged"] for level in LEVELS}
+    return counters | merged
 
 
 def windows(folder: Path, program: str, wanted: set[str]) -> list[dict[str, Any]]:
@@ -58,7 +65,7 @@ def windows(folder: Path, program: str, wanted: set[str]) -> list[dict[str, Any]
                     "latency": measured,
                     "gem5_latency": latency[k],
                     "gem5_counters": dict(zip(columns, counters[k], strict=True)),
-                    "counters": simulation.counters,
+                    "counters": with_merged(simulation.counters),
                 }
             )
     return rows

@@ -28,7 +28,7 @@ NO_LEVEL = -1
 # Columns of `levels`.
 FIRST, SET_MASK, WAYS, LATENCY, REQUEST, TRANSFER, RESPONSE, MSHRS, PREFETCHER, NEXT = range(10)
 # Columns of `counters`.
-ACCESSES, MISSES, WRITE_BACKS, PREFETCHES = range(4)
+ACCESSES, MISSES, WRITE_BACKS, PREFETCHES, MERGED = range(5)  # merged: with a miss whose line is on its way
 # Places in `scalars`.
 TICK, QUEUED = range(2)
 
@@ -59,7 +59,7 @@ class Caches(NamedTuple):
     strides: NDArray[np.int64]  # [4, STRIDE_ENTRIES, 4] pc, last address, stride, confidence
     missed: NDArray[np.int64]  # [4, 3] of the miss under way: does it miss here, its MSHR, its begin
     queue: NDArray[np.int64]  # [QUEUE, 3] prefetches to do: level, line, cycle
-    counters: NDArray[np.int64]  # [4, 4]
+    counters: NDArray[np.int64]  # [4, 5]
     scalars: NDArray[np.int64]
 
 
@@ -96,7 +96,7 @@ def new_caches(machine: Machine) -> tuple[Caches, Memory]:
         strides=np.full((4, STRIDE_ENTRIES, 4), -1, np.int64),
         missed=np.zeros((4, 3), np.int64),
         queue=np.zeros((QUEUE, 3), np.int64),
-        counters=np.zeros((4, 4), np.int64),
+        counters=np.zeros((4, 5), np.int64),
         scalars=np.zeros(2, np.int64),
     )
     return caches, new_memory(machine)
@@ -175,7 +175,8 @@ def _give_mshr(caches: Caches, level: int, slot: int, begin: int, end: int) -> N
             occupied += 1
             free = min(free, entries[entry, 1])
     if occupied == caches.levels[level, MSHRS]:
-        if begin > caches.blocked[level, 1]:  # else it goes on from the interval before, in which others wait already
+        # Else it goes on from the interval before, in which others wait already (and a while after it, to be retried).
+        if begin > caches.blocked[level, 1] + LOAD_RETRY:
             caches.blocked[level, 0] = begin
         caches.blocked[level, 1] = free
 
@@ -219,7 +220,7 @@ def _fetch(
             caches.used[place] = 4 * caches.scalars[TICK] + flags
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
             if cycle < caches.ready[place] - caches.levels[where, RESPONSE]:
-                caches.counters[where, MISSES] += 1
+                caches.counters[where, MERGED] += 1
             break
         caches.counters[where, MISSES] += 1
         if timed and caches.levels[where, PREFETCHER] != NONE:
@@ -328,8 +329,8 @@ def access(
         flags = caches.used[place] & (PREFETCHED | DIRTY)
         caches.used[place] = 4 * caches.scalars[TICK] + (flags & DIRTY | write)
         ready = max(cycle + caches.levels[level, LATENCY], caches.ready[place])
-        if cycle < caches.ready[place] - caches.levels[level, RESPONSE]:  # still on its way: merged with its miss
-            caches.counters[level, MISSES] += 1
+        if cycle < caches.ready[place] - caches.levels[level, RESPONSE]:
+            caches.counters[level, MERGED] += 1
         if flags & PREFETCHED:
             _first_use(caches, memory, number(level), address, cycle, number(pc), number(timed))
         return ready

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from uarch.timing.compiled import compiled
 
-WORDS = 1024  # direct-mapped, a power of two
+WORDS = 512  # direct-mapped, a power of two
 WORD, BEGIN, END, DATA, WRITTEN = range(5)
 CACHED, FORWARDED, PARTIAL = range(3)
 

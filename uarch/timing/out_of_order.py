@@ -29,6 +29,7 @@ from uarch.timing.ports import (
     STORE,
     new_window,
     reserve,
+    reserve_each,
     reserve_unpipelined,
 )
 from uarch.timing.static import (
@@ -364,14 +365,15 @@ def step(
         for _ in range(own):
             done = _execute(core, row, start)
             result = max(result, done)
-            _replace_least(core.issue_queue, done - row[LATENCY])
+            if done - row[LATENCY] > dispatched:  # else it leaves the issue queue as it comes
+                _replace_least(core.issue_queue, done - row[LATENCY])
         complete = result
     if row[AFTER] > 0:
         result += row[AFTER]
         complete = max(complete, result)
-    for _ in range(operations - own - (last - first) if not flags & STRING else 0):
-        other = reserve(core.window, core.capacity, INT_ALU, dispatched)
-        _replace_least(core.issue_queue, other)
+    others = operations - own - (last - first)
+    if others > 0 and not flags & STRING:  # they wait for nothing
+        other = reserve_each(core.window, core.capacity, number(INT_ALU), number(dispatched), number(others))
         complete = max(complete, other + 1)
     if stores > 0:
         issue = max(max(addressed, result), waits_for(core.sets, pc))

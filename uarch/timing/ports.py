@@ -51,6 +51,28 @@ def reserve(window: Array, capacity: Array, resource: int, cycle: int) -> int:
 
 
 @out_of_line
+def reserve_each(window: Array, capacity: Array, resource: int, cycle: int, count: int) -> int:
+    """`count` slots of `resource` and of ISSUE, each the first free one from `cycle` on; returns the last one's cycle."""
+    shift = 8 * resource
+    limit, width = capacity[resource], capacity[ISSUE]
+    while True:
+        row = cycle & (WINDOW - 1)
+        stamp = window[row, 0]
+        if stamp > cycle:
+            return cycle
+        counts = window[row, 1] if stamp == cycle else 0
+        room = min(width - (counts & 255), limit - ((counts >> shift) & 255))
+        if room > 0:
+            taken = min(room, count)
+            window[row, 0] = cycle
+            window[row, 1] = counts + taken * (1 + (1 << shift))
+            count -= taken
+            if count == 0:
+                return cycle
+        cycle += 1
+
+
+@out_of_line
 def reserve_unpipelined(free_at: Array, units: int, cycle: int, duration: int) -> int:
     """First cycle from `cycle` on at which one of `units` dividers is idle; keeps it busy for `duration` cycles."""
     best = 0

@@ -45,6 +45,10 @@ COUNTERS = (
     "l1d_prefetches",
     "l2_prefetches",
     "l3_prefetches",
+    "l1i_merged",
+    "l1d_merged",
+    "l2_merged",
+    "l3_merged",
 )
 
 
@@ -108,7 +112,7 @@ class Simulation:
             "itlb_misses": self._tlbs[tlb.INSTRUCTION, tlb.MISSES],
             "dtlb_misses": self._tlbs[tlb.DATA, tlb.MISSES],
         }
-        for column, kind in enumerate(("accesses", "misses", "write_backs", "prefetches")):
+        for column, kind in enumerate(("accesses", "misses", "write_backs", "prefetches", "merged")):
             totals |= {f"{name}_{kind}": levels[level, column] for level, name in enumerate(names)}
         return {name: float(totals[name]) for name in COUNTERS}
 

@@ -19,7 +19,7 @@ from uarch.timing.compiled import compiled, out_of_line
 Array = NDArray[np.int64]
 
 SETS, CLEAR_AFTER = 1024, 250_000  # accesses
-BLOCK_BITS, BLOCKS = 4, 1024
+BLOCK_BITS, BLOCKS = 4, 512
 NO_SET = -1
 BLOCK, ISSUE, PC = range(3)
 ACCESSES, VIOLATIONS = range(2)
