@@ -1,4 +1,4 @@
-"""How far the timing model is from gem5 on the labelled windows (a tool, not a test):
+"""How far the timing model is from gem5 on the labelled windows, as Markdown tables (a tool, not a test):
 
     python tests/uarch/compare_gem5.py ../shared/gem5-x86 --programs perl lua k_chase --machines u001 u000
 
@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+from scipy.stats import kendalltau
+from tqdm import tqdm
 
 from tracegen.decode import decode
 from tracegen.trace import Trace
@@ -71,19 +76,60 @@ def windows(folder: Path, program: str, wanted: set[str]) -> list[dict[str, Any]
     return rows
 
 
-def ranks(values: np.ndarray) -> np.ndarray:
-    return np.argsort(np.argsort(values)).astype(float)
+def measured(folder: Path, program: str, wanted: set[str]) -> list[dict[str, Any]]:
+    return [
+        {key: value for key, value in row.items() if "latency" not in key} for row in windows(folder, program, wanted)
+    ]
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
-    gem5, ours = np.array([row["gem5"] for row in rows]), np.array([row["ours"] for row in rows])
-    error = np.abs(ours / gem5 - 1)
-    correlation = np.corrcoef(ranks(gem5), ranks(ours))[0, 1] if len(rows) > 2 else float("nan")
+def agreement(rows: list[dict[str, Any]]) -> float:
+    """Kendall's rank correlation of the machines' times, on average over the windows."""
+    by_window: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        period = 1 / row["machine"].frequency_ghz
+        by_window.setdefault(row["window"], []).append((row["gem5"] * period, row["ours"] * period))
+    found = [kendalltau(*zip(*pairs, strict=True)).statistic for pairs in by_window.values() if len(pairs) > 2]
+    return float(np.mean(found)) if found else float("nan")
+
+
+def line(name: str, rows: list[dict[str, Any]]) -> str:
+    """A row of a Markdown table."""
+    ratio = np.array([row["ours"] / row["gem5"] for row in rows])
+    error = np.abs(ratio - 1)
     return (
-        f"{len(rows):5d} pairs  median {np.median(error):6.1%}  mean {error.mean():6.1%}"
-        f"  p90 {np.quantile(error, 0.9):6.1%}  worst {error.max():6.1%}"
-        f"  bias {np.median(ours / gem5) - 1:+6.1%}  rank correlation {correlation:.3f}"
+        f"| {name} | {len(rows)} | {np.median(error):.1%} | {error.mean():.1%} | {np.quantile(error, 0.9):.1%}"
+        f" | {error.max():.0%} | {np.median(ratio) - 1:+.1%} | {agreement(rows):.3f} |"
     )
+
+
+def counts(rows: list[dict[str, Any]], gem5: str, ours: str) -> str:
+    """A row for a counter, of the pairs where gem5 counts at least 500."""
+    chosen = [row for row in rows if row["gem5_counters"][gem5] >= 500]
+    ratio = np.array([row["counters"][ours] / row["gem5_counters"][gem5] for row in chosen])
+    error = np.abs(ratio - 1)
+    within = np.mean(error <= 0.05)
+    return f"| {gem5} | {len(chosen)} | {np.median(ratio):.3f} | {np.median(error):.1%} | {within:.0%} |"
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    def grouped(title: str, key: Callable[[dict[str, Any]], str]) -> list[str]:
+        heads = f"\n| {title} | pairs | median | mean | 90th percentile | worst | bias | Kendall |\n|{'---|' * 8}"
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            groups.setdefault(key(row), []).append(row)
+        return [heads, *(line(name, groups[name]) for name in sorted(groups))]
+
+    text = grouped("core", lambda row: row["machine"].core)
+    text.append(line("**all**", rows))
+    text += grouped("predictor", lambda row: row["machine"].branch_predictor.kind)
+    text += grouped("memory", lambda row: getattr(row["machine"].memory, "model", "simple"))
+    text += grouped("window", lambda row: row["window"])
+    text += grouped("machine", lambda row: row["machine"].name)
+    predicted = [row for row in rows if row["machine"].core == "out-of-order"]
+    text.append("\n| counter | pairs | median ratio | median error | within 5 % |\n|---|---|---|---|---|")
+    for gem5, ours in COLUMNS.items():
+        text.append(counts(predicted if gem5 == "mispredicts" else rows, gem5, ours))
+    return "\n".join(text)
 
 
 def main() -> None:
@@ -91,25 +137,22 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--programs", nargs="*", default=[])
     parser.add_argument("--machines", nargs="*", default=[])
+    parser.add_argument("--workers", type=int, default=2, help="programs side by side")
     parser.add_argument("--each", action="store_true", help="a line for each pair, with counters (ours/gem5)")
     arguments = parser.parse_args()
     programs = arguments.programs or sorted(p.name.split(".")[0] for p in arguments.folder.glob("*.trace.h5"))
     rows: list[dict[str, Any]] = []
-    for program in programs:
-        found = windows(arguments.folder, program, set(arguments.machines))
-        for row in found:
-            if arguments.each:
-                counts = "  ".join(
-                    f"{name} {row['counters'][ours]:.0f}/{row['gem5_counters'][name]:.0f}"
-                    for name, ours in COLUMNS.items()
-                )
-                print(f"{row['window']:10s} {row['machine'].name} CPI {row['ours']:7.3f} {row['gem5']:7.3f}  {counts}")
-        print(f"{program:10s}", summary(found), flush=True)
-        rows += found
-    for core in ("out-of-order", "in-order"):
-        chosen = [row for row in rows if row["machine"].core == core]
-        if chosen:
-            print(f"{core:12s}", summary(chosen))
+    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(measured, arguments.folder, program, set(arguments.machines)) for program in programs]
+        for job in tqdm(as_completed(jobs), total=len(jobs), unit="program"):
+            rows += job.result()
+    if arguments.each:
+        for row in rows:
+            found = "  ".join(
+                f"{name} {row['counters'][ours]:.0f}/{row['gem5_counters'][name]:.0f}" for name, ours in COLUMNS.items()
+            )
+            print(f"{row['window']:10s} {row['machine'].name} CPI {row['ours']:7.3f} {row['gem5']:7.3f}  {found}")
+    print(report(rows))
 
 
 if __name__ == "__main__":

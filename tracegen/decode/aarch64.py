@@ -115,9 +115,9 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     if "FP" in operation.name:
         flags |= Flag.FLOAT
     pair = 2 if re.match(r"(?:ld|st)n?p|ld[234]|st[234]", mnemonic) else 1
-    count = one_each(operation, pair * (load + store), int(bool(memory and instruction.writeback)))
+    cracked = one_each(operation, pair * (load + store), int(bool(memory and instruction.writeback)))
     # gem5's Arm does all floating point in its vector units.
-    return Decoded(operation, flags, address, distinct(data), distinct(results), count, Flag.FLOAT in flags)
+    return Decoded(operation, flags, address, distinct(data), distinct(results), cracked, Flag.FLOAT in flags)
 
 
 def _operation(mnemonic: str, vector: bool, any_vector_register: bool) -> Operation:

@@ -203,7 +203,7 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         flags |= Flag.FLOAT
     if operation is Operation.MOVE and not memory and any("mm" in name for name in names):
         operation = Operation.SIMD_INT if not registers else Operation.MOVE
-    if operation is Operation.MOVE and (loads or stores) or (memory and _MOVES_HALF.fullmatch(mnemonic)):
+    if (operation is Operation.MOVE and (loads or stores)) or (memory and _MOVES_HALF.fullmatch(mnemonic)):
         operation = Operation.NONE
     count = crack(instruction, mnemonic, operation, loads + stores, Flag.ATOMIC in flags)
     scalar = operation in _FLOAT and not mnemonic.startswith("f")  # SSE's; only x87 uses the floating-point units

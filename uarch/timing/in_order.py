@@ -56,7 +56,9 @@ TRAP = 13
 WIDTH, FRONTEND, MEMORY_WIDTH, STORE_BUFFER, IN_FLIGHT, FRONT, STAGES = range(7)
 # Places in `clock`.
 FETCH_CYCLE, FETCH_USED, FETCH_LINE, ISSUE_CYCLE, ISSUE_USED, ISSUE_MEMORY, COMMIT_CYCLE, COMMIT_USED = range(8)
-OPERATIONS, ACCESSES, STORES, SENT, WRITTEN, SERIAL, LINE_BEGIN, LINE_FREE, COMPUTED, LEFT_BUFFER, SENT_TO_MEMORY = range(8, 19)
+OPERATIONS, ACCESSES, STORES, SENT, WRITTEN, SERIAL, LINE_BEGIN, LINE_FREE, COMPUTED, LEFT_BUFFER, SENT_TO_MEMORY = (
+    range(8, 19)
+)
 
 BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
 SERIALIZING, ATOMIC, BARRIER = int(Flag.SERIALIZING), int(Flag.ATOMIC), int(Flag.BARRIER)
@@ -181,7 +183,7 @@ def _send(core: InOrder, issued: int, known: int) -> int:
     """Cycle in which the memory unit hands an access on: it is one stage long, so the next one waits behind it, and an
     address must have been committed (`known`). Of loads only so many are between there and their commitment.
     """
-    clock, limits = core.clock, core.limits
+    clock = core.clock
     ring = core.in_flight
     start = max(issued + 1, known, clock[SENT] + 1)
     start = max(start, ring[(clock[ACCESSES] - TRANSFERS) & (len(ring) - 1)])
@@ -273,7 +275,7 @@ def step(
         operations_left = max(operations - before, 0)
     else:
         issued, operations_left = begin, operations
-    data, complete = issued, issued + 1
+    complete = issued + 1
     for which in range(first, last):
         if stream.is_store[which] == 0:
             sent = _send(core, issued, known)
@@ -285,10 +287,7 @@ def step(
     if operations_left > 0:
         late = ALU_LATE if simple else 0
         start = max(issued, latest(ready, row, row[ADDRESS_COUNT], row[SOURCE_COUNT]) - late)
-        if loads > 0:
-            start = max(start, result - late)
-        else:
-            start = max(start, begin, addressed - late)
+        start = max(start, result - late) if loads > 0 else max(start, begin, addressed - late)
         start = _issue(core, start, 1, 0)
         finish = max(_issue(core, start, operations_left - 1, min(stores, 64)), arrived)
         if computes:

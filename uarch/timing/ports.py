@@ -52,7 +52,7 @@ def reserve(window: Array, capacity: Array, resource: int, cycle: int) -> int:
 
 @out_of_line
 def reserve_each(window: Array, capacity: Array, resource: int, cycle: int, count: int) -> int:
-    """`count` slots of `resource` and of ISSUE, each the first free one from `cycle` on; returns the last one's cycle."""
+    """`count` slots of `resource` and ISSUE, each the first free one from `cycle` on; returns the cycle of the last."""
     shift = 8 * resource
     limit, width = capacity[resource], capacity[ISSUE]
     while True:
