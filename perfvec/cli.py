@@ -219,9 +219,11 @@ def train(
     layers: Annotated[int, typer.Option(min=1, help="LSTM layers.")] = 2,
     learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
     seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    initial: Annotated[Path | None, typer.Option(help="A model to go on from, instead of from nothing.")] = None,
     keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep shards and checkpoint afterwards.")] = False,
 ) -> None:
     """Train the foundation model and the machine encoder; a killed run continues where its checkpoint was."""
+    from perfvec.model import load_model
     from perfvec.train import Recipe
     from perfvec.train import train as run_train
 
@@ -230,7 +232,7 @@ def train(
     )
     run_train(
         traces, latencies, output, recipe=recipe, encoder_latencies=encoder_latencies, exclude_programs=exclude or [],
-        keep_work=keep_work,
+        initial=load_model(initial) if initial else None, keep_work=keep_work,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 
@@ -20,17 +20,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import huber_loss
 from tqdm import tqdm
 
 from perfvec import encoder_training
 from perfvec.data import WARMUP, Labels, Shard, batch, prepare, work_folder
-from perfvec.model import FoundationModel, Model, Program, save_model
+from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
 from perfvec.precision import forward, native_bf16
 from tracegen.features import Schema, get_schema
 from tracegen.files import atomic_path, require_writable
 from uarch.errors import InputError
 
 SEGMENTS = ((1, 0.02), (16, 0.3), (96, 1.0), (288, 1.0))  # instructions summed, weight in the loss
+OUTLIER = 4.0  # mean latencies
 _CHECKPOINT_SECONDS = 60.0
 
 
@@ -47,6 +49,7 @@ class Recipe:
     lanes: int = 64  # chunks in a batch
     learning_rate: float = 2e-3
     seed: int = 0
+    initial: str = ""  # digest of the model whose weights training starts from; none: from nothing
 
     def __post_init__(self) -> None:
         if self.warmup > WARMUP or self.chunk % SEGMENTS[-1][0]:
@@ -67,15 +70,18 @@ def train(
     recipe: Recipe | None = None,
     encoder_latencies: str | os.PathLike[str] | None = None,
     exclude_programs: Sequence[str] = (),
+    initial: Model | None = None,
     keep_work: bool = False,
     progress: bool = True,
 ) -> Model:
     """Train on every labelled stretch, then fit the machine encoder; write and return the model.
 
+    With `initial` training goes on from that model's weights (and its recipe's schema, width and layers must be these).
+
     `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder.
     A run that was killed continues from its last checkpoint when it is started again with the same arguments.
     """
-    recipe = recipe or Recipe()
+    recipe = replace(recipe or Recipe(), initial=initial.digest if initial else "")
     require_writable(output)
     work = work_folder(output)
     schema = get_schema(recipe.schema)
@@ -84,7 +90,7 @@ def train(
     short = min(len(shard) for shard in labels.shards)
     if short < recipe.chunk:
         raise InputError(f"a latency file labels only {short} instructions; training chunks need {recipe.chunk}")
-    foundation = fit(labels, schema, recipe, work / "checkpoint.pt", progress=progress)
+    foundation = fit(labels, schema, recipe, work / "checkpoint.pt", initial=initial, progress=progress)
     programs = {shard.trace_digest: Program(shard.program, shard.trace_digest) for shard in labels.shards}
     model = Model(
         foundation,
@@ -113,7 +119,15 @@ def _without(labels: Labels, programs: Sequence[str]) -> Labels:
     return Labels(labels.machines, kept)
 
 
-def fit(labels: Labels, schema: Schema, recipe: Recipe, checkpoint: Path, *, progress: bool = True) -> FoundationModel:
+def fit(
+    labels: Labels,
+    schema: Schema,
+    recipe: Recipe,
+    checkpoint: Path,
+    *,
+    initial: Model | None = None,
+    progress: bool = True,
+) -> FoundationModel:
     """The foundation model after `recipe.steps` steps of Adam with a cosine schedule, resumed from `checkpoint`."""
     torch.manual_seed(recipe.seed)
     bf16 = native_bf16()
@@ -122,6 +136,8 @@ def fit(labels: Labels, schema: Schema, recipe: Recipe, checkpoint: Path, *, pro
     scales = np.stack([shard.latency.mean(axis=0, dtype=np.float64) for shard in labels.shards])  # [shards, U]
     machine_scale = torch.from_numpy(np.exp(np.log(scales).mean(axis=0))).float()
     relative = torch.from_numpy(scales).float()
+    if initial is not None:
+        _start_from(foundation, initial, labels, machine_scale)
     optimizer = torch.optim.Adam(foundation.parameters(), lr=recipe.learning_rate)
     first = 0
     if checkpoint.exists():
@@ -154,6 +170,22 @@ def fit(labels: Labels, schema: Schema, recipe: Recipe, checkpoint: Path, *, pro
     with torch.no_grad():
         foundation.head.weight *= machine_scale[:, None]  # trained on latencies relative to the machine's mean
     return foundation.eval()
+
+
+def _start_from(foundation: FoundationModel, initial: Model, labels: Labels, machine_scale: Tensor) -> None:
+    """The weights of another model, with the rows of the head for the machines that it has too."""
+    other = initial.foundation
+    shapes = [(model.schema.identity, model.width, model.lstm.num_layers) for model in (foundation, other)]
+    if shapes[0] != shapes[1]:
+        raise InputError(f"the initial model has schema, width and layers {shapes[1]}; this recipe has {shapes[0]}")
+    with torch.no_grad():
+        head = foundation.head.weight.clone()
+        rows = {configuration_key(machine): row for row, machine in enumerate(initial.machines)}
+        for row, machine in enumerate(labels.machines):
+            if (known := rows.get(configuration_key(machine))) is not None:
+                head[row] = other.head.weight[known] / machine_scale[row]
+        state = {name: value for name, value in other.state_dict().items() if not name.startswith("head.")}
+        foundation.load_state_dict({**state, "head.weight": head})
 
 
 def _schedule(step: int, steps: int) -> float:
@@ -200,13 +232,17 @@ def _step(
 
 
 def segment_loss(error: Tensor) -> Tensor:
-    """Weighted mean squares of the mean error over `SEGMENTS` of consecutive instructions; error is [T, B, U]."""
+    """Weighted mean of the squared mean error over `SEGMENTS` of consecutive instructions; error is [T, B, U].
+
+    Beyond OUTLIER an error counts linearly (Huber 1964): what one instruction cannot express, such as a `rep stosb`
+    of tens of thousands of cycles, would otherwise rule the gradient.
+    """
     total = error.new_zeros(())
     means, length = error, 1
     for segment, weight in SEGMENTS:
         means = means.unflatten(0, (-1, segment // length)).mean(dim=1)
         length = segment
-        total = total + weight * means.square().mean()
+        total = total + weight * 2 * huber_loss(means, torch.zeros_like(means), delta=OUTLIER)
     return total
 
 

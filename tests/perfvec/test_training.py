@@ -13,7 +13,7 @@ import torch
 from perfvec.data import prepare, work_folder
 from perfvec.evaluate import evaluate, fit_vector, summary
 from perfvec.model import load_model
-from perfvec.train import SEGMENTS, Recipe, segment_loss, train
+from perfvec.train import OUTLIER, SEGMENTS, Recipe, segment_loss, train
 from uarch.errors import InputError
 
 
@@ -62,6 +62,29 @@ def test_segment_loss_by_hand():
     assert segment_loss(error).item() == pytest.approx(expected)
     alternating = torch.tensor([1.0, -1.0]).repeat(length // 2).reshape(-1, 1, 1)
     assert segment_loss(alternating).item() == pytest.approx(SEGMENTS[0][1])  # cancels in every longer segment
+
+
+def test_an_outlier_counts_linearly():
+    errors = [torch.zeros(SEGMENTS[-1][0], 1, 1) for _ in range(2)]
+    for error, size in zip(errors, (1e6, 2e6), strict=True):
+        error[0] = size * OUTLIER
+    assert segment_loss(errors[1]).item() == pytest.approx(2 * segment_loss(errors[0]).item(), rel=1e-2)
+
+
+def test_training_goes_on_from_a_model(data, tmp_path):
+    recipe = Recipe(**{**sizes(data.model), "instructions": 1, "learning_rate": 1e-6})
+    again = train(data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, initial=data.model,
+                  progress=False)  # fmt: skip
+    assert again.recipe["initial"] == data.model.digest
+    for name, weights in data.model.foundation.state_dict().items():
+        torch.testing.assert_close(again.foundation.state_dict()[name], weights, rtol=1e-3, atol=1e-3)
+    with pytest.raises(InputError, match="the initial model has schema, width and layers"):
+        train(data.traces, data.latencies, tmp_path / "n.safetensors", recipe=Recipe(width=8, layers=1),
+              initial=data.model, progress=False)  # fmt: skip
+
+
+def sizes(model):
+    return {name: model.recipe[name] for name in ("schema", "width", "layers")}
 
 
 def test_fitting_a_machine_recovers_its_vector():

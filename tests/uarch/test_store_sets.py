@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from programs import Instruction, Program
 
-from tests.uarch.programs import Instruction, Program
 from uarch.configuration import load_machine
 from uarch.instructions import Flag, Operation
 from uarch.timing.simulation import Simulation
@@ -83,7 +83,7 @@ def test_a_load_behind_a_store_to_the_same_place_is_forwarded():
     same, counters = run(0x10000, 0x10000)
     apart, others = run(0x10000, 0x20000)
     latency = load_machine("base").functional_units.mul_latency
-    # The chain of products alone sets the pace where loads are free to go ahead, and where they wait for their store too.
+    # The chain of products alone sets the pace where loads go ahead of the store and where they wait for it.
     assert apart[300:].sum() / 100 == pytest.approx(latency, rel=0.02)
     assert same[300:].sum() / 100 == pytest.approx(latency, rel=0.02)
     assert counters["l1d_accesses"] < 0.6 * others["l1d_accesses"]  # what is forwarded does not ask the cache

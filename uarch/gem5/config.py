@@ -243,7 +243,7 @@ class _Reader(Configuration):
             if other:
                 shown = ", ".join(other[:3]) + (f" and {len(other) - 3} more" if len(other) > 3 else "")
                 way = "pipelined" if expected[1] else "not pipelined"
-                self.note(f"{unit.name} units", f"{shown} have other latencies; {expected[0]} cycles, {way}, assumed")
+                self.note(f"{unit.name} units", f"other latencies of {shown}; {expected[0]} cycles, {way}, assumed")
 
     def _relations(self, values: dict[str, Any]) -> None:
         """Queues beyond the reorder buffer and memory instructions beyond the width could never be used."""
