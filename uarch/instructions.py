@@ -97,6 +97,7 @@ class StaticInstructions:
     compute_operations: NDArray[np.uint8]  # [S] of them on `operation`'s unit: side by side, in a divide one by one
     cycles_before: NDArray[np.uint8]  # [S] of other micro-operations before an access or computation can begin
     cycles_after: NDArray[np.uint8]  # [S] of other micro-operations after it until registers have the results
+    chained: NDArray[np.bool_]  # [S] computes only after the last one that is chained too
     vector_unit: NDArray[np.bool_]  # [S] a scalar floating-point operation that the vector units do
 
     def __len__(self) -> int:

@@ -30,6 +30,7 @@ class Instruction:
     length: int = 4
     cycles_before: int = 0
     cycles_after: int = 0
+    chained: bool = False
 
     def computes(self) -> int:
         moves = self.operation in (Operation.NONE, Operation.MOVE) and bool(self.flags & (Flag.LOAD | Flag.STORE))
@@ -69,6 +70,7 @@ class Program:
             compute_operations=np.array([i.computes() for i in self.instructions], np.uint8),
             cycles_before=np.array([i.cycles_before for i in self.instructions], np.uint8),
             cycles_after=np.array([i.cycles_after for i in self.instructions], np.uint8),
+            chained=np.array([i.chained for i in self.instructions], np.bool_),
             vector_unit=np.zeros(count, np.bool_),
         )
 

@@ -53,6 +53,12 @@ def test_one_unit_issues_once_a_cycle():
     assert total(BASE, program) == pytest.approx(1200, rel=0.02)
 
 
+@pytest.mark.parametrize("machine", CORES, ids=NAMES)
+def test_chained_instructions_follow_one_another(machine):
+    multiply = Instruction(Operation.INT_MUL, (), (1,), chained=True)
+    assert total(machine, repeated(multiply, 2400)) == pytest.approx(1200 * 3, abs=12)
+
+
 def test_dividers_are_not_pipelined():
     program = repeated(Instruction(Operation.INT_DIV, (), (1,)), 240)
     assert total(BASE, program) == pytest.approx(120 * 18, rel=0.02)

@@ -74,7 +74,7 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
     sources = np.full((rows, MAX_SOURCES), NO_REGISTER, np.uint8)
     address_sources = np.zeros(rows, np.uint8)
     destinations = np.full((rows, MAX_DESTINATIONS), NO_REGISTER, np.uint8)
-    micro_operations = np.ones((rows, 4), np.uint8)
+    micro_operations = np.ones((rows, 5), np.uint8)
     vector_unit = np.zeros(rows, np.bool_)
     known: dict[bytes, tuple[int, Decoded]] = {}  # what an instruction does hangs on its bytes, not on its address
     sequence: list[Decoded] = []
@@ -114,5 +114,6 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         compute_operations=micro_operations[:, 1],
         cycles_before=micro_operations[:, 2],
         cycles_after=micro_operations[:, 3],
+        chained=micro_operations[:, 4] == 1,
         vector_unit=vector_unit,
     )

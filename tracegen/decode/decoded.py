@@ -10,13 +10,15 @@ from uarch.instructions import Flag, Operation
 
 class MicroOperations(NamedTuple):
     """`total` of an instruction; of them `compute` on the unit of its operation (a chain for a divide, else side by
-    side); cycles that others take `before` its access or computation begins and `after` it until results are there.
+    side); cycles that others take `before` its access or computation begins and `after` it until results are there;
+    whether it waits for the last one that is `chained` as well.
     """
 
     total: int = 1
     compute: int = 1
     before: int = 0
     after: int = 0
+    chained: int = 0
 
 
 class Decoded(NamedTuple):

@@ -150,7 +150,8 @@ def _integer(
     if mnemonic == "xchg" and accesses:
         total, after = 1, 1
     total += accesses + int(brings) + relative + (2 if atomic else 0)  # a fence before and after what is locked
-    return MicroOperations(max(total, 1), compute, before, after)
+    # gem5's multiplies compute their flags from the registers of the product, so each waits for the one before.
+    return MicroOperations(max(total, 1), compute, before, after, int(operation is Operation.INT_MUL))
 
 
 def _vector(

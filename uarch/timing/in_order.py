@@ -1,8 +1,10 @@
 """The in-order core, after gem5's Minor: two fetch stages, decode, issue in order, commit in order.
 
 Operands are needed at issue, except that a simple integer operation takes them two stages late, so that dependent ones
-follow each other every cycle although its unit has three stages. Loads go to memory right after their address stage
-and hold later readers until they commit. A taken branch that was not predicted redirects from commit.
+follow each other every cycle although its unit has three stages. Readers of a load issue as if it took LOAD_ASSUMED
+cycles; where it takes longer, they wait in their units and everything behind waits for its turn to commit. An access
+leaves for memory one cycle after issue, when the writers of its address registers have committed. A taken branch that
+was not predicted redirects from commit.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from uarch.timing.static import (
     AFTER,
     BASE_UPDATES,
     BEFORE,
+    CHAINED,
     COMPUTES,
     DESTINATION_COUNT,
     DESTINATIONS_AT,
@@ -56,9 +59,20 @@ TRAP = 13
 WIDTH, FRONTEND, MEMORY_WIDTH, STORE_BUFFER, IN_FLIGHT, FRONT, STAGES = range(7)
 # Places in `clock`.
 FETCH_CYCLE, FETCH_USED, FETCH_LINE, ISSUE_CYCLE, ISSUE_USED, ISSUE_MEMORY, COMMIT_CYCLE, COMMIT_USED = range(8)
-OPERATIONS, ACCESSES, STORES, SENT, WRITTEN, SERIAL, LINE_BEGIN, LINE_FREE, COMPUTED, LEFT_BUFFER, SENT_TO_MEMORY = (
-    range(8, 19)
-)
+(
+    OPERATIONS,
+    ACCESSES,
+    STORES,
+    SENT,
+    WRITTEN,
+    SERIAL,
+    LINE_BEGIN,
+    LINE_FREE,
+    COMPUTED,
+    LEFT_BUFFER,
+    SENT_TO_MEMORY,
+    CHAIN,
+) = range(8, 20)
 
 BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
 SERIALIZING, ATOMIC, BARRIER = int(Flag.SERIALIZING), int(Flag.ATOMIC), int(Flag.BARRIER)
@@ -293,6 +307,8 @@ def step(
         if computes:
             if row[BEFORE] > 0:
                 start += row[BEFORE] if simple else row[BEFORE] - 1 + ALU_STAGES
+            if row[CHAINED] == 1:
+                start = max(start, clock[CHAIN])
             if row[DIVIDER] != NOT_DIVIDER:
                 which_divider = row[DIVIDER] - INT_DIVIDER
                 start = reserve_unpipelined(core.dividers[which_divider], 1, start, row[LATENCY])
@@ -302,6 +318,8 @@ def step(
                 for _ in range(row[COMPUTES]):
                     start = reserve(core.window, core.capacity, row[UNIT], begin)
                 result = start + (ALU_STAGES if simple else row[LATENCY])
+            if row[CHAINED] == 1:
+                clock[CHAIN] = result
         elif loads == 0:
             result = start + ALU_STAGES
         if row[AFTER] > 0:  # in the integer units, one after another

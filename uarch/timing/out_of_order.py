@@ -6,6 +6,10 @@ load and store queues and the registers (rings of release cycles), out of order 
 delays are those of gem5's O3 as its pipeline view shows them: fetch → `frontend_delay` → decode → 1 → rename →
 `dispatch_delay` → issue → 1 → complete → at least 2 → retire; after a misprediction the target is fetched from 2
 cycles after the branch completes; a store is written 2 cycles after it retires, one at a time (total store order).
+
+A trace has no wrong path. What it costs is kept: the micro-operations renamed there (what fits between the branch's
+renaming and its completion) are squashed SQUASH_WIDTH a cycle, and hold their reorder buffer entries until the branch
+retires. A load that went ahead of an older store to its place is fetched again (`store_sets`).
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from uarch.timing.static import (
     AFTER,
     BASE_UPDATES,
     BEFORE,
+    CHAINED,
     COMPUTES,
     DESTINATION_COUNT,
     DESTINATIONS_AT,
@@ -70,7 +75,9 @@ FETCH, RENAME, COMMIT, FRONTEND, DISPATCH, ROB, ISSUE_QUEUE, LOAD_QUEUE, STORE_Q
 FRONT, INT_DIVIDERS, FP_DIVIDERS = 11, 12, 13
 # Places in `clock`: the current cycle of each in-order stage and the slots used in it, counts of entries handed out.
 FETCH_CYCLE, FETCH_USED, FETCH_LINE, RENAME_CYCLE, RENAME_USED, COMMIT_CYCLE, COMMIT_USED = range(7)
-OPERATIONS, LOADS, STORES, INTS, FLOATS, WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, AGAIN, ENTRIES = range(7, 18)
+OPERATIONS, LOADS, STORES, INTS, FLOATS, WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, AGAIN, ENTRIES, CHAIN = range(
+    7, 19
+)
 
 ATOMIC, BARRIER, SERIALIZING = int(Flag.ATOMIC), int(Flag.BARRIER), int(Flag.SERIALIZING)
 BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
@@ -362,11 +369,15 @@ def step(
     result = data
     if own > 0:
         start = data if loads > 0 else max(data, addressed)
+        if row[CHAINED] == 1:
+            start = max(start, clock[CHAIN])
         for _ in range(own):
             done = _execute(core, row, start)
             result = max(result, done)
             if done - row[LATENCY] > dispatched:  # else it leaves the issue queue as it comes
                 _replace_least(core.issue_queue, done - row[LATENCY])
+        if row[CHAINED] == 1:
+            clock[CHAIN] = result
         complete = result
     if row[AFTER] > 0:
         result += row[AFTER]

@@ -24,7 +24,7 @@ Rows = NDArray[np.int16]
 # Columns of a row: 32 of 16 bits are one cache line.
 UNIT, LATENCY, DIVIDER, MICRO_OPERATIONS, SOURCE_COUNT, ADDRESS_COUNT, DESTINATION_COUNT = range(7)
 COMPUTES, FLAGS, LENGTH, INT_DESTINATIONS, FP_DESTINATIONS = range(7, 12)
-SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, COLUMNS = 12, 20, 26, 27, 28, 32
+SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, CHAINED, COLUMNS = 12, 20, 26, 27, 28, 29, 32
 NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
 
 
@@ -85,6 +85,7 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, LATENCY] = np.minimum(rows[:, LATENCY] * steps, np.iinfo(np.int16).max)
     rows[:, COMPUTES] = np.where(divides, 1, instructions.compute_operations)
     rows[:, BEFORE], rows[:, AFTER] = instructions.cycles_before, instructions.cycles_after
+    rows[:, CHAINED] = instructions.chained
     rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
     rows[:, FLAGS] = flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
