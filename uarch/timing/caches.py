@@ -5,6 +5,9 @@ at once with the future cycle of its data: a later access to the same line befor
 would be (Kroft, ISCA 1981). A level's MSHRs are the intervals of its latest misses; a miss that finds all of them
 occupied at its time waits for the first to end.
 
+Accesses come in program order, not in the order of time: a store that evicts a line when it has retired is seen before
+younger loads that ran ahead of it. So an L1 remembers from when on the lines it has lost lately are gone.
+
 Latencies follow gem5's classic caches: tag and data together `latency`, response half of it (at least 1), a crossbar
 of one cycle and two cycles of payload between levels, its system crossbar before memory.
 """
@@ -41,6 +44,7 @@ PREFETCHERS = {"none": NONE, "stride": STRIDE, "tagged": TAGGED}
 # brought (Smith's tagged prefetching, Computing Surveys 1982), and do not leave the page.
 STRIDE_ENTRIES, STRIDE_DEGREE, STRIDE_START, STRIDE_HIGH, STRIDE_NEEDED, TAGGED_DEGREE = 64, 4, 4, 7, 4, 2
 QUEUE = 32
+EVICTED = 256  # lines remembered of each L1, a power of two
 
 CROSSBAR = 1  # cycles to pass the crossbar between levels, each way
 PAYLOAD = 1  # further cycles until the last bytes of a line have passed 32 bytes wide
@@ -56,6 +60,7 @@ class Caches(NamedTuple):
     ready: NDArray[np.int64]  # [lines] cycle at which the data is there
     mshrs: NDArray[np.int64]  # [4, MAX_MSHRS, 2] begin and end of the latest misses
     blocked: NDArray[np.int64]  # [4, 2] interval in which all MSHRs are taken and the level accepts nothing (gem5)
+    evicted: NDArray[np.int64]  # [2, EVICTED, 2] lines that L1 caches have lost, and the cycle from which on
     strides: NDArray[np.int64]  # [4, STRIDE_ENTRIES, 4] pc, last address, stride, confidence
     missed: NDArray[np.int64]  # [4, 3] of the miss under way: does it miss here, its MSHR, its begin
     queue: NDArray[np.int64]  # [QUEUE, 3] prefetches to do: level, line, cycle
@@ -93,6 +98,7 @@ def new_caches(machine: Machine) -> tuple[Caches, Memory]:
         ready=np.zeros(first, np.int64),
         mshrs=np.zeros((4, MAX_MSHRS, 2), np.int64),
         blocked=np.zeros((4, 2), np.int64),
+        evicted=np.full((2, EVICTED, 2), -1, np.int64),
         strides=np.full((4, STRIDE_ENTRIES, 4), -1, np.int64),
         missed=np.zeros((4, 3), np.int64),
         queue=np.zeros((QUEUE, 3), np.int64),
@@ -133,6 +139,9 @@ def _install(caches: Caches, memory: Memory, level: int, line: int, flags: int, 
         caches.tag[place] = line
         caches.used[place] = 4 * caches.scalars[TICK] + flags
         caches.ready[place] = ready
+        if timed and victim >= 0 and level <= L1D:
+            row = caches.evicted[level, victim & (EVICTED - 1)]
+            row[0], row[1] = victim, ready
         if victim < 0 or victim_dirty == 0:
             return
         caches.counters[level, WRITE_BACKS] += 1
@@ -334,6 +343,9 @@ def access(
         if flags & PREFETCHED:
             _first_use(caches, memory, number(level), address, cycle, number(pc), number(timed))
         return ready
+    gone = caches.evicted[level, (address >> 6) & (EVICTED - 1)]
+    if timed and gone[0] == address >> 6 and cycle < gone[1]:  # evicted by what comes later in time
+        return cycle + caches.levels[level, LATENCY]
     return _miss(caches, memory, number(level), address, cycle, number(write), number(pc), number(timed))
 
 
