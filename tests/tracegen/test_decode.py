@@ -145,7 +145,9 @@ def test_loads_and_stores_are_those_that_gem5_saw(name):
         ("c70301000000", 2, 0, 1, 0),  # mov dword ptr [rbx], 1
         ("f3aa", 5, 3, 0, 0),  # rep stosb: setting up, and of each store
         ("660fefc0", 2, 2, 0, 0),  # pxor xmm0, xmm0
+        ("660f383dc1", 2, 2, 0, 0),  # pmaxsd xmm0, xmm1: packed, whatever its name ends with
         ("660f6f03", 2, 0, 0, 0),  # movdqa xmm0, [rbx]
+        ("f20f1103", 1, 0, 0, 0),  # movsd [rbx], xmm0
         ("f20f1003", 2, 0, 0, 0),  # movsd xmm0, [rbx]
         ("f20f5803", 2, 1, 0, 0),  # addsd xmm0, [rbx]
         ("0f5803", 4, 2, 0, 0),  # addps xmm0, [rbx]

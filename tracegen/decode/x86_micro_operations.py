@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from capstone import CsInsn
 from capstone import x86_const as x86
+from capstone.x86 import X86Op
 
 from tracegen.decode.decoded import MicroOperations
 from uarch.instructions import Operation
@@ -86,7 +87,7 @@ _VECTOR: list[tuple[re.Pattern[str], _Body]] = [
         (r"maskmov\w+", _Body(6, 2, 1, 1)),
         (r"ldmxcsr|stmxcsr", _SIMPLE),
         (r"zeroupper|zeroall", _SIMPLE),
-        (r"\w+s[sd]", _SIMPLE),  # scalar
+        (r"(?!p)\w+s[sd]", _SIMPLE),  # scalar, unlike pmaxsd
     ]
 ]
 
@@ -155,7 +156,7 @@ def _integer(
 
 
 def _vector(
-    mnemonic: str, operation: Operation, memory: object, relative: int, accesses: int, names: list[str]
+    mnemonic: str, operation: Operation, memory: X86Op | None, relative: int, accesses: int, names: list[str]
 ) -> MicroOperations:
     width = 64 if any(n[0] == "z" for n in names) else 32 if any(n[0] == "y" for n in names) else 16
     halves = width // HALF
@@ -164,18 +165,14 @@ def _vector(
         body = _Body(halves, halves)
     elif width > 16 and body is not _SIMPLE:
         body = _Body(body.total * halves // 2, max(body.compute * halves // 2, 1), body.before, body.after)
-    size = int(getattr(memory, "size", HALF)) if memory is not None else HALF
-    lanes = accesses * max(size // HALF, 1)
+    lanes = accesses * max(memory.size // HALF, 1) if memory is not None else accesses
     if accesses and mnemonic.startswith(("cvtsi2", "vcvtsi2")):
         body = _SIMPLE  # loaded where it is converted
     total, compute, before, after = body
     if operation is Operation.NONE:  # a pure load or store; half a register's load clears the other half
-        clears = 1 if mnemonic.lstrip("v") in ("movsd", "movss", "movq", "movd") and names and _loads(memory) else 0
+        loads = memory is not None and (memory.access or 1) & 1
+        clears = int(bool(loads) and mnemonic.lstrip("v") in ("movsd", "movss", "movq", "movd"))
         return MicroOperations(max(lanes + clears + relative, 1), 0, relative)
     if operation is Operation.MOVE and mnemonic.lstrip("v") not in ("movss", "movsd"):
         total = compute = halves
     return MicroOperations(max(total + lanes + relative, 1), compute, max(before, relative), after)
-
-
-def _loads(memory: object) -> bool:
-    return memory is not None and bool(getattr(memory, "access", 1) & 1)
