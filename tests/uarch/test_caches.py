@@ -5,9 +5,10 @@ from collections import OrderedDict
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import Program, load, store
+from programs import Instruction, Program, load, store
 
 from uarch.configuration import load_machine, replace_field
+from uarch.instructions import Flag, Operation
 from uarch.timing.simulation import Simulation
 
 BASE = load_machine("base")
@@ -45,7 +46,7 @@ class PlainCache:
         entries[line] = dirty
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 600), st.integers(0, 63), st.sampled_from([1, 8, 32]), st.booleans()), max_size=400
@@ -60,13 +61,16 @@ def test_miss_counts_equal_those_of_a_plain_cache(accesses, l1, l2, timed):
         machine = replace_field(machine, f"{level}", {"size_kib": size, "associativity": ways, "latency": 2, "mshrs": 4,
                                                       "prefetcher": "none"})  # fmt: skip
     machine = replace_field(machine, "l3", None)
-    program = Program([load(1, 2), store(1, 2)])
+    # A fence after each access: in flight together, loads take their data from stores and lines are gone only later.
+    fence = Instruction(Operation.SYSTEM, flags=Flag.SERIALIZING | Flag.BARRIER)
+    program = Program([load(1, 2), store(1, 2), fence])
     below = PlainCache(*l2)
     plain = PlainCache(*l1, below)
     below.access(0x400000 >> 6)  # the code's one line
     for line, offset, size, write in accesses:
         address = 0x10000000 + 64 * line + offset
         program.execute(int(write), (address, size, int(write)))
+        program.execute(2)
         for touched in range(address >> 6, ((address + size - 1) >> 6) + 1):
             plain.access(touched, write)
     simulation = Simulation(machine, program.static())
