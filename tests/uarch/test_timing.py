@@ -176,8 +176,10 @@ def test_a_misprediction_costs_the_front_end():
 
 def test_long_histories_learn_the_loop_exit():
     program = loop(20, 400)
-    for kind in ("tage", "ltage"):  # with histories that run ahead; the others learn too late in a loop this tight
-        _, counters = simulate(vary(BASE, branch_predictor__kind=kind), program.static(), [program.chunk()])
+    for kind in ("tage", "ltage", "tage-sc-l", "perceptron"):
+        # The last two keep no history that runs ahead: out of order they learn too late in a loop this tight.
+        machine = BASE if kind in ("tage", "ltage") else IN_ORDER
+        _, counters = simulate(vary(machine, branch_predictor__kind=kind), program.static(), [program.chunk()])
         assert counters["mispredictions"] < 100, kind
 
 
@@ -271,20 +273,22 @@ def test_any_division_into_chunks_gives_the_same(machine):
     assert whole.min() >= 0
 
 
-def test_warming_changes_caches_and_nothing_else():
+@pytest.mark.parametrize("machine", CORES, ids=NAMES)
+def test_warming_changes_caches_and_nothing_else(machine):
     program = mixed(2, 3000)
-    simulation = Simulation(BASE, program.static())
+    simulation = Simulation(machine, program.static())
     simulation.warm(program.chunk())
     counters = simulation.counters
     assert counters["cycles"] == counters["branches"] == counters["instructions"] == 0
     assert counters["l1d_accesses"] > 0 and counters["l1d_misses"] > 0
     simulation.reset_counters()
     simulation.run(program.chunk())
-    cold = Simulation(BASE, program.static())
+    cold = Simulation(machine, program.static())
     cold.run(program.chunk())
     assert simulation.counters["l2_misses"] < cold.counters["l2_misses"]
-    # Not quite equal: what a predictor has learnt at a fetch hangs on when the branches before it retired.
-    assert simulation.counters["mispredictions"] == pytest.approx(cold.counters["mispredictions"], rel=0.1)
+    # Out of order not quite equal: what is learnt at a fetch hangs on when the branches before it retired.
+    tolerance = 0.1 if machine is BASE else 0
+    assert simulation.counters["mispredictions"] == pytest.approx(cold.counters["mispredictions"], rel=tolerance)
 
 
 def test_latency_saturates():
