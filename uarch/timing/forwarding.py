@@ -10,6 +10,7 @@ from uarch.timing.compiled import compiled
 WORDS = 512  # direct-mapped, a power of two
 WORD, BEGIN, END, DATA, WRITTEN = range(5)
 CACHED, FORWARDED, PARTIAL = range(3)
+PENDING = 1 << 60  # cycle of a write that has not happened yet
 
 
 def new_forwarding() -> NDArray[np.int64]:
@@ -24,6 +25,15 @@ def note_store(table: NDArray[np.int64], address: int, size: int, data: int, wri
     for word in range(address >> 3, ((address + size - 1) >> 3) + 1):
         row = table[word & (WORDS - 1)]
         row[WORD], row[BEGIN], row[END], row[DATA], row[WRITTEN] = word, address, address + size, data, written
+
+
+@compiled
+def note_written(table: NDArray[np.int64], address: int, size: int, data: int, written: int) -> None:
+    """The store that was noted as PENDING has been written."""
+    for word in range(address >> 3, ((address + size - 1) >> 3) + 1):
+        row = table[word & (WORDS - 1)]
+        if row[WORD] == word and row[BEGIN] == address and row[DATA] == data:
+            row[WRITTEN] = written
 
 
 @compiled

@@ -22,6 +22,7 @@ from uarch.timing.compiled import kernel
 from uarch.timing.memory import Memory
 from uarch.timing.static import LENGTH, Rows
 from uarch.timing.stream import Stream, goes_to, size_of
+from uarch.timing.wrong_path import WrongPath
 
 SATURATED = 65535
 Array = NDArray[np.int64]
@@ -31,6 +32,7 @@ def _build_out_of_order(digest: str) -> Any:
     @kernel
     def run_out_of_order(
         core: out_of_order.OutOfOrder,
+        path: WrongPath,
         branches: Branches,
         caches: Caches,
         memory: Memory,
@@ -46,7 +48,9 @@ def _build_out_of_order(digest: str) -> Any:
         for k in range(len(stream.static_id)):
             here = stream.static_id[k]
             target = goes_to(pc, rows, stream, k)
-            retired = out_of_order.step(core, branches, caches, memory, tlbs, rows[here], pc[here], target, stream, k)
+            retired = out_of_order.step(
+                core, path, branches, caches, memory, tlbs, rows, pc, here, target, stream, k
+            )  # fmt: skip
             latency[k] = min(retired - before, SATURATED)
             before = retired
         return before
@@ -58,6 +62,7 @@ def _build_in_order(digest: str) -> Any:
     @kernel
     def run_in_order(
         core: in_order.InOrder,
+        path: WrongPath,
         branches: Branches,
         caches: Caches,
         memory: Memory,
@@ -68,7 +73,7 @@ def _build_in_order(digest: str) -> Any:
         latency: NDArray[np.uint16],
         before: int,
     ) -> int:
-        """Fills `latency`; returns the last retire cycle. `before` is the one before the chunk."""
+        """Fills `latency`; returns the last retire cycle. `before` is the one before the chunk. Takes no wrong path."""
         _ = digest
         for k in range(len(stream.static_id)):
             here = stream.static_id[k]

@@ -22,9 +22,32 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
-from uarch.timing.caches import Caches, access_code, access_data, access_data_again
+from uarch.timing.caches import Caches, access_data, access_data_again
 from uarch.timing.compiled import compiled, merged, number, out_of_line
-from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
+from uarch.timing.forwarding import (
+    CACHED,
+    FORWARDED,
+    PENDING,
+    find_store,
+    new_forwarding,
+    note_store,
+    note_written,
+)
+from uarch.timing.front_end import (
+    DECODE,
+    FETCH,
+    FETCH_CYCLE,
+    LINE,
+    FrontEnd,
+    decode,
+    end_group,
+    fetch,
+    go_on,
+    most_under_way,
+    new_front_end,
+    squashed,
+    stall,
+)
 from uarch.timing.memory import Memory
 from uarch.timing.ports import (
     INT_ALU,
@@ -60,27 +83,32 @@ from uarch.timing.static import (
 )
 from uarch.timing.store_sets import StoreSets, new_store_sets, note_issue, violated, waits_for
 from uarch.timing.stream import Stream, size_of
+from uarch.timing.wrong_path import UNKNOWN, WrongPath, note_branch, walk
 
 Array = NDArray[np.int64]
 
-FETCH_QUEUE = 32  # micro-operations between fetch and decode (gem5's default)
-TO_RENAME, TO_RETIRE, TO_REFETCH, TO_WRITE, RELEASE = 1, 2, 2, 2, 1
+TO_RENAME, TO_RETIRE, TO_SQUASH, TO_REFETCH, TO_WRITE = 1, 2, 2, 2, 2
+# Cycles until rename knows what retiring, issuing or writing frees: registers and load queue entries one later.
+RELEASE, LATE_RELEASE = 1, 2
+RESPONSES = 4096  # cycles, a power of two
+CALENDAR = 4096  # cycles, a power of two, over which entries of the issue queue are released; later ones then
 SQUASH_WIDTH = 8  # gem5's squashWidth
 TRAP = 13  # gem5's trap latency, after a system call
 # Registers free for renaming beyond the configured counts: gem5 adds 64 and keeps 38 integer and 48 floating-point
 # ones for the architectural state and the micro-operations' temporaries of x86.
 FREE_INT, FREE_FP = 64 - 38, 64 - 48
 # Places in `limits`.
-FETCH, RENAME, COMMIT, FRONTEND, DISPATCH, ROB, ISSUE_QUEUE, LOAD_QUEUE, STORE_QUEUE, INT_REGS, FP_REGS = range(11)
-FRONT, INT_DIVIDERS, FP_DIVIDERS = 11, 12, 13
+RENAME, COMMIT, FRONTEND, DISPATCH, ROB, ISSUE_QUEUE, LOAD_QUEUE, STORE_QUEUE, INT_REGS, FP_REGS = range(10)
+INT_DIVIDERS, FP_DIVIDERS = 10, 11
 # Places in `clock`: the current cycle of each in-order stage and the slots used in it, counts of entries handed out.
-FETCH_CYCLE, FETCH_USED, FETCH_LINE, RENAME_CYCLE, RENAME_USED, COMMIT_CYCLE, COMMIT_USED = range(7)
-OPERATIONS, LOADS, STORES, INTS, FLOATS, WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, AGAIN, ENTRIES, CHAIN = range(
-    7, 19
-)
+RENAME_CYCLE, RENAME_USED, COMMIT_CYCLE, COMMIT_USED, LOADS, STORES, WRITES, INTS, FLOATS, ENTRIES = range(10)
+WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, AGAIN, CHAIN = range(10, 16)
+QUEUED, QUEUE_CYCLE, RENAMED = range(16, 19)  # entries of the issue queue taken in that cycle; renamed so far
+EARLIEST, ADDRESS, SIZE, PC, DATA = range(5)  # columns of `waiting`
 
 ATOMIC, BARRIER, SERIALIZING = int(Flag.ATOMIC), int(Flag.BARRIER), int(Flag.SERIALIZING)
 BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
+CONDITIONAL = int(Flag.CONDITIONAL)
 
 
 class OutOfOrder(NamedTuple):
@@ -90,29 +118,29 @@ class OutOfOrder(NamedTuple):
     capacity: Array  # [RESOURCES] units and issue width
     window: Array
     dividers: Array  # [2, units] next free cycle
-    front: Array  # rings of release cycles; each a power of two at least as long as the structure
-    rob: Array
+    front: FrontEnd
+    rob: Array  # rings of release cycles; each a power of two at least as long as the structure
     loads: Array
     stores: Array
+    waiting: Array  # [as `stores`, 5] those that have retired and not yet been written
     ints: Array
     floats: Array
-    issue_queue: Array  # heap of release cycles
+    calendar: Array  # [CALENDAR, 2] by cycle: entries of the issue queue released, micro-operations renamed before
+    responses: Array  # [RESPONSES] cycle in which the data cache last answered, by cycle
     forwarding: Array
     sets: StoreSets
 
 
 def _ring(entries: int) -> Array:
-    return np.full(1 << (int(entries) - 1).bit_length(), -RELEASE, np.int64)
+    return np.full(1 << (int(entries) - 1).bit_length(), -LATE_RELEASE, np.int64)
 
 
 def new_core(machine: Machine) -> OutOfOrder:
     pipeline, units = machine.pipeline, machine.functional_units
     assert isinstance(pipeline, OutOfOrderPipeline)
-    front = FETCH_QUEUE + pipeline.decode_width * pipeline.frontend_delay
     limits = np.array(
         [
-            pipeline.fetch_width,
-            min(pipeline.decode_width, pipeline.rename_width, pipeline.issue_width),
+            min(pipeline.rename_width, pipeline.issue_width),
             pipeline.commit_width,
             pipeline.frontend_delay,
             pipeline.dispatch_delay,
@@ -122,7 +150,6 @@ def new_core(machine: Machine) -> OutOfOrder:
             pipeline.store_queue_entries,
             pipeline.int_registers + FREE_INT,
             pipeline.fp_registers + FREE_FP,
-            front,
             units.int_mul,
             units.fp_mul,
         ],
@@ -143,7 +170,6 @@ def new_core(machine: Machine) -> OutOfOrder:
     )
     assert len(capacity) == RESOURCES
     clock = np.zeros(24, np.int64)
-    clock[FETCH_LINE] = -1
     return OutOfOrder(
         limits,
         clock,
@@ -151,13 +177,15 @@ def new_core(machine: Machine) -> OutOfOrder:
         capacity,
         new_window(),
         np.zeros((2, 64), np.int64),
-        _ring(front),
+        new_front_end(pipeline),
         _ring(pipeline.rob_entries),
         _ring(pipeline.load_queue_entries),
         _ring(pipeline.store_queue_entries),
+        np.zeros((len(_ring(pipeline.store_queue_entries)), 5), np.int64),
         _ring(limits[INT_REGS]),
         _ring(limits[FP_REGS]),
-        np.full(pipeline.issue_queue_entries, -RELEASE, np.int64),
+        np.zeros((CALENDAR, 2), np.int64),
+        np.full(RESPONSES, -1, np.int64),
         new_forwarding(),
         new_store_sets(),
     )
@@ -165,77 +193,142 @@ def new_core(machine: Machine) -> OutOfOrder:
 
 @compiled
 def _released(ring: Array, handed_out: int, wanted: int, entries: int) -> int:
-    """Cycle at which `wanted` more of `entries` are there, after `handed_out` so far."""
-    return ring[(handed_out + min(wanted, entries) - 1 - entries) & (len(ring) - 1)] + RELEASE
+    """Cycle of the release after which `wanted` more of `entries` are there, after `handed_out` so far."""
+    return ring[(handed_out + min(wanted, entries) - 1 - entries) & (len(ring) - 1)]
 
 
 @compiled
-def _replace_least(heap: Array, value: int) -> None:
-    """Replaces the smallest element of a binary heap."""
-    size, place = len(heap), 0
+def _next_cycle(core: OutOfOrder) -> None:
+    """The issue queue in the next cycle of renaming."""
+    clock = core.clock
+    cycle = clock[QUEUE_CYCLE] + 1
+    row = core.calendar[cycle & (CALENDAR - 1)]
+    clock[QUEUE_CYCLE] = cycle
+    clock[QUEUED] -= row[0]
+    row[0], row[1] = 0, clock[RENAMED]
+
+
+@compiled
+def _leave(core: OutOfOrder, cycle: int) -> None:
+    """A micro-operation leaves the issue queue at `cycle`."""
+    cycle = min(cycle + RELEASE, core.clock[QUEUE_CYCLE] + CALENDAR - 1)
+    core.calendar[cycle & (CALENDAR - 1), 0] += 1
+
+
+@compiled
+def _queue_room(core: OutOfOrder, cycle: int, operations: int) -> int:
+    """First cycle from `cycle` on with room in the issue queue, and in the reorder buffer as rename counts it.
+
+    A micro-operation takes its entry of the issue queue when it is renamed. In the reorder buffer gem5's rename counts
+    it twice from its second cycle there until it is dispatched.
+    """
+    clock, limits, calendar = core.clock, core.limits, core.calendar
+    while clock[QUEUE_CYCLE] < cycle:
+        _next_cycle(core)
+    wanted = min(operations, limits[ISSUE_QUEUE])
     while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= value:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = value
+        twice = calendar[(cycle - 1) & (CALENDAR - 1), 1] - calendar[(cycle - limits[DISPATCH]) & (CALENDAR - 1), 1]
+        room = _released(core.rob, clock[ENTRIES], operations + twice, limits[ROB])
+        if clock[QUEUED] + wanted <= limits[ISSUE_QUEUE] and room + RELEASE <= cycle:
+            return cycle
+        _next_cycle(core)
+        cycle += 1
 
 
 @compiled
-def _fetch(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, length: int, operations: int) -> int:
-    """Cycle in which the instruction's last micro-operation is fetched.
+def _rename(core: OutOfOrder, row: Rows, first: int, last: int, operations: int, loads: int, stores: int) -> int:
+    """Cycle in which the last micro-operation is renamed: every structure must have room then.
 
-    A new 64-byte line is asked for in the cycle in which the former one ends; a group ends with its line.
+    The first and the last one arrive at `first` and `last`.
     """
     clock, limits = core.clock, core.limits
-    cycle, used = clock[FETCH_CYCLE], clock[FETCH_USED]
-    last = (pc + length - 1) >> 6
-    line = pc >> 6
-    while line <= last:
-        if line != clock[FETCH_LINE]:
-            data = access_code(caches, memory, tlbs, line, cycle, pc, 1)
-            cycle, used = max(cycle + 1, data), 0
-            clock[FETCH_LINE] = line
-        line += 1
-    room = _released(core.front, clock[OPERATIONS], operations, limits[FRONT])
-    if room > cycle:
-        cycle, used = room, 0
+    cycle, used = clock[RENAME_CYCLE], clock[RENAME_USED]
+    if first > cycle:
+        cycle, used = first, 0
     used += operations
-    while used > limits[FETCH]:
-        used -= limits[FETCH]
+    while used > limits[RENAME]:
+        used -= limits[RENAME]
         cycle += 1
-    clock[FETCH_CYCLE], clock[FETCH_USED] = cycle, used
+    if last > cycle:
+        cycle, used = last, 1
+    unhindered = cycle
+    cycle = max(cycle, clock[SERIAL])
+    cycle = max(cycle, _released(core.rob, clock[ENTRIES], operations, limits[ROB]) + RELEASE)
+    if loads > 0:
+        cycle = max(cycle, _released(core.loads, clock[LOADS], loads, limits[LOAD_QUEUE]) + LATE_RELEASE)
+    if stores > 0:
+        cycle = max(cycle, _released(core.stores, clock[STORES], stores, limits[STORE_QUEUE]) + RELEASE)
+    if row[INT_DESTINATIONS] > 0:
+        free = _released(core.ints, clock[INTS], row[INT_DESTINATIONS], limits[INT_REGS])
+        cycle = max(cycle, free + LATE_RELEASE)
+    if row[FP_DESTINATIONS] > 0:
+        free = _released(core.floats, clock[FLOATS], row[FP_DESTINATIONS], limits[FP_REGS])
+        cycle = max(cycle, free + LATE_RELEASE)
+    cycle = _queue_room(core, cycle, operations)
+    if cycle > unhindered:
+        used = min(operations, limits[RENAME])
+        stall(core.front, last)
+    elif unhindered > last and limits[RENAME] < core.front.limits[DECODE]:
+        stall(core.front, last)
+    clock[RENAME_CYCLE], clock[RENAME_USED] = cycle, used
+    clock[RENAMED] += operations
     return cycle
 
 
 @compiled
-def _rename(core: OutOfOrder, row: Rows, fetched: int, operations: int, loads: int, stores: int, entries: int) -> int:
-    """Cycle in which the last micro-operation is renamed: every structure must have room then."""
-    clock, limits = core.clock, core.limits
-    cycle = max(fetched + limits[FRONTEND] + TO_RENAME, clock[SERIAL])
-    cycle = max(cycle, _released(core.rob, clock[ENTRIES], operations, limits[ROB]))
-    if loads > 0:
-        cycle = max(cycle, _released(core.loads, clock[LOADS], loads, limits[LOAD_QUEUE]))
-    if stores > 0:
-        cycle = max(cycle, _released(core.stores, clock[STORES], stores, limits[STORE_QUEUE]))
-    if row[INT_DESTINATIONS] > 0:
-        cycle = max(cycle, _released(core.ints, clock[INTS], row[INT_DESTINATIONS], limits[INT_REGS]))
-    if row[FP_DESTINATIONS] > 0:
-        cycle = max(cycle, _released(core.floats, clock[FLOATS], row[FP_DESTINATIONS], limits[FP_REGS]))
-    cycle = max(cycle, core.issue_queue[0] + RELEASE)
-    if cycle > clock[RENAME_CYCLE]:
-        used = operations
-    else:
-        cycle, used = clock[RENAME_CYCLE], clock[RENAME_USED] + operations
-    while used > limits[RENAME]:
-        used -= limits[RENAME]
-        cycle += 1
-    clock[RENAME_CYCLE], clock[RENAME_USED] = cycle, used
+def _write_next(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array) -> None:
+    """The oldest store that waits goes to the cache after the one before it; its queue entry is free then."""
+    clock = core.clock
+    which = clock[WRITES] & (len(core.stores) - 1)
+    store = core.waiting[which]
+    start = max(store[EARLIEST], clock[WRITTEN])
+    done = access_data(caches, memory, tlbs, store[ADDRESS], store[SIZE], start, 1, store[PC], 1)
+    done += 1 if core.responses[done & (RESPONSES - 1)] == done else 0
+    clock[WRITTEN] = core.stores[which] = done
+    clock[WRITES] += 1
+    note_written(core.forwarding, store[ADDRESS], store[SIZE], store[DATA], done)
+
+
+@compiled
+def _write_before(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, cycle: int) -> None:
+    """The stores that can go to the cache before `cycle`, which all later loads reach not before it, do so."""
+    clock = core.clock
+    while clock[WRITES] < clock[STORES]:
+        if max(core.waiting[clock[WRITES] & (len(core.stores) - 1), EARLIEST], clock[WRITTEN]) >= cycle:
+            break
+        _write_next(core, caches, memory, tlbs)
+
+
+@out_of_line
+def _write_until(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, number: int) -> None:
+    """All stores before this one go to the cache."""
+    while core.clock[WRITES] < min(core.clock[STORES], number):
+        _write_next(core, caches, memory, tlbs)
+
+
+@out_of_line
+def _find_again(
+    core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, address: int, size: int, cycle: int
+) -> tuple[int, int]:
+    """`find_store`, where it has found one that may have been written by `cycle`, or whose time it needs."""
+    _write_before(core, caches, memory, tlbs, cycle)
+    while True:
+        state, known = find_store(core.forwarding, address, size, cycle)
+        if known < PENDING:
+            return state, known
+        _write_next(core, caches, memory, tlbs)
+
+
+@compiled
+def _answered(core: OutOfOrder, cycle: int) -> int:
+    """When the core has what the data cache answers at `cycle`: of several in one cycle only the first comes in time.
+
+    gem5 sends the others one tick (of 1 ps) later each, which is after the core's own turn in that cycle.
+    """
+    place = cycle & (RESPONSES - 1)
+    if core.responses[place] == cycle:
+        return cycle + 1
+    core.responses[place] = cycle
     return cycle
 
 
@@ -251,11 +344,13 @@ def _load(
         core.clock[AGAIN] = found + TO_REFETCH
         issue = found + TO_REFETCH + core.limits[FRONTEND] + TO_RENAME + core.limits[DISPATCH]
     state, known = find_store(core.forwarding, address, size, issue + 1)
+    if state != CACHED and core.clock[WRITES] < core.clock[STORES]:
+        state, known = _find_again(core, caches, memory, tlbs, number(address), number(size), number(issue + 1))
     if known > issue and state != FORWARDED:  # part of it is in a store that must reach the cache first
         issue = known
     if state == FORWARDED:
         return max(issue, known) + 2
-    return access_data(caches, memory, tlbs, address, size, issue + 1, 0, pc, 1)
+    return _answered(core, access_data(caches, memory, tlbs, address, size, issue + 1, 0, pc, 1))
 
 
 @compiled
@@ -283,17 +378,14 @@ def _retire(core: OutOfOrder, complete: int, operations: int) -> int:
 
 
 @compiled
-def _write(
-    core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, address: int, size: int, data: int
-) -> None:
-    """A retired store goes to the cache after the one before it; its queue entry is free then."""
+def _wait_to_write(core: OutOfOrder, pc: int, address: int, size: int, data: int) -> None:
+    """A store that has retired waits for its turn."""
     clock = core.clock
-    start = max(clock[COMMIT_CYCLE] + TO_WRITE, clock[WRITTEN])
-    done = access_data(caches, memory, tlbs, address, size, start, 1, pc, 1)
-    clock[WRITTEN] = done
-    core.stores[clock[STORES] & (len(core.stores) - 1)] = done
+    store = core.waiting[clock[STORES] & (len(core.stores) - 1)]
+    store[EARLIEST], store[ADDRESS], store[SIZE] = clock[COMMIT_CYCLE] + TO_WRITE, address, size
+    store[PC], store[DATA] = pc, data
     clock[STORES] += 1
-    note_store(core.forwarding, address, size, data, done)
+    note_store(core.forwarding, address, size, data, PENDING)
 
 
 @compiled
@@ -304,13 +396,27 @@ def _book(ring: Array, handed_out: int, count: int, cycle: int) -> int:
 
 
 @out_of_line
-def _squash(core: OutOfOrder, renamed: int, resolved: int) -> int:
-    """Micro-operations renamed on the wrong path since `renamed`, when it is known at `resolved` to be wrong.
+def _mispredicted(
+    core: OutOfOrder,
+    path: WrongPath,
+    caches: Caches,
+    memory: Memory,
+    tlbs: Array,
+    rows: Rows,
+    pcs: Array,
+    here: int,
+    target: int,
+    renamed: int,
+    fetched: int,
+    resolved: int,
+) -> int:
+    """The branch `here`, which goes to `target`, is known at `resolved` to be mispredicted.
 
-    They are found in the reorder buffer SQUASH_WIDTH a cycle, and nothing is dispatched or retired meanwhile; their
-    entries are free only when what is before them has retired (gem5's O3).
+    Returns how many micro-operations of the wrong path are in the reorder buffer. They are found there SQUASH_WIDTH a
+    cycle, and nothing is dispatched or retired meanwhile; their entries are free only when what is before them has
+    retired (gem5's O3).
     """
-    ring, limits, end = core.rob, core.limits, core.clock[ENTRIES]
+    front, ring, limits, end = core.front, core.rob, core.limits, core.clock[ENTRIES]
     low, high = end - limits[ROB], end  # the first entry that is still taken at `resolved`
     while low < high:
         middle = (low + high) >> 1
@@ -318,23 +424,36 @@ def _squash(core: OutOfOrder, renamed: int, resolved: int) -> int:
             high = middle
         else:
             low = middle + 1
-    return max(min(limits[ROB] - (end - low), (resolved - renamed) * limits[RENAME]), 0)
+    room = max(limits[ROB] - (end - low), 0)
+    expected = 0 if target != pcs[here] + rows[here, LENGTH] and rows[here, FLAGS] & CONDITIONAL else 1
+    count, line = walk(
+        path, caches, memory, tlbs, rows, pcs, here, expected, front.clock[LINE], front.limits[FETCH], fetched + 1,
+        fetched + resolved - 1 - renamed, resolved + TO_SQUASH, room + most_under_way(front),
+    )  # fmt: skip
+    slots = (resolved - 1 - renamed) * limits[RENAME] + limits[RENAME] - core.clock[RENAME_USED]
+    wrong = min(room, count, max(slots, 0))
+    squashed(front, resolved, (wrong + SQUASH_WIDTH - 1) // SQUASH_WIDTH)
+    go_on(front, resolved + TO_SQUASH + 1, line if line == target >> 6 else number(UNKNOWN), number(0))
+    return wrong
 
 
 @merged
 def step(
     core: OutOfOrder,
+    path: WrongPath,
     branches: Branches,
     caches: Caches,
     memory: Memory,
     tlbs: Array,
-    row: Rows,
-    pc: int,
+    rows: Rows,
+    pcs: Array,
+    here: int,
     target: int,
     stream: Stream,
     k: int,
 ) -> int:
     """Instruction `k` of the stream; returns its retire cycle."""
+    row, pc = rows[here], pcs[here]
     first, last = stream.offset[k], stream.offset[k + 1]
     clock, limits, ready = core.clock, core.limits, core.ready
     flags = row[FLAGS]
@@ -346,15 +465,25 @@ def step(
     if flags & STRING:  # those of each access
         operations += (1 + row[COMPUTES]) * (last - first)
         own = 0
-    fetched = _fetch(core, caches, memory, tlbs, pc, row[LENGTH], operations)
+    others = 0 if flags & STRING else max(operations - own - (last - first), 0)
+    began, fetched = fetch(core.front, caches, memory, tlbs, pc, row[LENGTH], operations)
+    began, decoded = decode(core.front, began, fetched, operations, clock[RENAME_CYCLE])
     if flags & SERIALIZING:
         clock[SERIAL] = max(clock[SERIAL], clock[COMMIT_CYCLE] + RELEASE)
-    renamed = _rename(core, row, fetched, operations, loads, stores, own + last - first)
+    if stores > 0:
+        room = clock[STORES] + min(stores, limits[STORE_QUEUE]) - limits[STORE_QUEUE]
+        if clock[WRITES] < room:
+            _write_until(core, caches, memory, tlbs, number(room))
+    renamed = _rename(core, row, began + TO_RENAME, decoded + TO_RENAME, operations, loads, stores)
+    clock[QUEUED] += own + others + last - first
     dispatched = renamed + limits[DISPATCH]
     begin = dispatched + row[BEFORE]
     sources = row[SOURCE_COUNT]
     addressed = max(begin, latest(ready, row, 0, row[ADDRESS_COUNT]))
+    if last > first:
+        _write_before(core, caches, memory, tlbs, dispatched + 1)
     if flags & (ATOMIC | BARRIER):  # waits for all memory operations before it, and those after it wait
+        _write_until(core, caches, memory, tlbs, number(clock[STORES]))
         addressed = max(addressed, max(clock[MEMORY_LAST], clock[WRITTEN]), clock[COMMIT_CYCLE])
     addressed = max(addressed, clock[MEMORY_ORDER])
 
@@ -362,7 +491,7 @@ def step(
     for which in range(first, last):
         if stream.is_store[which] == 0:
             loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), addressed)
-            _replace_least(core.issue_queue, loaded)
+            _leave(core, loaded)
             data = max(data, loaded)
     data = max(data, latest(ready, row, row[ADDRESS_COUNT], sources))
     complete = max(data, dispatched + 1) if loads > 0 else dispatched + 1
@@ -374,23 +503,23 @@ def step(
         for _ in range(own):
             done = _execute(core, row, start)
             result = max(result, done)
-            if done - row[LATENCY] > dispatched:  # else it leaves the issue queue as it comes
-                _replace_least(core.issue_queue, done - row[LATENCY])
+            _leave(core, done - row[LATENCY])
         if row[CHAINED] == 1:
             clock[CHAIN] = result
         complete = result
     if row[AFTER] > 0:
         result += row[AFTER]
         complete = max(complete, result)
-    others = operations - own - (last - first)
-    if others > 0 and not flags & STRING:  # they wait for nothing
+    if others > 0:  # they wait for nothing
         other = reserve_each(core.window, core.capacity, number(INT_ALU), number(dispatched), number(others))
         complete = max(complete, other + 1)
+        for _ in range(others):
+            _leave(core, other)
     if stores > 0:
         issue = max(max(addressed, result), waits_for(core.sets, pc))
         for _ in range(stores):
             issue = reserve(core.window, core.capacity, STORE, issue)
-            _replace_least(core.issue_queue, issue)
+            _leave(core, issue + 1)
         for which in range(first, last):
             if stream.is_store[which] == 1:
                 note_issue(core.sets, pc, stream.address[which], size_of(stream, which), issue)
@@ -406,51 +535,37 @@ def step(
     if flags & BRANCH:
         known = max(complete + TO_RETIRE, clock[COMMIT_CYCLE])
         outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)), number(fetched), number(known))
-    wrong, squashed = 0, 0
+    wrong, done = 0, 0
     if outcome == EXECUTE_REDIRECT:
-        wrong = _squash(core, number(renamed), number(complete))
-        squashed = complete + 1 + (wrong + SQUASH_WIDTH - 1) // SQUASH_WIDTH
-    retired = _retire(core, max(complete, squashed - TO_RETIRE), operations)
-    clock[OPERATIONS] = _book(core.front, clock[OPERATIONS], min(operations, limits[FRONT]), renamed)
+        wrong = _mispredicted(
+            core, path, caches, memory, tlbs, rows, pcs, number(here), number(target), number(renamed), number(fetched),
+            number(complete),
+        )  # fmt: skip
+        done = complete + 1 + (wrong + SQUASH_WIDTH - 1) // SQUASH_WIDTH
+    retired = _retire(core, max(complete, done - TO_RETIRE), operations)
     clock[ENTRIES] = _book(core.rob, clock[ENTRIES], min(operations, limits[ROB]), retired)
     if wrong > 0:
         clock[ENTRIES] = _book(core.rob, clock[ENTRIES], wrong, retired)
-        clock[SERIAL] = max(clock[SERIAL], squashed + 1)
     clock[LOADS] = _book(core.loads, clock[LOADS], min(loads, limits[LOAD_QUEUE]), retired)
     clock[INTS] = _book(core.ints, clock[INTS], row[INT_DESTINATIONS], retired)
     clock[FLOATS] = _book(core.floats, clock[FLOATS], row[FP_DESTINATIONS], retired)
     for which in range(first, last):
         if stream.is_store[which] == 1:
-            _write(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), complete)
+            if clock[STORES] - clock[WRITES] == limits[STORE_QUEUE]:  # one instruction's, more than the queue holds
+                _write_until(core, caches, memory, tlbs, number(clock[WRITES] + 1))
+            _wait_to_write(core, pc, stream.address[which], size_of(stream, which), complete)
     if flags & SERIALIZING:
         clock[SERIAL] = retired + RELEASE
     if clock[AGAIN] > 0:
-        if clock[AGAIN] > clock[FETCH_CYCLE]:
-            clock[FETCH_CYCLE], clock[FETCH_USED], clock[FETCH_LINE] = clock[AGAIN], operations, pc >> 6
+        if clock[AGAIN] > core.front.clock[FETCH_CYCLE]:
+            go_on(core.front, clock[AGAIN], pc >> 6, operations)
         clock[AGAIN] = 0
-    _redirect(core, row, pc, target, fetched, complete, retired, outcome)
-    return retired
-
-
-@compiled
-def _redirect(
-    core: OutOfOrder, row: Rows, pc: int, target: int, fetched: int, complete: int, retired: int, outcome: int
-) -> None:
-    """Where and when fetching goes on."""
-    clock, flags = core.clock, row[FLAGS]
-    again = 0
     if flags & BRANCH:
-        if outcome == EXECUTE_REDIRECT:
-            again = complete + TO_REFETCH
-        elif outcome == DECODE_REDIRECT:
-            again = fetched + core.limits[FRONTEND] + TO_REFETCH
-        if outcome == RIGHT and target != pc + row[LENGTH]:  # a taken branch ends the fetch group
-            clock[FETCH_USED] = core.limits[FETCH]
-            if target >> 6 == clock[FETCH_LINE]:
-                return
-            clock[FETCH_LINE] = -1
-            return
+        note_branch(path, here, stream.following[k], target != pc + row[LENGTH])
+        if outcome == DECODE_REDIRECT:
+            go_on(core.front, decoded + TO_REFETCH, UNKNOWN, 0)
+        elif outcome == RIGHT and target != pc + row[LENGTH]:  # a taken branch ends the fetch group
+            end_group(core.front, target)
     elif flags & SYSCALL:
-        again = retired + TRAP
-    if again > 0:
-        clock[FETCH_CYCLE], clock[FETCH_USED], clock[FETCH_LINE] = again, 0, -1
+        go_on(core.front, retired + TRAP, UNKNOWN, 0)
+    return retired

@@ -23,6 +23,7 @@ from uarch.timing import branches, caches, in_order, out_of_order, tlb
 from uarch.timing.kernels import run_kernel, warm_kernel
 from uarch.timing.static import static_rows
 from uarch.timing.stream import stream_of
+from uarch.timing.wrong_path import new_wrong_path
 
 COUNTERS = (
     "cycles",
@@ -64,6 +65,7 @@ class Simulation:
         self._branches = branches.new_branches(machine)
         core = in_order if machine.core == "in-order" else out_of_order
         self._core: Any = core.new_core(machine)
+        self._wrong_path = new_wrong_path(len(instructions))
         self._instructions = 0
         self._retired = 0
         self._warm_line = -1
@@ -74,6 +76,7 @@ class Simulation:
         latency = np.empty(len(chunk), np.uint16)
         self._retired = run_kernel(self.machine.core)(
             self._core,
+            self._wrong_path,
             self._branches,
             self._caches,
             self._memory,
