@@ -200,7 +200,7 @@ def _accepted(caches: Caches, level: int, cycle: int) -> int:
 
 @out_of_line
 def _fetch(
-    caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, pc: int, demand: int, timed: int
+    caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, demand: int, timed: int
 ) -> int:
     """Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below."""
     where = level
@@ -211,6 +211,8 @@ def _fetch(
             slot, _, begin = _take_mshr(caches, where, cycle)
             caches.missed[where, 1], caches.missed[where, 2] = slot, begin
             cycle = begin + caches.levels[where, REQUEST]
+            if where == level and demand == 0:  # it has not been looked up there
+                cycle -= caches.levels[where, LATENCY]
         where = caches.levels[where, NEXT]
         if where == NO_LEVEL:
             data = read_memory(memory, line, cycle) if timed else 0
@@ -221,19 +223,12 @@ def _fetch(
         place = _find(caches, where, line)
         if place >= 0:
             caches.scalars[TICK] += 1
-            flags = caches.used[place] & (PREFETCHED | DIRTY)
-            if flags & PREFETCHED:
-                flags = flags & DIRTY
-                if timed:
-                    _train(caches, where, line << 6, pc, cycle)
-            caches.used[place] = 4 * caches.scalars[TICK] + flags
+            caches.used[place] = 4 * caches.scalars[TICK] + (caches.used[place] & DIRTY)
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
             if cycle < caches.ready[place] - caches.levels[where, RESPONSE]:
                 caches.counters[where, MERGED] += 1
             break
         caches.counters[where, MISSES] += 1
-        if timed and caches.levels[where, PREFETCHER] != NONE:
-            _train(caches, where, line << 6, pc, cycle)
     # And back up.
     for below in range(L3, -1, -1):
         if caches.missed[below, 0] == 0:
@@ -251,12 +246,26 @@ def _fetch(
 
 
 @out_of_line
+def _look_down(caches: Caches, level: int, line: int, cycle: int, pc: int) -> None:
+    """Lets the prefetchers below `level` see a request that it sends at `cycle`."""
+    where = caches.levels[level, NEXT]
+    while where != NO_LEVEL:
+        place = _find(caches, where, line)
+        if (place < 0 and caches.levels[where, PREFETCHER] != NONE) or (place >= 0 and caches.used[place] & PREFETCHED):
+            _train(caches, where, line << 6, pc, cycle)
+        if place >= 0:
+            return
+        cycle += caches.levels[where, REQUEST]
+        where = caches.levels[where, NEXT]
+
+
+@out_of_line
 def _train(caches: Caches, level: int, address: int, pc: int, cycle: int) -> None:
     """Lets the level's prefetcher see a demand miss and queue what it wants."""
     page = address >> 12
     if caches.levels[level, PREFETCHER] == TAGGED:
         for ahead in range(1, TAGGED_DEGREE + 1):
-            _queue(caches, level, (address >> 6) + ahead, page, cycle)
+            _queue(caches, level, (address >> 6) + ahead, page, cycle + ahead)
         return
     entry = caches.strides[level, (pc ^ (pc >> 6)) & (STRIDE_ENTRIES - 1)]
     if entry[0] != pc:
@@ -276,7 +285,7 @@ def _train(caches: Caches, level: int, address: int, pc: int, cycle: int) -> Non
     if -64 < step < 64:
         step = 64 if step > 0 else -64
     for ahead in range(1, STRIDE_DEGREE + 1):
-        _queue(caches, level, (address + step * ahead) >> 6, page, cycle)
+        _queue(caches, level, (address + step * ahead) >> 6, page, cycle + ahead)
 
 
 @compiled
@@ -290,33 +299,37 @@ def _queue(caches: Caches, level: int, line: int, page: int, cycle: int) -> None
 @out_of_line
 def _miss(caches: Caches, memory: Memory, level: int, address: int, cycle: int, write: int, pc: int, timed: int) -> int:
     caches.counters[level, MISSES] += 1
-    data = _fetch(caches, memory, level, address >> 6, cycle, write, pc, number(1), timed)
-    if timed and caches.levels[level, PREFETCHER] != NONE:
-        _train(caches, level, address, pc, cycle)
-    _prefetch(caches, memory, timed)
-    return data
+    if timed:
+        # What a prefetcher wants is asked for at once, before the miss itself, which has to be looked up first.
+        if caches.levels[level, PREFETCHER] != NONE:
+            _train(caches, level, address, pc, cycle)
+        _look_down(caches, level, address >> 6, cycle + caches.levels[level, REQUEST], pc)
+        _prefetch(caches, memory)
+    return _fetch(caches, memory, level, address >> 6, cycle, write, number(1), timed)
 
 
 @out_of_line
-def _prefetch(caches: Caches, memory: Memory, timed: int) -> None:
-    """Does what the prefetchers have queued."""
-    for place in range(caches.scalars[QUEUED]):
-        where, line, when = caches.queue[place, 0], caches.queue[place, 1], caches.queue[place, 2]
+def _prefetch(caches: Caches, memory: Memory) -> None:
+    """Does what the prefetchers have queued; below, that is a request like any other."""
+    done = 0
+    while done < caches.scalars[QUEUED]:
+        where, line, when = caches.queue[done, 0], caches.queue[done, 1], caches.queue[done, 2]
+        done += 1
         if _find(caches, where, line) >= 0:
             continue
         _, occupied, _ = _take_mshr(caches, where, when)
         if occupied + 1 < caches.levels[where, MSHRS]:  # gem5 keeps one MSHR for demand misses
             caches.counters[where, PREFETCHES] += 1
-            _fetch(caches, memory, where, line, when + 1, number(0), number(0), number(0), timed)
+            _look_down(caches, where, line, when + caches.levels[where, REQUEST] - caches.levels[where, LATENCY], 0)
+            _fetch(caches, memory, where, line, when, number(0), number(0), number(1))
     caches.scalars[QUEUED] = 0
 
 
 @out_of_line
-def _first_use(caches: Caches, memory: Memory, level: int, address: int, cycle: int, pc: int, timed: int) -> None:
+def _first_use(caches: Caches, memory: Memory, level: int, address: int, cycle: int, pc: int) -> None:
     """A prefetched line turns out useful."""
-    if timed:
-        _train(caches, level, address, pc, cycle)
-    _prefetch(caches, memory, timed)
+    _train(caches, level, address, pc, cycle)
+    _prefetch(caches, memory)
 
 
 @compiled
@@ -340,8 +353,8 @@ def access(
         ready = max(cycle + caches.levels[level, LATENCY], caches.ready[place])
         if cycle < caches.ready[place] - caches.levels[level, RESPONSE]:
             caches.counters[level, MERGED] += 1
-        if flags & PREFETCHED:
-            _first_use(caches, memory, number(level), address, cycle, number(pc), number(timed))
+        if flags & PREFETCHED and timed:
+            _first_use(caches, memory, number(level), address, cycle, number(pc))
         return ready
     gone = caches.evicted[level, (address >> 6) & (EVICTED - 1)]
     if timed and gone[0] == address >> 6 and cycle < gone[1]:  # evicted by what comes later in time

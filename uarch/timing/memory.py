@@ -1,7 +1,7 @@
-"""Main memory behind the last cache: fixed latency and bandwidth, or one channel of a DRAM with banks and open rows.
+"""Main memory behind the last cache: fixed latency and bandwidth, or one channel of a DRAM (`dram.py`).
 
-Times are core cycles. As requests come in program order rather than in time order, the data bus is a window of equal
-slots (one line each, stamped with the slot's number) instead of one next-free time.
+Times are core cycles. As requests come in program order rather than in time order, the data bus of the simple memory
+is a window of equal slots (one line each, stamped with the slot's number) instead of one next-free time.
 """
 
 from __future__ import annotations
@@ -13,60 +13,38 @@ from numpy.typing import NDArray
 
 from uarch.configuration import Machine, SimpleMemory
 from uarch.constraints import dram_models
-from uarch.timing.compiled import compiled, out_of_line
+from uarch.timing import dram
+from uarch.timing.compiled import compiled
+from uarch.timing.dram import Dram, new_dram
 
 FRACTION = 1024  # slot lengths are kept in 1/1024 cycle
 SLOTS = 4096
 CONTROLLER_NS = 10.0  # gem5's MemCtrl: static frontend latency, and as much again in the backend
-FORGET = 4  # row cycles after which a bank's bookings in the future no longer hold up an earlier request
 
-# Columns of `parameters`.
-KIND, LATENCY, SLOT, CONTROLLER, CL, RCD, RP, RAS, BURST, BANKS, ROW_LINES, CLOSED, REFI, RFC, ROW_CYCLE = range(15)
+# Places in `parameters`; the period and the controller's latency are picoseconds.
+KIND, LATENCY, SLOT, CONTROLLER, PERIOD = range(5)
 SIMPLE, DRAM = 0, 1
-# Columns of `banks`.
-ROW, ACTIVATED, COLUMN = range(3)
 
 
 class Memory(NamedTuple):
     parameters: NDArray[np.int64]
-    banks: NDArray[np.int64]  # [banks, 3] open row (-1: none), cycle of its activation, next free cycle
     bus: NDArray[np.int64]  # [SLOTS] number of the slot last taken in each place
+    dram: Dram
 
 
 def new_memory(machine: Machine) -> Memory:
-    values = np.zeros(16, np.int64)
-    model, banks = machine.memory, 1
-
-    def cycles(ns: float) -> int:
-        return max(1, round(ns * machine.frequency_ghz))
-
+    values = np.zeros(5, np.int64)
+    model = machine.memory
     if isinstance(model, SimpleMemory):
-        values[LATENCY] = cycles(model.latency_ns)
+        values[LATENCY] = max(1, round(model.latency_ns * machine.frequency_ghz))
         values[SLOT] = max(1, round(64 / model.bandwidth_gbs * machine.frequency_ghz * FRACTION))
+        channel = new_dram(next(iter(dram_models().values())))  # not used
     else:
-        dram = dram_models()[model.model]
-        bursts = 64 // int(dram["burst_bytes"])
-        banks = int(dram["banks"] * dram["ranks"])
         values[KIND] = DRAM
-        values[SLOT] = max(1, round(bursts * dram["t_burst"] * machine.frequency_ghz * FRACTION))
-        values[CONTROLLER] = cycles(CONTROLLER_NS)
-        for column, name in (
-            (CL, "t_cl"),
-            (RCD, "t_rcd"),
-            (RP, "t_rp"),
-            (RAS, "t_ras"),
-            (REFI, "t_refi"),
-            (RFC, "t_rfc"),
-        ):
-            values[column] = cycles(dram[name])
-        values[BURST] = cycles(bursts * dram["t_burst"])
-        values[BANKS] = banks
-        values[ROW_LINES] = int(dram["row_bytes"]) // 64
-        values[CLOSED] = int(dram["closed"])
-        values[ROW_CYCLE] = values[RAS] + values[RP]
-    state = np.full((banks, 3), -1, np.int64)
-    state[:, ACTIVATED:] = 0
-    return Memory(values, state, np.full(SLOTS, -1, np.int64))
+        values[PERIOD] = round(1000 / machine.frequency_ghz)  # gem5's clocks are whole picoseconds
+        values[CONTROLLER] = round(2 * CONTROLLER_NS * 1000)
+        channel = new_dram(dram_models()[model.model])
+    return Memory(values, np.full(SLOTS, -1, np.int64), channel)
 
 
 @compiled
@@ -86,46 +64,13 @@ def read_memory(memory: Memory, line: int, cycle: int) -> int:
     p = memory.parameters
     if p[KIND] == SIMPLE:
         return _take_bus(memory, cycle) + p[LATENCY]
-    return _column(memory, line, cycle + p[CONTROLLER]) + p[CL] + p[BURST] + p[CONTROLLER]
+    return (dram.read(memory.dram, line, cycle * p[PERIOD]) + p[CONTROLLER] + p[PERIOD] - 1) // p[PERIOD]
 
 
 @compiled
 def write_memory(memory: Memory, line: int, cycle: int) -> None:
-    """Nobody waits for a write; it takes its share of the bus and, in a DRAM, of its bank."""
+    """Nobody waits for a write; it takes its share of the bus or, in a DRAM, waits in a queue."""
     if memory.parameters[KIND] == SIMPLE:
         _take_bus(memory, cycle)
     else:
-        _column(memory, line, cycle)
-
-
-@out_of_line
-def _column(memory: Memory, line: int, cycle: int) -> int:
-    """Cycle of the column command for `line`: opens its row first where it must. Address order is gem5's RoRaBaCoCh."""
-    p = memory.parameters
-    phase = cycle % p[REFI]
-    if phase < p[RFC]:  # all banks are refreshing
-        cycle += p[RFC] - phase
-    row_number = line // p[ROW_LINES]
-    bank = row_number % p[BANKS]
-    row = row_number // p[BANKS]
-    state = memory.banks[bank]
-    free, activated = state[COLUMN], state[ACTIVATED]
-    if free > cycle + FORGET * p[ROW_CYCLE]:
-        free, activated = cycle, cycle
-    is_open = state[ROW] >= 0
-    if p[CLOSED] == 1 and cycle > free + p[BURST]:  # nothing was waiting for this row when it was last used
-        is_open = False
-    if is_open and state[ROW] == row:
-        column = max(cycle, free)
-    else:
-        start = max(cycle, free)
-        if is_open:
-            start = max(start, activated + p[RAS]) + p[RP]
-        elif p[CLOSED] == 1:
-            start = max(start, activated + p[ROW_CYCLE])
-        state[ACTIVATED] = start
-        column = start + p[RCD]
-    state[ROW] = row
-    column = _take_bus(memory, column + p[CL]) - p[CL]
-    state[COLUMN] = column + p[BURST]
-    return column
+        dram.write(memory.dram, line, cycle * memory.parameters[PERIOD])
