@@ -67,11 +67,15 @@ class Flag(IntFlag):
 # One space of architectural registers, aliases collapsed (al, ax, eax and rax are one register).
 INTEGER_REGISTERS = 0  # 0–31; zero registers (xzr, x0 of RISC-V) are left out of sources and destinations
 VECTOR_REGISTERS = 32  # 32–63: xmm/ymm/zmm, v/q/d/s, f
-FLAGS_REGISTER = 64  # x86 status flags, AArch64 NZCV
+FLAGS_REGISTER = 64  # x86's ZF, SF, PF and AF, which are renamed together; AArch64's NZCV; RISC-V's fflags
 X87_REGISTER = 65  # the x87 stack as one register (MMX too)
 MASK_REGISTERS = 66  # 66–73: k0–k7
 OTHER_REGISTER = 74  # segment, control and status registers as one
-REGISTERS = 75
+CARRY_REGISTER = 75  # x86's CF, which inc and dec leave
+OVERFLOW_REGISTER = 76  # x86's OF, which rotates write without the others
+DIRECTION_REGISTER = 77  # x86's DF, which string instructions read
+REGISTERS = 78
+FLAG_GROUPS = (FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER, DIRECTION_REGISTER)  # rflags
 NO_REGISTER = 255
 
 MAX_SOURCES = 8

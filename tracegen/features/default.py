@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tracegen import branch_entropy, dependency
-from tracegen.features.schema import Column, Extractor, Schema
+from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
 from tracegen.stack_distance import COLD, StackDistance, StackState, touch
 from uarch.instructions import NO_REGISTER, VECTOR_REGISTERS, Chunk, Flag, Operation, StaticInstructions
 
@@ -257,7 +257,7 @@ class DefaultSchema(Schema):
     def static(self, instructions: StaticInstructions) -> NDArray[np.float32]:
         operation = np.eye(len(Operation), dtype=np.float32)[instructions.operation]
         flags = (instructions.flags[:, None] >> np.arange(len(Flag)) & 1).astype(np.float32)
-        sources, destinations = instructions.sources, instructions.destinations
+        sources, destinations = flags_as_one(instructions.sources), flags_as_one(instructions.destinations)
         counts = [
             instructions.length / 8.0,
             np.log2(instructions.micro_operations.astype(np.float32)) / 2.0,

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tracegen import branch_entropy
-from tracegen.features.schema import Column, Extractor, Schema
+from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
 from tracegen.stack_distance import StackDistance, StackState, touch
 from uarch.instructions import (
     FLAGS_REGISTER,
@@ -132,7 +132,9 @@ class PerfVec51Schema(Schema):
             ],
             axis=1,
         ).astype(np.float32)  # fmt: skip
-        registers = np.concatenate([instructions.sources, instructions.destinations], axis=1)
+        registers = np.concatenate(
+            [flags_as_one(instructions.sources), flags_as_one(instructions.destinations)], axis=1
+        )
         used = registers != NO_REGISTER
         kind = 1.0 + (registers >= VECTOR_REGISTERS) + (registers >= FLAGS_REGISTER)
         index = registers % VECTOR_REGISTERS / VECTOR_REGISTERS
