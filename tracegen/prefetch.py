@@ -10,9 +10,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-@intrinsic
-def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Prefetch `array[index]` (the first number of row `index` of a two-dimensional one) for reading and writing."""
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array_type, index_type = signature.args
@@ -33,3 +31,8 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, index), generate
+
+
+prefetch: Any = intrinsic(_prefetch)
+"""Of compiled code, `prefetch(array, index)`: bring in `array[index]` (of a two-dimensional array the first number of
+row `index`) for reading and writing."""

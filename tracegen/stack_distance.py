@@ -5,9 +5,10 @@ The stack distance of a reference is the number of distinct others referenced si
 slot, so the distance is the number of marks after the line's previous slot (Bennett & Kruskal, IBM J. R&D 1975; with
 a tree, Olken 1981). Here the tree is wide and shallow, as a cache-sensitive B-tree is (Rao & Ross, VLDB 1999) and the
 rank directories of succinct bitmaps are (Vigna, WEA 2008): a block of 512 slots is one cache line of the bitmap, and
-counts of 32 blocks, of 32 groups of those, and so on are rows of 32 numbers, each added up by a few vector
-instructions. A reference reads one row a level and changes two counts a level: O(32 · log_32 n), three levels for 16
-million slots, all of them small enough for the second-level cache where a million lines are alive.
+the counts of blocks and of groups of 32 blocks are rows of 32 numbers, each added up by a few vector
+instructions. A reference reads a row of each of two such levels and the few counts of half a million slots above them,
+and changes two counts a level; all of it fits a second-level cache where a million lines are alive. (Above a hundred
+million distinct lines the uppermost counts, which are added up one by one, begin to show.)
 
 What remains is finding a line's previous slot: one hash table entry holds line and slot in 16 bytes, so that a probe is
 one cache miss, and `measure` asks for the entries of coming references ahead of time, which overlaps the misses.
@@ -106,7 +107,7 @@ def _marks_after(state: StackState, slot: np.int64) -> np.int64:
 
 
 @compiled
-def _count(state: StackState, slot: np.int64, amount: int) -> None:
+def _count(state: StackState, slot: np.int64 | int, amount: int) -> None:
     block = slot >> 9
     state.blocks[block] += np.int32(amount)
     state.groups[block // _FAN] += np.int32(amount)

@@ -126,6 +126,17 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.static_id)
 
+    def part(self, begin: int, end: int) -> Chunk:
+        """Instructions begin … end of it and their accesses; `access_offset` goes on counting from the chunk's first
+        access, so that of the part's access m is `access_offset[k] - access_offset[0]`.
+        """
+        offset = self.access_offset[begin : end + 1]
+        accesses = slice(int(offset[0] - self.access_offset[0]), int(offset[-1] - self.access_offset[0]))
+        return Chunk(
+            self.start + begin, self.static_id[begin:end], self.next_static_id[begin:end], offset,
+            self.address[accesses], self.size[accesses], self.is_store[accesses],
+        )  # fmt: skip
+
     def taken(self, instructions: StaticInstructions) -> NDArray[np.uint8]:
         """[n] 1 where the next executed address is not the fall-through one (0 for the trace's last instruction)."""
         last = self.next_static_id == LAST
