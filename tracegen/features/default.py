@@ -67,18 +67,22 @@ def _pattern_table() -> NDArray[np.float32]:
 
 _COLUMNS = (
     Column("fetch", _distance_table(np.array([0.0, 2, 4, 6, 7, 8, 9, 10, 11, 12, 14]))),
-    Column("load", _distance_table(np.array([0.0, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20]))),
-    Column("store", _distance_table(np.array([0.0, 3, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18]))),
-    Column("page", _distance_table(np.array([0.0, 3, 5, 6, 7, 9, 12]))),
+    Column(
+        "load",
+        _distance_table(np.array([0.0, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20])),
+        where="pattern",
+    ),
+    Column("store", _distance_table(np.array([0.0, 3, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18])), where="pattern"),
+    Column("page", _distance_table(np.array([0.0, 3, 5, 6, 7, 9, 12])), where="pattern"),
     Column("pattern", _pattern_table()),
-    Column("bias_surprise", _surprise_table()),
-    Column("local_surprise", _surprise_table()),
-    Column("global_surprise", _surprise_table()),
-    Column("site", _distance_table(np.array([0.0, 4, 7, 8, 9, 10, 11, 13]))),
-    Column("target", _bits_table(4)),
+    Column("bias_surprise", _surprise_table(), where="flag.conditional"),
+    Column("local_surprise", _surprise_table(), where="flag.conditional"),
+    Column("global_surprise", _surprise_table(), where="flag.conditional"),
+    Column("site", _distance_table(np.array([0.0, 4, 7, 8, 9, 10, 11, 13])), where="flag.branch"),
+    Column("target", _bits_table(4), where="flag.branch"),
     Column("nearest_producer", _distance_table(np.array([1.0, 1.6, 2, 2.6, 3.3, 4, 5, 6, 8, 10]))[:, :-1]),
     Column("second_producer", _distance_table(np.array([1.0, 1.6, 2, 2.6, 3.3, 4, 5, 6, 8, 10]))[:, :-1]),
-    Column("forwarding_store", _distance_table(np.array([1.0, 2, 3, 4, 5, 6, 8, 10]))[:, :-1]),
+    Column("forwarding_store", _distance_table(np.array([1.0, 2, 3, 4, 5, 6, 8, 10]))[:, :-1], where="pattern"),
     Column("lag", _distance_table(np.array([0.0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12]))[:, :-1]),
 )
 

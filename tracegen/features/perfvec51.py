@@ -167,7 +167,10 @@ PERFVEC_51 = PerfVec51Schema(
     name="perfvec-51",
     version=1,
     dtype="u4",
-    columns=tuple(Column(name, scale=scale) for name, scale in zip(_NAMES, _SCALES, strict=True)),
+    columns=tuple(
+        Column(name, scale=scale, where="conditional_branch" if name.endswith("_entropy") else None)
+        for name, scale in zip(_NAMES, _SCALES, strict=True)
+    ),
     static_names=(
         *_OPERATION_NAMES,
         *(
