@@ -213,11 +213,12 @@ def _registers(
     explicit = [_number(instruction, register) for register in registers]
     data: list[int | None] = []
     results: list[int | None] = []
-    tested, changed = x86_flags.groups(instruction, mnemonic, "rflags" in map(instruction.reg_name, read))
+    reads, writes = (x86.X86_REG_EFLAGS in registers for registers in (read, written))
+    tested, changed = x86_flags.groups(instruction, mnemonic, reads, writes)
     for register in read:  # in the disassembler's order, which a features file shows
-        data += tested if _name(instruction, register) == "rflags" else [_number(instruction, register)]
+        data += tested if register == x86.X86_REG_EFLAGS else [_number(instruction, register)]
     for register in written:
-        results += changed if _name(instruction, register) == "rflags" else [_number(instruction, register)]
+        results += changed if register == x86.X86_REG_EFLAGS else [_number(instruction, register)]
     data += tested
     if operation in _X87 and mnemonic.startswith("f"):
         results.append(X87_REGISTER)
@@ -318,8 +319,14 @@ def _branch_flags(instruction: CsInsn, mnemonic: str) -> Flag:
     return Flag(0)
 
 
+_known_names: dict[int, str] = {}
+
+
 def _name(instruction: CsInsn, register: int) -> str:
-    return instruction.reg_name(register) or ""
+    name = _known_names.get(register)
+    if name is None:
+        name = _known_names[register] = instruction.reg_name(register) or ""
+    return name
 
 
 def _number(instruction: CsInsn, register: int) -> int | None:

@@ -9,6 +9,7 @@ is read too: its old value stays.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from capstone import CsInsn
 from capstone import x86_const as x86
@@ -38,10 +39,17 @@ _COMPARES_FLOATS = re.compile(r"fu?comip?|fucompi|fcompi")
 _WRITES_ALL = re.compile(r"cmpxchg|xadd|k(?:or)?test[bwdq]|lzcnt|v?pcmp[ei]str[im]")  # the disassembler errs
 
 
-def groups(instruction: CsInsn, mnemonic: str, reads: bool) -> tuple[list[int], list[int]]:
-    """Groups read and written; `reads`: whether the disassembler lists the flags among the registers read."""
-    writes = any(instruction.reg_name(register) == "rflags" for register in instruction.regs_access()[1])
-    bits = instruction.eflags
+def groups(instruction: CsInsn, mnemonic: str, reads: bool, writes: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Groups read and written; `reads`, `writes`: whether the disassembler lists the flags among such registers."""
+    operands = instruction.operands
+    by_register = bool(operands) and operands[-1].type == x86.X86_OP_REG
+    return _groups(mnemonic, instruction.eflags, reads, writes, by_register)
+
+
+@cache
+def _groups(
+    mnemonic: str, bits: int, reads: bool, writes: bool, by_register: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     read: list[int] = []
     if mnemonic.startswith("fcmov"):
         condition = mnemonic.removeprefix("fcmov").removeprefix("n")
@@ -73,6 +81,6 @@ def groups(instruction: CsInsn, mnemonic: str, reads: bool) -> tuple[list[int], 
             read.append(FLAGS_REGISTER)
         if mnemonic.startswith(("rol", "ror", "rcl", "rcr")):
             written = [CARRY_REGISTER, OVERFLOW_REGISTER]
-    if _SHIFTS.fullmatch(mnemonic) and instruction.operands[-1].type == x86.X86_OP_REG and written:
+    if by_register and _SHIFTS.fullmatch(mnemonic):
         read += written  # by cl: by zero, it leaves them all
-    return read, written
+    return tuple(read), tuple(written)
