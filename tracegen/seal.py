@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import BinaryIO
 
 from uarch.errors import InputError
 
@@ -16,31 +17,33 @@ _MARK = b"perfvec-seal sha256 "
 _PIECE = 1 << 20
 
 
-def _seal_of(path: Path) -> bytes:
+def _seal_of(file: BinaryIO) -> bytes:
+    """The seal of what lies behind the user block."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        file.seek(BLOCK)
-        while piece := file.read(_PIECE):
-            digest.update(piece)
+    file.seek(BLOCK)
+    while piece := file.read(_PIECE):
+        digest.update(piece)
     return (_MARK + digest.hexdigest().encode() + b"\n").ljust(BLOCK, b"\0")
 
 
 def seal(path: Path) -> None:
     """Set the seal of a complete, closed file made with `userblock_size=BLOCK`."""
-    block = _seal_of(path)
     with path.open("r+b") as file:
+        block = _seal_of(file)
+        file.seek(0)
         file.write(block)
 
 
 def check_seal(path: Path, what: str) -> None:
     """Raise InputError unless `path` is a `what` file as `seal` left it. Reads it once, at about 1 GB/s."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file; expected a {what} file")
     if path.is_dir():
         raise InputError(f"{path}: is a folder; expected a {what} file")
-    with path.open("rb") as file:
-        found = file.read(BLOCK)
-    if not found.startswith(_MARK):
-        raise InputError(f"{path}: truncated, damaged, or not a {what} file of this release; extract it again")
-    if found != _seal_of(path):
-        raise InputError(f"{path}: its bytes are not those that were written (SHA-256); extract it again")
+    try:
+        with path.open("rb") as file:
+            found = file.read(BLOCK)
+            if not found.startswith(_MARK):
+                raise InputError(f"{path}: truncated, damaged, or not a {what} file of this release; extract it again")
+            if found != _seal_of(file):
+                raise InputError(f"{path}: its bytes are not those that were written (SHA-256); extract it again")
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or 'unreadable').lower()}; expected a {what} file") from error
