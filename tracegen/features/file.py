@@ -194,6 +194,8 @@ class FeaturesFile:
         try:
             with open_h5(self.path, FORMAT, VERSION) as file:
                 yield file
+        except InputError:
+            raise
         except (KeyError, TypeError, ValueError, OSError, RuntimeError, OverflowError, MemoryError) as error:
             raise self._foreign(f"not a whole features file ({error})") from error
 
