@@ -7,6 +7,8 @@ answer to a threshold such as a cache's size, which a single number entering a l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -229,36 +231,54 @@ class _DefaultExtractor:
         self._dependencies = dependency.initial_state()
         self._rows = dependency.rows_of(instructions)
 
+        self.passes: dict[str, Callable[[Chunk, NDArray[np.uint8]], None]] = {
+            "instruction lines": self._extract_fetches,
+            "data lines and pages": self._extract_data,
+            "taken branch sites": self._extract_sites,
+            "branch surprises": self._extract_branches,
+            "dependencies": self._extract_dependencies,
+        }
+
     def extract(self, chunk: Chunk) -> NDArray[np.uint8]:
         out = np.zeros((len(chunk), len(_COLUMNS)), np.uint8)
         for begin in range(0, len(chunk), _PIECE):
-            self._extract(chunk.part(begin, begin + _PIECE), out[begin : begin + _PIECE])
+            piece = chunk.part(begin, begin + _PIECE)
+            for fill in self.passes.values():
+                fill(piece, out[begin : begin + _PIECE])
         return out
 
-    def _extract(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
-        static_id, following, offset = piece.static_id, piece.next_static_id, piece.access_offset
-        n = len(piece)
+    def _extract_fetches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
         done = 0
-        while done < n:
-            done = _fetches(
-                self._fetch_lines.reserve(2), self._previous_line, self._codes, static_id, self._lines, done, out
-            )
+        while done < len(piece):
+            stack = self._fetch_lines.reserve(2)
+            done = _fetches(stack, self._previous_line, self._codes, piece.static_id, self._lines, done, out)
+
+    def _extract_data(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+        offset = piece.access_offset
         done = 0
-        while done < n:
+        while done < len(piece):
             accesses = int(offset[done + 1] - offset[done])
             done = _data(
                 self._data_lines.reserve(2 * accesses), self._pages.reserve(accesses), self._history, self._codes,
-                static_id, offset, piece.address, piece.size, piece.is_store, done, out,
+                piece.static_id, offset, piece.address, piece.size, piece.is_store, done, out,
             )  # fmt: skip
+
+    def _extract_sites(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
         done = 0
-        while done < n:
-            done = _sites(self._taken_sites.reserve(1), self._codes, self._sites, static_id, following, done, out)
+        while done < len(piece):
+            stack = self._taken_sites.reserve(1)
+            done = _sites(stack, self._codes, self._sites, piece.static_id, piece.next_static_id, done, out)
+
+    def _extract_branches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
         branch_entropy.observe(
-            self._branches, self._sites, static_id, following, self._surprises, (_BIAS, _LOCAL, _GLOBAL), _TARGET, out
-        )
+            self._branches, self._sites, piece.static_id, piece.next_static_id, self._surprises,
+            (_BIAS, _LOCAL, _GLOBAL), _TARGET, out,
+        )  # fmt: skip
+
+    def _extract_dependencies(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
         dependency.observe(
-            self._dependencies, piece.start, self._rows, static_id, offset, piece.address, piece.is_store,
-            self._codes, (_NEAR, _SECOND, _FORWARD, _LAG), out,
+            self._dependencies, piece.start, self._rows, piece.static_id, piece.access_offset, piece.address,
+            piece.is_store, self._codes, (_NEAR, _SECOND, _FORWARD, _LAG), out,
         )  # fmt: skip
 
 

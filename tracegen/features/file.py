@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -31,7 +32,7 @@ from tracegen.files import atomic_path, open_h5, read_dataset, read_slice
 from tracegen.seal import BLOCK, check_seal, seal
 from tracegen.trace import Trace
 from uarch.errors import InputError
-from uarch.instructions import Chunk
+from uarch.instructions import Chunk, StaticInstructions
 
 FORMAT = "perfvec-features"
 VERSION = 2
@@ -43,12 +44,27 @@ _DENSEST = (
 )  # a compressed byte cannot stand for more of a dataset (deflate: 1032, two bytes an element and more)
 
 
+class _Presence:
+    """Where the columns of a schema can differ from 0, for one file's static features."""
+
+    def __init__(self, schema: Schema, static: NDArray[np.float32]) -> None:
+        names = [column.name for column in schema.columns]
+        wanted = {column.where for column in schema.columns if column.where is not None}
+        self._columns = {name: names.index(name) for name in wanted if name in names}
+        self._static = {name: static[:, schema.static_names.index(name)] != 0 for name in wanted - set(names)}
+
+    def masks(self, static_id: NDArray[np.uint32], stored: NDArray) -> dict[str, NDArray[np.bool_]]:
+        """`Column.where` → [n] for the rows of `static_id` [n] and `stored` [n, columns]."""
+        static = {name: rows[static_id] for name, rows in self._static.items()}
+        return static | {name: stored[:, k] != 0 for name, k in self._columns.items()}
+
+
 class _Writer:
     """The datasets of one file, block by block."""
 
     def __init__(self, file: h5py.File, schema: Schema, static: NDArray[np.float32]) -> None:
-        self._schema, self._static = schema, static
-        file.create_dataset("static/features", data=static, compression="gzip", shuffle=True)
+        self._schema, self._presence = schema, _Presence(schema, static)
+        file.create_dataset("static/features", data=static, compression="gzip", compression_opts=_LEVEL, shuffle=True)
         self._columns = [
             *(self._column(file, f"runs/{name}", "<u4") for name in ("first", "length")),
             *(self._column(file, f"dynamic/{column.name}", schema.dtype) for column in schema.columns),
@@ -69,8 +85,11 @@ class _Writer:
         if len(begins) == 0 or begins[0] != 0:
             begins = np.concatenate([[0], begins])
         lengths = np.diff(begins, append=len(static_id))
-        present = self._schema.present(self._static, static_id, stored)
-        values = [stored[:, k] if where is None else stored[where, k] for k, where in enumerate(present)]
+        masks = self._presence.masks(static_id, stored)
+        values = [
+            stored[:, k] if column.where is None else stored[:, k][masks[column.where]]
+            for k, column in enumerate(self._schema.columns)
+        ]
         before = self._index[-1]
         for dataset, data in zip(self._columns, [static_id[begins], lengths, *values], strict=True):
             length = len(dataset)
@@ -89,9 +108,16 @@ def _blocks(trace: Trace) -> Iterator[Chunk]:
             yield chunk.part(begin, begin + _BLOCK)
 
 
-def extract(trace: Trace, schema: Schema, output: str | os.PathLike[str], *, progress: bool = True) -> Path:
-    """Write the features of a whole trace; streams."""
-    instructions = decode(trace.address, trace.code, trace.isa)
+def extract(
+    trace: Trace,
+    schema: Schema,
+    output: str | os.PathLike[str],
+    *,
+    instructions: StaticInstructions | None = None,
+    progress: bool = True,
+) -> Path:
+    """Write the features of a whole trace; streams. `instructions`: the trace's, where they are decoded already."""
+    instructions = instructions or decode(trace.address, trace.code, trace.isa)
     extractor = schema.extractor(instructions)
     with atomic_path(output) as temporary:
         with h5py.File(temporary, "w", libver="latest", userblock_size=BLOCK) as file:
@@ -142,6 +168,7 @@ class FeaturesFile:
             self.static: NDArray[np.float32] = self._whole(
                 file, "static/features", "<f4", (rows, self.schema.static_width)
             )
+            self._presence = _Presence(self.schema, self.static)
 
     def __len__(self) -> int:
         return self._length
@@ -170,13 +197,17 @@ class FeaturesFile:
         before = np.cumsum(length) - length
         ids = (np.arange(count) + np.repeat(first - before, length)).astype(np.uint32)
         stored = np.zeros((count, len(self.schema.columns)), self.schema.dtype)
-        for k in self.schema.order:
-            name = self.schema.columns[k].name
-            values = read_slice(file[f"dynamic/{name}"], places[1 + k])
-            where = self.schema.present(self.static, ids, stored)[k]
-            if len(values) != (count if where is None else np.count_nonzero(where)):
-                raise self._foreign(f"'dynamic/{name}' has not the numbers of block {block}")
-            stored[slice(None) if where is None else where, k] = values
+        columns = sorted(enumerate(self.schema.columns), key=lambda pair: pair[1].where is not None)
+        masks: dict[str, NDArray[np.bool_]] | None = None
+        for k, column in columns:  # those first that say where others are not 0
+            values = read_slice(file[f"dynamic/{column.name}"], places[1 + k])
+            where: Any = slice(None)
+            if column.where is not None:
+                masks = masks if masks is not None else self._presence.masks(ids, stored)
+                where = masks[column.where]
+            if len(values) != (count if column.where is None else np.count_nonzero(where)):
+                raise self._foreign(f"'dynamic/{column.name}' has not the numbers of block {block}")
+            stored[where, k] = values
         return ids, stored
 
     def _check(self) -> tuple[int, int, int]:

@@ -87,24 +87,6 @@ class Schema:
         return self.static_width + self.dynamic_width
 
     @cached_property
-    def order(self) -> list[int]:
-        """The columns' positions, those first that say where others are not 0."""
-        return sorted(range(len(self.columns)), key=lambda k: self.columns[k].where is not None)
-
-    def present(
-        self, static: NDArray[np.float32], static_id: NDArray[np.uint32], stored: NDArray
-    ) -> list[NDArray[np.bool_] | None]:
-        """For each column, [n] where it may differ from 0 (None: anywhere) in the rows of `static_id` [n], `stored`."""
-        names = [column.name for column in self.columns]
-        masks: dict[str, NDArray[np.bool_]] = {}
-        for name in {column.where for column in self.columns if column.where is not None}:
-            if name in names:
-                masks[name] = stored[:, names.index(name)] != 0
-            else:
-                masks[name] = (static[:, self.static_names.index(name)] != 0)[static_id]
-        return [None if column.where is None else masks[column.where] for column in self.columns]
-
-    @cached_property
     def _tables(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32]]:
         """Tables [columns, 256, widest], their widths (0: scaled, no table), scales."""
         widths = np.array([0 if column.table is None else column.width for column in self.columns])
