@@ -5,7 +5,7 @@
 | `static/features` | f32 [S, static width] | a row for each static instruction |
 | `runs/first`, `runs/length` | u32 [R] | executed instructions: runs of static instructions with consecutive numbers |
 | `dynamic/<column>` | [K] of the schema's type | a stored number, where the schema says that it can differ from 0 |
-| `index` | i64 [blocks+1, 1+columns] | runs and numbers of each column in front of each block of 65,536 instructions |
+| `index` | i64 [blocks+1, 1+columns] | runs and numbers of each column in front of each block of 131,072 instructions |
 
 A column of the schema is stored for every instruction, or where another column or static feature is not 0
 (`Column.where`); no run crosses a block. The attributes name the schema and the trace's digest, and give the number of
@@ -36,7 +36,7 @@ from uarch.instructions import Chunk, StaticInstructions
 
 FORMAT = "perfvec-features"
 VERSION = 2
-_BLOCK = 1 << 16  # instructions
+_BLOCK = 1 << 17  # instructions
 _STORED = 1 << 16  # elements an HDF5 chunk
 _LEVEL = 1  # deflate's: higher ones take twice the time for a fifth less
 _DENSEST = (
@@ -103,7 +103,7 @@ class _Writer:
 
 
 def _blocks(trace: Trace) -> Iterator[Chunk]:
-    for chunk in trace.chunks():  # their size is a multiple of _BLOCK
+    for chunk in trace.chunks():  # whose size is a multiple of _BLOCK
         for begin in range(0, len(chunk), _BLOCK):
             yield chunk.part(begin, begin + _BLOCK)
 
