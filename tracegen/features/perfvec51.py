@@ -4,6 +4,8 @@
 (fault, branch taken), 4 stack distances at cache-line granularity (instruction fetch, data, loads, stores), and the
 global and local branch entropy. Where a machine's micro-code would tell (squash or serialise after), the nearest
 property of the decoded instruction stands in. A fault is not visible in a user-mode trace other than a system call.
+The entropies are those that the paper describes, over global and local history; the peer's published code computes a
+branch's entropy from its own last eight outcomes and calls it global.
 """
 
 from __future__ import annotations
