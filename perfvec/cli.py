@@ -175,6 +175,33 @@ def features(
 
 
 @app.command()
+def characterise(
+    trace_file: Annotated[Path, typer.Argument(help="A trace.")],
+    as_json: Json = False,
+    csv: Csv = None,
+    max_instructions: MaxInstructions = None,
+) -> None:
+    """A trace's microarchitecture-independent profile: mix, branch entropy, footprints, miss ratios, parallelism."""
+    import pandas as pd
+
+    from tracegen.characterise import characterise as run_characterise
+    from tracegen.characterise import rows
+    from tracegen.files import atomic_path, require_writable
+
+    if csv is not None:
+        require_writable(csv)
+    document = run_characterise(trace_file, max_instructions=max_instructions)
+    frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            frame.to_csv(temporary, index=False)
+    if as_json:
+        print(json.dumps(document, allow_nan=False))
+    else:
+        print(frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"))
+
+
+@app.command()
 def label(
     traces: Annotated[list[Path], typer.Argument(help="Traces to label.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the latency files.")],

@@ -11,7 +11,9 @@ each side), before the outcome itself is counted. From p follow
   *Micro-architecture independent branch behavior characterization*, ISPASS 2015, eq. 2),
 - the surprise −log2 p(outcome), bits; its mean over a context is the Shannon entropy.
 
-Contexts live in tables of 2^18 hashed entries, so memory is bounded; two contexts that fall together share counts.
+`observe` gives a number to every executed branch as it passes, in bounded memory: its contexts live in tables of 2^18
+hashed entries, where two that fall together share counts. `HistoryEntropy` is the published metric of a whole program,
+with exact contexts.
 """
 
 from __future__ import annotations
@@ -19,27 +21,30 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from uarch.instructions import LAST, Flag
+from uarch.instructions import LAST, Flag, StaticInstructions
+from uarch.timing.compiled import compiled, kernel
 
 LOCAL_HISTORY = 10  # outcomes
 GLOBAL_HISTORY = 14
 TABLE_BITS = 18
 _LIMIT = 512  # counts are halved here, so that a context follows a change of behaviour
+_PAIRS = (_LIMIT + 1) * (_LIMIT + 2) // 2  # pairs of counts that can be
 _RAS = 64  # return addresses remembered
 _CONDITIONAL, _INDIRECT = int(Flag.CONDITIONAL), int(Flag.INDIRECT)
 _BRANCH, _CALL, _RETURN = int(Flag.BRANCH), int(Flag.CALL), int(Flag.RETURN)
+_HISTORY, _TOP, _LOCAL_MASK, _GLOBAL_MASK = range(4)
 
 # Bits of the target column.
 TAKEN, SAME_TARGET, HISTORY_TARGET, RETURN_KNOWN = 1, 2, 4, 8
+NO_COLUMN = -1
 
 
 class BranchState(NamedTuple):
     """Counts and histories after the branches seen so far."""
 
-    scalars: NDArray[np.uint64]  # global history, top of the return stack
+    scalars: NDArray[np.uint64]  # global history, top of the return stack, masks of the histories' lengths
     local_history: NDArray[np.uint32]  # [S]
     bias: NDArray[np.uint16]  # [S, 2] not taken, taken
     local: NDArray[np.uint16]  # [2^18, 2]
@@ -49,11 +54,15 @@ class BranchState(NamedTuple):
     returns: NDArray[np.uint64]  # return addresses
 
 
-def initial_state(instructions: int) -> BranchState:
-    """No branch seen; `instructions` is the number of static instructions."""
+def initial_state(
+    instructions: int, local_history: int = LOCAL_HISTORY, global_history: int = GLOBAL_HISTORY
+) -> BranchState:
+    """No branch seen; `instructions` is the number of static instructions, the histories' lengths are at most 32
+    (local) and 63 (global) outcomes.
+    """
     size = 1 << TABLE_BITS
     return BranchState(
-        scalars=np.zeros(2, np.uint64),
+        scalars=np.array([0, 0, (1 << local_history) - 1, (1 << global_history) - 1], np.uint64),
         local_history=np.zeros(instructions, np.uint32),
         bias=np.zeros((instructions, 2), np.uint16),
         local=np.zeros((size, 2), np.uint16),
@@ -64,7 +73,28 @@ def initial_state(instructions: int) -> BranchState:
     )
 
 
-@njit(inline="always")
+def probabilities() -> NDArray[np.float32]:
+    """The estimate of being taken for every pair of counts, in the order in which `observe` numbers the pairs."""
+    total = np.repeat(np.arange(_LIMIT + 1), np.arange(1, _LIMIT + 2))
+    taken = np.arange(_PAIRS) - total * (total + 1) // 2
+    return ((taken + 0.5) / (total + 1.0)).astype(np.float32)
+
+
+class Sites(NamedTuple):
+    """What `observe` reads of the static instructions."""
+
+    flags: NDArray[np.uint16]  # [S]
+    address: NDArray[np.uint64]  # [S]
+    through: NDArray[np.uint64]  # [S] address behind the instruction
+
+
+def sites_of(instructions: StaticInstructions) -> Sites:
+    """The columns of `observe`."""
+    address = np.ascontiguousarray(instructions.address)
+    return Sites(np.ascontiguousarray(instructions.flags), address, address + instructions.length)
+
+
+@compiled
 def _context(branch: np.uint64, history: np.uint64) -> np.int64:
     mixed = (branch * np.uint64(0x9E3779B97F4A7C15)) ^ ((history + np.uint64(1)) * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed ^= mixed >> np.uint64(29)
@@ -72,71 +102,85 @@ def _context(branch: np.uint64, history: np.uint64) -> np.int64:
     return np.int64(mixed >> np.uint64(64 - TABLE_BITS))
 
 
-@njit(inline="always")
-def _learn(counts: NDArray[np.uint16], entry: np.int64, taken: np.int64) -> float:
-    """Probability that the entry gives to being taken, before it counts `taken`."""
-    not_taken, yes = counts[entry, 0], counts[entry, 1]
-    probability = (yes + 0.5) / (not_taken + yes + 1.0)
-    counts[entry, taken] += np.uint16(1)
-    if not_taken + yes >= _LIMIT:
-        counts[entry, 0] >>= np.uint16(1)
-        counts[entry, 1] >>= np.uint16(1)
-    return probability
+@compiled
+def _learn(counts: NDArray[np.uint16], entry: np.int64, taken: np.int64) -> np.int64:
+    """The number of the entry's pair of counts before it counts `taken`."""
+    not_taken, yes = np.int64(counts[entry, 0]), np.int64(counts[entry, 1])
+    total = not_taken + yes
+    not_taken += 1 - taken
+    yes_now = yes + taken
+    if total >= _LIMIT:
+        not_taken >>= 1
+        yes_now >>= 1
+    counts[entry, 0] = np.uint16(not_taken)
+    counts[entry, 1] = np.uint16(yes_now)
+    return total * (total + 1) // 2 + yes
 
 
-@njit(cache=True)
+@compiled
+def goes_elsewhere(sites: Sites, here: np.uint32, following: np.uint32) -> bool:
+    """Whether the next instruction is not the one behind this one (no for the last one of a trace)."""
+    return bool(following != LAST and sites.address[following] != sites.through[here])
+
+
+@kernel
 def observe(
     state: BranchState,
+    sites: Sites,
     static_id: NDArray[np.uint32],
     next_static_id: NDArray[np.uint32],
-    taken: NDArray[np.uint8],
-    flags: NDArray[np.uint16],
-    address: NDArray[np.uint64],
-    length: NDArray[np.uint8],
-    probability: NDArray[np.float32],
-    target: NDArray[np.uint8],
+    codes: NDArray[np.integer],
+    columns: tuple[int, int, int],
+    target_column: int,
+    out: NDArray[np.integer],
 ) -> None:
-    """Fill `probability` [n, 3] (bias, local, global: of being taken, NaN unless conditional) and `target` [n] bits."""
-    history = state.scalars[0]
-    top = state.scalars[1]
+    """Fill, of every executed branch, `columns` of `out` [n, …] (bias, local, global: for conditional branches, what
+    `codes` [2, pairs] has for its outcome and the pair of counts of its context, see `probabilities`) and
+    `target_column` with the bits above. NO_COLUMN leaves one out.
+    """
+    scalars = state.scalars
+    history, top = scalars[_HISTORY], scalars[_TOP]
+    local_mask, global_mask = np.uint32(scalars[_LOCAL_MASK]), scalars[_GLOBAL_MASK]
     ras = np.uint64(_RAS)
+    bias_column, local_column, global_column = columns
     for index in range(len(static_id)):
         here = static_id[index]
-        flag = flags[here]
+        flag = sites.flags[here]
         if not flag & _BRANCH:
             continue
-        outcome = np.int64(taken[index])
-        bits = np.uint8(outcome)
+        following = next_static_id[index]
+        outcome = np.int64(goes_elsewhere(sites, here, following))
+        bits = outcome
         if flag & _CONDITIONAL:
             site = np.uint64(here)
-            probability[index, 0] = _learn(state.bias, np.int64(here), outcome)
             own = state.local_history[here]
-            probability[index, 1] = _learn(state.local, _context(site, np.uint64(own)), outcome)
-            probability[index, 2] = _learn(state.globally, _context(site, history), outcome)
-            state.local_history[here] = ((own << np.uint32(1)) | np.uint32(outcome)) & np.uint32(
-                (1 << LOCAL_HISTORY) - 1
-            )
-            history = ((history << np.uint64(1)) | np.uint64(outcome)) & np.uint64((1 << GLOBAL_HISTORY) - 1)
-        following = next_static_id[index]
+            if bias_column != NO_COLUMN:
+                out[index, bias_column] = codes[outcome, _learn(state.bias, np.int64(here), outcome)]
+            out[index, local_column] = codes[outcome, _learn(state.local, _context(site, np.uint64(own)), outcome)]
+            out[index, global_column] = codes[outcome, _learn(state.globally, _context(site, history), outcome)]
+            state.local_history[here] = ((own << np.uint32(1)) | np.uint32(outcome)) & local_mask
+            history = ((history << np.uint64(1)) | np.uint64(outcome)) & global_mask
+        if target_column == NO_COLUMN:
+            continue
         if outcome:
             if state.last_target[here] == following:
-                bits |= np.uint8(SAME_TARGET)
+                bits |= SAME_TARGET
             state.last_target[here] = following
             if flag & _INDIRECT:
                 entry = _context(np.uint64(here), history)
                 if state.history_target[entry] == following:
-                    bits |= np.uint8(HISTORY_TARGET)
+                    bits |= HISTORY_TARGET
                 state.history_target[entry] = following
             if flag & _RETURN:
                 top = (top - np.uint64(1)) % ras
-                if state.returns[top] == address[following]:
-                    bits |= np.uint8(RETURN_KNOWN)
+                if state.returns[top] == sites.address[following]:
+                    bits |= RETURN_KNOWN
             elif flag & _CALL:
-                state.returns[top] = address[here] + np.uint64(length[here])
+                state.returns[top] = sites.through[here]
                 top = (top + np.uint64(1)) % ras
-        target[index] = bits
-    state.scalars[0] = history
-    state.scalars[1] = top
+        out[index, target_column] = bits
+    scalars[_HISTORY] = history
+    scalars[_TOP] = top
 
 
 def shannon_entropy(probability: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -10,16 +10,23 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from uarch.instructions import NO_REGISTER, REGISTERS, Flag, Operation
+from tracegen.quantise import Codes, code_of
+from uarch.instructions import (
+    MAX_DESTINATIONS,
+    MAX_SOURCES,
+    NO_REGISTER,
+    REGISTERS,
+    Flag,
+    Operation,
+    StaticInstructions,
+)
+from uarch.timing.compiled import compiled, kernel
 
 NONE = -1  # no producer seen
 WINDOW = 4096  # lags are measured against at most so many nominal cycles of history
 _STORE_TABLE_BITS = 16  # 8-byte words with a recent store; a newer store in the same place replaces an older one
-_LOAD = int(Flag.LOAD)
-
 _NOMINAL = np.ones(len(Operation), np.int64)  # nominal cycles of each operation
 for _operation, _cycles in {
     Operation.NONE: 0, Operation.INT_MUL: 3, Operation.INT_DIV: 12, Operation.FP_ADD: 3, Operation.FP_MUL: 4,
@@ -31,106 +38,121 @@ for _operation, _cycles in {
 _LOAD_CYCLES = 3
 
 
+_DESTINATIONS_AT, _CYCLES, _COLUMNS = MAX_SOURCES, MAX_SOURCES + MAX_DESTINATIONS, 16  # of a row of `rows_of`
+_WRITER, _READY = 0, 1
+_WORD, _INDEX, _STORED = 0, 1, 2
+
+
 class DependencyState(NamedTuple):
     """Producers after the instructions seen so far."""
 
-    writer: NDArray[np.int64]  # [REGISTERS] index of the last instruction that wrote it, NONE before
-    ready: NDArray[np.int64]  # [REGISTERS] its completion on the dataflow machine
+    registers: NDArray[np.int64]  # [REGISTERS, 2] the last instruction that wrote it (NONE before), its completion
     front: NDArray[np.int64]  # [1] latest completion so far
-    store_word: NDArray[np.uint64]  # [2^16] 8-byte word + 1, 0 where free
-    store_index: NDArray[np.int64]  # [2^16] index of the instruction that stored it
-    store_ready: NDArray[np.int64]  # [2^16]
+    stores: NDArray[np.int64]  # [2^16, 4] 8-byte word + 1 (0: free), the instruction that stored it, its completion
 
 
 def initial_state() -> DependencyState:
     """Nothing executed yet."""
-    size = 1 << _STORE_TABLE_BITS
-    return DependencyState(
-        writer=np.full(REGISTERS, NONE, np.int64),
-        ready=np.zeros(REGISTERS, np.int64),
-        front=np.zeros(1, np.int64),
-        store_word=np.zeros(size, np.uint64),
-        store_index=np.zeros(size, np.int64),
-        store_ready=np.zeros(size, np.int64),
-    )
+    registers = np.zeros((REGISTERS, 2), np.int64)
+    registers[:, _WRITER] = NONE
+    return DependencyState(registers, np.zeros(1, np.int64), np.zeros((1 << _STORE_TABLE_BITS, 4), np.int64))
 
 
-@njit(inline="always")
+def rows_of(instructions: StaticInstructions) -> NDArray[np.uint8]:
+    """[S, 16] what `observe` reads of each static instruction: sources, destinations, nominal cycles."""
+    rows = np.zeros((len(instructions), _COLUMNS), np.uint8)
+    rows[:, :_DESTINATIONS_AT] = instructions.sources
+    rows[:, _DESTINATIONS_AT:_CYCLES] = instructions.destinations
+    loads = (instructions.flags & int(Flag.LOAD)) != 0
+    rows[:, _CYCLES] = _NOMINAL[instructions.operation] + np.where(loads, _LOAD_CYCLES, 0)
+    return rows
+
+
+@compiled
 def _place(word: np.uint64) -> np.int64:
     return np.int64((word * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - _STORE_TABLE_BITS))
 
 
-@njit(cache=True)
+@kernel
 def observe(
     state: DependencyState,
     start: int,
+    rows: NDArray[np.uint8],
     static_id: NDArray[np.uint32],
     access_offset: NDArray[np.int64],
     access_address: NDArray[np.uint64],
     is_store: NDArray[np.uint8],
-    operation: NDArray[np.uint8],
-    flags: NDArray[np.uint16],
-    sources: NDArray[np.uint8],
-    destinations: NDArray[np.uint8],
-    nominal: NDArray[np.int64],
-    nearest: NDArray[np.int64],
-    second: NDArray[np.int64],
-    forwarded: NDArray[np.int64],
-    lag: NDArray[np.int64],
+    codes: Codes,
+    columns: tuple[int, int, int, int],
+    out: NDArray[np.uint8],
 ) -> None:
-    """Fill, for each of n instructions from index `start` on:
+    """Fill `columns` of `out`, for each of n instructions from index `start` on, with the quantised
 
-    `nearest`, `second`: distance to the producers of the two most recently written distinct sources (NONE without);
-    `forwarded`: distance to the store that its nearest load reads from (NONE where no recent store wrote the word);
-    `lag`: nominal cycles that its completion is behind the front of the dataflow (0: it is the front).
+    - distances to the producers of the two most recently written distinct sources (NONE without),
+    - distance to the store that its nearest load reads from (NONE where no recent store wrote the word),
+    - nominal cycles that its completion is behind the front of the dataflow (0: it is the front).
+
+    Access m is `access_address[m]`, `is_store[m]`; instruction k makes those of `access_offset[k]` to
+    `access_offset[k+1]`, counted from `access_offset[0]`.
     """
+    nearest, second, forwarded, lag = columns
+    registers, stores = state.registers, state.stores
     front = state.front[0]
+    first_access = access_offset[0]
     for k in range(len(static_id)):
         index = start + k
         here = static_id[k]
         first = np.int64(NONE)
         other = np.int64(NONE)
         begin = max(front - WINDOW, np.int64(0))
-        for register in sources[here]:
+        for source in range(MAX_SOURCES):
+            register = rows[here, source]
             if register == NO_REGISTER:
                 break
-            writer = state.writer[register]
+            writer = registers[register, _WRITER]
             if writer > first:
                 first, other = writer, first
             elif other < writer < first:
                 other = writer
-            begin = max(begin, state.ready[register])
-        nearest[k] = index - first if first != NONE else NONE
-        second[k] = index - other if other != NONE else NONE
-        source_store = np.int64(NONE)
-        for access in range(access_offset[k], access_offset[k + 1]):
-            if not is_store[access]:
+            begin = max(begin, registers[register, _READY])
+        out[k, nearest] = code_of(index - first, codes) if first != NONE else np.uint8(0)
+        out[k, second] = code_of(index - other, codes) if other != NONE else np.uint8(0)
+        accesses_begin, accesses_end = access_offset[k] - first_access, access_offset[k + 1] - first_access
+        writes = False
+        if accesses_begin != accesses_end:
+            source_store = np.int64(NONE)
+            for access in range(accesses_begin, accesses_end):
+                if is_store[access]:
+                    writes = True
+                    continue
                 word = access_address[access] >> np.uint64(3)
                 place = _place(word)
-                if state.store_word[place] == word + np.uint64(1):
-                    source_store = max(source_store, state.store_index[place])
-                    begin = max(begin, state.store_ready[place])
-        forwarded[k] = index - source_store if source_store != NONE else NONE
-        done = begin + nominal[operation[here]]
-        if flags[here] & _LOAD:
-            done += _LOAD_CYCLES
-        for access in range(access_offset[k], access_offset[k + 1]):
-            if is_store[access]:
-                word = access_address[access] >> np.uint64(3)
-                place = _place(word)
-                state.store_word[place] = word + np.uint64(1)
-                state.store_index[place] = index
-                state.store_ready[place] = done
-        for register in destinations[here]:
+                if stores[place, _WORD] == np.int64(word) + 1:
+                    source_store = max(source_store, stores[place, _INDEX])
+                    begin = max(begin, stores[place, _STORED])
+            out[k, forwarded] = code_of(index - source_store, codes) if source_store != NONE else np.uint8(0)
+        else:
+            out[k, forwarded] = np.uint8(0)
+        done = begin + rows[here, _CYCLES]
+        if writes:
+            for access in range(accesses_begin, accesses_end):
+                if is_store[access]:
+                    word = access_address[access] >> np.uint64(3)
+                    place = _place(word)
+                    stores[place, _WORD] = np.int64(word) + 1
+                    stores[place, _INDEX] = index
+                    stores[place, _STORED] = done
+        for destination in range(_DESTINATIONS_AT, _CYCLES):
+            register = rows[here, destination]
             if register == NO_REGISTER:
                 break
-            state.writer[register] = index
-            state.ready[register] = done
+            registers[register, _WRITER] = index
+            registers[register, _READY] = done
         front = max(front, done)
-        lag[k] = front - done
+        out[k, lag] = code_of(front - done, codes)
     state.front[0] = front
 
 
 def nominal_cycles() -> NDArray[np.int64]:
-    """Nominal cycles of each Operation on the dataflow machine."""
+    """Nominal cycles of each Operation on the dataflow machine, without its loads' LOAD_CYCLES."""
     return _NOMINAL.copy()

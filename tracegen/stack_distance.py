@@ -1,11 +1,20 @@
-"""Exact LRU stack distance of a stream of lines, pages or branch sites, in O(log n) a reference.
+"""Exact LRU stack distance of a stream of lines, pages or branch sites.
 
 The stack distance of a reference is the number of distinct others referenced since the same one was referenced last
 (Mattson et al., IBM Systems Journal 1970). Every reference takes a new time slot; a bitmap marks each line's newest
-slot, so the distance is the number of marks after the line's previous slot. Marks are counted by a Fenwick tree over
-64-slot words (Bennett & Kruskal, IBM J. R&D 1975; Olken 1981), except for the newest words, which are counted
-directly: most references are near. Slots are renumbered when they run out, so memory is proportional to the number of
-distinct lines (plus one chunk), not to the length of the stream.
+slot, so the distance is the number of marks after the line's previous slot (Bennett & Kruskal, IBM J. R&D 1975; with
+a tree, Olken 1981). Here the tree is wide and shallow, as a cache-sensitive B-tree is (Rao & Ross, VLDB 1999) and the
+rank directories of succinct bitmaps are (Vigna, WEA 2008): a block of 512 slots is one cache line of the bitmap, and
+the counts of blocks and of groups of 32 blocks are rows of 32 numbers, each added up by a few vector
+instructions. A reference reads a row of each of two such levels and the few counts of half a million slots above them,
+and changes two counts a level; all of it fits a second-level cache where a million lines are alive. (Above a hundred
+million distinct lines the uppermost counts, which are added up one by one, begin to show.)
+
+What remains is finding a line's previous slot: one hash table entry holds line and slot in 16 bytes, so that a probe is
+one cache miss, and `measure` asks for the entries of coming references ahead of time, which overlaps the misses.
+
+Slots are renumbered, in order, when they run out: their number is proportional to that of distinct lines, and so are
+the memory and, per reference, the cost of renumbering.
 """
 
 from __future__ import annotations
@@ -13,146 +22,210 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tracegen.prefetch import prefetch
+from uarch.timing.compiled import compiled, kernel
+
 COLD = -1  # distance of the first reference to a line
-_RECENT = 16  # words counted directly before they enter the tree
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Fibonacci hashing (Knuth, TAOCP 3, §6.4)
-_NEXT, _DISTINCT, _RECENT_START, _INDEXED, _LAST_SLOT = range(5)
+_AHEAD = 16  # references whose table entries are on their way
+_NEAR = 16  # words whose marks are counted without the tree
+_FAN = 32  # numbers in a row of the tree
+_LEAST_SLOTS = 1 << 16
+_LEAST_ENTRIES = 1 << 8
+_NEXT, _DISTINCT = 0, 1
 
 
 class StackState(NamedTuple):
     """The arrays that `touch` works on; made by `StackDistance.reserve`."""
 
-    scalars: NDArray[np.int64]  # next slot, distinct lines, first word not in the tree, marks in the tree, last slot
+    scalars: NDArray[np.int64]  # next slot, distinct lines
+    newest: NDArray[np.uint64]  # [1] the line referenced last, + 1
+    table: NDArray[np.uint64]  # [entries, 2] line + 1 (0: free) and its newest slot; linear probing
     words: NDArray[np.uint64]  # the bitmap
-    tree: NDArray[np.int32]  # Fenwick tree of marks per word
-    keys: NDArray[np.uint64]  # hash table: line + 1, 0 where free
-    slots: NDArray[np.int64]  # hash table: the line's newest slot
+    blocks: NDArray[np.int32]  # marks of 512 slots
+    groups: NDArray[np.int32]  # marks of 32 blocks
+    regions: NDArray[np.int32]  # marks of 32 groups
 
 
-@njit(inline="always")
-def _popcount(value: np.uint64) -> np.int64:
+@compiled
+def _popcount(value: np.uint64) -> np.int64:  # the compiler knows this idiom
     value = value - ((value >> np.uint64(1)) & np.uint64(0x5555555555555555))
     value = (value & np.uint64(0x3333333333333333)) + ((value >> np.uint64(2)) & np.uint64(0x3333333333333333))
     value = (value + (value >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return np.int64((value * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit(inline="always")
-def _find(keys: NDArray[np.uint64], line: np.uint64) -> np.int64:
-    """Position of `line` in the hash table, or of the free place where it belongs (linear probing)."""
-    mask = np.int64(len(keys) - 1)
+@compiled
+def _home(table: NDArray[np.uint64], line: np.uint64) -> np.int64:
     mixed = line * _MULTIPLIER
-    place = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask))
+    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(table) - 1))
+
+
+@compiled
+def _find(table: NDArray[np.uint64], line: np.uint64) -> np.int64:
+    """Position of `line`, or of the free place where it belongs."""
+    mask = np.int64(len(table) - 1)
+    place = _home(table, line)
     key = line + np.uint64(1)
-    while keys[place] != key and keys[place] != 0:
+    while table[place, 0] != key and table[place, 0] != 0:
         place = (place + 1) & mask
     return place
 
 
-@njit(inline="always")
-def _tree_add(tree: NDArray[np.int32], word: np.int64, amount: np.int64) -> None:
-    position = word + 1
-    while position < len(tree):
-        tree[position] += amount
-        position += position & -position
+@compiled
+def _row_after(counts: NDArray[np.int32], position: np.int64) -> np.int64:
+    """Sum of the numbers after `position` in its row."""
+    row = position & ~np.int64(_FAN - 1)
+    within = position & np.int64(_FAN - 1)
+    total = np.int64(0)
+    for index in range(_FAN):
+        total += counts[row + index] if index > within else np.int32(0)
+    return total
 
 
-@njit(cache=True)
-def touch(state: StackState, line: np.uint64) -> np.int64:
-    """Reference `line`; its stack distance, COLD at the first reference. Needs a slot reserved."""
-    scalars, words, tree, keys, slots = state
-    place = _find(keys, line)
-    slot = scalars[_NEXT]
-    if keys[place] == 0:
-        keys[place] = line + np.uint64(1)
-        scalars[_DISTINCT] += 1
-        distance = np.int64(COLD)
-    else:
-        old = slots[place]
-        if old == slot - 1:
-            return np.int64(0)  # the newest line again: nothing moves
-        word = old >> 6
-        bit = np.uint64(old & 63)
-        newest = (slot - 1) >> 6
-        recent_start = scalars[_RECENT_START]
-        distance = _popcount((words[word] >> bit) >> np.uint64(1))
-        if word >= recent_start:
-            for later in range(word + 1, newest + 1):
-                distance += _popcount(words[later])
-        else:
-            before = np.int64(0)
-            position = word + 1
-            while position > 0:
-                before += tree[position]
-                position -= position & -position
-            distance += scalars[_DISTINCT] - before  # the tree holds the words up to recent_start; the rest is newer
-            _tree_add(tree, word, np.int64(-1))
-            scalars[_INDEXED] -= 1
-        words[word] &= ~(np.uint64(1) << bit)
-    slots[place] = slot
+@compiled
+def _marks_after(state: StackState, slot: np.int64) -> np.int64:
+    """Number of marked slots after `slot`."""
     word = slot >> 6
-    words[word] |= np.uint64(1) << np.uint64(slot & 63)
-    scalars[_NEXT] = slot + 1
-    if word - scalars[_RECENT_START] >= _RECENT:
-        for flushed in range(scalars[_RECENT_START], scalars[_RECENT_START] + _RECENT // 2):
-            marks = _popcount(words[flushed])
-            if marks:
-                _tree_add(tree, np.int64(flushed), marks)
-                scalars[_INDEXED] += marks
-        scalars[_RECENT_START] += _RECENT // 2
-    return distance
+    newest = (state.scalars[_NEXT] - 1) >> 6
+    marks = _popcount((state.words[word] >> np.uint64(slot & 63)) >> np.uint64(1))
+    if newest - word <= _NEAR:
+        for later in range(word + 1, newest + 1):
+            marks += _popcount(state.words[later])
+        return marks
+    first = word & ~np.int64(7)
+    for index in range(8):
+        marks += _popcount(state.words[first + index]) if first + index > word else np.int64(0)
+    block = slot >> 9
+    group = block // _FAN
+    marks += _row_after(state.blocks, block) + _row_after(state.groups, group)
+    for region in range(group // _FAN + 1, len(state.regions)):
+        marks += state.regions[region]
+    return marks
 
 
-@njit(cache=True)
-def _renumber(old: StackState, new: StackState) -> None:
-    """Copy the lines into a larger, empty state with slots 0, 1, 2, … in the order of their newest references."""
-    order = np.full(old.scalars[_NEXT], -1, np.int64)
-    for place in range(len(old.keys)):
-        if old.keys[place] != 0:
-            order[old.slots[place]] = place
-    slot = 0
-    for place in order:
-        if place >= 0:
-            key = old.keys[place]
-            target = _find(new.keys, key - np.uint64(1))
-            new.keys[target] = key
-            new.slots[target] = slot
-            new.words[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
-            slot += 1
-    new.scalars[_NEXT] = slot
-    new.scalars[_DISTINCT] = slot
-    indexed_words = max(0, (slot >> 6) - _RECENT // 2)
-    for word in range(indexed_words):
-        _tree_add(new.tree, np.int64(word), np.int64(64))
-    new.scalars[_RECENT_START] = indexed_words
-    new.scalars[_INDEXED] = 64 * indexed_words
+@compiled
+def _count(state: StackState, slot: np.int64 | int, amount: int) -> None:
+    block = slot >> 9
+    state.blocks[block] += np.int32(amount)
+    state.groups[block // _FAN] += np.int32(amount)
+    state.regions[block // (_FAN * _FAN)] += np.int32(amount)
 
 
-@njit(cache=True)
-def _measure(state: StackState, lines: NDArray[np.uint64], out: NDArray[np.int64]) -> None:
-    for index in range(len(lines)):
-        out[index] = touch(state, lines[index])
-
-
-def _empty(slots: int) -> StackState:
-    capacity = 1 << max(slots - 1, 1023).bit_length()
-    return StackState(
-        scalars=np.zeros(5, np.int64),
-        words=np.zeros(capacity // 64 + 1, np.uint64),
-        tree=np.zeros(capacity // 64 + 2, np.int32),
-        keys=np.zeros(capacity, np.uint64),
-        slots=np.zeros(capacity, np.int64),
+@compiled
+def has_room(state: StackState, references: int) -> bool:
+    """Whether `touch` may be called so many times before the next `StackDistance.reserve`."""
+    scalars = state.scalars
+    return bool(
+        scalars[_NEXT] + references <= 64 * len(state.words)
+        and 2 * (scalars[_DISTINCT] + references) <= len(state.table)
     )
 
 
+@compiled
+def prefetch_line(state: StackState, line: np.uint64) -> None:
+    """Bring in what `touch` reads first of `line`."""
+    prefetch(state.table, _home(state.table, line))
+
+
+@compiled
+def touch(state: StackState, line: np.uint64) -> np.int64:
+    """Reference `line`; its stack distance, COLD at the first reference. Needs `has_room`."""
+    if state.newest[0] == line + np.uint64(1):
+        return np.int64(0)  # nothing moves
+    state.newest[0] = line + np.uint64(1)
+    scalars, words, table = state.scalars, state.words, state.table
+    place = _find(table, line)
+    slot = scalars[_NEXT]
+    distance = np.int64(COLD)
+    if table[place, 0] == 0:
+        table[place, 0] = line + np.uint64(1)
+        scalars[_DISTINCT] += 1
+    else:
+        old = np.int64(table[place, 1])
+        distance = _marks_after(state, old)
+        words[old >> 6] &= ~(np.uint64(1) << np.uint64(old & 63))
+        _count(state, old, -1)
+    table[place, 1] = np.uint64(slot)
+    words[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+    _count(state, slot, 1)
+    scalars[_NEXT] = slot + 1
+    return distance
+
+
+@kernel
+def _measure(state: StackState, lines: NDArray[np.uint64], begin: int, out: NDArray[np.int64]) -> int:
+    """Fill `out` from `begin` on as long as there is room; where it stopped."""
+    for index in range(begin, len(lines)):
+        if not has_room(state, 1):
+            return index
+        if index + _AHEAD < len(lines):
+            prefetch_line(state, lines[index + _AHEAD])
+        out[index] = touch(state, lines[index])
+    return len(lines)
+
+
+@kernel
+def _renumber(table: NDArray[np.uint64], words: NDArray[np.uint64], before: NDArray[np.int64]) -> None:
+    """Give each line the number of marks before its slot as its new slot; `before` [words] is filled on the way."""
+    marks = np.int64(0)
+    for word in range(len(words)):
+        before[word] = marks
+        marks += _popcount(words[word])
+    for place in range(len(table)):
+        if table[place, 0] != 0:
+            old = np.int64(table[place, 1])
+            below = words[old >> 6] & ((np.uint64(1) << np.uint64(old & 63)) - np.uint64(1))
+            table[place, 1] = np.uint64(before[old >> 6] + _popcount(below))
+
+
+@kernel
+def _rehash(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> None:
+    for place in range(len(old)):
+        if old[place, 0] != 0:
+            target = _find(new, old[place, 0] - np.uint64(1))
+            new[target, 0] = old[place, 0]
+            new[target, 1] = old[place, 1]
+
+
+@kernel
+def _mark(state: StackState, slots: int) -> None:
+    """Mark the first `slots` slots of an empty bitmap."""
+    for slot in range(slots):
+        state.words[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+        _count(state, slot, 1)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
+def _rows(count: int) -> NDArray[np.int32]:
+    return np.zeros(-(-count // _FAN) * _FAN, np.int32)
+
+
 class StackDistance:
-    """The LRU stack of one stream; `measure` continues where the last call ended."""
+    """The LRU stack of one stream; `measure` continues where the last call ended.
+
+    Memory: 32–64 bytes and 4–8 slots of an eighth of a byte for each distinct line.
+    """
 
     def __init__(self) -> None:
-        self._state = _empty(1024)
+        self._state = self._sized(np.zeros(2, np.int64), np.zeros(1, np.uint64), np.zeros((_LEAST_ENTRIES, 2), "u8"), 0)
+
+    @staticmethod
+    def _sized(
+        scalars: NDArray[np.int64], newest: NDArray[np.uint64], table: NDArray[np.uint64], slots: int
+    ) -> StackState:
+        """Empty counts of at least so many slots."""
+        words = _power_of_two(max(slots, _LEAST_SLOTS)) // 64
+        blocks = words // 8
+        return StackState(
+            scalars, newest, table, np.zeros(words, np.uint64), _rows(blocks), _rows(-(-blocks // _FAN)),
+            np.zeros(-(-blocks // _FAN**2), np.int32),
+        )  # fmt: skip
 
     @property
     def distinct(self) -> int:
@@ -162,13 +235,23 @@ class StackDistance:
     def reserve(self, references: int) -> StackState:
         """The state, with room for this many calls of `touch`."""
         state = self._state
-        if state.scalars[_NEXT] + references > len(state.keys) // 2:  # at most half full: short probes
-            self._state = _empty(4 * max(self.distinct, 512) + 2 * references)
-            _renumber(state, self._state)
-        return self._state
+        distinct = self.distinct
+        if 2 * (distinct + references) > len(state.table):
+            table = np.zeros((_power_of_two(2 * (distinct + references)), 2), np.uint64)
+            _rehash(state.table, table)
+            self._state = state = state._replace(table=table)
+        if state.scalars[_NEXT] + references > 64 * len(state.words):
+            _renumber(state.table, state.words, np.empty(len(state.words), np.int64))
+            state.scalars[_NEXT] = distinct
+            self._state = state = self._sized(*state[:3], 4 * distinct + references)
+            _mark(state, distinct)
+        return state
 
     def measure(self, lines: NDArray[np.uint64]) -> NDArray[np.int64]:
         """[m] stack distance of each reference, COLD (−1) for a line's first."""
+        lines = np.ascontiguousarray(lines, np.uint64)
         out = np.empty(len(lines), np.int64)
-        _measure(self.reserve(len(lines)), np.ascontiguousarray(lines, np.uint64), out)
+        done = 0
+        while done < len(lines):
+            done = _measure(self.reserve(1), lines, done, out)
         return out

@@ -67,11 +67,15 @@ class Flag(IntFlag):
 # One space of architectural registers, aliases collapsed (al, ax, eax and rax are one register).
 INTEGER_REGISTERS = 0  # 0–31; zero registers (xzr, x0 of RISC-V) are left out of sources and destinations
 VECTOR_REGISTERS = 32  # 32–63: xmm/ymm/zmm, v/q/d/s, f
-FLAGS_REGISTER = 64  # x86 status flags, AArch64 NZCV
+FLAGS_REGISTER = 64  # x86's ZF, SF, PF and AF, which are renamed together; AArch64's NZCV; RISC-V's fflags
 X87_REGISTER = 65  # the x87 stack as one register (MMX too)
 MASK_REGISTERS = 66  # 66–73: k0–k7
 OTHER_REGISTER = 74  # segment, control and status registers as one
-REGISTERS = 75
+CARRY_REGISTER = 75  # x86's CF, which inc and dec leave
+OVERFLOW_REGISTER = 76  # x86's OF, which rotates write without the others
+DIRECTION_REGISTER = 77  # x86's DF, which string instructions read
+REGISTERS = 78
+FLAG_GROUPS = (FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER, DIRECTION_REGISTER)  # rflags
 NO_REGISTER = 255
 
 MAX_SOURCES = 8
@@ -121,6 +125,17 @@ class Chunk:
 
     def __len__(self) -> int:
         return len(self.static_id)
+
+    def part(self, begin: int, end: int) -> Chunk:
+        """Instructions begin … end of it and their accesses; `access_offset` goes on counting from the chunk's first
+        access, so that of the part's access m is `access_offset[k] - access_offset[0]`.
+        """
+        offset = self.access_offset[begin : end + 1]
+        accesses = slice(int(offset[0] - self.access_offset[0]), int(offset[-1] - self.access_offset[0]))
+        return Chunk(
+            self.start + begin, self.static_id[begin:end], self.next_static_id[begin:end], offset,
+            self.address[accesses], self.size[accesses], self.is_store[accesses],
+        )  # fmt: skip
 
     def taken(self, instructions: StaticInstructions) -> NDArray[np.uint8]:
         """[n] 1 where the next executed address is not the fall-through one (0 for the trace's last instruction)."""

@@ -8,10 +8,26 @@ import pytest
 from tracegen.decode import decode
 from tracegen.trace import Trace
 from uarch.errors import InputError
-from uarch.instructions import FLAGS_REGISTER, NO_REGISTER, VECTOR_REGISTERS, Flag, Operation
+from uarch.instructions import (
+    CARRY_REGISTER,
+    DIRECTION_REGISTER,
+    FLAGS_REGISTER,
+    MASK_REGISTERS,
+    MAX_DESTINATIONS,
+    MAX_SOURCES,
+    NO_REGISTER,
+    OVERFLOW_REGISTER,
+    VECTOR_REGISTERS,
+    X87_REGISTER,
+    Flag,
+    Operation,
+)
 
 SHARED = Path(__file__).parents[3] / "shared" / "gem5-x86"
-RAX, RCX, RBX, RSP, RSI, RDI = 0, 1, 3, 4, 6, 7
+RAX, RCX, RDX, RBX, RSP, RSI, RDI, R11 = 0, 1, 2, 3, 4, 6, 7, 11
+ZF, CF, OF, DF = FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER, DIRECTION_REGISTER
+X0, X1, X2 = VECTOR_REGISTERS, VECTOR_REGISTERS + 1, VECTOR_REGISTERS + 2
+K1, K2 = MASK_REGISTERS + 1, MASK_REGISTERS + 2
 
 
 def one(code, isa="x86-64"):
@@ -33,19 +49,19 @@ def one(code, isa="x86-64"):
     ("code", "expected"),
     [
         # add rax, [rbx]: a load and an addition
-        ("480303", (Operation.INT_ALU, Flag.LOAD, [RBX], [RAX], {RAX, FLAGS_REGISTER}, 2)),
+        ("480303", (Operation.INT_ALU, Flag.LOAD, [RBX], [RAX], {RAX, ZF, CF, OF}, 2)),
         # add [rbx], rax: load, addition, store
-        ("480103", (Operation.INT_ALU, Flag.LOAD | Flag.STORE, [RBX], [RAX], {FLAGS_REGISTER}, 3)),
+        ("480103", (Operation.INT_ALU, Flag.LOAD | Flag.STORE, [RBX], [RAX], {ZF, CF, OF}, 3)),
         ("488b03", (Operation.NONE, Flag.LOAD, [RBX], [], {RAX}, 1)),  # mov rax, [rbx]
         ("488903", (Operation.NONE, Flag.STORE, [RBX], [RAX], set(), 1)),  # mov [rbx], rax
         ("4889d8", (Operation.MOVE, Flag(0), [], [RBX], {RAX}, 1)),  # mov rax, rbx
         ("88d8", (Operation.MOVE, Flag(0), [], [RBX, RAX], {RAX}, 1)),  # mov al, bl keeps the rest of rax
-        ("31c0", (Operation.INT_ALU, Flag.ZEROING, [], [], {RAX, FLAGS_REGISTER}, 1)),  # xor eax, eax
+        ("31c0", (Operation.INT_ALU, Flag.ZEROING, [], [], {RAX, ZF, CF, OF}, 1)),  # xor eax, eax
         ("488d0480", (Operation.INT_ALU, Flag(0), [], [RAX], {RAX}, 1)),  # lea: no access
         ("50", (Operation.NONE, Flag.STORE, [RSP], [RAX], {RSP}, 2)),  # push rax
         ("58", (Operation.NONE, Flag.LOAD, [RSP], [], {RSP, RAX}, 3)),  # pop rax
-        ("7402", (Operation.BRANCH, Flag.BRANCH | Flag.CONDITIONAL, [], [FLAGS_REGISTER], set(), 3)),  # je
-        ("f3aa", (Operation.NONE, Flag.STORE | Flag.STRING, [RDI], [RAX, FLAGS_REGISTER, RCX], {RDI, RCX}, 5)),
+        ("7402", (Operation.BRANCH, Flag.BRANCH | Flag.CONDITIONAL, [], [ZF], set(), 3)),  # je
+        ("f3aa", (Operation.NONE, Flag.STORE | Flag.STRING, [RDI], [RAX, DF, RCX], {RDI, RCX}, 5)),
         (
             "f20f58c1",
             (Operation.FP_ADD, Flag.FLOAT, [], [VECTOR_REGISTERS, VECTOR_REGISTERS + 1], {VECTOR_REGISTERS}, 1),
@@ -70,6 +86,84 @@ def test_x86_encoding(code, expected):
     assert (operation, flags, address, set(data), written, count) == (
         *expected[:3], set(expected[3]), *expected[4:]
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "written"),
+    [
+        # Parts of registers: 8 and 16 bits are merged, 32 bits clear the upper half.
+        ("88dc", {RBX, RAX}, {RAX}),  # mov ah, bl
+        ("6689d8", {RBX, RAX}, {RAX}),  # mov ax, bx
+        ("89d8", {RBX}, {RAX}),  # mov eax, ebx
+        ("0fb6c4", {RAX}, {RAX}),  # movzx eax, ah
+        ("30c0", {RAX}, {RAX, ZF, CF, OF}),  # xor al, al clears a part only
+        ("31c0", set(), {RAX, ZF, CF, OF}),  # xor eax, eax
+        ("6698", {RAX}, {RAX}),  # cbw
+        ("99", {RAX}, {RDX}),  # cdq
+        # Flag groups.
+        ("ffc0", {RAX}, {RAX, ZF, OF}),  # inc eax leaves the carry
+        ("11d8", {RAX, RBX, CF}, {RAX, ZF, CF, OF}),  # adc eax, ebx
+        ("7208", {CF}, set()),  # jb
+        ("7c08", {ZF, OF}, set()),  # jl
+        ("7608", {ZF, CF}, set()),  # jbe
+        ("0f9cc0", {ZF, OF, RAX}, {RAX}),  # setl al
+        ("0f46c3", {ZF, CF, RBX, RAX}, {RAX}),  # cmovbe eax, ebx
+        ("d3e0", {RAX, RCX, ZF, CF, OF}, {RAX, ZF, CF, OF}),  # shl eax, cl: by zero it leaves them
+        ("c1e003", {RAX}, {RAX, ZF, CF, OF}),  # shl eax, 3
+        ("c1c003", {RAX}, {RAX, CF, OF}),  # rol eax, 3
+        ("d3c0", {RAX, RCX, CF, OF}, {RAX, CF, OF}),  # rol eax, cl
+        ("d1d0", {RAX, CF}, {RAX, CF, OF}),  # rcl eax, 1
+        ("c4e271f7c3", {RBX, RCX}, {RAX}),  # shlx eax, ebx, ecx
+        ("0fa3d8", {RAX, RBX}, {CF}),  # bt eax, ebx
+        ("0fbcc3", {RAX, RBX}, {RAX, ZF}),  # bsf eax, ebx leaves eax where ebx is 0
+        ("f30fbcc3", {RBX}, {RAX, ZF, CF}),  # tzcnt eax, ebx
+        ("f5", {CF}, {CF}),  # cmc
+        ("f8", set(), {CF}),  # clc
+        ("fd", set(), {DF}),  # std
+        ("9f", {ZF, CF, RAX}, {RAX}),  # lahf
+        ("f30f38f6c3", {OF, RAX, RBX}, {OF, RAX}),  # adox eax, ebx
+        ("660f2fc1", {X0, X1}, {ZF, CF, OF}),  # comisd
+        ("0fb10f", {RDI, RAX, RCX}, {RAX, ZF, CF, OF}),  # cmpxchg [rdi], ecx
+        ("0fb1d1", {RAX, RCX, RDX}, {RAX, RCX, ZF, CF, OF}),  # cmpxchg ecx, edx
+        ("480fc70f", {RDI, RAX, RBX, RCX, RDX, ZF}, {RAX, RDX, ZF}),  # cmpxchg16b [rdi] writes ZF only
+        ("0fc1d8", {RAX, RBX}, {RAX, RBX, ZF, CF, OF}),  # xadd eax, ebx
+        ("f3a6", {RDI, RSI, RCX, DF}, {RDI, RSI, RCX, ZF, CF, OF}),  # repe cmpsb
+        ("0f05", {RAX}, {RAX, RCX, R11}),  # syscall
+        # Vector registers: scalars without VEX keep the upper part.
+        ("f20f10c1", {X0, X1}, {X0}),  # movsd xmm0, xmm1
+        ("f20f1003", {RBX}, {X0}),  # movsd xmm0, [rbx] clears the rest
+        ("f20f2ac0", {RAX, X0}, {X0}),  # cvtsi2sd xmm0, eax
+        ("f20f51c1", {X0, X1}, {X0}),  # sqrtsd xmm0, xmm1
+        ("c5f351c2", {X1, X2}, {X0}),  # vsqrtsd xmm0, xmm1, xmm2
+        ("660f51c1", {X1}, {X0}),  # sqrtpd xmm0, xmm1
+        ("0f1603", {RBX, X0}, {X0}),  # movhps xmm0, [rbx]
+        ("c5f458c2", {X1, X2}, {X0}),  # vaddps ymm0, ymm1, ymm2
+        ("c4e2f1b9c2", {X0, X1, X2}, {X0}),  # vfmadd231sd
+        ("c5f877", set(), set()),  # vzeroupper: what is read later stays
+        ("62f1744958c2", {X0, X1, X2, K1}, {X0}),  # vaddps zmm0{k1}, zmm1, zmm2 merges
+        ("62f174c958c2", {X1, X2, K1}, {X0}),  # vaddps zmm0{k1}{z}, zmm1, zmm2 does not
+        ("62f17e497f03", {RBX, X0, K1}, set()),  # vmovdqu32 [rbx]{k1}, zmm0
+        ("c5f899ca", {K1, K2}, {ZF, CF, OF}),  # ktestw k1, k2
+        ("c5ec4acb", {K2, K2 + 1}, {K1}),  # kaddw k1, k2, k3
+        ("dec1", {X87_REGISTER}, {X87_REGISTER}),  # faddp
+        ("dac1", {X87_REGISTER, CF}, {X87_REGISTER}),  # fcmovb
+        ("0f1f0400", set(), set()),  # nop [rax+rax]
+    ],
+)
+def test_x86_registers(code, data, written):
+    found = one(code)
+    assert ({*found[2], *found[3]}, found[4]) == (data, written)
+
+
+def test_x87_additions_are_additions():
+    assert one("dec1")[0] == Operation.FP_ADD
+
+
+@pytest.mark.parametrize("code", ["f3a6", "480fc70c08", "62f27d49900488", "0f05"])
+def test_registers_fit_their_rows(code):
+    found = one(code)
+    assert len(found[2]) + len(found[3]) <= MAX_SOURCES
+    assert len(found[4]) <= MAX_DESTINATIONS
 
 
 @pytest.mark.parametrize(
@@ -102,6 +196,58 @@ def test_aarch64_encoding(code, operation, flags, address, data, written):
 )
 def test_riscv_encoding(code, operation, flags, address, data, written):
     assert one(code, "riscv64")[:5] == (operation, flags, address, data, written)
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "written"),
+    [
+        ("201c0c4e", {X0, 1}, {X0}),  # mov v0.s[1], w1: the other lanes stay
+        ("2000af9e", {X0, 1}, {X0}),  # fmov v0.d[1], x1
+        ("2000679e", {1}, {X0}),  # fmov d0, x1 clears the rest
+        ("2090400d", {X0, 1}, {X0}),  # ld1 {v0.s}[1], [x1]
+        ("20a8404c", {1}, {X0, X1}),  # ld1 {v0.4s, v1.4s}, [x1]
+        ("2028614e", {X0, X1}, {X0}),  # xtn2 keeps the lower half
+        ("2028610e", {X1}, {X0}),  # xtn
+        ("2014004f", {X0}, {X0}),  # orr v0.4s, #1
+        ("207ca26e", {X0, X1, X2}, {X0}),  # uaba
+        ("2000a0f2", {0}, {0}),  # movk x0
+        ("000041fa", {0, 1, ZF}, {ZF}),  # ccmp x0, x1, #0, eq
+        ("200002ba", {1, 2, ZF}, {0, ZF}),  # adcs x0, x1, x2
+        ("00423bd5", {ZF}, {0}),  # mrs x0, nzcv
+        ("00421bd5", {0}, {ZF}),  # msr nzcv, x0
+        ("058401ba", {0, ZF}, {ZF}),  # rmif x0
+        ("417ca088", {0, 1, 2}, {0}),  # cas w0, w1, [x2]
+        ("827c2048", {0, 1, 2, 3, 4}, {0, 1}),  # casp
+        ("5f0020b8", {0, 2}, set()),  # stadd w0, [x2]
+        ("e0031faa", set(), {0}),  # mov x0, xzr
+        ("010000d4", {8}, {0}),  # svc
+    ],
+)
+def test_aarch64_registers(code, data, written):
+    found = one(code, "aarch64")
+    assert ({*found[2], *found[3]}, found[4]) == (data, written)
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "written"),
+    [
+        ("33802000", {1, 2}, set()),  # add zero, ra, sp
+        ("53f5c502", {VECTOR_REGISTERS + 11, VECTOR_REGISTERS + 12}, {VECTOR_REGISTERS + 10, ZF}),  # fadd.d accrues
+        ("538505e2", {VECTOR_REGISTERS + 11}, {10}),  # fmv.x.d raises nothing
+        ("73251000", {ZF}, {10}),  # frflags a0
+        ("73101500", {10}, {ZF}),  # fsflags a0
+        ("73a51500", {11, ZF}, {10, ZF}),  # csrrs a0, fflags, a1
+        ("73d01100", set(), {ZF}),  # fsflagsi 3
+        ("0d05", {10}, {10}),  # c.addi a0, 3
+        ("0d45", set(), {10}),  # c.li a0, 3
+        ("2800", {2}, {10}),  # c.addi4spn a0, sp, 8
+        ("2f30b600", {11, 12}, set()),  # amoadd.d zero, a1, (a2)
+        ("73000000", {17}, {10}),  # ecall
+    ],
+)
+def test_riscv_registers(code, data, written):
+    found = one(code, "riscv64")
+    assert ({*found[2], *found[3]}, found[4]) == (data, written)
 
 
 def test_unknown_code_keeps_its_place():

@@ -9,8 +9,9 @@ from tests.uarch.programs import Instruction, Program
 from tracegen import branch_entropy
 from tracegen.decode import decode
 from tracegen.features import SCHEMAS, get_schema
-from tracegen.features.default import DEFAULT, dequantise, quantise
+from tracegen.features.default import DEFAULT
 from tracegen.features.file import FeaturesFile, extract
+from tracegen.quantise import quantise
 from tracegen.trace import Trace
 from uarch.errors import InputError
 from uarch.instructions import Flag, Operation
@@ -29,14 +30,6 @@ def extracted(rows, ids, accesses=()):
 
 def column(stored, name):
     return stored[:, NAMES.index(name)].tolist()
-
-
-def test_quantisation_resolves_nine_per_cent():
-    distances = np.array([0, 1, 2, 3, 7, 100, 5000, 10**6])
-    codes = quantise(distances)
-    assert codes[:2].tolist() == [1, 9]
-    assert quantise(np.array([-1]))[0] == 0
-    assert np.allclose(dequantise(codes) + 1, distances + 1, rtol=0.046)  # half a step of 2^(1/8)
 
 
 def test_default_data_distances_by_hand():

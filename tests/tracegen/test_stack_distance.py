@@ -59,3 +59,22 @@ def test_cyclic_stream_has_its_period_as_distance():
     distances = StackDistance().measure(lines)
     assert (distances[:5000] == COLD).all()
     assert (distances[5000:] == 4999).all()
+
+
+def test_equals_brute_force_where_every_level_of_the_tree_counts():
+    # Distances by the definition with a set of the lines in between, on a stream that spans many groups of slots.
+    rng = np.random.default_rng(4)
+    lines = np.concatenate([np.arange(30_000), rng.integers(0, 30_000, 40_000), np.arange(30_000)]).astype(np.uint64)
+    found = StackDistance().measure(lines)
+    last = {}
+    for index, line in enumerate(lines.tolist()):
+        if index % 997 == 0 and line in last:
+            assert found[index] == len(set(lines[last[line] + 1 : index].tolist()))
+        last[line] = index
+
+
+def test_memory_is_that_of_the_distinct_lines():
+    stack = StackDistance()
+    stack.measure(np.tile(np.arange(5000, dtype=np.uint64), 200))
+    few = sum(array.nbytes for array in stack.reserve(1))
+    assert few < 64 * 5000 + 20_000

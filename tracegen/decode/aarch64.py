@@ -1,4 +1,8 @@
-"""AArch64: operation class, registers and micro-operations of one instruction, from capstone's operands."""
+"""AArch64: operation class, registers and micro-operations of one instruction, from capstone's operands.
+
+w and x registers are one, and b, h, s, d, q and v: a write of a part clears the rest (Arm ARM, §B1.2.1), but for what
+inserts into a lane. N, Z, C and V are one register: all instructions but `_FLAG_MANIPULATION` write all four.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ _RETURNS = re.compile(r"ret\w*|eret\Z")
 _CONDITIONAL = re.compile(r"b\..+|cbn?z|tbn?z")
 _LOADS = re.compile(r"ld(?!g)\w+")
 _STORES = re.compile(r"st(?!g)\w+")
-_ATOMIC = re.compile(r"(?:cas|swp|ldadd|ldclr|ldeor|ldset|ld[su]m(?:ax|in))[abhlp]*\Z")
+_ATOMIC = re.compile(r"(?:cas|swp|(?:ld|st)(?:add|clr|eor|set|[su]m(?:ax|in)))[abhlp]*\Z")
 _EXCLUSIVE_LOAD = re.compile(r"lda?xp?[rbhp]\w*")
 _EXCLUSIVE_STORE = re.compile(r"stl?x[rp][bh]?")
 _COMPARES = re.compile(r"cmp|cmn|tst|ccmp|ccmn|fcmpe?|fccmpe?")
@@ -24,9 +28,13 @@ _READ_FLAGS = re.compile(
     r"b\..+|csel|csinc|csinv|csneg|cset|csetm|cinc|cinv|cneg|fcsel|ccm[pn]|fccmpe?|adcs?|sbcs?|ngcs?"
 )
 _SETS_FLAGS = re.compile(r"(?:add|sub|and|bic|adc|sbc|neg|ngc)s|cmp|cmn|tst|ccmp|ccmn|fcmpe?|fccmpe?")
+# Accumulating, inserting and bitwise-select forms; narrowing into the upper half (`xtn2`) keeps the lower one.
 _READS_DESTINATION = re.compile(
-    r"movk|bfi|bfm|bfxil|ins|[su]mlal2?|[su]mlsl2?|ml[as]|fml[as]|bsl|bit|bif|[us]dot|tbx|sha\w+|aes[ed]|sli|sri"
+    r"movk|bfi|bfc|bfm|bfxil|ins|[su]q?r?d?ml[as]l?2?h?|[su]?ml[as]l?2?|sqrdml[as]h|sqdml[as]l2?|fml[as]|fcmla|bsl|bit|bif"
+    r"|[us]dot|tbx|sha1[cpm]|sha\d+su\d|sha(?:256|512)h2?|aes[ed]|sli|sri|[su]abal?2?|[su]adalp|[su]r?sra|suqadd|usqadd"
+    r"|(?:xtn|[su]qxtn|sqxtun|fcvtn|fcvtxn|q?r?shrn|[su]q?r?shrn|sqr?shrun|r?addhn|r?subhn)2"
 )
+_FLAG_MANIPULATION = frozenset(("cfinv", "rmif", "setf8", "setf16", "axflag", "xaflag"))
 _BARRIERS = frozenset(("dmb", "dsb", "isb"))
 
 # (scalar or integer form, vector form), first match counts.
@@ -87,16 +95,29 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         data, results = plain, []
     elif flags & Flag.STORE_CONDITIONAL:
         data, results = plain[1:], plain[:1]
+    elif mnemonic.startswith("cas"):  # the compared registers receive what was there
+        half = len(plain) // 2
+        data, results = plain, plain[:half]
     elif atomic:
         data, results = plain[:1], plain[1:]
     elif load:
         count = 2 if mnemonic.startswith(("ldp", "ldnp", "ldxp", "ldaxp", "ldpsw")) else max(len(plain), 1)
         data, results = [], plain[:count]
+        if "[" in instruction.op_str.split("}")[-1].split(",")[0]:  # ld1 {v0.s}[1], …: a lane, the others stay
+            data = [*results]
+    elif mnemonic == "mrs":
+        data, results = [FLAGS_REGISTER if "nzcv" in instruction.op_str else OTHER_REGISTER], plain
     elif mnemonic == "msr":
-        data, results = plain, [OTHER_REGISTER]
+        data, results = plain, [FLAGS_REGISTER if "nzcv" in instruction.op_str else OTHER_REGISTER]
+    elif mnemonic in _FLAG_MANIPULATION:
+        data, results = [*plain, FLAGS_REGISTER], [FLAGS_REGISTER]
+    elif mnemonic == "svc":  # Linux takes the call's number in x8 and answers in x0
+        data, results = [8], [0]
     else:
         data, results = plain[1:], plain[:1]
-        if _READS_DESTINATION.fullmatch(mnemonic):
+        into_lane = "[" in instruction.op_str.split(",")[0]  # mov v0.s[1], w0: the other lanes stay
+        immediate_logic = len(plain) == 1 and mnemonic in ("orr", "bic")  # orr v0.4s, #1
+        if _READS_DESTINATION.fullmatch(mnemonic) or into_lane or immediate_logic:
             data = plain
     if _READ_FLAGS.fullmatch(mnemonic):
         data = [*data, FLAGS_REGISTER]

@@ -1,4 +1,9 @@
-"""RISC-V (RV64GC): operation class, registers and micro-operations of one instruction, from capstone's operands."""
+"""RISC-V (RV64GC): operation class, registers and micro-operations of one instruction, from capstone's operands.
+
+Floating-point arithmetic accrues its exceptions in `fflags`: it writes them and, as accruing commutes, does not read
+them (unprivileged specification, §11.2). The rounding mode is with the other control registers, whose writes drain
+the pipeline anyway.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from capstone import CsInsn
 from capstone import riscv_const as riscv
 
 from tracegen.decode.decoded import Decoded, distinct, one_each
-from uarch.instructions import OTHER_REGISTER, VECTOR_REGISTERS, Flag, Operation
+from uarch.instructions import FLAGS_REGISTER, OTHER_REGISTER, VECTOR_REGISTERS, Flag, Operation
 
 _RA = 1
 _INTEGER = "zero ra sp gp tp t0 t1 t2 s0 s1 a0 a1 a2 a3 a4 a5 a6 a7 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 t3 t4 t5 t6".split()
@@ -22,6 +27,7 @@ _REGISTER.update({name: VECTOR_REGISTERS + number for number, name in enumerate(
 
 _LOADS = re.compile(r"f?l[bhwdq]u?(?:sp)?")
 _STORES = re.compile(r"f?s[bhwdq](?:sp)?")
+_EXACT = re.compile(r"fmv|fsgnj|fneg|fabs|fclass")  # raise nothing
 _RULES: list[tuple[re.Pattern[str], Operation]] = [
     (re.compile(rf"(?:{pattern})\Z"), operation)
     for pattern, operation in [
@@ -81,6 +87,8 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     if _STORES.fullmatch(name) and len(registers) + len(bases) >= 2:
         return Decoded(Operation.NONE, Flag.STORE, distinct(bases or registers[1:]), distinct(registers[:1]), ())
 
+    if (word := int.from_bytes(instruction.bytes, "little")) & 0x7F == 0x73 and word >> 12 & 3:
+        return Decoded(Operation.SYSTEM, Flag(0), (), *_control_registers(word))
     operation = next((operation for pattern, operation in _RULES if pattern.match(name)), Operation.INT_ALU)
     flags = Flag.FLOAT if operation.name.startswith("FP") else Flag(0)
     if name.startswith("fence"):
@@ -90,7 +98,24 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     # Two-operand compressed forms read their destination (c.add a0, a1), except moves and constants.
     reads_destination = compressed and name not in ("mv", "li", "lui", "addi4spn", "nop")
     data = registers if reads_destination else registers[1:]
-    return Decoded(operation, flags, (), distinct(data), distinct(registers[:1]))
+    if name == "ecall":  # Linux takes the call's number in a7 and answers in a0
+        data, registers = [17], [10]
+    elif name.startswith(("fence", "sfence")):
+        data, registers = registers, []
+    accrues = [FLAGS_REGISTER] if Flag.FLOAT in flags and not _EXACT.match(name) else []
+    return Decoded(operation, flags, (), distinct(data), distinct([*registers[:1], *accrues]))
+
+
+def _control_registers(word: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Registers that a Zicsr instruction reads and writes (unprivileged specification, §6.1): the disassembler prints
+    most of them by names that do not tell which operand is which.
+    """
+    number, source, destination = word >> 20, word >> 15 & 31, word >> 7 & 31
+    swaps, immediate = word >> 12 & 3 == 1, bool(word >> 14 & 1)
+    own = {1: [FLAGS_REGISTER], 3: [FLAGS_REGISTER, OTHER_REGISTER]}.get(number, [OTHER_REGISTER])
+    data = [*([source] if source and not immediate else []), *(own if destination or not swaps else [])]
+    results = [*([destination] if destination else []), *(own if swaps or source else [])]
+    return distinct(data), distinct(results)
 
 
 def _branch_flags(name: str, instruction: CsInsn, registers: list[int | None]) -> Flag | None:

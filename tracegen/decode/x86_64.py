@@ -9,10 +9,10 @@ from capstone import CsInsn
 from capstone import x86_const as x86
 from capstone.x86 import X86Op
 
+from tracegen.decode import x86_flags
 from tracegen.decode.decoded import Decoded, distinct
 from tracegen.decode.x86_micro_operations import crack, divide_steps
 from uarch.instructions import (
-    FLAGS_REGISTER,
     MASK_REGISTERS,
     OTHER_REGISTER,
     VECTOR_REGISTERS,
@@ -27,7 +27,7 @@ RAX, RDX, RSP = (_NUMBERS.index(name) for name in ("rax", "rdx", "rsp"))
 
 def _register_numbers() -> tuple[dict[str, int], frozenset[str]]:
     """Name of every register → its number with aliases collapsed; and the names of 8- and 16-bit parts."""
-    numbers: dict[str, int] = {"rflags": FLAGS_REGISTER, "eflags": FLAGS_REGISTER, "flags": FLAGS_REGISTER}
+    numbers: dict[str, int] = {}
     partial: set[str] = set()
     for number, name in enumerate(_NUMBERS):
         if number < 8:
@@ -80,7 +80,7 @@ _RULES: list[tuple[re.Pattern[str], Operation]] = [
             r"fld|fst|fstp|fxch|fld1|fldz|fldpi|fldl2e|fldln2|fldl2t|fldlg2|ffree|fdecstp|fincstp|fcmov\w+",
             Operation.MOVE,
         ),
-        (r"f(?!n?m?add|n?msub)\w+", Operation.FP_ADD),
+        (r"f(?!n?madd|n?msub)\w+", Operation.FP_ADD),
         (r"v?(?:sqrt|rsqrt14|rsqrt)s[sdh]", Operation.FP_SQRT),
         (r"v?(?:sqrt|rsqrt14|rsqrt)p[sdh]", Operation.SIMD_FP_SQRT),
         (r"v?divs[sdh]|v?rcpss", Operation.FP_DIV),
@@ -178,22 +178,11 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     )
     if (_PUSHING.fullmatch(mnemonic) or _POPPING.fullmatch(mnemonic)) and RSP not in address:
         address = (*address, RSP)
-    read, written = instruction.regs_access()
-    destinations = distinct(_number(instruction, register) for register in written)
-    if operation in _X87 and mnemonic.startswith("f"):
-        destinations = distinct((*destinations, X87_REGISTER))
-    data = [_number(instruction, register) for register in read]
-    if operation in _X87 and mnemonic.startswith("f") and not mnemonic.startswith("fld"):
-        data.append(X87_REGISTER)
-    # A write to an 8- or 16-bit part keeps the rest of the register, so it reads it.
-    data += [_number(instruction, register) for register in written if _name(instruction, register) in _PARTIAL]
-    if mnemonic in ("cmpxchg", "xchg", "xadd") and not destinations:  # the disassembler omits their register results
-        results = [o.reg for o in operands if o.type == x86.X86_OP_REG]
-        destinations = distinct((*(_number(instruction, r) for r in results), FLAGS_REGISTER))
     registers = [o.reg for o in operands if o.type == x86.X86_OP_REG]
+    data, destinations = _registers(instruction, mnemonic, registers, operation)
     if mnemonic in _ZEROING and len(registers) == len(operands) >= 2 and registers[-1] == registers[-2]:
-        flags |= Flag.ZEROING
-        data = []
+        flags |= Flag.ZEROING if operands[0].size >= 4 else Flag(0)  # a part cleared leaves the rest
+        data = [] if Flag.ZEROING in flags else data
     explicit = {_number(instruction, register) for register in registers}
     data_registers = tuple(r for r in distinct(data) if r not in address or r in explicit)
     names = [_name(instruction, register) for register in registers]
@@ -208,6 +197,66 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     count = crack(instruction, mnemonic, operation, loads + stores, Flag.ATOMIC in flags)
     scalar = operation in _FLOAT and not mnemonic.startswith("f")  # SSE's; only x87 uses the floating-point units
     return Decoded(operation, flags, address, data_registers, destinations, count, scalar)
+
+
+def _registers(
+    instruction: CsInsn, mnemonic: str, registers: list[int], operation: Operation
+) -> tuple[list[int | None], tuple[int, ...]]:
+    """Registers read (those of addresses among them) and written, where the disassembler's lists are completed: it
+    leaves out what is merged into, the flags of some, and operands of masked AVX-512 instructions.
+
+    Writes to 8- and 16-bit parts keep the rest of the register, so they read it; writes to 32 bits clear the upper
+    half and do not (Intel SDM 1, §3.4.1.1). A conditional move and a bit scan may leave their destination as it is.
+    Without VEX, a scalar conversion or root keeps the upper part of its destination (SDM 2, each instruction).
+    """
+    read, written = instruction.regs_access()
+    explicit = [_number(instruction, register) for register in registers]
+    data: list[int | None] = []
+    results: list[int | None] = []
+    reads, writes = (x86.X86_REG_EFLAGS in registers for registers in (read, written))
+    tested, changed = x86_flags.groups(instruction, mnemonic, reads, writes)
+    for register in read:  # in the disassembler's order, which a features file shows
+        data += tested if register == x86.X86_REG_EFLAGS else [_number(instruction, register)]
+    for register in written:
+        results += changed if register == x86.X86_REG_EFLAGS else [_number(instruction, register)]
+    data += tested
+    if operation in _X87 and mnemonic.startswith("f"):
+        results.append(X87_REGISTER)
+        if not mnemonic.startswith("fld"):
+            data.append(X87_REGISTER)
+    if mnemonic in _EXCHANGES:
+        data += explicit
+        results = [*explicit] if mnemonic != "cmpxchg" else [*explicit[:-1], RAX]
+    elif mnemonic in _ACCUMULATES or (explicit and _MERGES.fullmatch(mnemonic)):
+        data += explicit[:1]
+    elif mnemonic == "syscall":  # System V's AMD64 ABI, §A.2.1: the result, and what the instruction itself saves
+        data, results = [RAX], [RAX, _NUMBERS.index("rcx"), _NUMBERS.index("r11")]
+    elif mnemonic == "xlatb":
+        data, results = [RAX, _NUMBERS.index("rbx")], [RAX]
+    elif mnemonic in ("vzeroupper", "vzeroall"):
+        results = []  # what is read later are the lower parts, which stay
+    elif mnemonic in ("cwd", "cdq", "cqo"):
+        results = [RDX]
+    elif mnemonic == "nop":
+        data = []
+    elif mnemonic.lstrip("v") in ("pcmpestrm", "pcmpistrm"):
+        results = [VECTOR_REGISTERS]
+    elif mnemonic.startswith("k") and not read and not written:
+        data = [*explicit] if "test" in mnemonic else [*explicit[1:]]
+        results = [] if "test" in mnemonic else [*explicit[:1]]
+    elif mnemonic.startswith("v"):
+        data += [_number(instruction, o.reg) for o in instruction.operands if o.type == x86.X86_OP_REG and not o.access]
+        if mnemonic.startswith(("vgather", "vpgather")):  # lanes that the mask leaves out stay; the mask is cleared
+            data += explicit
+            results += explicit[1:]
+    results += changed
+    data += [_number(instruction, register) for register in written if _name(instruction, register) in _PARTIAL]
+    return data, distinct(results)
+
+
+_EXCHANGES = frozenset(("xchg", "xadd", "cmpxchg"))
+_ACCUMULATES = frozenset(("bsf", "bsr", "adox", "adcx"))
+_MERGES = re.compile(r"cmov\w+|cvt(?:si2s[sd]|ss2sd|sd2ss)|(?:sqrt|rsqrt|rcp)s[sd]")
 
 
 def in_context(instruction: CsInsn, decoded: Decoded, before: Iterator[Decoded]) -> Decoded:
@@ -270,8 +319,14 @@ def _branch_flags(instruction: CsInsn, mnemonic: str) -> Flag:
     return Flag(0)
 
 
+_known_names: dict[int, str] = {}
+
+
 def _name(instruction: CsInsn, register: int) -> str:
-    return instruction.reg_name(register) or ""
+    name = _known_names.get(register)
+    if name is None:
+        name = _known_names[register] = instruction.reg_name(register) or ""
+    return name
 
 
 def _number(instruction: CsInsn, register: int) -> int | None:

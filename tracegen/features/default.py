@@ -7,35 +7,28 @@ answer to a threshold such as a cache's size, which a single number entering a l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tracegen import branch_entropy, dependency
-from tracegen.features.schema import Column, Extractor, Schema
-from tracegen.stack_distance import COLD, StackDistance, StackState, touch
+from tracegen.branch_entropy import Sites, goes_elsewhere
+from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
+from tracegen.quantise import FIRST, STEPS, Codes, code_of, code_tables
+from tracegen.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
 from uarch.instructions import NO_REGISTER, VECTOR_REGISTERS, Chunk, Flag, Operation, StaticInstructions
+from uarch.timing.compiled import kernel
 
 LINE_BITS = 6  # 64-byte lines
 PAGE_BITS = 12
 _BRANCH = int(Flag.BRANCH)
-_FIRST = 255  # stored for a first reference
-_STEPS = 8.0  # stored steps per octave
 _SURPRISE_STEPS = 24.0  # stored steps per bit
 _FETCH, _LOAD, _STORE, _PAGE, _PATTERN, _BIAS, _LOCAL, _GLOBAL, _SITE, _TARGET, _NEAR, _SECOND, _FORWARD, _LAG = range(
     14
 )
-
-
-def quantise(distance: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Distances ≥ 0 to 1 … 254; negative ones (none) to 0."""
-    steps = 1.0 + np.rint(_STEPS * np.log2(np.maximum(distance, 0) + 1.0))
-    return np.where(distance < 0, 0, np.minimum(steps, _FIRST - 1)).astype(np.uint8)
-
-
-def dequantise(stored: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """The middle of the distances that are stored as this byte (1 … 254)."""
-    return np.exp2((stored.astype(np.float64) - 1.0) / _STEPS) - 1.0
+_PIECE = 1 << 15  # instructions that all passes see before the next ones: what they write stays in the cache
+_AHEAD = 8  # accesses whose lines are looked up ahead of time
 
 
 def _hats(knots: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -48,10 +41,10 @@ def _hats(knots: NDArray[np.float64]) -> NDArray[np.float32]:
 def _distance_table(octaves: NDArray[np.float64]) -> NDArray[np.float32]:
     """Hats at these octaves, then a column for "first reference"; "none" is all zero."""
     table = np.zeros((256, len(octaves) + 1), np.float32)
-    table[:, :-1] = _hats(1.0 + _STEPS * octaves)
+    table[:, :-1] = _hats(1.0 + STEPS * octaves)
     table[0] = 0.0
-    table[_FIRST] = 0.0
-    table[_FIRST, -1] = 1.0
+    table[FIRST] = 0.0
+    table[FIRST, -1] = 1.0
     return table
 
 
@@ -76,179 +69,217 @@ def _pattern_table() -> NDArray[np.float32]:
 
 _COLUMNS = (
     Column("fetch", _distance_table(np.array([0.0, 2, 4, 6, 7, 8, 9, 10, 11, 12, 14]))),
-    Column("load", _distance_table(np.array([0.0, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20]))),
-    Column("store", _distance_table(np.array([0.0, 3, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18]))),
-    Column("page", _distance_table(np.array([0.0, 3, 5, 6, 7, 9, 12]))),
+    Column(
+        "load",
+        _distance_table(np.array([0.0, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20])),
+        where="pattern",
+    ),
+    Column("store", _distance_table(np.array([0.0, 3, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18])), where="pattern"),
+    Column("page", _distance_table(np.array([0.0, 3, 5, 6, 7, 9, 12])), where="pattern"),
     Column("pattern", _pattern_table()),
-    Column("bias_surprise", _surprise_table()),
-    Column("local_surprise", _surprise_table()),
-    Column("global_surprise", _surprise_table()),
-    Column("site", _distance_table(np.array([0.0, 4, 7, 8, 9, 10, 11, 13]))),
-    Column("target", _bits_table(4)),
+    Column("bias_surprise", _surprise_table(), where="flag.conditional"),
+    Column("local_surprise", _surprise_table(), where="flag.conditional"),
+    Column("global_surprise", _surprise_table(), where="flag.conditional"),
+    Column("site", _distance_table(np.array([0.0, 4, 7, 8, 9, 10, 11, 13])), where="flag.branch"),
+    Column("target", _bits_table(4), where="flag.branch"),
     Column("nearest_producer", _distance_table(np.array([1.0, 1.6, 2, 2.6, 3.3, 4, 5, 6, 8, 10]))[:, :-1]),
     Column("second_producer", _distance_table(np.array([1.0, 1.6, 2, 2.6, 3.3, 4, 5, 6, 8, 10]))[:, :-1]),
-    Column("forwarding_store", _distance_table(np.array([1.0, 2, 3, 4, 5, 6, 8, 10]))[:, :-1]),
+    Column("forwarding_store", _distance_table(np.array([1.0, 2, 3, 4, 5, 6, 8, 10]))[:, :-1], where="pattern"),
     Column("lag", _distance_table(np.array([0.0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12]))[:, :-1]),
 )
 
 
-@njit(inline="always")
-def _code(distance: np.int64, codes: NDArray[np.uint8]) -> np.uint8:
-    """`quantise` by table for the short, common distances."""
-    if distance < 0:
-        return np.uint8(_FIRST)
-    if distance < len(codes):
-        return codes[distance]
-    return np.uint8(min(254, int(np.rint(_STEPS * np.log2(distance + 1.0))) + 1))
-
-
-@njit(cache=True)
-def _fetch(
+@kernel
+def _fetches(
     stack: StackState,
     previous: NDArray[np.uint64],
-    codes: NDArray[np.uint8],
+    codes: Codes,
     static_id: NDArray[np.uint32],
-    address: NDArray[np.uint64],
-    length: NDArray[np.uint8],
+    lines: NDArray[np.uint64],
+    begin: int,
     out: NDArray[np.uint8],
-) -> None:
-    line_bits = np.uint64(LINE_BITS)
-    current = previous[0]
-    for k in range(len(static_id)):
+) -> int:
+    """Instruction lines; `lines` [S, 2]: the first and the last one of each static instruction. Where it stopped."""
+    current = previous[0]  # + 1; 0 means none yet
+    end = len(static_id)
+    for k in range(begin, len(static_id)):
         here = static_id[k]
-        first = address[here] >> line_bits
-        last = (address[here] + np.uint64(length[here]) - np.uint64(1)) >> line_bits
+        first, last = lines[here, 0], lines[here, 1]
+        if first + np.uint64(1) == current and last == first:
+            continue
+        if not has_room(stack, 2):
+            end = k
+            break
         if first + np.uint64(1) != current:
-            out[k, _FETCH] = _code(touch(stack, first), codes)
+            out[k, _FETCH] = code_of(touch(stack, first), codes)
         if last != first:
-            out[k, _FETCH] = max(out[k, _FETCH], _code(touch(stack, last), codes))
-        current = last + np.uint64(1)  # 0 means none yet
+            out[k, _FETCH] = max(out[k, _FETCH], code_of(touch(stack, last), codes))
+        current = last + np.uint64(1)
     previous[0] = current
+    return end
 
 
-@njit(cache=True)
+@kernel
 def _data(
     lines: StackState,
     pages: StackState,
-    last_address: NDArray[np.uint64],
-    last_stride: NDArray[np.int64],
-    codes: NDArray[np.uint8],
+    history: NDArray[np.uint64],
+    codes: Codes,
     static_id: NDArray[np.uint32],
     access_offset: NDArray[np.int64],
     address: NDArray[np.uint64],
     size: NDArray[np.uint8],
     is_store: NDArray[np.uint8],
+    begin: int,
     out: NDArray[np.uint8],
-) -> None:
+) -> int:
+    """Data lines, pages and address patterns; `history` [S, 2]: last address and stride of each static instruction's
+    first access. Where it stopped.
+    """
     line_bits, page_bits = np.uint64(LINE_BITS), np.uint64(PAGE_BITS)
-    for k in range(len(static_id)):
-        begin, end = access_offset[k], access_offset[k + 1]
-        if begin == end:
+    base = access_offset[0]
+    for k in range(begin, len(static_id)):
+        first_access, last_access = access_offset[k] - base, access_offset[k + 1] - base
+        if first_access == last_access:
             continue
+        accesses = last_access - first_access
+        if not (has_room(lines, 2 * accesses) and has_room(pages, accesses)):
+            return k
         touched = 0
-        for access in range(begin, end):
+        for access in range(first_access, last_access):
+            if access + _AHEAD < len(address):
+                prefetch_line(lines, address[access + _AHEAD] >> line_bits)
             column = _STORE if is_store[access] else _LOAD
             first = address[access] >> line_bits
             last = (address[access] + np.uint64(max(size[access], 1)) - np.uint64(1)) >> line_bits
-            code = _code(touch(lines, first), codes)
+            code = code_of(touch(lines, first), codes)
             if last != first:
-                code = max(code, _code(touch(lines, last), codes))
+                code = max(code, code_of(touch(lines, last), codes))
                 touched += 1
             out[k, column] = max(out[k, column], code)
-            out[k, _PAGE] = max(out[k, _PAGE], _code(touch(pages, address[access] >> page_bits), codes))
+            out[k, _PAGE] = max(out[k, _PAGE], code_of(touch(pages, address[access] >> page_bits), codes))
             touched += 1
         # The address pattern of the instruction's first access, as a prefetcher sees it.
         here = static_id[k]
-        if last_address[here] == 0:
+        now = address[first_access]
+        if history[here, 0] == 0:
             pattern = 1  # first execution
         else:
-            stride = np.int64(address[begin] - last_address[here])
+            stride = np.int64(now - history[here, 0])
             if stride == 0:
                 pattern = 2
-            elif stride == last_stride[here]:
+            elif stride == np.int64(history[here, 1]):
                 pattern = 3 if -(1 << LINE_BITS) <= stride <= (1 << LINE_BITS) else 4
             else:
                 pattern = 5
-            last_stride[here] = stride
-        last_address[here] = address[begin]
+            history[here, 1] = np.uint64(stride)
+        history[here, 0] = now
         lines_code = 0
         while touched > 1 and lines_code < 31:
             touched >>= 1
             lines_code += 1
-        out[k, _PATTERN] = pattern | lines_code << 3
+        out[k, _PATTERN] = np.uint8(pattern | lines_code << 3)
+    return len(static_id)
 
 
-@njit(cache=True)
+@kernel
 def _sites(
     stack: StackState,
-    codes: NDArray[np.uint8],
+    codes: Codes,
+    sites: Sites,
     static_id: NDArray[np.uint32],
-    taken: NDArray[np.uint8],
-    flags: NDArray[np.uint16],
+    next_static_id: NDArray[np.uint32],
+    begin: int,
     out: NDArray[np.uint8],
-) -> None:
-    for k in range(len(static_id)):
-        if taken[k] and flags[static_id[k]] & _BRANCH:
-            out[k, _SITE] = _code(touch(stack, np.uint64(static_id[k])), codes)
+) -> int:
+    """Taken branches. Where it stopped."""
+    for k in range(begin, len(static_id)):
+        here = static_id[k]
+        if sites.flags[here] & _BRANCH and goes_elsewhere(sites, here, next_static_id[k]):
+            if not has_room(stack, 1):
+                return k
+            out[k, _SITE] = code_of(touch(stack, np.uint64(here)), codes)
+    return len(static_id)
+
+
+def _surprise_codes() -> NDArray[np.uint8]:
+    """[2, pairs of counts] 1 + 24 steps a bit of surprise at not being and at being taken."""
+    probability = branch_entropy.probabilities()
+    codes = np.zeros((2, len(probability)), np.uint8)
+    for taken in range(2):
+        bits = branch_entropy.surprise(probability, np.full(len(probability), taken, np.uint8))
+        codes[taken] = 1 + np.minimum(np.rint(_SURPRISE_STEPS * bits), 254).astype(np.uint8)
+    return codes
 
 
 class _DefaultExtractor:
     def __init__(self, instructions: StaticInstructions) -> None:
-        self._instructions = instructions
-        self._codes = quantise(np.arange(1 << 12))
+        count = len(instructions)
+        address = instructions.address
+        ends = address + instructions.length - np.uint64(1)
+        self._codes = code_tables()
+        self._lines = np.ascontiguousarray(np.stack([address, ends], axis=1) >> np.uint64(LINE_BITS))
         self._fetch_lines = StackDistance()
         self._previous_line = np.zeros(1, np.uint64)
         self._data_lines = StackDistance()
         self._pages = StackDistance()
-        self._sites = StackDistance()
-        self._last_address = np.zeros(len(instructions), np.uint64)
-        self._last_stride = np.zeros(len(instructions), np.int64)
-        self._branches = branch_entropy.initial_state(len(instructions))
+        self._taken_sites = StackDistance()
+        self._history = np.zeros((count, 2), np.uint64)
+        self._sites = branch_entropy.sites_of(instructions)
+        self._branches = branch_entropy.initial_state(count)
+        self._surprises = _surprise_codes()
         self._dependencies = dependency.initial_state()
-        self._nominal = dependency.nominal_cycles()
+        self._rows = dependency.rows_of(instructions)
+
+        self.passes: dict[str, Callable[[Chunk, NDArray[np.uint8]], None]] = {
+            "instruction lines": self._extract_fetches,
+            "data lines and pages": self._extract_data,
+            "taken branch sites": self._extract_sites,
+            "branch surprises": self._extract_branches,
+            "dependencies": self._extract_dependencies,
+        }
 
     def extract(self, chunk: Chunk) -> NDArray[np.uint8]:
-        program = self._instructions
-        n = len(chunk)
-        out = np.zeros((n, len(_COLUMNS)), np.uint8)
-        taken = chunk.taken(program)
-        _fetch(
-            self._fetch_lines.reserve(2 * n), self._previous_line, self._codes, chunk.static_id, program.address,
-            program.length, out,
-        )  # fmt: skip
-        _data(
-            self._data_lines.reserve(2 * len(chunk.address)), self._pages.reserve(len(chunk.address)),
-            self._last_address, self._last_stride, self._codes, chunk.static_id, chunk.access_offset, chunk.address,
-            chunk.size, chunk.is_store, out,
-        )  # fmt: skip
-        _sites(self._sites.reserve(n), self._codes, chunk.static_id, taken, program.flags, out)
-        self._extract_branches(chunk, taken, out)
-        distances = np.empty((4, n), np.int64)
-        dependency.observe(
-            self._dependencies, chunk.start, chunk.static_id, chunk.access_offset, chunk.address, chunk.is_store,
-            program.operation, program.flags, program.sources, program.destinations, self._nominal, *distances,
-        )  # fmt: skip
-        for column, values in zip((_NEAR, _SECOND, _FORWARD, _LAG), distances, strict=True):
-            short = values < len(self._codes)
-            out[:, column] = np.where(short, self._codes[np.where(short, values, 0)], 0)
-            out[values < 0, column] = 0
-            far = np.flatnonzero(~short)
-            out[far, column] = quantise(values[far])
+        out = np.zeros((len(chunk), len(_COLUMNS)), np.uint8)
+        for begin in range(0, len(chunk), _PIECE):
+            piece = chunk.part(begin, begin + _PIECE)
+            for fill in self.passes.values():
+                fill(piece, out[begin : begin + _PIECE])
         return out
 
-    def _extract_branches(self, chunk: Chunk, taken: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
-        program = self._instructions
-        probability = np.full((len(chunk), 3), np.nan, np.float32)
-        target = np.zeros(len(chunk), np.uint8)
+    def _extract_fetches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+        done = 0
+        while done < len(piece):
+            stack = self._fetch_lines.reserve(2)
+            done = _fetches(stack, self._previous_line, self._codes, piece.static_id, self._lines, done, out)
+
+    def _extract_data(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+        offset = piece.access_offset
+        done = 0
+        while done < len(piece):
+            accesses = int(offset[done + 1] - offset[done])
+            done = _data(
+                self._data_lines.reserve(2 * accesses), self._pages.reserve(accesses), self._history, self._codes,
+                piece.static_id, offset, piece.address, piece.size, piece.is_store, done, out,
+            )  # fmt: skip
+
+    def _extract_sites(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+        done = 0
+        while done < len(piece):
+            stack = self._taken_sites.reserve(1)
+            done = _sites(stack, self._codes, self._sites, piece.static_id, piece.next_static_id, done, out)
+
+    def _extract_branches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
         branch_entropy.observe(
-            self._branches, chunk.static_id, chunk.next_static_id, taken, program.flags, program.address,
-            program.length, probability, target,
+            self._branches, self._sites, piece.static_id, piece.next_static_id, self._surprises,
+            (_BIAS, _LOCAL, _GLOBAL), _TARGET, out,
         )  # fmt: skip
-        out[:, _TARGET] = target
-        conditional = np.flatnonzero((program.flags[chunk.static_id] & int(Flag.CONDITIONAL)) != 0)
-        for column, way in zip((_BIAS, _LOCAL, _GLOBAL), range(3), strict=True):
-            bits = branch_entropy.surprise(probability[conditional, way], taken[conditional])
-            out[conditional, column] = 1 + np.minimum(np.rint(_SURPRISE_STEPS * bits), 254).astype(np.uint8)
+
+    def _extract_dependencies(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+        dependency.observe(
+            self._dependencies, piece.start, self._rows, piece.static_id, piece.access_offset, piece.address,
+            piece.is_store, self._codes, (_NEAR, _SECOND, _FORWARD, _LAG), out,
+        )  # fmt: skip
 
 
 class DefaultSchema(Schema):
@@ -257,7 +288,7 @@ class DefaultSchema(Schema):
     def static(self, instructions: StaticInstructions) -> NDArray[np.float32]:
         operation = np.eye(len(Operation), dtype=np.float32)[instructions.operation]
         flags = (instructions.flags[:, None] >> np.arange(len(Flag)) & 1).astype(np.float32)
-        sources, destinations = instructions.sources, instructions.destinations
+        sources, destinations = flags_as_one(instructions.sources), flags_as_one(instructions.destinations)
         counts = [
             instructions.length / 8.0,
             np.log2(instructions.micro_operations.astype(np.float32)) / 2.0,
@@ -288,4 +319,3 @@ DEFAULT = DefaultSchema(
         "other_destinations",
     ),
 )
-assert COLD < 0  # `_code` tells a first reference by its sign

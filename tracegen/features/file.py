@@ -1,13 +1,24 @@
 """The features file: a trace's features under one schema, so that training reads them without the trace.
 
-Datasets: `static/features` f32 [S, static width], `dynamic/static_id` u32 [N], `dynamic/stored` [N, columns]; the
-attributes name the schema and the trace's digest.
+| dataset | type, shape | meaning |
+|---|---|---|
+| `static/features` | f32 [S, static width] | a row for each static instruction |
+| `runs/first`, `runs/length` | u32 [R] | executed instructions: runs of static instructions with consecutive numbers |
+| `dynamic/<column>` | [K] of the schema's type | a stored number, where the schema says that it can differ from 0 |
+| `index` | i64 [blocks+1, 1+columns] | runs and numbers of each column in front of each block of 131,072 instructions |
+
+A column of the schema is stored for every instruction, or where another column or static feature is not 0
+(`Column.where`); no run crosses a block. The attributes name the schema and the trace's digest, and give the number of
+instructions. A seal tells damage (tracegen/seal.py).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -18,67 +29,215 @@ from tracegen.decode import decode
 from tracegen.features import get_schema
 from tracegen.features.schema import Schema
 from tracegen.files import atomic_path, open_h5, read_dataset, read_slice
+from tracegen.seal import BLOCK, check_seal, seal
 from tracegen.trace import Trace
 from uarch.errors import InputError
+from uarch.instructions import Chunk, StaticInstructions
 
 FORMAT = "perfvec-features"
-VERSION = 1
-_BLOCK = 1 << 16
+VERSION = 2
+_BLOCK = 1 << 17  # instructions
+_STORED = 1 << 16  # elements an HDF5 chunk
+_LEVEL = 1  # deflate's: higher ones take twice the time for a fifth less
+_DENSEST = (
+    1 << 11
+)  # a compressed byte cannot stand for more of a dataset (deflate: 1032, two bytes an element and more)
 
 
-def extract(trace: Trace, schema: Schema, output: str | os.PathLike[str], *, progress: bool = True) -> Path:
-    """Write the features of a whole trace; streams, ≥ 5 million instructions a second on one core."""
-    instructions = decode(trace.address, trace.code, trace.isa)
+class _Presence:
+    """Where the columns of a schema can differ from 0, for one file's static features."""
+
+    def __init__(self, schema: Schema, static: NDArray[np.float32]) -> None:
+        names = [column.name for column in schema.columns]
+        wanted = {column.where for column in schema.columns if column.where is not None}
+        self._columns = {name: names.index(name) for name in wanted if name in names}
+        self._static = {name: static[:, schema.static_names.index(name)] != 0 for name in wanted - set(names)}
+
+    def masks(self, static_id: NDArray[np.uint32], stored: NDArray) -> dict[str, NDArray[np.bool_]]:
+        """`Column.where` → [n] for the rows of `static_id` [n] and `stored` [n, columns]."""
+        static = {name: rows[static_id] for name, rows in self._static.items()}
+        return static | {name: stored[:, k] != 0 for name, k in self._columns.items()}
+
+
+class _Writer:
+    """The datasets of one file, block by block."""
+
+    def __init__(self, file: h5py.File, schema: Schema, static: NDArray[np.float32]) -> None:
+        self._schema, self._presence = schema, _Presence(schema, static)
+        file.create_dataset("static/features", data=static, compression="gzip", compression_opts=_LEVEL, shuffle=True)
+        self._columns = [
+            *(self._column(file, f"runs/{name}", "<u4") for name in ("first", "length")),
+            *(self._column(file, f"dynamic/{column.name}", schema.dtype) for column in schema.columns),
+        ]
+        self._file = file
+        self._index = [[0] * (1 + len(schema.columns))]
+
+    @staticmethod
+    def _column(file: h5py.File, name: str, dtype: str) -> h5py.Dataset:
+        return file.create_dataset(
+            name, (0,), dtype, maxshape=(None,), chunks=(_STORED,), compression="gzip", compression_opts=_LEVEL,
+            shuffle=np.dtype(dtype).itemsize > 1,
+        )  # fmt: skip
+
+    def append(self, static_id: NDArray[np.uint32], stored: NDArray) -> None:
+        """One block: _BLOCK instructions, or fewer at the end."""
+        begins = np.flatnonzero(np.diff(static_id.astype(np.int64), prepend=-1) != 1)
+        if len(begins) == 0 or begins[0] != 0:
+            begins = np.concatenate([[0], begins])
+        lengths = np.diff(begins, append=len(static_id))
+        masks = self._presence.masks(static_id, stored)
+        values = [
+            stored[:, k] if column.where is None else stored[:, k][masks[column.where]]
+            for k, column in enumerate(self._schema.columns)
+        ]
+        before = self._index[-1]
+        for dataset, data in zip(self._columns, [static_id[begins], lengths, *values], strict=True):
+            length = len(dataset)
+            dataset.resize(length + len(data), axis=0)
+            dataset[length:] = data
+        self._index.append([old + len(new) for old, new in zip(before, [begins, *values], strict=True)])
+
+    def finish(self, instructions: int) -> None:
+        self._file.create_dataset("index", data=np.array(self._index, "<i8"), compression="gzip", shuffle=True)
+        self._file.attrs["instructions"] = instructions
+
+
+def _blocks(trace: Trace) -> Iterator[Chunk]:
+    for chunk in trace.chunks():  # whose size is a multiple of _BLOCK
+        for begin in range(0, len(chunk), _BLOCK):
+            yield chunk.part(begin, begin + _BLOCK)
+
+
+def extract(
+    trace: Trace,
+    schema: Schema,
+    output: str | os.PathLike[str],
+    *,
+    instructions: StaticInstructions | None = None,
+    progress: bool = True,
+) -> Path:
+    """Write the features of a whole trace; streams. `instructions`: the trace's, where they are decoded already."""
+    instructions = instructions or decode(trace.address, trace.code, trace.isa)
     extractor = schema.extractor(instructions)
-    columns = len(schema.columns)
-    with atomic_path(output) as temporary, h5py.File(temporary, "w", libver="latest") as file:
-        file.attrs.update(
-            {
-                "format": FORMAT, "version": VERSION, "schema": schema.identity, "trace": trace.name,
-                "trace_digest": trace.digest, "isa": trace.isa, "program": trace.program,
-            }
-        )  # fmt: skip
-        file.create_dataset("static/features", data=schema.static(instructions), compression="gzip", shuffle=True)
-        ids = file.create_dataset(
-            "dynamic/static_id", shape=(len(trace),), dtype="<u4", chunks=(_BLOCK,), compression="lzf", shuffle=True
-        )
-        stored = file.create_dataset(
-            "dynamic/stored", shape=(len(trace), columns), dtype=schema.dtype, chunks=(_BLOCK, columns),
-            compression="lzf", shuffle=True,
-        )  # fmt: skip
-        with tqdm(
-            total=len(trace), unit="instr", unit_scale=True, desc="features", disable=None if progress else True
-        ) as bar:
-            for chunk in trace.chunks():
-                end = chunk.start + len(chunk)
-                ids[chunk.start : end] = chunk.static_id
-                stored[chunk.start : end] = extractor.extract(chunk)
-                bar.update(len(chunk))
+    with atomic_path(output) as temporary:
+        with h5py.File(temporary, "w", libver="latest", userblock_size=BLOCK) as file:
+            file.attrs.update(
+                {
+                    "format": FORMAT, "version": VERSION, "schema": schema.identity, "trace": trace.name,
+                    "trace_digest": trace.digest, "isa": trace.isa, "program": trace.program,
+                }
+            )  # fmt: skip
+            writer = _Writer(file, schema, schema.static(instructions))
+            with tqdm(
+                total=len(trace), unit="instr", unit_scale=True, desc="features", disable=None if progress else True
+            ) as bar:
+                for block in _blocks(trace):
+                    writer.append(block.static_id, extractor.extract(block))
+                    bar.update(len(block))
+            writer.finish(len(trace))
+        seal(temporary)
     return Path(output)
 
 
 class FeaturesFile:
-    """A features file, open for reading. Attributes: `schema`, `trace`, `trace_digest`, `static` [S, width]."""
+    """A features file, open for reading. Attributes: `schema`, `trace`, `trace_digest`, `static` [S, width].
+
+    Opening reads the file once, to compare it with its seal. Raises InputError, also in `read`, where it is damaged,
+    truncated, foreign, or does not hold what its schema says.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        with open_h5(self.path, FORMAT, VERSION) as file:
+        self._checked = self._check()
+        with self._open() as file:
             self.schema = get_schema(str(file.attrs["schema"]))
             self.trace = str(file.attrs["trace"])
             self.trace_digest = str(file.attrs["trace_digest"])
-            self.static: NDArray[np.float32] = read_slice(read_dataset(file, "static/features", "<f4", 2), slice(None))
-            self._length = len(read_dataset(file, "dynamic/static_id", "<u4"))
-            if read_dataset(file, "dynamic/stored", self.schema.dtype, 2).shape != (
-                self._length,
-                len(self.schema.columns),
-            ):
-                raise InputError(f"{self.path}: dynamic/stored does not fit the schema {self.schema.identity}")
+            self._length = int(file.attrs["instructions"])
+            names = ["runs/length", *(f"dynamic/{column.name}" for column in self.schema.columns)]
+            self._index = self._whole(file, "index", "<i8", (-(-self._length // _BLOCK) + 1, len(names)))
+            if (self._index[0] != 0).any() or (np.diff(self._index, axis=0) < 0).any():
+                raise self._foreign("its index does not ascend from 0")
+            for name, length in zip(names, self._index[-1], strict=True):
+                kind = self.schema.dtype if name.startswith("dynamic/") else "<u4"
+                if len(read_dataset(file, name, kind)) != length:
+                    raise self._foreign(f"{name!r} has not the length that its index gives")
+            if len(read_dataset(file, "runs/first", "<u4")) != self._index[-1, 0]:
+                raise self._foreign("'runs/first' has not the length that its index gives")
+            rows = read_dataset(file, "static/features", "<f4", 2).shape[0]
+            self.static: NDArray[np.float32] = self._whole(
+                file, "static/features", "<f4", (rows, self.schema.static_width)
+            )
+            self._presence = _Presence(self.schema, self.static)
 
     def __len__(self) -> int:
         return self._length
 
     def read(self, begin: int, end: int) -> tuple[NDArray[np.uint32], NDArray]:
         """`static_id` [k] and stored numbers [k, columns] of instructions begin … end."""
-        with open_h5(self.path, FORMAT, VERSION) as file:
-            part = slice(begin, end)
-            return read_slice(file["dynamic/static_id"], part), read_slice(file["dynamic/stored"], part)
+        begin, end, _ = slice(begin, end).indices(self._length)
+        static_id = np.empty(max(end - begin, 0), np.uint32)
+        stored = np.empty((len(static_id), len(self.schema.columns)), self.schema.dtype)
+        with self._open() as file:
+            for block in range(begin // _BLOCK, -(-end // _BLOCK) if end > begin else 0):
+                ids, numbers = self._read_block(file, block)
+                first = block * _BLOCK
+                part = slice(max(begin - first, 0), min(end - first, _BLOCK))
+                into = slice(first + part.start - begin, first + part.stop - begin)
+                static_id[into], stored[into] = ids[part], numbers[part]
+        return static_id, stored
+
+    def _read_block(self, file: h5py.File, block: int) -> tuple[NDArray[np.uint32], NDArray]:
+        count = min(self._length - block * _BLOCK, _BLOCK)
+        places = [slice(*pair) for pair in self._index[block : block + 2].T.tolist()]
+        first = read_slice(file["runs/first"], places[0]).astype(np.int64)
+        length = read_slice(file["runs/length"], places[0]).astype(np.int64)
+        if length.sum() != count or (length <= 0).any() or (first + length > len(self.static)).any():
+            raise self._foreign(f"the runs of block {block} are not of its {count} instructions")
+        before = np.cumsum(length) - length
+        ids = (np.arange(count) + np.repeat(first - before, length)).astype(np.uint32)
+        stored = np.zeros((count, len(self.schema.columns)), self.schema.dtype)
+        columns = sorted(enumerate(self.schema.columns), key=lambda pair: pair[1].where is not None)
+        masks: dict[str, NDArray[np.bool_]] | None = None
+        for k, column in columns:  # those first that say where others are not 0
+            values = read_slice(file[f"dynamic/{column.name}"], places[1 + k])
+            where: Any = slice(None)
+            if column.where is not None:
+                masks = masks if masks is not None else self._presence.masks(ids, stored)
+                where = masks[column.where]
+            if len(values) != (count if column.where is None else np.count_nonzero(where)):
+                raise self._foreign(f"'dynamic/{column.name}' has not the numbers of block {block}")
+            stored[where, k] = values
+        return ids, stored
+
+    def _check(self) -> tuple[int, int, int]:
+        check_seal(self.path, FORMAT)
+        return self._identity()
+
+    def _identity(self) -> tuple[int, int, int]:
+        status = self.path.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    @contextmanager
+    def _open(self) -> Iterator[h5py.File]:
+        if not self.path.exists() or self._identity() != self._checked:
+            self._checked = self._check()
+        try:
+            with open_h5(self.path, FORMAT, VERSION) as file:
+                yield file
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, OSError, RuntimeError, OverflowError, MemoryError) as error:
+            raise self._foreign(f"not a whole features file ({error})") from error
+
+    def _whole(self, file: h5py.File, name: str, dtype: str, shape: tuple[int, int]) -> NDArray:
+        """All of a dataset of this shape, which its file must be large enough to hold."""
+        dataset = read_dataset(file, name, dtype, 2)
+        if dataset.shape != shape:
+            raise self._foreign(f"{name!r} is {list(dataset.shape)}; expected {list(shape)}")
+        if dataset.size * dataset.dtype.itemsize > _DENSEST * self._checked[1]:
+            raise self._foreign(f"{name!r} is larger than the file can hold")
+        return np.asarray(read_slice(dataset, slice(None)))
+
+    def _foreign(self, what: str) -> InputError:
+        return InputError(f"{self.path}: {what}; extract it again")

@@ -4,17 +4,19 @@
 (fault, branch taken), 4 stack distances at cache-line granularity (instruction fetch, data, loads, stores), and the
 global and local branch entropy. Where a machine's micro-code would tell (squash or serialise after), the nearest
 property of the decoded instruction stands in. A fault is not visible in a user-mode trace other than a system call.
+The entropies are those that the paper describes, over global and local history; the peer's published code computes a
+branch's entropy from its own last eight outcomes and calls it global.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tracegen import branch_entropy
-from tracegen.features.schema import Column, Extractor, Schema
-from tracegen.stack_distance import StackDistance, StackState, touch
+from tracegen.branch_entropy import NO_COLUMN, Sites, goes_elsewhere
+from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
+from tracegen.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
 from uarch.instructions import (
     FLAGS_REGISTER,
     MAX_DESTINATIONS,
@@ -26,10 +28,14 @@ from uarch.instructions import (
     Operation,
     StaticInstructions,
 )
+from uarch.timing.compiled import compiled, kernel
 
 LINE_BITS = 6
 _FAR = 1 << 24  # stored for a first reference: farther than any cache reaches
 _ENTROPY_STEPS = 1 << 16
+_PIECE = 1 << 14  # instructions that both passes see before the next ones
+_AHEAD = 8  # accesses whose lines are looked up ahead of time
+_SYSCALL = int(Flag.SYSCALL)
 _FAULT, _TAKEN, _FETCH, _DATA, _LOAD, _STORE, _GLOBAL, _LOCAL = range(8)
 
 _OPERATION_NAMES = (
@@ -41,75 +47,89 @@ _SCALES = (1.0, 1.0, 2.0**-10, 2.0**-10, 2.0**-10, 2.0**-10, 1.0 / _ENTROPY_STEP
 _NAMES = ("fault", "taken", "fetch", "data", "load", "store", "global_entropy", "local_entropy")
 
 
-@njit(inline="always")
+@compiled
 def _bounded(distance: np.int64) -> np.uint32:
     return np.uint32(np.int64(_FAR) if distance < 0 or distance > _FAR else distance)
 
 
-@njit(cache=True)
+@kernel
 def _distances(
     fetch: StackState,
     data: StackState,
     loads: StackState,
     stores: StackState,
+    sites: Sites,
     static_id: NDArray[np.uint32],
-    address: NDArray[np.uint64],
+    next_static_id: NDArray[np.uint32],
     access_offset: NDArray[np.int64],
     access_address: NDArray[np.uint64],
     is_store: NDArray[np.uint8],
+    begin: int,
     out: NDArray[np.uint32],
-) -> None:
-    """The first access of each kind counts, as in the peer's one-access-an-instruction traces."""
+) -> int:
+    """Behaviour and distances; the first access of each kind counts, as in the peer's one-access-an-instruction
+    traces. Where it stopped.
+    """
     bits = np.uint64(LINE_BITS)
-    for k in range(len(static_id)):
-        out[k, _FETCH] = _bounded(touch(fetch, address[static_id[k]] >> bits))
-        for access in range(access_offset[k], access_offset[k + 1]):
+    base = access_offset[0]
+    for k in range(begin, len(static_id)):
+        first, last = access_offset[k] - base, access_offset[k + 1] - base
+        accesses = last - first
+        if not (
+            has_room(fetch, 1) and has_room(data, accesses) and has_room(loads, accesses) and has_room(stores, accesses)
+        ):
+            return k
+        here = static_id[k]
+        out[k, _FAULT] = np.uint32((sites.flags[here] & _SYSCALL) != 0)
+        out[k, _TAKEN] = np.uint32(goes_elsewhere(sites, here, next_static_id[k]))
+        out[k, _FETCH] = _bounded(touch(fetch, sites.address[here] >> bits))
+        for access in range(first, last):
+            if access + _AHEAD < len(access_address):
+                prefetch_line(data, access_address[access + _AHEAD] >> bits)
             line = access_address[access] >> bits
             both = _bounded(touch(data, line))
-            if access == access_offset[k]:
+            if access == first:
                 out[k, _DATA] = both
             if is_store[access]:
                 out[k, _STORE] = max(out[k, _STORE], _bounded(touch(stores, line)))
             else:
                 out[k, _LOAD] = max(out[k, _LOAD], _bounded(touch(loads, line)))
+    return len(static_id)
+
+
+def _entropies() -> NDArray[np.uint32]:
+    """[2, pairs of counts] the entropy of the probability estimated from them, whatever the outcome."""
+    entropy = branch_entropy.shannon_entropy(branch_entropy.probabilities())
+    return np.tile(np.rint(entropy * _ENTROPY_STEPS).astype(np.uint32), (2, 1))
 
 
 class _PerfVecExtractor:
     def __init__(self, instructions: StaticInstructions) -> None:
-        self._instructions = instructions
         self._stacks = [StackDistance() for _ in range(4)]
         self._branches = branch_entropy.initial_state(len(instructions))
+        self._sites = branch_entropy.sites_of(instructions)
+        self._entropies = _entropies()
 
     def extract(self, chunk: Chunk) -> NDArray[np.uint32]:
-        program = self._instructions
-        n, accesses = len(chunk), len(chunk.address)
-        out = np.zeros((n, len(_NAMES)), np.uint32)
-        taken = chunk.taken(program)
-        out[:, _FAULT] = (program.flags[chunk.static_id] & int(Flag.SYSCALL)) != 0
-        out[:, _TAKEN] = taken
-        fetch, data, loads, stores = (stack.reserve(max(n, accesses)) for stack in self._stacks)
-        _distances(
-            fetch,
-            data,
-            loads,
-            stores,
-            chunk.static_id,
-            program.address,
-            chunk.access_offset,
-            chunk.address,
-            chunk.is_store,
-            out,
-        )
-        probability = np.full((n, 3), np.nan, np.float32)
-        branch_entropy.observe(
-            self._branches, chunk.static_id, chunk.next_static_id, taken, program.flags, program.address,
-            program.length, probability, np.zeros(n, np.uint8),
-        )  # fmt: skip
-        conditional = np.flatnonzero(~np.isnan(probability[:, 0]))
-        for column, way in ((_GLOBAL, 2), (_LOCAL, 1)):
-            entropy = branch_entropy.shannon_entropy(probability[conditional, way])
-            out[conditional, column] = np.rint(entropy * _ENTROPY_STEPS).astype(np.uint32)
+        out = np.zeros((len(chunk), len(_NAMES)), np.uint32)
+        for begin in range(0, len(chunk), _PIECE):
+            self._extract(chunk.part(begin, begin + _PIECE), out[begin : begin + _PIECE])
         return out
+
+    def _extract(self, piece: Chunk, out: NDArray[np.uint32]) -> None:
+        static_id, following, offset = piece.static_id, piece.next_static_id, piece.access_offset
+        fetch, data, loads, stores = self._stacks
+        done = 0
+        while done < len(piece):
+            accesses = int(offset[done + 1] - offset[done])
+            done = _distances(
+                fetch.reserve(1), data.reserve(accesses), loads.reserve(accesses), stores.reserve(accesses),
+                self._sites, static_id, following, offset, piece.address, piece.is_store, done, out,
+            )  # fmt: skip
+        branch_entropy.observe(
+            self._branches, self._sites, static_id, following, self._entropies, (NO_COLUMN, _LOCAL, _GLOBAL),
+            NO_COLUMN, out,
+        )  # fmt: skip
 
 
 class PerfVec51Schema(Schema):
@@ -132,7 +152,9 @@ class PerfVec51Schema(Schema):
             ],
             axis=1,
         ).astype(np.float32)  # fmt: skip
-        registers = np.concatenate([instructions.sources, instructions.destinations], axis=1)
+        registers = np.concatenate(
+            [flags_as_one(instructions.sources), flags_as_one(instructions.destinations)], axis=1
+        )
         used = registers != NO_REGISTER
         kind = 1.0 + (registers >= VECTOR_REGISTERS) + (registers >= FLAGS_REGISTER)
         index = registers % VECTOR_REGISTERS / VECTOR_REGISTERS
@@ -147,7 +169,10 @@ PERFVEC_51 = PerfVec51Schema(
     name="perfvec-51",
     version=1,
     dtype="u4",
-    columns=tuple(Column(name, scale=scale) for name, scale in zip(_NAMES, _SCALES, strict=True)),
+    columns=tuple(
+        Column(name, scale=scale, where="conditional_branch" if name.endswith("_entropy") else None)
+        for name, scale in zip(_NAMES, _SCALES, strict=True)
+    ),
     static_names=(
         *_OPERATION_NAMES,
         *(

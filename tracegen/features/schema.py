@@ -14,20 +14,32 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from uarch.instructions import Chunk, StaticInstructions
+from uarch.instructions import FLAG_GROUPS, FLAGS_REGISTER, NO_REGISTER, Chunk, StaticInstructions
 
 
 @dataclass(frozen=True)
 class Column:
-    """A stored dynamic number and how the model reads it: through `table` [256, width], or times `scale`."""
+    """A stored dynamic number and how the model reads it: through `table` [256, width], or times `scale`.
+
+    `where` names a static feature, or a column that has no `where`: the number is 0 wherever that is 0.
+    """
 
     name: str
     table: NDArray[np.float32] | None = None
     scale: float = 1.0
+    where: str | None = None
 
     @property
     def width(self) -> int:
         return 1 if self.table is None else self.table.shape[1]
+
+
+def flags_as_one(registers: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """[S, k] registers with the flag groups of an instruction as one FLAGS_REGISTER, where the first of them stood."""
+    is_flag = np.isin(registers, FLAG_GROUPS)
+    again = is_flag & (np.cumsum(is_flag, axis=1) > 1)
+    one = np.where(again, NO_REGISTER, np.where(is_flag, FLAGS_REGISTER, registers)).astype(np.uint8)
+    return np.take_along_axis(one, np.argsort(again, axis=1, kind="stable"), axis=1)
 
 
 class Extractor(Protocol):
