@@ -31,8 +31,11 @@ from tqdm import tqdm
 
 from tracegen import elf
 from tracegen.files import require_writable
+from tracegen.qemu.blocks import BlockTable
+from tracegen.qemu.interruption import Interruptions
 from tracegen.qemu.plugin import find_qemu, plugin_for, plugin_option
-from tracegen.qemu.records import BlockTable, ThreadRecords, static_instructions
+from tracegen.qemu.records import ThreadRecords
+from tracegen.qemu.ring import Ring
 from tracegen.trace import TraceWriter
 from uarch.errors import InputError
 
@@ -161,6 +164,7 @@ class _Run:
         self._command = command
         self._stack = stack
         self._blocks = BlockTable(folder, isa)
+        self._interruptions = Interruptions(folder, self._blocks)
         self._records: dict[int, ThreadRecords] = {}
 
     @property
@@ -194,7 +198,7 @@ class _Run:
         """Take in what is left after the program's end."""
         self._read()
         for record in self._records.values():
-            if record.has_records:
+            if record.ring.has_records:
                 self._open_writer(record)
             record.finish()
 
@@ -206,15 +210,13 @@ class _Run:
                 f"{self._output}: nothing was recorded, so no trace was written (the program ended before "
                 "--skip instructions, or it could not be loaded)"
             )
-        if any(record.failed for record in self._records.values()):
+        if any(record.ring.failed for record in self._records.values()):
             raise InputError(f"{self._output.parent}: the disk is full; tracing needs room beside its output")
         mappings = list(read_mappings(self._folder / "maps"))
         for record in self._records.values():
             if record.writer is None or record.instructions == 0:
                 continue
-            address, code, row_id = static_instructions(self._blocks, record.used_rows())
-            record.writer.static(address, code)
-            record.write_static_ids(row_id)
+            address = record.write_static()
             symbols = elf.symbols_at_run_time(mappings, address)
             record.writer.symbols(symbols.address, symbols.size, symbols.name)
         others = [n for n, record in sorted(self._records.items()) if n and record.writer and record.instructions]
@@ -224,16 +226,14 @@ class _Run:
     def _read(self) -> bool:
         """Whether there was something to read."""
         number = len(self._records)
-        while (path := self._folder / f"thread.{number}").exists() and path.stat().st_size > 4096:
-            if not _is_laid_out(path):
-                break
-            record = ThreadRecords(path, self._blocks, self._limit)
+        while Ring.is_laid_out(path := self._folder / f"thread.{number}"):
+            record = ThreadRecords(path, self._blocks, self._interruptions, self._limit)
             self._stack.callback(record.close)
             self._records[number] = record
             number += 1
         busy = False
         for record in self._records.values():
-            if record.has_records:
+            if record.ring.has_records:
                 self._open_writer(record)
                 busy |= record.read()
         return busy
@@ -258,12 +258,6 @@ class _Run:
             if name.endswith(suffix):
                 return self._output.with_name(f"{name.removesuffix(suffix)}.thread{number}{suffix}")
         return self._output.with_name(f"{name}.thread{number}")
-
-
-def _is_laid_out(path: Path) -> bool:
-    """Whether the plugin has given the file its full size (its first word, the number of windows, comes after that)."""
-    with path.open("rb") as stream:
-        return any(stream.read(8))
 
 
 @contextmanager
