@@ -77,8 +77,9 @@ class BlockTable:
             count = int(words[position + 1])
             end = position + 2 + 3 * count
             if not 1 <= count <= MAX_BLOCK or end > len(words) or number >= MAX_BLOCKS:
+                byte = self._position + 8 * position
                 raise InputError(
-                    f"{self._path}: block {number} at byte {self._position + 8 * position} claims {count} instructions; "
+                    f"{self._path}: block {number} at byte {byte} claims {count} instructions; "
                     f"1 … {MAX_BLOCK} within its window are expected"
                 )
             pieces.append(words[position + 2 : end])

@@ -22,6 +22,14 @@ WHOLE = -1
 EXAMINE = -2
 
 
+@numba.njit(inline="always")
+def may_be_left(kernel: Kernel, rows: int, count: int, following: int) -> bool:
+    """Whether `following` may come of an early end of the block of `count` instructions from row `rows` on."""
+    start = kernel.address[kernel.begin[following]]
+    inside = start > kernel.address[rows] and start <= kernel.address[rows + count - 1]
+    return inside or kernel.is_handler[following] != 0
+
+
 @numba.njit(cache=True, nogil=True)
 def left_after(kernel: Kernel, block: int, following: int, seen: int) -> int:
     """How many instructions of `block` were executed before `following`: WHOLE, a number, or EXAMINE it first.
@@ -30,9 +38,7 @@ def left_after(kernel: Kernel, block: int, following: int, seen: int) -> int:
     """
     rows = kernel.begin[block]
     count = kernel.begin[block + 1] - rows
-    start = kernel.address[kernel.begin[following]]
-    inside = start > kernel.address[rows] and start <= kernel.address[rows + count - 1]
-    if not (inside or kernel.is_handler[following]) or seen + 1 >= count:
+    if not may_be_left(kernel, rows, count, following) or seen + 1 >= count:
         return WHOLE
     if kernel.last_access[block] == UNKNOWN:
         return EXAMINE
@@ -41,7 +47,7 @@ def left_after(kernel: Kernel, block: int, following: int, seen: int) -> int:
     cut = seen + 1
     while not kernel.accesses[rows + cut]:
         cut += 1
-    if not kernel.is_handler[following] and kernel.address[rows + cut] != start:
+    if not kernel.is_handler[following] and kernel.address[rows + cut] != kernel.address[kernel.begin[following]]:
         return WHOLE
     return cut
 

@@ -7,6 +7,7 @@ instructions are known. Memory stays bounded.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,14 @@ _EXPANSION = 1 << 17  # static ids at once
 class ThreadRecords:
     """The records of one thread, on their way into a TraceWriter (entered by the caller)."""
 
-    def __init__(self, path: Path, blocks: BlockTable, interruptions: Interruptions, limit: int | None) -> None:
-        self.ring = Ring(path)
+    def __init__(
+        self, ring: Path, folder: Path, blocks: BlockTable, interruptions: Interruptions, limit: int | None
+    ) -> None:
+        """`folder` is where the temporary file lies, 4 bytes for each executed block."""
+        self.ring = Ring(ring)
         self._replay = Replay(blocks, interruptions, limit)
         self._blocks = blocks
-        self._sequence = path.with_suffix(path.suffix + ".sequence").open("w+b")
+        self._sequence = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self.writer: TraceWriter | None = None
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable, Kernel
-from tracegen.qemu.interruption import EXAMINE, WHOLE, Interruptions, left_after
+from tracegen.qemu.interruption import EXAMINE, WHOLE, Interruptions, left_after, may_be_left
 from uarch.errors import InputError
 
 ONLY = 2 << 30
@@ -46,9 +46,7 @@ _DONE, _FULL, _EXAMINE, _BLOCKS, _LIMIT, _DAMAGED = range(6)  # why the loop ret
 
 
 @numba.njit(cache=True, nogil=True)
-def _complete(
-    kernel: Kernel, block: int, only: int, without: int, used: NDArray[np.uint8], sequence: NDArray[np.uint32], s: int
-) -> int:
+def _append(block: int, only: int, without: int, sequence: NDArray[np.uint32], s: int) -> int:
     """Append a block to the sequence."""
     if without:
         sequence[s] = np.uint32(WITHOUT | without)
@@ -57,7 +55,6 @@ def _complete(
         sequence[s] = np.uint32(ONLY | only)
         s += 1
     sequence[s] = np.uint32(block)
-    used[block] = 1
     return s + 1
 
 
@@ -158,14 +155,15 @@ def _read(
             if s + 3 > len(sequence):
                 result = _FULL
                 break
-            if following >= 0:
+            if following >= 0 and may_be_left(kernel, rows, count, following):
                 only = left_after(kernel, block, following, seen)
                 if only == EXAMINE:
                     result = _EXAMINE
                     break
             executed = count if only == WHOLE else only
             if executed > without:
-                s = _complete(kernel, block, only, without, used, sequence, s)
+                s = _append(block, only, without, sequence, s)
+                used[block] = 1
                 total = base + executed
             repeating[0] = kernel.last_repeat[block] if only == WHOLE else np.uint64(0)
             if total >= limit:
@@ -225,7 +223,8 @@ class Replay:
         An access may come before or after its block. Raises InputError where the words are damaged.
         """
         self._state[_POSITION] = 0
-        self._update()
+        self._interruptions.update(grown=False)
+        self._grow()
         while not self.is_complete:
             reason = _read(
                 words, self._blocks.kernel, self._limit, self._state, self._repeating, self.used, self._sequence,
@@ -258,7 +257,8 @@ class Replay:
             only = seen + 1 + int(np.flatnonzero(kernel.accesses[begin + seen + 1 : end])[0])
         executed = end - begin if only == WHOLE else only
         if executed > without:
-            self._filled[0] = _complete(kernel, block, only, without, self.used, self._sequence, 0)
+            self._filled[0] = _append(block, only, without, self._sequence, 0)
+            self.used[block] = 1
             self._state[_TOTAL] = self._state[_BASE] + executed
             yield self._take()
 
@@ -269,12 +269,16 @@ class Replay:
         return np.repeat(used, np.diff(self._blocks.kernel.begin))
 
     def _update(self) -> bool:
+        """Whether blocks have come."""
         grown = self._blocks.update()
         self._interruptions.update(grown)
+        self._grow()
+        return grown
+
+    def _grow(self) -> None:
         missing = len(self._blocks) - len(self.used)
         if missing:
             self.used = np.append(self.used, np.zeros(missing, np.uint8))
-        return grown or missing > 0
 
     def _take(self) -> tuple[NDArray[np.uint32], Accesses]:
         s, m = self._filled.tolist()
@@ -283,9 +287,9 @@ class Replay:
 
     def _refuse(self, words: NDArray[np.uint64], why: str) -> None:
         position = int(self._state[_POSITION])
+        word = int(words[position])
         raise InputError(
-            f"the plugin's records are damaged after instruction {self.instructions}: word {int(words[position]):#018x} "
-            f"{why}"
+            f"the plugin's records are damaged after instruction {self.instructions}: word {word:#018x} {why}"
         )
 
 
