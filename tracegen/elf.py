@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from uarch.errors import InputError
 
 # e_machine, bits -> the name of the instruction set in a trace
 ISA_OF_MACHINE = {("EM_X86_64", 64): "x86-64", ("EM_AARCH64", 64): "aarch64", ("EM_RISCV", 64): "riscv64"}
+_LABEL = 0  # STT_NOTYPE
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 # What pyelftools raises where a file is no ELF file, or a damaged one.
 _UNREADABLE = (OSError, ELFError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error)
@@ -83,9 +84,13 @@ class _SymbolTable(NamedTuple):
 
     address: NDArray[np.uint64]
     size: NDArray[np.uint64]
-    is_function: NDArray[np.bool_]
+    kind: NDArray[np.uint8]
     is_defined: NDArray[np.bool_]
     name: list[str]
+
+    @property
+    def is_function(self) -> NDArray[np.bool_]:
+        return np.isin(self.kind, _FUNCTIONS)
 
 
 _SYMBOL = np.dtype(
@@ -109,24 +114,16 @@ def _symbol_table(path: Path) -> _SymbolTable:
                 ]
                 tables.append(table)
     table = np.concatenate(tables) if tables else np.empty(0, _SYMBOL)
-    return _SymbolTable(
-        table["address"], table["size"], np.isin(table["info"] & 15, _FUNCTIONS), table["section"] != 0, names
-    )
-
-
-def _defined_functions(path: Path) -> Iterator[tuple[str, int, int]]:
-    """Name, address in the file, size."""
-    table = _symbol_table(path)
-    for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
-        yield table.name[row], int(table.address[row]), int(table.size[row])
+    return _SymbolTable(table["address"], table["size"], table["info"] & 15, table["section"] != 0, names)
 
 
 @lru_cache(maxsize=64)
 def function_addresses(path: Path) -> dict[str, tuple[int, ...]]:
-    """Where each function name begins, in the file; local functions of one name begin at several places."""
+    """Where each function or label begins, in the file; local functions of one name begin at several places."""
+    table = _symbol_table(path)
     found: dict[str, dict[int, None]] = {}
-    for name, address, _ in _defined_functions(path):
-        found.setdefault(name, {})[address] = None
+    for row in np.flatnonzero(table.is_defined & (table.is_function | (table.kind == _LABEL))).tolist():
+        found.setdefault(table.name[row], {})[int(table.address[row])] = None
     return {name: tuple(addresses) for name, addresses in found.items()}
 
 
@@ -138,8 +135,10 @@ def imported_names(path: Path) -> set[str]:
 
 def function_symbols(path: Path) -> Symbols:
     """Function symbols of .symtab and .dynsym, at the addresses in the file. Empty for what is no readable ELF file."""
+    table = _symbol_table(path)
     found: dict[int, tuple[int, str]] = {}
-    for name, address, size in _defined_functions(path):
+    for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
+        name, address, size = table.name[row], int(table.address[row]), int(table.size[row])
         known = found.get(address)
         # Of several names for one place: the one that has a size, then the least decorated.
         if known is None or (size > 0, -_decoration(name)) > (known[0] > 0, -_decoration(known[1])):

@@ -558,44 +558,74 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
     put(t, word | address);
 }
 
-/* Host addresses of file mappings known from the last look at /proc/self/maps. */
-static struct range {
+struct range {
     uint64_t start, end;
-} *ranges;
-static size_t range_count, range_capacity;
+};
+struct ranges {
+    struct range *list;
+    size_t count, capacity;
+};
+
+/* Host addresses of mappings, from the last look at /proc/self/maps; those of QEMU itself, before it loads a program. */
+static struct ranges ranges, emulator;
 static unsigned snapshots;
 static bool maps_changed;
 
-static void snapshot_maps(uint64_t base)
+static const struct range *find_range(const struct ranges *among_these, uint64_t host)
+{
+    for (size_t i = 0; i < among_these->count; i++) {
+        if (host >= among_these->list[i].start && host < among_these->list[i].end) {
+            return &among_these->list[i];
+        }
+    }
+    return NULL;
+}
+
+/* Take in /proc/self/maps, without QEMU's own; lines that name files go to `copy`. */
+static void read_maps(struct ranges *into, FILE *copy)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
-    if (maps == NULL) {
-        return;
-    }
-    char *text = NULL, *line = NULL;
-    size_t size = 0, capacity = 0;
-    FILE *copy = open_memstream(&text, &size);
-    fprintf(copy, "base %llx\n", (unsigned long long)base);
-    range_count = 0;
-    while (getline(&line, &capacity, maps) > 0) {
+    char *line = NULL;
+    size_t capacity = 0;
+    into->count = 0;
+    while (maps != NULL && getline(&line, &capacity, maps) > 0) {
         unsigned long long from, to;
-        if (sscanf(line, "%llx-%llx", &from, &to) != 2) {
+        if (sscanf(line, "%llx-%llx", &from, &to) != 2 || (into != &emulator && find_range(&emulator, from))) {
             continue;
         }
-        if (range_count == range_capacity) {
-            range_capacity = range_capacity ? 2 * range_capacity : 256;
-            ranges = realloc(ranges, range_capacity * sizeof *ranges);
+        if (into->count == into->capacity) {
+            size_t larger = into->capacity ? 2 * into->capacity : 256;
+            struct range *list = realloc(into->list, larger * sizeof *list);
+            if (list == NULL) {
+                break;
+            }
+            into->list = list;
+            into->capacity = larger;
         }
-        ranges[range_count++] = (struct range){from, to};
-        if (strchr(line, '/') != NULL) {
+        into->list[into->count++] = (struct range){from, to};
+        if (copy != NULL && strchr(line, '/') != NULL) {
             fputs(line, copy);
         }
     }
-    fclose(maps);
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    free(line);
+}
+
+static void snapshot_maps(uint64_t base)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *copy = open_memstream(&text, &size);
+    if (copy == NULL) {
+        return;
+    }
+    fprintf(copy, "base %llx\n", (unsigned long long)base);
+    read_maps(&ranges, copy);
     fclose(copy);
     append_text("maps", text, size);
     free(text);
-    free(line);
 }
 
 static void look_at_maps(uint64_t host, uint64_t base)
@@ -604,18 +634,17 @@ static void look_at_maps(uint64_t host, uint64_t base)
     if (maps_changed) {
         maps_changed = false;
         last_start = last_end = 0;
-        range_count = 0;
+        ranges.count = 0;
     }
     if (host >= last_start && host < last_end) {
         return;
     }
     for (int attempt = 0; attempt < 2; attempt++) {
-        for (size_t i = 0; i < range_count; i++) {
-            if (host >= ranges[i].start && host < ranges[i].end) {
-                last_start = ranges[i].start;
-                last_end = ranges[i].end;
-                return;
-            }
+        const struct range *found = find_range(&ranges, host);
+        if (found != NULL) {
+            last_start = found->start;
+            last_end = found->end;
+            return;
         }
         if (snapshots++ >= 1000) { /* a program that generates code in ever new places */
             return;
@@ -843,6 +872,7 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
             return -1;
         }
     }
+    read_maps(&emulator, NULL);
     pthread_atfork(NULL, NULL, on_fork);
     qemu_plugin_register_vcpu_init_cb(id, on_thread);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
