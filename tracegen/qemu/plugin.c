@@ -75,6 +75,7 @@ extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin
 extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
 extern void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *);
 extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
+extern char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 extern unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t);
 extern bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t);
 
@@ -688,10 +689,26 @@ static void *place(size_t size)
     return at;
 }
 
+/* QEMU before 9.0 leaves among an x86 block's instructions the one at which it gave the block up, because it goes on in
+ * the next page; it runs in a block of its own. What QEMU read of it ends with the page and is no whole instruction. */
+static bool is_given_up(struct qemu_plugin_insn *insn)
+{
+    if (isa != X86_64 || ((qemu_plugin_insn_vaddr(insn) + qemu_plugin_insn_size(insn)) & 4095) != 0) {
+        return false;
+    }
+    char *text = qemu_plugin_insn_disas(insn);
+    bool incomplete = text != NULL && (text[0] == 0 || strncmp(text, ".byte", 5) == 0);
+    free(text);
+    return incomplete;
+}
+
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     (void)id;
     size_t n = qemu_plugin_tb_n_insns(tb);
+    if (n > 1 && is_given_up(qemu_plugin_tb_get_insn(tb, n - 1))) {
+        n--;
+    }
     if (forked || n == 0 || n > 512) {
         return;
     }
