@@ -16,7 +16,7 @@ Contexts live in tables of 2^18 hashed entries, so memory is bounded; two contex
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -64,6 +64,20 @@ def initial_state(instructions: int) -> BranchState:
     )
 
 
+def grow(state: BranchState, instructions: int) -> BranchState:
+    """The same state, for more static instructions."""
+    return state._replace(
+        local_history=grown(state.local_history, instructions),
+        bias=grown(state.bias, instructions),
+        last_target=grown(state.last_target, instructions, LAST),
+    )
+
+
+def grown(values: NDArray[Any], rows: int, fill: Any = 0) -> NDArray[Any]:
+    """`values` [S, …] with `rows` rows, the new ones filled."""
+    return np.concatenate([values, np.full((rows - len(values), *values.shape[1:]), fill, values.dtype)])
+
+
 @njit(inline="always")
 def _context(branch: np.uint64, history: np.uint64) -> np.int64:
     mixed = (branch * np.uint64(0x9E3779B97F4A7C15)) ^ ((history + np.uint64(1)) * np.uint64(0xC2B2AE3D27D4EB4F))
@@ -108,7 +122,7 @@ def observe(
         outcome = np.int64(taken[index])
         bits = np.uint8(outcome)
         if flag & _CONDITIONAL:
-            site = np.uint64(here)
+            site = address[here]  # not its number, which depends on what else is executed
             probability[index, 0] = _learn(state.bias, np.int64(here), outcome)
             own = state.local_history[here]
             probability[index, 1] = _learn(state.local, _context(site, np.uint64(own)), outcome)
@@ -123,7 +137,7 @@ def observe(
                 bits |= np.uint8(SAME_TARGET)
             state.last_target[here] = following
             if flag & _INDIRECT:
-                entry = _context(np.uint64(here), history)
+                entry = _context(address[here], history)
                 if state.history_target[entry] == following:
                     bits |= np.uint8(HISTORY_TARGET)
                 state.history_target[entry] = following

@@ -207,6 +207,12 @@ class _DefaultExtractor:
         self._dependencies = dependency.initial_state()
         self._nominal = dependency.nominal_cycles()
 
+    def grow(self, instructions: StaticInstructions) -> None:
+        self._instructions = instructions
+        self._last_address = branch_entropy.grown(self._last_address, len(instructions))
+        self._last_stride = branch_entropy.grown(self._last_stride, len(instructions))
+        self._branches = branch_entropy.grow(self._branches, len(instructions))
+
     def extract(self, chunk: Chunk) -> NDArray[np.uint8]:
         program = self._instructions
         n = len(chunk)

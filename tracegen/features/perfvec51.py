@@ -80,6 +80,10 @@ class _PerfVecExtractor:
         self._stacks = [StackDistance() for _ in range(4)]
         self._branches = branch_entropy.initial_state(len(instructions))
 
+    def grow(self, instructions: StaticInstructions) -> None:
+        self._instructions = instructions
+        self._branches = branch_entropy.grow(self._branches, len(instructions))
+
     def extract(self, chunk: Chunk) -> NDArray[np.uint32]:
         program = self._instructions
         n, accesses = len(chunk), len(chunk.address)
