@@ -23,7 +23,7 @@ ISA_OF_MACHINE = {("EM_X86_64", 64): "x86-64", ("EM_AARCH64", 64): "aarch64", ("
 _LABEL = 0  # STT_NOTYPE
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 # What pyelftools raises where a file is no ELF file, or a damaged one.
-_UNREADABLE = (OSError, ELFError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error)
+UNREADABLE = (OSError, ELFError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error)
 _PAGE = 4096
 
 
@@ -102,19 +102,21 @@ _SYMBOL = np.dtype(
 def _symbol_table(path: Path) -> _SymbolTable:
     """Empty for what is no readable ELF file."""
     tables, names = [], []
-    with contextlib.suppress(*_UNREADABLE), path.open("rb") as stream:
+    with contextlib.suppress(*UNREADABLE), path.open("rb") as stream:
         for section in ELFFile(stream).iter_sections():
             if isinstance(section, SymbolTableSection):
                 data = section.data()
                 table = np.frombuffer(data, _SYMBOL, len(data) // _SYMBOL.itemsize)
                 table = table[table["name"] != 0]
-                text = section.stringtable.data()  # type: ignore[attr-defined]
+                text = section.stringtable.data()
                 names += [
                     text[begin : text.find(b"\0", begin)].decode(errors="replace") for begin in table["name"].tolist()
                 ]
                 tables.append(table)
     table = np.concatenate(tables) if tables else np.empty(0, _SYMBOL)
-    return _SymbolTable(table["address"], table["size"], table["info"] & 15, table["section"] != 0, names)
+    return _SymbolTable(
+        table["address"], table["size"], (table["info"] & 15).astype(np.uint8), table["section"] != 0, names
+    )
 
 
 @lru_cache(maxsize=64)
@@ -168,7 +170,7 @@ def load_bias(path: Path, mapping: Mapping) -> int | None:
                 if begin <= mapping.offset < segment["p_offset"] + max(segment["p_filesz"], 1):
                     address = segment["p_vaddr"] - segment["p_offset"] + mapping.offset
                     return mapping.start - int(address)
-    except _UNREADABLE:
+    except UNREADABLE:
         pass
     return None
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import h5py
 
+from tracegen import seal
 from uarch.errors import InputError
 
 
@@ -56,13 +57,43 @@ def open_h5(path: str | os.PathLike[str], file_format: str, version: int) -> Ite
         file.close()
 
 
+@contextmanager
+def sealed_h5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
+    """An HDF5 file to write: sealed and put in place on success, removed on any exception."""
+    with atomic_path(path) as temporary:
+        with h5py.File(temporary, "w", libver="latest", userblock_size=seal.BLOCK) as file:
+            yield file
+        seal.seal(temporary)
+
+
+def _check_bytes(path: Path, file_format: str) -> None:
+    """Refuse a file that is not as it was written before HDF5's library, which trusts what it reads, sees it.
+
+    Files of other makers have no seal; they begin with HDF5's signature, where ours have a user block.
+    """
+    with damage_in(path, "the file"), path.open("rb") as stream:
+        if stream.read(len(_SIGNATURE)) == _SIGNATURE:
+            return
+        stream.seek(seal.BLOCK)
+        if stream.read(len(_SIGNATURE)) != _SIGNATURE:
+            raise InputError(f"{path}: truncated, or not an HDF5 file; expected a {file_format} file")
+    try:
+        seal.check_seal(path, file_format)
+    except InputError as error:
+        raise InputError(
+            f"{path}: its bytes are not those that were written (SHA-256); expected a {file_format} file"
+        ) from error
+
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
 # What h5py raises where a file is damaged: an OSError or RuntimeError of HDF5's own, or Python's where a type, a length
 # or a text is not what it claims.
 DAMAGE = (
     OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, MemoryError, SystemError
 )  # fmt: skip
 _MAX_CHUNK = 256 << 20  # bytes that HDF5 decodes at once
-_MAX_RATIO = {"gzip": 1032, "lzf": 128, "szip": 4096, None: 1}  # of compression, at most
+_MAX_RATIO: dict[str | None, int] = {"gzip": 1032, "lzf": 128, "szip": 4096, None: 1}  # of compression, at most
 _OTHER_RATIO = 1 << 16
 _SLACK = 1 << 20  # bytes that may be claimed in any case
 
@@ -84,6 +115,7 @@ def _open(path: Path, file_format: str, version: int) -> h5py.File:
         raise InputError(f"{path}: no such file; expected a {file_format} file")
     if path.is_dir():
         raise InputError(f"{path}: is a folder; expected a {file_format} file")
+    _check_bytes(path, file_format)
     try:
         file = h5py.File(path, "r")
     except DAMAGE as error:
@@ -155,3 +187,33 @@ def read_slice(dataset: h5py.Dataset, selection: Any) -> Any:
     """`dataset[selection]`, with damage in the file reported as a single line."""
     with damage_in(dataset.file.filename, str(dataset.name)):
         return dataset[selection]
+
+
+def read_text(file: h5py.File, name: str) -> str:
+    """The file's attribute `name`, a text."""
+    with damage_in(file.filename, f"the attribute {name!r}"):
+        value = file.attrs[name]
+    if not isinstance(value, str):
+        raise InputError(f"{file.filename}: the attribute {name!r} is {type(value).__name__}; a text is expected")
+    return value
+
+
+def write_strings(file: h5py.File, name: str, texts: Sequence[str]) -> None:
+    """Texts of any length as a one-dimensional dataset."""
+    file.create_dataset(name, data=list(texts), dtype=h5py.string_dtype(), shape=(len(texts),), compression="gzip")
+
+
+def read_strings(file: h5py.File, name: str) -> list[str]:
+    """The texts of the dataset `name` [n]."""
+    path = file.filename
+    with damage_in(path, repr(name)):
+        dataset = file.get(name)
+        if (
+            not isinstance(file.get(name, getlink=True), h5py.HardLink)
+            or not isinstance(dataset, h5py.Dataset)
+            or h5py.check_string_dtype(dataset.dtype) is None
+            or dataset.ndim != 1
+        ):
+            raise InputError(f"{path}: {name!r} is missing or holds no texts; the file is incomplete or foreign")
+        require_stored(dataset)
+        return [text.decode(errors="replace") for text in dataset[:]]

@@ -20,8 +20,17 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen import fletcher32, lzf
-from tracegen.files import atomic_path, damage_in, open_h5, read_dataset, read_slice
+from tracegen import lzf
+from tracegen.files import (
+    damage_in,
+    open_h5,
+    read_dataset,
+    read_slice,
+    read_strings,
+    read_text,
+    sealed_h5,
+    write_strings,
+)
 from uarch.errors import InputError
 from uarch.instructions import LAST, Chunk
 
@@ -78,8 +87,7 @@ class TraceWriter:
         self.instructions = 0
 
     def __enter__(self) -> TraceWriter:
-        temporary = self._stack.enter_context(atomic_path(self._path))
-        self._file = self._stack.enter_context(h5py.File(temporary, "w", libver="latest"))
+        self._file = self._stack.enter_context(sealed_h5(self._path))
         self._pool = ThreadPoolExecutor(_WORKERS)
         self._stack.callback(self._pool.shutdown, cancel_futures=True)
         self._hashing = ThreadPoolExecutor(1)
@@ -89,7 +97,7 @@ class TraceWriter:
         for name, column in self._columns.items():
             column.dataset = self._file.create_dataset(
                 name, shape=(0,), maxshape=(None,), dtype=_COLUMNS[name], chunks=(_BLOCK,), compression="lzf",
-                shuffle=True, fletcher32=True,
+                shuffle=True,
             )  # fmt: skip
         return self
 
@@ -137,7 +145,8 @@ class TraceWriter:
         is_store: NDArray[np.uint8],
     ) -> None:
         """The next accesses [m]; `instruction` counts from the start, and may not be there yet."""
-        for name, data in zip(_MEMORY, (instruction, address, size, is_store), strict=True):
+        columns: list[NDArray[Any]] = [instruction, address, size, is_store]
+        for name, data in zip(_MEMORY, columns, strict=True):
             self._add(name, data)
 
     def _add(self, name: str, data: NDArray[Any]) -> None:
@@ -147,7 +156,7 @@ class TraceWriter:
 
     def _encode(self, name: str, block: NDArray[Any], length: int) -> None:
         """Start to encode a block, of which `length` elements count."""
-        self._encoding.append((name, self._pool.submit(_encode_block, block)))
+        self._encoding.append((name, self._pool.submit(lzf.encode, block)))
         if name == _STATIC_ID and self._hasher is not None:
             self._hashing.submit(self._hasher.update, block[:length].data)
 
@@ -166,10 +175,19 @@ class TraceWriter:
 
     def symbols(self, address: NDArray[np.uint64], size: NDArray[np.uint64], name: Sequence[str]) -> None:
         """Function symbols of the executable and its libraries at run-time addresses, sorted by address."""
-        group = self._file.create_group("symbols")
-        group.create_dataset("address", data=address, compression="gzip")
-        group.create_dataset("size", data=size, compression="gzip")
-        group.create_dataset("name", data=list(name), dtype=h5py.string_dtype(), shape=(len(name),), compression="gzip")
+        self._table("symbols", {"address": address, "size": size})
+        write_strings(self._file, "symbols/name", name)
+
+    def lines(
+        self, address: NDArray[np.uint64], file: NDArray[np.uint32], line: NDArray[np.uint32], files: Sequence[str]
+    ) -> None:
+        """Source lines of static instructions: `address` [L] ascending, `file` [L] an index of `files`, `line` [L]."""
+        self._table("lines", {"address": address, "file": file, "line": line})
+        write_strings(self._file, "lines/files", files)
+
+    def _table(self, group: str, columns: dict[str, NDArray[Any]]) -> None:
+        for name, data in columns.items():
+            self._file.create_dataset(f"{group}/{name}", data=data, compression="gzip", shuffle=True)
 
     def _finish(self) -> None:
         if self.instructions == 0:
@@ -215,18 +233,12 @@ class _Column:
                 yield full
 
 
-def _encode_block(block: NDArray[Any]) -> bytes:
-    stored = lzf.encode(block)
-    return stored + fletcher32.checksum(stored)
-
-
-def _decode_block(stored: bytes, mask: int, dtype: str, checked: bool) -> NDArray[Any]:
-    """The values of a stored block; ValueError where it is damaged."""
-    if checked and not mask & 4:
-        stored, expected = stored[: -fletcher32.SIZE], stored[-fletcher32.SIZE :]
-        if fletcher32.checksum(stored) != expected:
-            raise ValueError("damaged chunk")
-    return lzf.decode(stored, mask, dtype, _BLOCK)
+def _command(path: Path, text: str) -> list[str]:
+    with damage_in(path, "the attribute 'command'"):
+        words = json.loads(text)
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError("a JSON list of words is expected")
+    return words
 
 
 def digest(file: h5py.File, leading: hashlib._Hash | None = None) -> str:
@@ -245,7 +257,7 @@ def digest(file: h5py.File, leading: hashlib._Hash | None = None) -> str:
 def _blocks(dataset: h5py.Dataset, pool: ThreadPoolExecutor) -> Iterator[NDArray[Any]]:
     """The content of a dataset in order; blocks as TraceWriter stores them are decoded in parallel."""
     length = len(dataset)
-    if dataset.chunks != (_BLOCK,) or dataset.compression != "lzf" or not dataset.shuffle or dataset.scaleoffset:
+    if dataset.chunks != (_BLOCK,) or dataset.compression != "lzf" or not dataset.shuffle or dataset.fletcher32:
         for begin in range(0, length, 16 * _BLOCK):
             yield read_slice(dataset, slice(begin, begin + 16 * _BLOCK))
         return
@@ -254,7 +266,7 @@ def _blocks(dataset: h5py.Dataset, pool: ThreadPoolExecutor) -> Iterator[NDArray
     with damage_in(dataset.file.filename, dataset.name):
         for begin in range(0, length, _BLOCK):
             mask, stored = dataset.id.read_direct_chunk((begin,))
-            waiting.append(pool.submit(_decode_block, stored, mask, dataset.dtype.str, dataset.fletcher32))
+            waiting.append(pool.submit(lzf.decode, stored, mask, dataset.dtype.str, _BLOCK))
             if len(waiting) > _QUEUE:
                 yield waiting.popleft().result()
                 left -= _BLOCK
@@ -267,7 +279,12 @@ class Trace:
     """A trace file, open for reading; a context manager.
 
     Attributes: `path`, `isa`, `program`, `command` (list), `source`, `digest`, `address` u64 [S], `code` u8 [S, 16].
-    `len()` is the number of executed instructions. Raises InputError for a missing, truncated, empty or foreign file.
+    `len()` is the number of executed instructions.
+
+    What is safe when: opening compares a file that TraceWriter made with its seal (tracegen/seal.py), so that damage
+    is found before anything is read; in any file it checks the datasets' types and lengths, that the file can hold
+    what it claims, and `static/`. `chunks` checks ranges and order as it streams. `verify` compares the content with
+    the digest. Raises InputError for a file that is missing, truncated, damaged, empty or foreign, naming the part.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -281,24 +298,22 @@ class Trace:
 
     def _open(self) -> None:
         self._file = file = self._stack.enter_context(open_h5(self.path, FORMAT, VERSION))
-        try:
-            self.isa = str(file.attrs["isa"])
-            self.program = str(file.attrs["program"])
-            self.command: list[str] = json.loads(file.attrs["command"])
-            self.source = str(file.attrs["source"])
-            self.digest = str(file.attrs["digest"])
-        except (KeyError, ValueError) as error:
-            raise InputError(f"{self.path}: an attribute of the trace is missing or malformed ({error})") from error
+        self.isa, self.program, self.source, self.digest = (
+            read_text(file, name) for name in ("isa", "program", "source", "digest")
+        )
+        self.command = _command(self.path, read_text(file, "command"))
         if self.isa not in ISAS:
             raise InputError(f"{self.path}: unknown isa {self.isa!r}; one of {', '.join(ISAS)}")
-        self.address: NDArray[np.uint64] = read_slice(read_dataset(file, "static/address", "<u8"), slice(None))
-        self.code: NDArray[np.uint8] = read_slice(read_dataset(file, "static/code", "u1", 2), slice(None))
+        address = read_dataset(file, "static/address", "<u8")
+        code = read_dataset(file, "static/code", "u1", 2)
         self._columns = [read_dataset(file, name, dtype) for name, dtype in _COLUMNS.items()]
         rows = {len(column) for column in self._columns[1:]}
-        if len(rows) != 1 or self.code.shape != (len(self.address), 16):
+        if len(rows) != 1 or code.shape != (len(address), 16) or len(address) > LAST:
             raise InputError(f"{self.path}: datasets of the trace differ in length; the file is damaged")
         if len(self) == 0:
             raise InputError(f"{self.path}: an empty trace (no executed instruction)")
+        self.address: NDArray[np.uint64] = read_slice(address, slice(None))
+        self.code: NDArray[np.uint8] = read_slice(code, slice(None))
         if np.any(self.address[1:] <= self.address[:-1]):
             raise InputError(f"{self.path}: static/address is not strictly ascending")
 
@@ -333,8 +348,27 @@ class Trace:
         """Function symbols (address [F], size [F], names), empty where the trace has none."""
         if "symbols" not in self._file:
             return np.empty(0, np.uint64), np.empty(0, np.uint64), []
-        group = self._file["symbols"]
-        return group["address"][:], group["size"][:], [name.decode(errors="replace") for name in group["name"][:]]
+        address, size = (self._whole(f"symbols/{name}", "<u8") for name in ("address", "size"))
+        names = read_strings(self._file, "symbols/name")
+        if not len(address) == len(size) == len(names) or np.any(address[1:] < address[:-1]):
+            raise InputError(f"{self.path}: symbols differ in length or are not in order; the file is damaged")
+        return address, size, names
+
+    def lines(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], list[str]]:
+        """Source lines (address [L] of static instructions, file [L], line [L], files), empty where none is known."""
+        if "lines" not in self._file:
+            return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint32), []
+        address = self._whole("lines/address", "<u8")
+        file, line = (self._whole(f"lines/{name}", "<u4") for name in ("file", "line"))
+        files = read_strings(self._file, "lines/files")
+        if not len(address) == len(file) == len(line) or np.any(address[1:] <= address[:-1]):
+            raise InputError(f"{self.path}: lines differ in length or are not in order; the file is damaged")
+        if file.max(initial=0) >= max(len(files), 1):
+            raise InputError(f"{self.path}: lines/file names more than the {len(files)} of lines/files")
+        return address, file, line, files
+
+    def _whole(self, name: str, dtype: str) -> NDArray[Any]:
+        return read_slice(read_dataset(self._file, name, dtype), slice(None))
 
     def chunks(self, size: int = CHUNK, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """Instructions [start, stop) in pieces of `size`, each with its accesses; memory is bounded by `size`."""

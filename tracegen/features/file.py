@@ -43,11 +43,11 @@ class FeaturesWriter:
         columns = len(self._schema.columns)
         self._ids = self._file.create_dataset(
             "dynamic/static_id", shape=(0,), maxshape=(None,), dtype="<u4", chunks=(_BLOCK,), compression="lzf",
-            shuffle=True, fletcher32=True,
+            shuffle=True,
         )  # fmt: skip
         self._stored = self._file.create_dataset(
             "dynamic/stored", shape=(0, columns), maxshape=(None, columns), dtype=self._schema.dtype,
-            chunks=(_BLOCK, columns), compression="lzf", shuffle=True, fletcher32=True,
+            chunks=(_BLOCK, columns), compression="lzf", shuffle=True,
         )  # fmt: skip
         return self
 

@@ -6,8 +6,8 @@ do not belong to the record) and `ONLY | n` (only its first n do).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -34,6 +34,28 @@ class Accesses(NamedTuple):
     address: NDArray[np.uint64]
     size: NDArray[np.uint8]
     is_store: NDArray[np.uint8]
+
+    @staticmethod
+    def empty(count: int) -> Accesses:
+        """Room for so many."""
+        return Accesses(
+            np.empty(count, np.uint64), np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count, np.uint8)
+        )
+
+    def part(self, begin: int, end: int) -> Accesses:
+        """Accesses begin … end, not copied."""
+        part = slice(begin, end)
+        return Accesses(self.instruction[part], self.address[part], self.size[part], self.is_store[part])
+
+    @staticmethod
+    def joined(parts: Sequence[Accesses]) -> Accesses:
+        """All parts, copied."""
+        return Accesses(
+            np.concatenate([part.instruction for part in parts]),
+            np.concatenate([part.address for part in parts]),
+            np.concatenate([part.size for part in parts]),
+            np.concatenate([part.is_store for part in parts]),
+        )
 
 
 # State of the reading loop, an int64 array: current block (-1: none), its instructions, how many of its first ones do
@@ -92,7 +114,7 @@ def _read(
                 result = _FULL
                 break
             accessor = np.int64((word >> np.uint64(54)) & np.uint64(511))
-            if accessor >= count:
+            if accessor >= count or accessor < seen:
                 result = _DAMAGED
                 break
             index = base + accessor
@@ -124,11 +146,11 @@ def _read(
             position += 1
             continue
         if word >> np.uint64(62):
-            following = np.int64(word & np.uint64((1 << 62) - 1))
+            following: Any = np.int64(word & np.uint64((1 << 62) - 1))
             if following >= blocks:
                 result = _BLOCKS
                 break
-            only: int = WHOLE
+            only: Any = WHOLE
         elif word >> np.uint64(60) == np.uint64(3):
             far = 1
             position += 1
@@ -202,12 +224,7 @@ class Replay:
         self._state[_BLOCK] = -1
         self._repeating = np.zeros(2, np.uint64)
         self._sequence = np.empty(_SEQUENCE, np.uint32)
-        self._accesses = Accesses(
-            np.empty(_ACCESSES, np.uint64),
-            np.empty(_ACCESSES, np.uint64),
-            np.empty(_ACCESSES, np.uint8),
-            np.empty(_ACCESSES, np.uint8),
-        )
+        self._accesses = Accesses.empty(_ACCESSES)
         self._filled = np.zeros(2, np.int64)
         self.used: NDArray[np.uint8] = np.zeros(0, np.uint8)  # [B] the block is in the sequence
         self.is_complete = False  # `limit` instructions are there
@@ -283,7 +300,7 @@ class Replay:
     def _take(self) -> tuple[NDArray[np.uint32], Accesses]:
         s, m = self._filled.tolist()
         self._filled[:] = 0
-        return self._sequence[:s], Accesses(*(column[:m] for column in self._accesses))
+        return self._sequence[:s], self._accesses.part(0, m)
 
     def _refuse(self, words: NDArray[np.uint64], why: str) -> None:
         position = int(self._state[_POSITION])
@@ -315,8 +332,8 @@ def expand(
         if word >> 31:
             state[2 if word >> 30 == 3 else 1] = word & _VALUE
             continue
-        row = kernel.begin[word]
-        end = kernel.begin[word + 1]
+        row: Any = kernel.begin[word]
+        end: Any = kernel.begin[word + 1]
         last = np.int64(kernel.last_repeat[word])
         if state[1] != WHOLE:
             end = row + state[1]

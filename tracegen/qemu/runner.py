@@ -26,6 +26,7 @@ from typing import IO, Any
 from tqdm import tqdm
 
 from tracegen import elf
+from tracegen.dwarf import lines_at_run_time
 from tracegen.files import require_writable
 from tracegen.qemu.program import Program, find_program
 from tracegen.qemu.records import ThreadRecords
@@ -158,6 +159,7 @@ class _Traces:
             address = record.write_static()
             symbols = elf.symbols_at_run_time(mappings, address)
             record.writer.symbols(symbols.address, symbols.size, symbols.name)
+            record.writer.lines(*lines_at_run_time(mappings, address))
         made = [(self._thread_path(number), record.instructions) for number, record in recorded]
         self._stack.close()  # completes the files
         return made

@@ -134,9 +134,8 @@ class ProgramStream:
 
     def _hashed(self, chunk: Chunk) -> Chunk:
         accesses = np.diff(chunk.access_offset).astype("<u4")
-        for hasher, column in zip(
-            self._columns, (chunk.static_id, accesses, chunk.address, chunk.size, chunk.is_store), strict=True
-        ):
+        columns: list[NDArray[Any]] = [chunk.static_id, accesses, chunk.address, chunk.size, chunk.is_store]
+        for hasher, column in zip(self._columns, columns, strict=True):
             hasher.update(column.data)
         return chunk
 
@@ -165,7 +164,7 @@ class _Pending:
 
     def add_accesses(self, accesses: Accesses) -> None:
         if len(accesses.address):
-            self._accesses.append(Accesses(*(column.copy() for column in accesses)))
+            self._accesses.append(Accesses.joined([accesses]))
 
     def end(self, total: int) -> None:
         """No more will come; only the first `total` instructions of the run count."""
@@ -204,14 +203,12 @@ class _Pending:
             first = self._accesses[0]
             count = int(np.searchsorted(first.instruction, np.uint64(end)))
             if count:
-                taken.append(Accesses(*(column[:count] for column in first)))
+                taken.append(first.part(0, count))
             if count < len(first.instruction):
-                self._accesses[0] = Accesses(*(column[count:] for column in first))
+                self._accesses[0] = first.part(count, len(first.instruction))
                 break
             self._accesses.pop(0)
-        if not taken:
-            return Accesses(*(np.empty(0, dtype) for dtype in (np.uint64, np.uint64, np.uint8, np.uint8)))
-        return Accesses(*(np.concatenate(columns) for columns in zip(*taken, strict=True)))
+        return Accesses.joined(taken) if taken else Accesses.empty(0)
 
 
 class _GrowingInstructions:
