@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
-from elftools.dwarf.ranges import RangeEntry
+from elftools.dwarf.structs import DWARFStructs
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 from numpy.typing import NDArray
@@ -104,79 +105,190 @@ def _build_identifier(elf: ELFFile) -> str:
 
 def _lines_of(elf: ELFFile, executed: NDArray[np.uint64]) -> Iterator[tuple[int, str, int]]:
     dwarf = elf.get_dwarf_info()
+    if dwarf.debug_line_sec is None:
+        return
+    dwarf.debug_line_sec.stream.seek(0)
+    section = np.frombuffer(dwarf.debug_line_sec.stream.read(), np.uint8)
+    folders: dict[int, str] | None = None
+    offset = 0
+    while offset + 24 <= len(section):
+        program = _program_at(section, offset)
+        row_of = np.full(len(executed), -1, np.int64)
+        rows = np.zeros((2, len(executed)), np.int64)
+        if program.length and _run(section, *program.arguments, executed, row_of, rows):
+            header = _header(dwarf, offset, program.version)
+            if program.version < 5 and folders is None:
+                folders = _compilation_folders(dwarf)
+            names: dict[int, str] = {}
+            for index in np.flatnonzero(row_of >= 0).tolist():
+                file, line = int(rows[0, index]), int(rows[1, index])
+                if line == 0:  # code of no line
+                    continue
+                if file not in names:
+                    names[file] = _file_name(header, file, (folders or {}).get(offset, ""))
+                yield int(executed[index]), names[file], line
+        offset = program.end
+
+
+class _Program(NamedTuple):
+    """Where a line program is, and what its opcodes mean (DWARF 5, §6.2.4)."""
+
+    version: int
+    length: int  # 0: of a version that is not known
+    end: int
+    arguments: tuple[int, int, int, int, int, int, NDArray[np.int64]]
+
+
+_NOTHING = (0, 0, 0, 0, 0, 0, np.empty(0, np.int64))
+
+
+def _program_at(section: NDArray[np.uint8], offset: int) -> _Program:
+    def number(at: int, width: int) -> int:
+        return int.from_bytes(section[at : at + width].tobytes(), "little")
+
+    length, at, wide = number(offset, 4), offset + 4, 4
+    if length == 0xFFFFFFFF:
+        length, at, wide = number(at, 8), at + 8, 8
+    end = min(at + length, len(section))
+    version = number(at, 2)
+    at += 2
+    if not 2 <= version <= 5:
+        return _Program(version, 0, end, _NOTHING)
+    if version == 5:
+        at += 2  # sizes of an address and of a segment selector
+    begin = at + wide + number(at, wide)
+    at += wide
+    shortest = number(at, 1)
+    at += 1 + (version >= 4)  # operations of a VLIW instruction
+    line_base = (number(at + 1, 1) ^ 128) - 128
+    line_range, opcode_base = number(at + 2, 1), number(at + 3, 1)
+    lengths = section[at + 4 : at + 3 + opcode_base].astype(np.int64)
+    if begin > end or line_range == 0 or opcode_base == 0 or len(lengths) != opcode_base - 1:
+        return _Program(version, 0, end, _NOTHING)
+    return _Program(version, length, end, (begin, end, shortest, line_base, line_range, opcode_base, lengths))
+
+
+@numba.njit(cache=True)
+def _leb128(data: NDArray[np.uint8], at: int, end: int, signed: bool) -> tuple[int, int]:
+    """(value, place behind it)."""
+    value: Any = np.int64(0)
+    shift = 0
+    while at < end:
+        byte = np.int64(data[at])
+        at += 1
+        if shift < 63:
+            value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            if signed and byte & 64 and shift < 64:
+                value -= np.int64(1) << shift
+            break
+    return value, at
+
+
+@numba.njit(cache=True)
+def _run(
+    data: NDArray[np.uint8],
+    at: int,
+    end: int,
+    shortest: int,
+    line_base: int,
+    line_range: int,
+    opcode_base: int,
+    lengths: NDArray[np.int64],
+    executed: NDArray[np.uint64],
+    row_of: NDArray[np.int64],
+    rows: NDArray[np.int64],
+) -> bool:
+    """Execute a line program; set file and line [2, E] of `executed` addresses that its rows cover, and `row_of` [E].
+
+    A row holds from its address up to the next row's of its sequence. Whether there are any.
+    """
+    found = False
+    address: Any = np.uint64(0)
+    file: Any = np.int64(1)
+    line: Any = np.int64(1)
+    last, last_file, last_line = np.uint64(0), np.int64(0), np.int64(0)
+    inside = False  # there is a last row
+    while at < end:
+        opcode = np.int64(data[at])
+        at += 1
+        emit, ends = False, False
+        if opcode >= opcode_base:
+            step = opcode - opcode_base
+            address += np.uint64(step // line_range * shortest)
+            line += line_base + step % line_range
+            emit = True
+        elif opcode == 0:
+            length, at = _leb128(data, at, end, False)
+            following = at + length
+            if length < 1 or following > end:
+                return found
+            extended = data[at]
+            if extended == 1:
+                emit, ends = True, True
+            elif extended == 2 and length <= 9:
+                address = np.uint64(0)
+                for byte in range(length - 1):
+                    address |= np.uint64(data[at + 1 + byte]) << np.uint64(8 * byte)
+            at = following
+        elif opcode == 1:
+            emit = True
+        elif opcode == 2:
+            value, at = _leb128(data, at, end, False)
+            address += np.uint64(value * shortest)
+        elif opcode == 3:
+            value, at = _leb128(data, at, end, True)
+            line += value
+        elif opcode == 4:
+            file, at = _leb128(data, at, end, False)
+        elif opcode == 8:
+            address += np.uint64((255 - opcode_base) // line_range * shortest)
+        elif opcode == 9:
+            if at + 2 > end:
+                return found
+            address += np.uint64(data[at]) | np.uint64(data[at + 1]) << np.uint64(8)
+            at += 2
+        else:
+            for _ in range(lengths[opcode - 1]):
+                _, at = _leb128(data, at, end, False)
+        if not emit:
+            continue
+        if inside and address > last:
+            place = np.searchsorted(executed, last)
+            while place < len(executed) and executed[place] < address:
+                row_of[place] = 0
+                rows[0, place], rows[1, place] = last_file, last_line
+                found = True
+                place += 1
+        last, last_file, last_line, inside = address, file, line, not ends
+        if ends:
+            address, file, line = np.uint64(0), np.int64(1), np.int64(1)
+    return found
+
+
+def _header(dwarf: Any, offset: int, version: int) -> Any:
+    structs = DWARFStructs(little_endian=True, dwarf_format=32, address_size=8, dwarf_version=version)
+    return dwarf._parse_line_program_at_offset(offset, structs).header
+
+
+def _compilation_folders(dwarf: Any) -> dict[int, str]:
+    """The folder that relative names count from, by place of the line program (version 5 has it in the program)."""
+    found = {}
     for unit in dwarf.iter_CUs():
-        try:
-            if not _may_cover(dwarf, unit, executed):
-                continue
-            program = dwarf.line_program_for_CU(unit)
-            if program is not None:
-                yield from _rows(program, _compilation_folder(unit), executed)
-        except UNREADABLE:  # one damaged unit does not take the others with it
-            continue
+        attributes = unit.get_top_DIE().attributes
+        place, folder = attributes.get("DW_AT_stmt_list"), attributes.get("DW_AT_comp_dir")
+        if place is not None and folder is not None and isinstance(folder.value, bytes):
+            found[place.value] = os.fsdecode(folder.value)
+    return found
 
 
-def _compilation_folder(unit: Any) -> str:
-    attribute = unit.get_top_DIE().attributes.get("DW_AT_comp_dir")
-    return os.fsdecode(attribute.value) if attribute is not None and isinstance(attribute.value, bytes) else ""
-
-
-def _may_cover(dwarf: Any, unit: Any, executed: NDArray[np.uint64]) -> bool:
-    """Whether the unit's code may hold one of `executed`; yes where its extent cannot be told."""
-    attributes = unit.get_top_DIE().attributes
-    low, high, ranges = (attributes.get(f"DW_AT_{name}") for name in ("low_pc", "high_pc", "ranges"))
-    if low is not None and high is not None:
-        end = high.value if high.form == "DW_FORM_addr" else low.value + high.value
-        return _holds(executed, low.value, end)
-    lists = dwarf.range_lists() if ranges is not None and ranges.form == "DW_FORM_sec_offset" else None
-    if lists is None:
-        return True
-    base = low.value if low is not None else 0
-    for entry in lists.get_range_list_at_offset(ranges.value, unit):
-        if not isinstance(entry, RangeEntry):
-            base = entry.base_address
-            continue
-        shift = 0 if getattr(entry, "is_absolute", False) else base
-        if _holds(executed, entry.begin_offset + shift, entry.end_offset + shift):
-            return True
-    return False
-
-
-def _holds(executed: NDArray[np.uint64], low: int, high: int) -> bool:
-    first, last = np.searchsorted(executed, np.array([low, max(low, high)], np.uint64))
-    return bool(first < last)
-
-
-def _rows(program: Any, folder: str, executed: NDArray[np.uint64]) -> Iterator[tuple[int, str, int]]:
-    """The rows of one line program, sequence by sequence: a row holds from its address to the next one's."""
-    names: dict[int, str] = {}
-    sequence: list[tuple[int, int, int]] = []
-    for entry in program.get_entries():
-        state = entry.state
-        if state is None:
-            continue
-        sequence.append((state.address, state.file, state.line))
-        if not state.end_sequence:
-            continue
-        begin, end = sequence[0][0], state.address
-        first, last = np.searchsorted(executed, np.array([begin, max(begin, end)], np.uint64))
-        if first < last:
-            here = executed[first:last]
-            starts = np.array([row[0] for row in sequence[:-1]], np.uint64)
-            for address, row in zip(here.tolist(), (np.searchsorted(starts, here, "right") - 1).tolist(), strict=True):
-                _, file, line = sequence[row]
-                if line:  # 0: of no line
-                    if file not in names:
-                        names[file] = _file_name(program, file, folder)
-                    yield address, names[file], line
-        sequence = []
-
-
-def _file_name(program: Any, file: int, folder: str) -> str:
+def _file_name(header: Any, file: int, folder: str) -> str:
     """Path of a line program's file: from version 5 on, files and folders count from 0, before from 1."""
-    header = program.header
     first = 0 if header.version >= 5 else 1
     entry = header.file_entry[file - first]
     folders = [os.fsdecode(name) for name in header.include_directory]
     index = entry.dir_index - first
-    where = folders[index] if index >= 0 else ""
-    return os.path.normpath(os.path.join(folder, where, os.fsdecode(entry.name)))  # noqa: PTH118
+    where = folders[index] if index >= 1 - first else ""  # entry 0 of version 5 is the root itself
+    root = folders[0] if first == 0 else folder
+    return os.path.normpath(os.path.join(root, where, os.fsdecode(entry.name)))  # noqa: PTH118

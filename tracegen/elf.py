@@ -98,9 +98,18 @@ _SYMBOL = np.dtype(
 )  # Elf64_Sym
 
 
-@lru_cache(maxsize=64)
 def _symbol_table(path: Path) -> _SymbolTable:
     """Empty for what is no readable ELF file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return _read_symbol_table(path, 0, 0)
+    return _read_symbol_table(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=64)
+def _read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
+    """`changed` and `size` tell whether the file is still the one that was read."""
     tables, names = [], []
     with contextlib.suppress(*UNREADABLE), path.open("rb") as stream:
         for section in ELFFile(stream).iter_sections():
@@ -119,7 +128,6 @@ def _symbol_table(path: Path) -> _SymbolTable:
     )
 
 
-@lru_cache(maxsize=64)
 def function_addresses(path: Path) -> dict[str, tuple[int, ...]]:
     """Where each function or label begins, in the file; local functions of one name begin at several places."""
     table = _symbol_table(path)

@@ -690,10 +690,10 @@ static void *place(size_t size)
 }
 
 /* QEMU before 9.0 leaves among an x86 block's instructions the one at which it gave the block up, because it goes on in
- * the next page; it runs in a block of its own. What QEMU read of it ends with the page and is no whole instruction. */
+ * the next page; it runs in a block of its own. What QEMU had read of it is no whole instruction. */
 static bool is_given_up(struct qemu_plugin_insn *insn)
 {
-    if (isa != X86_64 || ((qemu_plugin_insn_vaddr(insn) + qemu_plugin_insn_size(insn)) & 4095) != 0) {
+    if (isa != X86_64 || (qemu_plugin_insn_vaddr(insn) & 4095) + 15 <= 4096) {
         return false;
     }
     char *text = qemu_plugin_insn_disas(insn);
