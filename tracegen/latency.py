@@ -107,7 +107,11 @@ class LatencyFile:
                 raise InputError(f"{self.path}: start is {self.start}; it cannot be negative")
             texts = read_strings(file, "uarch")
             with damage_in(self.path, "'uarch'"):
-                self.machines = [machine_from_dict(json.loads(text)) for text in texts]
+                documents = [json.loads(text) for text in texts]
+            try:
+                self.machines = [machine_from_dict(document) for document in documents]
+            except (InputError, TypeError, AttributeError) as error:
+                raise InputError(f"{self.path}: 'uarch' holds no machine ({error})") from error
             self._latency = read_dataset(file, "latency", "<u2", 2)
             if self._latency.shape[0] != len(self.machines) or self._latency.shape[1] == 0:
                 raise InputError(
