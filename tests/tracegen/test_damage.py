@@ -209,9 +209,18 @@ def records(tmp_path_factory, build):
         ring = Ring(run.ring_of_thread(0))
         words = ring.last_window().copy()
         ring.close()
-    blocks = np.fromfile(folder / "blocks", "<u8")
-    blocks[: np.flatnonzero(blocks)[-1] + 3].tofile(folder / "blocks")
-    return folder, words[: np.flatnonzero(words)[-1] + 2][:1500].copy()
+    words = words[:400]
+    count = int((words[words >> np.uint64(62) == 1] - np.uint64(1 << 62)).max()) + 1
+    rows = int(blocks_of(folder).kernel.begin[count])
+    with (folder / "blocks").open("r+b") as file:  # only the blocks that these words name
+        file.truncate(16 * count + 24 * rows)
+    return folder, words
+
+
+def blocks_of(folder):
+    table = BlockTable(folder, "x86-64")
+    table.update()
+    return table
 
 
 def replayed(folder, words):
@@ -236,7 +245,7 @@ def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
     folder, words = records
     shutil.copytree(folder, tmp_path / "r")
     instructions, _, _ = replayed(tmp_path / "r", words)
-    assert instructions > 1000
+    assert instructions > 300
     blocks = (folder / "blocks").read_bytes()
     dice = random.Random(5)
     refused = 0
