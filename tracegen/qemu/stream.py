@@ -66,7 +66,7 @@ class ProgramStream:
         self._run = run
         self._static = _GrowingInstructions(run.blocks)
         self._replay = Replay(run.blocks, run.interruptions, run.limit)
-        self._pending = _Pending()
+        self._pending = _Pending(run.limit)
         self._columns = [hashlib.sha256() for _ in range(5)]
         self.isa = run.isa
         self.command = list(run.command)
@@ -116,7 +116,7 @@ class ProgramStream:
                 raise InputError(f"{self._run.folder.parent}: the disk is full; tracing needs room there")
             if self._replay.instructions == 0:
                 raise self._run.nothing_recorded()
-            self._pending.end(self._replay.instructions)
+            self._pending.end()
             while self._pending:
                 yield self._hashed(self._pending.take(size))
             self.outcome = self._run.outcome()
@@ -143,7 +143,8 @@ class ProgramStream:
 class _Pending:
     """Instructions and accesses on their way into chunks."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
         self._start = 0  # index of the first one
         self._ids: list[NDArray[np.uint32]] = []
         self._count = 0
@@ -159,6 +160,8 @@ class _Pending:
         return self._count if self._ended else self._count - 1
 
     def add_ids(self, ids: NDArray[np.uint32]) -> None:
+        if self._limit is not None:  # the last block may go on after it
+            ids = ids[: self._limit - self._start - self._count]
         self._ids.append(ids)
         self._count += len(ids)
 
@@ -166,10 +169,9 @@ class _Pending:
         if len(accesses.address):
             self._accesses.append(Accesses.joined([accesses]))
 
-    def end(self, total: int) -> None:
-        """No more will come; only the first `total` instructions of the run count."""
+    def end(self) -> None:
+        """No more will come."""
         self._ended = True
-        self._count = total - self._start
 
     def take(self, size: int) -> Chunk:
         """The next `size` instructions, or those that are left."""
