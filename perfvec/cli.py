@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from perfvec.model import Model
     from perfvec.vector import ProgramVector
+    from tracegen.qemu import Region, TraceResult
+    from tracegen.qemu.run import Outcome
     from uarch.configuration import Machine
 
 app = typer.Typer(
@@ -45,6 +48,20 @@ Picture = Annotated[Path | None, typer.Option("--picture", help="Write the pictu
 MaxInstructions = Annotated[
     int | None, typer.Option("--max-instructions", min=1, help="Stop after so many instructions.")
 ]
+Skip = Annotated[int, typer.Option(min=0, help="Instructions executed before recording starts.")]
+RegionFunction = Annotated[
+    str | None, typer.Option("--region", help="Record only this function, from its entry to its return.")
+]
+RegionStart = Annotated[
+    str | None, typer.Option("--from", help="Record from here: SYMBOL, SYMBOL+OFFSET or 0xADDRESS of the executable.")
+]
+RegionStop = Annotated[str | None, typer.Option("--to", help="Record until here; to the program's end by default.")]
+RegionTimes = Annotated[
+    int | None, typer.Option("--times", min=1, help="Stop after so many passages of the region; all by default.")
+]
+Stdin = Annotated[Path | None, typer.Option(help="File on the program's standard input.")]
+Cwd = Annotated[Path | None, typer.Option(help="The program's working directory.")]
+Env = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the program; repeat for more.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -118,38 +135,72 @@ def trace(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
     max_instructions: MaxInstructions = None,
-    skip: Annotated[int, typer.Option(min=0, help="Instructions executed before recording starts.")] = 0,
+    skip: Skip = 0,
+    region: RegionFunction = None,
+    start: RegionStart = None,
+    stop: RegionStop = None,
+    times: RegionTimes = None,
     threads: Annotated[
         bool, typer.Option("--threads", help="Trace every thread, each into a file of its own.")
     ] = False,
-    stdin: Annotated[Path | None, typer.Option(help="File on the program's standard input.")] = None,
-    cwd: Annotated[Path | None, typer.Option(help="The program's working directory.")] = None,
-    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the program; repeat for more.")] = None,
+    stdin: Stdin = None,
+    cwd: Cwd = None,
+    env: Env = None,
 ) -> None:
-    """Trace a program: perfvec trace -o T.trace.h5 -- PROGRAM ARGS…; its exit status is passed through."""
-    import os
+    """Trace a program: perfvec trace -o T.trace.h5 -- PROGRAM ARGS…; its exit status is passed through.
 
-    from tracegen.qemu.runner import trace as run_trace
+    Children that it forks run untraced; where it becomes another program by exec, the trace ends.
+    """
+    from tracegen.qemu import trace as run_trace
 
     if not context.obj:
         raise InputError("no program to trace; write perfvec trace -o T.trace.h5 -- PROGRAM ARGS…")
+    with _surroundings(stdin, cwd, env) as surroundings:
+        result = run_trace(
+            context.obj, output, max_instructions=max_instructions, skip=skip, threads=threads,
+            region=_region(region, start, stop, times), **surroundings,
+        )  # fmt: skip
+    paths = ", ".join(str(path) for path in (result.path, *result.threads))
+    print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
+    _leave_as(result)
+
+
+@contextmanager
+def _surroundings(stdin: Path | None, cwd: Path | None, env: list[str] | None) -> Iterator[dict[str, Any]]:
+    """Standard input, folder and environment of a program that is run."""
+    import os
+
     wrong = [item for item in env or [] if "=" not in item]
     if wrong:
         raise InputError(f"--env {wrong[0]!r} must read NAME=VALUE")
     environment = {**os.environ, **dict(item.split("=", 1) for item in env)} if env else None
-    if stdin is not None and not stdin.is_file():
+    if stdin is None:
+        yield {"cwd": cwd, "env": environment}
+        return
+    if not stdin.is_file():
         raise InputError(f"{stdin}: no such file for --stdin")
-    given = stdin.open("rb") if stdin is not None else None
-    try:
-        result = run_trace(
-            context.obj, output, stdin=given, env=environment, cwd=cwd, max_instructions=max_instructions, skip=skip,
-            threads=threads,
-        )  # fmt: skip
-    finally:
-        if given is not None:
-            given.close()
-    paths = ", ".join(str(path) for path in (result.path, *result.threads))
-    print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
+    with stdin.open("rb") as given:
+        yield {"stdin": given, "cwd": cwd, "env": environment}
+
+
+def _region(function: str | None, start: str | None, stop: str | None, times: int | None) -> Region | None:
+    from tracegen.qemu import Region, parse_place
+
+    if function is None and start is None and stop is None:
+        if times is not None:
+            raise InputError("--times counts passages of a region; give --region, or --from and --to")
+        return None
+    if function is not None and (start is not None or stop is not None):
+        raise InputError("--region is a function, from its entry to its return; it does not go with --from or --to")
+    first = function or start
+    return Region(
+        start=parse_place(first) if first else None, stop=parse_place(stop) if stop else None,
+        returns=function is not None, times=times,
+    )  # fmt: skip
+
+
+def _leave_as(result: TraceResult | Outcome) -> None:
+    """Exit as the traced program did."""
     if result.replaced_by is not None:
         print(f"the program became {result.replaced_by} (exec), which is not traced: trace that one", file=sys.stderr)
     if result.interrupted:
@@ -161,17 +212,49 @@ def trace(
 
 @app.command()
 def features(
-    trace_file: Annotated[Path, typer.Argument(help="A trace.")],
+    context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write.")],
+    trace_file: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
     schema: Annotated[str, typer.Option(help="Feature schema: default or perfvec-51.")] = "default",
+    max_instructions: MaxInstructions = None,
+    skip: Skip = 0,
+    region: RegionFunction = None,
+    start: RegionStart = None,
+    stop: RegionStop = None,
+    times: RegionTimes = None,
+    stdin: Stdin = None,
+    cwd: Cwd = None,
+    env: Env = None,
 ) -> None:
-    """Extract a trace's features into a file (commands that need them derive them themselves)."""
+    """Extract a trace's features into a file, or a program's while it runs, with no trace in between.
+
+    The options after --schema are for a program, as of perfvec trace; its exit status is passed through.
+    """
     from tracegen.features import get_schema
-    from tracegen.features.file import extract
+    from tracegen.features.file import extract, extract_stream
+    from tracegen.files import require_writable
+    from tracegen.qemu import stream
     from tracegen.trace import Trace
 
-    with Trace(trace_file) as opened:
-        extract(opened, get_schema(schema), output)
+    chosen = get_schema(schema)
+    require_writable(output)
+    if (trace_file is None) == (not context.obj):
+        raise InputError("give one source of features: a trace, or -- PROGRAM ARGS…")
+    if trace_file is not None:
+        with Trace(trace_file) as opened:
+            extract(opened, chosen, output)
+        return
+    with (
+        _surroundings(stdin, cwd, env) as surroundings,
+        stream(
+            context.obj, max_instructions=max_instructions, skip=skip, region=_region(region, start, stop, times),
+            **surroundings,
+        ) as running,
+    ):  # fmt: skip
+        instructions = extract_stream(running, chosen, output)
+    print(f"{output}: {instructions:,} instructions, {running.isa}", file=sys.stderr)
+    assert running.outcome is not None
+    _leave_as(running.outcome)
 
 
 @app.command()

@@ -18,7 +18,7 @@ with exact contexts.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,20 @@ def initial_state(
         history_target=np.full(size, LAST, np.uint32),
         returns=np.zeros(_RAS, np.uint64),
     )
+
+
+def grow(state: BranchState, instructions: int) -> BranchState:
+    """The same state, for more static instructions."""
+    return state._replace(
+        local_history=grown(state.local_history, instructions),
+        bias=grown(state.bias, instructions),
+        last_target=grown(state.last_target, instructions, LAST),
+    )
+
+
+def grown(values: NDArray[Any], rows: int, fill: Any = 0) -> NDArray[Any]:
+    """`values` [S, …] with `rows` rows, the new ones filled."""
+    return np.concatenate([values, np.full((rows - len(values), *values.shape[1:]), fill, values.dtype)])
 
 
 def probabilities() -> NDArray[np.float32]:
@@ -152,7 +166,7 @@ def observe(
         outcome = np.int64(goes_elsewhere(sites, here, following))
         bits = outcome
         if flag & _CONDITIONAL:
-            site = np.uint64(here)
+            site = sites.address[here]  # not its number, which depends on what else is executed
             own = state.local_history[here]
             if bias_column != NO_COLUMN:
                 out[index, bias_column] = codes[outcome, _learn(state.bias, np.int64(here), outcome)]
@@ -167,7 +181,7 @@ def observe(
                 bits |= SAME_TARGET
             state.last_target[here] = following
             if flag & _INDIRECT:
-                entry = _context(np.uint64(here), history)
+                entry = _context(sites.address[here], history)
                 if state.history_target[entry] == following:
                     bits |= HISTORY_TARGET
                 state.history_target[entry] = following

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +20,10 @@ from uarch.errors import InputError
 
 # e_machine, bits -> the name of the instruction set in a trace
 ISA_OF_MACHINE = {("EM_X86_64", 64): "x86-64", ("EM_AARCH64", 64): "aarch64", ("EM_RISCV", 64): "riscv64"}
-_FUNCTIONS = ("STT_FUNC", "STT_GNU_IFUNC", "STT_LOOS")  # LOOS is what older pyelftools calls GNU_IFUNC
+_LABEL = 0  # STT_NOTYPE
+_FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+# What pyelftools raises where a file is no ELF file, or a damaged one.
+UNREADABLE = (OSError, ELFError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error)
 _PAGE = 4096
 
 
@@ -73,28 +79,81 @@ def inspect(path: Path) -> Executable:
     return Executable(path, isa, interpreter, kind == "ET_DYN")
 
 
+class _SymbolTable(NamedTuple):
+    """The named symbols of .symtab and .dynsym."""
+
+    address: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    kind: NDArray[np.uint8]
+    is_defined: NDArray[np.bool_]
+    name: list[str]
+
+    @property
+    def is_function(self) -> NDArray[np.bool_]:
+        return np.isin(self.kind, _FUNCTIONS)
+
+
+_SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("address", "<u8"), ("size", "<u8")]
+)  # Elf64_Sym
+
+
+def _symbol_table(path: Path) -> _SymbolTable:
+    """Empty for what is no readable ELF file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return _read_symbol_table(path, 0, 0)
+    return _read_symbol_table(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=64)
+def _read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
+    """`changed` and `size` tell whether the file is still the one that was read."""
+    tables, names = [], []
+    with contextlib.suppress(*UNREADABLE), path.open("rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            if isinstance(section, SymbolTableSection):
+                data = section.data()
+                table = np.frombuffer(data, _SYMBOL, len(data) // _SYMBOL.itemsize)
+                table = table[table["name"] != 0]
+                text = section.stringtable.data()
+                names += [
+                    text[begin : text.find(b"\0", begin)].decode(errors="replace") for begin in table["name"].tolist()
+                ]
+                tables.append(table)
+    table = np.concatenate(tables) if tables else np.empty(0, _SYMBOL)
+    return _SymbolTable(
+        table["address"], table["size"], (table["info"] & 15).astype(np.uint8), table["section"] != 0, names
+    )
+
+
+def function_addresses(path: Path) -> dict[str, tuple[int, ...]]:
+    """Where each function or label begins, in the file; local functions of one name begin at several places."""
+    table = _symbol_table(path)
+    found: dict[str, dict[int, None]] = {}
+    for row in np.flatnonzero(table.is_defined & (table.is_function | (table.kind == _LABEL))).tolist():
+        found.setdefault(table.name[row], {})[int(table.address[row])] = None
+    return {name: tuple(addresses) for name, addresses in found.items()}
+
+
+def imported_names(path: Path) -> set[str]:
+    """Names that the file expects of others."""
+    table = _symbol_table(path)
+    return {table.name[row] for row in np.flatnonzero(~table.is_defined).tolist()}
+
+
 def function_symbols(path: Path) -> Symbols:
     """Function symbols of .symtab and .dynsym, at the addresses in the file. Empty for what is no readable ELF file."""
+    table = _symbol_table(path)
     found: dict[int, tuple[int, str]] = {}
-    try:
-        with path.open("rb") as stream:
-            for section in ELFFile(stream).iter_sections():
-                if isinstance(section, SymbolTableSection):
-                    _collect(section, found)
-    except (OSError, ELFError, UnicodeDecodeError, ValueError):
-        pass
-    return _symbols(found)
-
-
-def _collect(section: SymbolTableSection, found: dict[int, tuple[int, str]]) -> None:
-    for symbol in section.iter_symbols():
-        if symbol["st_info"]["type"] not in _FUNCTIONS or symbol["st_shndx"] == "SHN_UNDEF" or not symbol.name:
-            continue
-        address, size = symbol["st_value"], symbol["st_size"]
+    for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
+        name, address, size = table.name[row], int(table.address[row]), int(table.size[row])
         known = found.get(address)
         # Of several names for one place: the one that has a size, then the least decorated.
-        if known is None or (size > 0, -_decoration(symbol.name)) > (known[0] > 0, -_decoration(known[1])):
-            found[address] = (size, symbol.name)
+        if known is None or (size > 0, -_decoration(name)) > (known[0] > 0, -_decoration(known[1])):
+            found[address] = (size, name)
+    return _symbols(found)
 
 
 def _decoration(name: str) -> int:
@@ -119,7 +178,7 @@ def load_bias(path: Path, mapping: Mapping) -> int | None:
                 if begin <= mapping.offset < segment["p_offset"] + max(segment["p_filesz"], 1):
                     address = segment["p_vaddr"] - segment["p_offset"] + mapping.offset
                     return mapping.start - int(address)
-    except (OSError, ELFError, ValueError):
+    except UNREADABLE:
         pass
     return None
 

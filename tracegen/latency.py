@@ -9,11 +9,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.files import atomic_path, open_h5, read_dataset, read_slice
+from tracegen.files import (
+    damage_in,
+    open_h5,
+    read_dataset,
+    read_slice,
+    read_strings,
+    read_text,
+    sealed_h5,
+    write_strings,
+)
 from uarch.configuration import Machine, machine_from_dict
 from uarch.errors import InputError
 
@@ -53,8 +61,7 @@ class LatencyWriter:
         self._stack = ExitStack()
 
     def __enter__(self) -> LatencyWriter:
-        temporary = self._stack.enter_context(atomic_path(self._path))
-        self._file = self._stack.enter_context(h5py.File(temporary, "w", libver="latest"))
+        self._file = self._stack.enter_context(sealed_h5(self._path))
         for name, value in self._attributes.items():
             self._file.attrs[name] = value
         rows = len(self._machines)
@@ -63,7 +70,7 @@ class LatencyWriter:
             compression_opts=1, shuffle=True,
         )  # fmt: skip
         texts = [json.dumps(machine.to_dict()) for machine in self._machines]
-        self._file.create_dataset("uarch", data=texts, dtype=h5py.string_dtype(), compression="gzip")
+        write_strings(self._file, "uarch", texts)
         return self
 
     def __exit__(self, *error: Any) -> bool | None:
@@ -80,7 +87,7 @@ class LatencyWriter:
 
 
 class LatencyFile:
-    """A latency file, open for reading; a context manager.
+    """A latency file, open for reading; a context manager. Raises InputError where it is damaged or foreign.
 
     Attributes: `trace` (file stem), `trace_digest`, `start`, `simulator`, `machines` (U of them), `path`. `len()` is
     the number of labelled instructions.
@@ -91,15 +98,20 @@ class LatencyFile:
         self._stack = ExitStack()
         try:
             self._file = file = self._stack.enter_context(open_h5(self.path, FORMAT, VERSION))
-            try:
-                self.trace = str(file.attrs["trace"])
-                self.trace_digest = str(file.attrs["trace_digest"])
+            self.trace, self.trace_digest, self.simulator = (
+                read_text(file, name) for name in ("trace", "trace_digest", "simulator")
+            )
+            with damage_in(self.path, "the attribute 'start'"):
                 self.start = int(file.attrs["start"])
-                self.simulator = str(file.attrs["simulator"])
-                texts = [text.decode() for text in read_slice(file["uarch"], slice(None))]
-                self.machines = [machine_from_dict(json.loads(text)) for text in texts]
-            except (KeyError, json.JSONDecodeError) as error:
-                raise InputError(f"{self.path}: the latency file lacks or garbles {error}") from error
+            if self.start < 0:
+                raise InputError(f"{self.path}: start is {self.start}; it cannot be negative")
+            texts = read_strings(file, "uarch")
+            with damage_in(self.path, "'uarch'"):
+                documents = [json.loads(text) for text in texts]
+            try:
+                self.machines = [machine_from_dict(document) for document in documents]
+            except (InputError, TypeError, AttributeError) as error:
+                raise InputError(f"{self.path}: 'uarch' holds no machine ({error})") from error
             self._latency = read_dataset(file, "latency", "<u2", 2)
             if self._latency.shape[0] != len(self.machines) or self._latency.shape[1] == 0:
                 raise InputError(

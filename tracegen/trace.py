@@ -21,7 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracegen import lzf
-from tracegen.files import atomic_path, open_h5, read_dataset, read_slice
+from tracegen.files import (
+    damage_in,
+    open_h5,
+    read_dataset,
+    read_slice,
+    read_strings,
+    read_text,
+    sealed_h5,
+    write_strings,
+)
 from uarch.errors import InputError
 from uarch.instructions import LAST, Chunk
 
@@ -31,7 +40,8 @@ ISAS = ("x86-64", "aarch64", "riscv64")
 CHUNK = 1 << 18  # instructions a chunk when reading
 _BLOCK = 1 << 17  # elements an HDF5 chunk
 _WORKERS = 2  # threads that encode and decode blocks
-_QUEUE = 6  # blocks on their way
+_QUEUE = 12  # blocks on their way
+_EXTENSION = 64  # blocks by which a dataset grows
 _COLUMNS = {
     "dynamic/static_id": "<u4",
     "memory/instruction": "<u8",
@@ -39,13 +49,15 @@ _COLUMNS = {
     "memory/size": "u1",
     "memory/is_store": "u1",
 }
+_STATIC_ID, *_MEMORY = _COLUMNS
 _DIGESTED = ("static/address", "static/code", *_COLUMNS)
 
 
 class TraceWriter:
     """Writes a trace piece by piece; the file appears, complete and with its digest, on a clean exit of the context.
 
-    Call `static` once (any time), `append` any number of times, `symbols` at most once.
+    Call `static` once (any time; before the first instructions it saves a pass over them), `append` any number of
+    times, `symbols` and `lines` at most once.
     """
 
     def __init__(
@@ -71,19 +83,22 @@ class TraceWriter:
         self._stack = ExitStack()
         self._columns = {name: _Column(dtype) for name, dtype in _COLUMNS.items()}
         self._encoding: deque[tuple[str, Future[bytes]]] = deque()
+        self._hasher: hashlib._Hash | None = None  # of what leads the digest, where it comes in that order
         self.instructions = 0
 
     def __enter__(self) -> TraceWriter:
-        temporary = self._stack.enter_context(atomic_path(self._path))
-        self._file = self._stack.enter_context(h5py.File(temporary, "w", libver="latest"))
+        self._file = self._stack.enter_context(sealed_h5(self._path))
         self._pool = ThreadPoolExecutor(_WORKERS)
         self._stack.callback(self._pool.shutdown, cancel_futures=True)
+        self._hashing = ThreadPoolExecutor(1)
+        self._stack.callback(self._hashing.shutdown, cancel_futures=True)
         for name, value in self._attributes.items():
             self._file.attrs[name] = value
-        for name, dtype in _COLUMNS.items():
-            self._file.create_dataset(
-                name, shape=(0,), maxshape=(None,), dtype=dtype, chunks=(_BLOCK,), compression="lzf", shuffle=True
-            )
+        for name, column in self._columns.items():
+            column.dataset = self._file.create_dataset(
+                name, shape=(0,), maxshape=(None,), dtype=_COLUMNS[name], chunks=(_BLOCK,), compression="lzf",
+                shuffle=True,
+            )  # fmt: skip
         return self
 
     def __exit__(
@@ -101,6 +116,9 @@ class TraceWriter:
         """The distinct instructions: `address` [S] ascending, `code` [S, 16] their bytes, zero-padded."""
         for name, data in (("static/address", address.astype("<u8")), ("static/code", code.astype("u1"))):
             self._file.create_dataset(name, data=data, compression="gzip", shuffle=True)
+            if self.instructions == 0:
+                self._hasher = self._hasher or hashlib.sha256()
+                self._hasher.update(np.ascontiguousarray(data).data)
 
     def append(
         self,
@@ -111,82 +129,126 @@ class TraceWriter:
         memory_is_store: NDArray[np.uint8],
     ) -> None:
         """The next executed instructions [n] and their accesses [m]; `memory_instruction` counts from the start."""
-        columns: tuple[NDArray[Any], ...] = (
-            static_id,
-            memory_instruction,
-            memory_address,
-            memory_size,
-            memory_is_store,
-        )
-        for name, data in zip(_COLUMNS, columns, strict=True):
-            for block in self._columns[name].take(data):
-                self._encoding.append((name, self._pool.submit(lzf.encode, block)))
-                self._store(_QUEUE)
+        self.append_static_ids(static_id)
+        self.append_accesses(memory_instruction, memory_address, memory_size, memory_is_store)
+
+    def append_static_ids(self, static_id: NDArray[np.uint32]) -> None:
+        """The next executed instructions [n]."""
+        self._add(_STATIC_ID, static_id)
         self.instructions += len(static_id)
+
+    def append_accesses(
+        self,
+        instruction: NDArray[np.uint64],
+        address: NDArray[np.uint64],
+        size: NDArray[np.uint8],
+        is_store: NDArray[np.uint8],
+    ) -> None:
+        """The next accesses [m]; `instruction` counts from the start, and may not be there yet."""
+        columns: list[NDArray[Any]] = [instruction, address, size, is_store]
+        for name, data in zip(_MEMORY, columns, strict=True):
+            self._add(name, data)
+
+    def _add(self, name: str, data: NDArray[Any]) -> None:
+        for block in self._columns[name].take(data):
+            self._encode(name, block, len(block))
+            self._store(_QUEUE)
+
+    def _encode(self, name: str, block: NDArray[Any], length: int) -> None:
+        """Start to encode a block, of which `length` elements count."""
+        self._encoding.append((name, self._pool.submit(lzf.encode, block)))
+        if name == _STATIC_ID and self._hasher is not None:
+            self._hashing.submit(self._hasher.update, block[:length].data)
 
     def _store(self, queue: int) -> None:
         """Write the blocks that are encoded, until at most `queue` are waited for."""
         while len(self._encoding) > queue:
             name, future = self._encoding.popleft()
             stored = future.result()
-            dataset, column = self._file[name], self._columns[name]
+            column = self._columns[name]
             offset = column.stored * _BLOCK
             column.stored += 1
-            dataset.resize(min(offset + _BLOCK, column.length), axis=0)
-            dataset.id.write_direct_chunk((offset,), stored)
+            if offset + _BLOCK > column.extent:  # by many blocks at a time: HDF5 takes as long as for writing one
+                column.extent = offset + _EXTENSION * _BLOCK
+                column.dataset.resize(column.extent, axis=0)
+            column.dataset.id.write_direct_chunk((offset,), stored)
 
     def symbols(self, address: NDArray[np.uint64], size: NDArray[np.uint64], name: Sequence[str]) -> None:
         """Function symbols of the executable and its libraries at run-time addresses, sorted by address."""
-        group = self._file.create_group("symbols")
-        group.create_dataset("address", data=address, compression="gzip")
-        group.create_dataset("size", data=size, compression="gzip")
-        group.create_dataset("name", data=list(name), dtype=h5py.string_dtype(), shape=(len(name),), compression="gzip")
+        self._table("symbols", {"address": address, "size": size})
+        write_strings(self._file, "symbols/name", name)
+
+    def lines(
+        self, address: NDArray[np.uint64], file: NDArray[np.uint32], line: NDArray[np.uint32], files: Sequence[str]
+    ) -> None:
+        """Source lines of static instructions: `address` [L] ascending, `file` [L] an index of `files`, `line` [L]."""
+        self._table("lines", {"address": address, "file": file, "line": line})
+        write_strings(self._file, "lines/files", files)
+
+    def _table(self, group: str, columns: dict[str, NDArray[Any]]) -> None:
+        for name, data in columns.items():
+            self._file.create_dataset(f"{group}/{name}", data=data, compression="gzip", shuffle=True)
 
     def _finish(self) -> None:
         if self.instructions == 0:
             raise InputError(
                 f"{self._path}: nothing was recorded, so no trace was written (check --skip and the program)"
             )
-        for name, column in self._columns.items():
-            if len(column.rest):
-                padded = np.zeros(_BLOCK, column.rest.dtype)
-                padded[: len(column.rest)] = column.rest
-                self._encoding.append((name, self._pool.submit(lzf.encode, padded)))
         self._store(0)
-        self._file.attrs["digest"] = digest(self._file)
+        for name, column in self._columns.items():
+            # While no block reaches over the end: HDF5 would decode it to clear what is beyond.
+            column.extent = column.stored * _BLOCK + _BLOCK
+            column.dataset.resize(column.length, axis=0)
+            if column.waiting:
+                column.block[column.waiting :] = 0
+                self._encode(name, column.block, column.waiting)
+                self._store(0)
+        self._hashing.shutdown()
+        self._file.attrs["digest"] = digest(self._file, self._hasher)
 
 
 class _Column:
     """What of a column waits for a whole block."""
 
+    dataset: h5py.Dataset
+
     def __init__(self, dtype: str) -> None:
-        self.rest: NDArray[Any] = np.empty(0, dtype)
-        self.length = 0
+        self.block: NDArray[Any] = np.empty(_BLOCK, dtype)
+        self.waiting = 0  # elements of `block`
+        self.length = 0  # elements in all
         self.stored = 0  # blocks
+        self.extent = 0  # elements that the dataset has room for
 
     def take(self, data: NDArray[Any]) -> Iterator[NDArray[Any]]:
         """The whole blocks that there are with `data`, copied."""
-        data = np.asarray(data).astype(self.rest.dtype, copy=False)
         self.length += len(data)
         begin = 0
-        if len(self.rest):
-            begin = min(_BLOCK - len(self.rest), len(data))
-            self.rest = np.concatenate([self.rest, data[:begin]])
-            if len(self.rest) == _BLOCK:
-                yield self.rest
-                self.rest = self.rest[:0]
-        while len(data) - begin >= _BLOCK:
-            yield data[begin : begin + _BLOCK].copy()
-            begin += _BLOCK
-        if begin < len(data):
-            self.rest = data[begin:].copy()
+        while begin < len(data):
+            count = min(_BLOCK - self.waiting, len(data) - begin)
+            self.block[self.waiting : self.waiting + count] = data[begin : begin + count]
+            self.waiting += count
+            begin += count
+            if self.waiting == _BLOCK:
+                full, self.block, self.waiting = self.block, np.empty(_BLOCK, self.block.dtype), 0
+                yield full
 
 
-def digest(file: h5py.File) -> str:
-    """SHA-256 over the raw little-endian bytes of the trace's datasets in DESIGN.md's order."""
-    hasher = hashlib.sha256()
+def _command(path: Path, text: str) -> list[str]:
+    with damage_in(path, "the attribute 'command'"):
+        words = json.loads(text)
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError("a JSON list of words is expected")
+    return words
+
+
+def digest(file: h5py.File, leading: hashlib._Hash | None = None) -> str:
+    """SHA-256 over the raw little-endian bytes of the trace's datasets in DESIGN.md's order.
+
+    `leading` has taken in the static instructions and `dynamic/static_id` already.
+    """
+    hasher = leading or hashlib.sha256()
     with ThreadPoolExecutor(_WORKERS) as pool:
-        for name in _DIGESTED:
+        for name in _MEMORY if leading else _DIGESTED:
             for block in _blocks(file[name], pool):
                 hasher.update(np.ascontiguousarray(block).data)
     return hasher.hexdigest()
@@ -201,7 +263,7 @@ def _blocks(dataset: h5py.Dataset, pool: ThreadPoolExecutor) -> Iterator[NDArray
         return
     waiting: deque[Future[NDArray[Any]]] = deque()
     left = length
-    try:
+    with damage_in(dataset.file.filename, dataset.name):
         for begin in range(0, length, _BLOCK):
             mask, stored = dataset.id.read_direct_chunk((begin,))
             waiting.append(pool.submit(lzf.decode, stored, mask, dataset.dtype.str, _BLOCK))
@@ -211,15 +273,18 @@ def _blocks(dataset: h5py.Dataset, pool: ThreadPoolExecutor) -> Iterator[NDArray
         while waiting:
             yield waiting.popleft().result()[:left]
             left -= _BLOCK
-    except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{dataset.file.filename}: {dataset.name} cannot be read; the file is damaged") from error
 
 
 class Trace:
     """A trace file, open for reading; a context manager.
 
     Attributes: `path`, `isa`, `program`, `command` (list), `source`, `digest`, `address` u64 [S], `code` u8 [S, 16].
-    `len()` is the number of executed instructions. Raises InputError for a missing, truncated, empty or foreign file.
+    `len()` is the number of executed instructions.
+
+    What is safe when: opening compares a file that TraceWriter made with its seal (tracegen/seal.py), so that damage
+    is found before anything is read; in any file it checks the datasets' types and lengths, that the file can hold
+    what it claims, and `static/`. `chunks` checks ranges and order as it streams. `verify` compares the content with
+    the digest. Raises InputError for a file that is missing, truncated, damaged, empty or foreign, naming the part.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -233,24 +298,22 @@ class Trace:
 
     def _open(self) -> None:
         self._file = file = self._stack.enter_context(open_h5(self.path, FORMAT, VERSION))
-        try:
-            self.isa = str(file.attrs["isa"])
-            self.program = str(file.attrs["program"])
-            self.command: list[str] = json.loads(file.attrs["command"])
-            self.source = str(file.attrs["source"])
-            self.digest = str(file.attrs["digest"])
-        except (KeyError, ValueError) as error:
-            raise InputError(f"{self.path}: an attribute of the trace is missing or malformed ({error})") from error
+        self.isa, self.program, self.source, self.digest = (
+            read_text(file, name) for name in ("isa", "program", "source", "digest")
+        )
+        self.command = _command(self.path, read_text(file, "command"))
         if self.isa not in ISAS:
             raise InputError(f"{self.path}: unknown isa {self.isa!r}; one of {', '.join(ISAS)}")
-        self.address: NDArray[np.uint64] = read_slice(read_dataset(file, "static/address", "<u8"), slice(None))
-        self.code: NDArray[np.uint8] = read_slice(read_dataset(file, "static/code", "u1", 2), slice(None))
+        address = read_dataset(file, "static/address", "<u8")
+        code = read_dataset(file, "static/code", "u1", 2)
         self._columns = [read_dataset(file, name, dtype) for name, dtype in _COLUMNS.items()]
         rows = {len(column) for column in self._columns[1:]}
-        if len(rows) != 1 or self.code.shape != (len(self.address), 16):
+        if len(rows) != 1 or code.shape != (len(address), 16) or len(address) > LAST:
             raise InputError(f"{self.path}: datasets of the trace differ in length; the file is damaged")
         if len(self) == 0:
             raise InputError(f"{self.path}: an empty trace (no executed instruction)")
+        self.address: NDArray[np.uint64] = read_slice(address, slice(None))
+        self.code: NDArray[np.uint8] = read_slice(code, slice(None))
         if np.any(self.address[1:] <= self.address[:-1]):
             raise InputError(f"{self.path}: static/address is not strictly ascending")
 
@@ -285,8 +348,27 @@ class Trace:
         """Function symbols (address [F], size [F], names), empty where the trace has none."""
         if "symbols" not in self._file:
             return np.empty(0, np.uint64), np.empty(0, np.uint64), []
-        group = self._file["symbols"]
-        return group["address"][:], group["size"][:], [name.decode(errors="replace") for name in group["name"][:]]
+        address, size = (self._whole(f"symbols/{name}", "<u8") for name in ("address", "size"))
+        names = read_strings(self._file, "symbols/name")
+        if not len(address) == len(size) == len(names) or np.any(address[1:] < address[:-1]):
+            raise InputError(f"{self.path}: symbols differ in length or are not in order; the file is damaged")
+        return address, size, names
+
+    def lines(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], list[str]]:
+        """Source lines (address [L] of static instructions, file [L], line [L], files), empty where none is known."""
+        if "lines" not in self._file:
+            return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint32), []
+        address = self._whole("lines/address", "<u8")
+        file, line = (self._whole(f"lines/{name}", "<u4") for name in ("file", "line"))
+        files = read_strings(self._file, "lines/files")
+        if not len(address) == len(file) == len(line) or np.any(address[1:] <= address[:-1]):
+            raise InputError(f"{self.path}: lines differ in length or are not in order; the file is damaged")
+        if file.max(initial=0) >= max(len(files), 1):
+            raise InputError(f"{self.path}: lines/file names more than the {len(files)} of lines/files")
+        return address, file, line, files
+
+    def _whole(self, name: str, dtype: str) -> NDArray[Any]:
+        return read_slice(read_dataset(self._file, name, dtype), slice(None))
 
     def chunks(self, size: int = CHUNK, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """Instructions [start, stop) in pieces of `size`, each with its accesses; memory is bounded by `size`."""

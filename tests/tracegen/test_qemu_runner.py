@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,30 +16,7 @@ from tracegen.qemu import trace
 from tracegen.trace import Trace
 from uarch.errors import InputError
 
-PROGRAMS = Path(__file__).parent / "programs"
 FREESTANDING = ("-nostdlib", "-nostartfiles", "-static", "-no-pie")
-COMPILERS = {"x86-64": "gcc", "aarch64": "aarch64-linux-gnu-gcc", "riscv64": "riscv64-linux-gnu-gcc"}
-
-
-@pytest.fixture(scope="session")
-def build(tmp_path_factory):
-    """build(source, *flags, isa=): the path of the compiled program; skips where a cross compiler is missing."""
-    folder = tmp_path_factory.mktemp("programs")
-    built: dict[tuple, Path] = {}
-
-    def compile_program(source, *flags, isa="x86-64"):
-        key = (source, flags, isa)
-        if key not in built:
-            compiler = shutil.which(COMPILERS[isa])
-            if compiler is None:
-                assert isa != "x86-64", "gcc is needed"
-                pytest.skip(f"{COMPILERS[isa]} is not installed")
-            built[key] = folder / f"{source}-{len(built)}"
-            command = [compiler, "-O1", "-g", *flags, "-o", str(built[key]), str(PROGRAMS / f"{source}.c"), "-pthread"]
-            subprocess.run(command, check=True)
-        return built[key]
-
-    return compile_program
 
 
 @pytest.fixture
@@ -394,3 +370,38 @@ def test_failed_compilation_is_named(build, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(InputError, match="error: broken"):
         trace([str(build("counted", *FREESTANDING))], tmp_path / "t.h5", progress=False)
+
+
+# ---- threads, counted ----
+
+
+def test_each_thread_has_exactly_its_own_instructions(build, run):
+    _, main = run(build("parallel"), threads=True)
+    main_path = main.path
+    assert executed_in(main, "counted") == 0
+    counts = []
+    for path in sorted(main_path.parent.glob("t.thread*.trace.h5")):
+        with Trace(path) as file:
+            file.verify()
+            counts.append(executed_in(file, "counted"))
+    assert counts == [3 * n + 3 for n in (1000, 20000, 300000)]  # in the order of creation
+
+
+def test_openmp_threads_share_the_loop_exactly(build, run):
+    _, main = run(
+        build("openmp", "-fopenmp"),
+        threads=True,
+        env={**os.environ, "OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "passive"},
+    )
+    counts = [executed_in(main, "counted")]
+    for path in main.path.parent.glob("t.thread*.trace.h5"):
+        with Trace(path) as file:
+            counts.append(executed_in(file, "counted"))
+    # 30 calls of 3 * 100 + 3 instructions, ten a thread
+    assert counts == [10 * 303] * 3
+
+
+def test_an_instruction_across_pages_is_executed_once(build, run):
+    _, file = run(build("across_pages", *FREESTANDING))
+    address = file.address[whole(file).static_id]
+    assert np.count_nonzero(address % 4096 == 4094) == 100

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tracegen.seal import seal
 from tracegen.trace import Trace, TraceWriter
 from uarch.errors import InputError
 from uarch.instructions import LAST
@@ -70,7 +71,7 @@ def broken(path, how):
     elif how == "absent":
         path.unlink()
     else:
-        with h5py.File(path, "r+") as file:
+        with h5py.File(path, "r+") as file:  # sealed again: what the reader itself checks
             if how == "foreign":
                 file.attrs["format"] = "something-else"
             elif how == "version":
@@ -85,6 +86,7 @@ def broken(path, how):
                 file["dynamic/static_id"][1] = 77
             elif how == "order":
                 file["memory/instruction"][0] = 3
+        seal(path)
 
 
 @pytest.mark.parametrize(
@@ -103,5 +105,8 @@ def test_verify_finds_changed_content(tmp_path):
     path = write(tmp_path / "t.trace.h5", [0, 1, 2, 3, 1], [0, 1, 2])
     with h5py.File(path, "r+") as file:
         file["memory/address"][1] = 12345
+    with pytest.raises(InputError, match="not those that were written"):
+        Trace(path)
+    seal(path)
     with Trace(path) as trace, pytest.raises(InputError, match="digest"):
         trace.verify()

@@ -214,22 +214,17 @@ def _surprise_codes() -> NDArray[np.uint8]:
 
 class _DefaultExtractor:
     def __init__(self, instructions: StaticInstructions) -> None:
-        count = len(instructions)
-        address = instructions.address
-        ends = address + instructions.length - np.uint64(1)
         self._codes = code_tables()
-        self._lines = np.ascontiguousarray(np.stack([address, ends], axis=1) >> np.uint64(LINE_BITS))
         self._fetch_lines = StackDistance()
         self._previous_line = np.zeros(1, np.uint64)
         self._data_lines = StackDistance()
         self._pages = StackDistance()
         self._taken_sites = StackDistance()
-        self._history = np.zeros((count, 2), np.uint64)
-        self._sites = branch_entropy.sites_of(instructions)
-        self._branches = branch_entropy.initial_state(count)
+        self._history = np.zeros((len(instructions), 2), np.uint64)
+        self._branches = branch_entropy.initial_state(len(instructions))
         self._surprises = _surprise_codes()
         self._dependencies = dependency.initial_state()
-        self._rows = dependency.rows_of(instructions)
+        self._read(instructions)
 
         self.passes: dict[str, Callable[[Chunk, NDArray[np.uint8]], None]] = {
             "instruction lines": self._extract_fetches,
@@ -238,6 +233,18 @@ class _DefaultExtractor:
             "branch surprises": self._extract_branches,
             "dependencies": self._extract_dependencies,
         }
+
+    def _read(self, instructions: StaticInstructions) -> None:
+        address = instructions.address
+        ends = address + instructions.length - np.uint64(1)
+        self._lines = np.ascontiguousarray(np.stack([address, ends], axis=1) >> np.uint64(LINE_BITS))
+        self._sites = branch_entropy.sites_of(instructions)
+        self._rows = dependency.rows_of(instructions)
+
+    def grow(self, instructions: StaticInstructions) -> None:
+        self._history = branch_entropy.grown(self._history, len(instructions))
+        self._branches = branch_entropy.grow(self._branches, len(instructions))
+        self._read(instructions)
 
     def extract(self, chunk: Chunk) -> NDArray[np.uint8]:
         out = np.zeros((len(chunk), len(_COLUMNS)), np.uint8)

@@ -29,10 +29,11 @@ from tracegen.decode import decode
 from tracegen.features import get_schema
 from tracegen.features.schema import Schema
 from tracegen.files import atomic_path, open_h5, read_dataset, read_slice
+from tracegen.qemu.stream import ProgramStream
 from tracegen.seal import BLOCK, check_seal, seal
 from tracegen.trace import Trace
 from uarch.errors import InputError
-from uarch.instructions import Chunk, StaticInstructions
+from uarch.instructions import StaticInstructions
 
 FORMAT = "perfvec-features"
 VERSION = 2
@@ -59,27 +60,60 @@ class _Presence:
         return static | {name: stored[:, k] != 0 for name, k in self._columns.items()}
 
 
-class _Writer:
-    """The datasets of one file, block by block."""
+class FeaturesWriter:
+    """Writes features as they come; a context manager, the file appears on a clean exit, after `finish`."""
 
-    def __init__(self, file: h5py.File, schema: Schema, static: NDArray[np.float32]) -> None:
-        self._schema, self._presence = schema, _Presence(schema, static)
-        file.create_dataset("static/features", data=static, compression="gzip", compression_opts=_LEVEL, shuffle=True)
-        self._columns = [
-            *(self._column(file, f"runs/{name}", "<u4") for name in ("first", "length")),
-            *(self._column(file, f"dynamic/{column.name}", schema.dtype) for column in schema.columns),
-        ]
-        self._file = file
+    def __init__(self, output: str | os.PathLike[str], schema: Schema) -> None:
+        self._atomic = atomic_path(output)
+        self._schema = schema
         self._index = [[0] * (1 + len(schema.columns))]
+        self._waiting: list[tuple[NDArray[np.uint32], NDArray]] = []
+        self._instructions = 0
 
-    @staticmethod
-    def _column(file: h5py.File, name: str, dtype: str) -> h5py.Dataset:
-        return file.create_dataset(
+    def __enter__(self) -> FeaturesWriter:
+        self._temporary = self._atomic.__enter__()
+        self._file = h5py.File(self._temporary, "w", libver="latest", userblock_size=BLOCK)
+        self._columns = [
+            *(self._column(f"runs/{name}", "<u4") for name in ("first", "length")),
+            *(self._column(f"dynamic/{column.name}", self._schema.dtype) for column in self._schema.columns),
+        ]
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
+        self._file.close()
+        if kind is None:
+            seal(self._temporary)
+        return self._atomic.__exit__(kind, error, trace)
+
+    def _column(self, name: str, dtype: str) -> h5py.Dataset:
+        return self._file.create_dataset(
             name, (0,), dtype, maxshape=(None,), chunks=(_STORED,), compression="gzip", compression_opts=_LEVEL,
             shuffle=np.dtype(dtype).itemsize > 1,
         )  # fmt: skip
 
+    def know(self, static: NDArray[np.float32]) -> None:
+        """The features [S, static width] of the static instructions so far, of all that is appended from now on."""
+        self._presence = _Presence(self._schema, static)
+
     def append(self, static_id: NDArray[np.uint32], stored: NDArray) -> None:
+        """The next instructions: `static_id` [n], `stored` [n, columns]."""
+        self._waiting.append((static_id, stored))
+        waiting = sum(len(ids) for ids, _ in self._waiting)
+        if waiting < _BLOCK:
+            return
+        ids, numbers = self._take()
+        whole = waiting - waiting % _BLOCK
+        for begin in range(0, whole, _BLOCK):
+            self._write(ids[begin : begin + _BLOCK], numbers[begin : begin + _BLOCK])
+        if whole < waiting:
+            self._waiting = [(ids[whole:], numbers[whole:])]
+
+    def _take(self) -> tuple[NDArray[np.uint32], NDArray]:
+        ids, numbers = zip(*self._waiting, strict=True)
+        self._waiting = []
+        return (ids[0], numbers[0]) if len(ids) == 1 else (np.concatenate(ids), np.concatenate(numbers))
+
+    def _write(self, static_id: NDArray[np.uint32], stored: NDArray) -> None:
         """One block: _BLOCK instructions, or fewer at the end."""
         begins = np.flatnonzero(np.diff(static_id.astype(np.int64), prepend=-1) != 1)
         if len(begins) == 0 or begins[0] != 0:
@@ -96,16 +130,22 @@ class _Writer:
             dataset.resize(length + len(data), axis=0)
             dataset[length:] = data
         self._index.append([old + len(new) for old, new in zip(before, [begins, *values], strict=True)])
+        self._instructions += len(static_id)
 
-    def finish(self, instructions: int) -> None:
+    def finish(self, static: NDArray[np.float32], *, trace: str, trace_digest: str, isa: str, program: str) -> None:
+        """The static instructions' features [S, static width], and what all was made from."""
+        if self._waiting:
+            self._write(*self._take())
+        self._file.create_dataset(
+            "static/features", data=static, compression="gzip", compression_opts=_LEVEL, shuffle=True
+        )
         self._file.create_dataset("index", data=np.array(self._index, "<i8"), compression="gzip", shuffle=True)
-        self._file.attrs["instructions"] = instructions
-
-
-def _blocks(trace: Trace) -> Iterator[Chunk]:
-    for chunk in trace.chunks():  # whose size is a multiple of _BLOCK
-        for begin in range(0, len(chunk), _BLOCK):
-            yield chunk.part(begin, begin + _BLOCK)
+        self._file.attrs.update(
+            {
+                "format": FORMAT, "version": VERSION, "schema": self._schema.identity, "trace": trace,
+                "trace_digest": trace_digest, "isa": isa, "program": program, "instructions": self._instructions,
+            }
+        )  # fmt: skip
 
 
 def extract(
@@ -118,25 +158,44 @@ def extract(
 ) -> Path:
     """Write the features of a whole trace; streams. `instructions`: the trace's, where they are decoded already."""
     instructions = instructions or decode(trace.address, trace.code, trace.isa)
-    extractor = schema.extractor(instructions)
-    with atomic_path(output) as temporary:
-        with h5py.File(temporary, "w", libver="latest", userblock_size=BLOCK) as file:
-            file.attrs.update(
-                {
-                    "format": FORMAT, "version": VERSION, "schema": schema.identity, "trace": trace.name,
-                    "trace_digest": trace.digest, "isa": trace.isa, "program": trace.program,
-                }
-            )  # fmt: skip
-            writer = _Writer(file, schema, schema.static(instructions))
-            with tqdm(
-                total=len(trace), unit="instr", unit_scale=True, desc="features", disable=None if progress else True
-            ) as bar:
-                for block in _blocks(trace):
-                    writer.append(block.static_id, extractor.extract(block))
-                    bar.update(len(block))
-            writer.finish(len(trace))
-        seal(temporary)
+    extractor, static = schema.extractor(instructions), schema.static(instructions)
+    with FeaturesWriter(output, schema) as writer, _bar(progress, len(trace)) as bar:
+        writer.know(static)
+        for chunk in trace.chunks():
+            writer.append(chunk.static_id, extractor.extract(chunk))
+            bar.update(len(chunk))
+        writer.finish(static, trace=trace.name, trace_digest=trace.digest, isa=trace.isa, program=trace.program)
     return Path(output)
+
+
+def extract_stream(
+    stream: ProgramStream, schema: Schema, output: str | os.PathLike[str], *, progress: bool = True
+) -> int:
+    """Write the features of a program while it runs, without a trace; the number of instructions.
+
+    They are those of its trace, in another order of static instructions; `trace_digest` is the stream's. Memory does
+    not grow with the length of the run.
+    """
+    extractor = schema.extractor(stream.instructions)
+    total = known = 0
+    with FeaturesWriter(output, schema) as writer, _bar(progress, None) as bar:
+        for chunk in stream.chunks():
+            if len(stream.instructions) != known or total == 0:
+                known = len(stream.instructions)
+                extractor.grow(stream.instructions)
+                writer.know(schema.static(stream.instructions))
+            writer.append(chunk.static_id, extractor.extract(chunk))
+            total += len(chunk)
+            bar.update(len(chunk))
+        order = np.argsort(stream.address)  # all are known now: decoded among their neighbours, as of a trace
+        static = np.empty((len(order), schema.static_width), np.float32)
+        static[order] = schema.static(decode(stream.address[order], stream.code[order], stream.isa))
+        writer.finish(static, trace=stream.program, trace_digest=stream.digest, isa=stream.isa, program=stream.program)
+    return total
+
+
+def _bar(progress: bool, total: int | None) -> tqdm:
+    return tqdm(total=total, unit="instr", unit_scale=True, desc="features", disable=None if progress else True)
 
 
 class FeaturesFile:

@@ -110,6 +110,10 @@ class _PerfVecExtractor:
         self._sites = branch_entropy.sites_of(instructions)
         self._entropies = _entropies()
 
+    def grow(self, instructions: StaticInstructions) -> None:
+        self._branches = branch_entropy.grow(self._branches, len(instructions))
+        self._sites = branch_entropy.sites_of(instructions)
+
     def extract(self, chunk: Chunk) -> NDArray[np.uint32]:
         out = np.zeros((len(chunk), len(_NAMES)), np.uint32)
         for begin in range(0, len(chunk), _PIECE):

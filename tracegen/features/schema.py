@@ -49,6 +49,10 @@ class Extractor(Protocol):
         """[n, columns] stored numbers of the next chunk (chunks must come in order, without gaps)."""
         ...
 
+    def grow(self, instructions: StaticInstructions) -> None:
+        """Go on with more static instructions, of which the ones so far are the first, unchanged."""
+        ...
+
 
 @dataclass(frozen=True)
 class Schema:

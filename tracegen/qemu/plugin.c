@@ -9,14 +9,18 @@
  *               0x1 << 63 | index << 54 | shift << 51 | store << 50 | address   instruction `index` of the block has
  *                                    accessed 1 << shift bytes
  *               0x3 << 60            the next word is the full address of the access word that follows it
+ *               0x2 << 60 | n        of the block that runs, only the first n instructions belong to the record
+ *               0x1 << 60 | n        of the block that follows, the first n instructions do not belong to the record
  *   blocks      one descriptor per translated block: u64 number + 1, u64 count, then count times
  *               { u64 address, u8 code[16] }; none crosses a multiple of BLOCK_WINDOW, zeros fill up to there
  *   maps        text: "base HEX", then the lines of /proc/self/maps that name files; again whenever code runs elsewhere
  *   handlers    text: "signal HEX-address" for each handler that the program installs
  *   replaced    path of the program that the traced one has become by exec
- *   stopped     exists when the plugin ended the program because of max=
+ *   stopped     exists when the plugin ended the program because of max= or times=
+ *   sites       struct sites: where regions begin and end. The reader looks there up in files that the program has mapped
  *
- * Arguments: dir=FOLDER, isa=NAME, skip=N, max=N (0: no limit), threads=on, reader=PID.
+ * Arguments: dir=FOLDER, isa=NAME, skip=N, max=N (0: no limit), threads=on, reader=PID, region=between|function,
+ * from-start=on (the first region begins with the program), times=N (passages of the region, 0: no limit).
  *
  * The QEMU plugin interface is declared below, as distributions do not package its header. PLUGIN_API is the version
  * to announce; nothing that is used here has changed between versions 1 and 6.
@@ -61,6 +65,7 @@ typedef void (*vcpu_syscall_ret_cb)(qemu_plugin_id_t, unsigned int, int64_t, int
 
 extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, tb_trans_cb);
 extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, vcpu_udata_cb, int, void *);
+extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, vcpu_udata_cb, int, void *);
 extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, vcpu_mem_cb, int, int, void *);
 extern void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t, vcpu_simple_cb);
 extern void qemu_plugin_register_vcpu_syscall_cb(qemu_plugin_id_t, vcpu_syscall_cb);
@@ -70,6 +75,7 @@ extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin
 extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
 extern void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *);
 extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
+extern char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 extern unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t);
 extern bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t);
 
@@ -131,43 +137,66 @@ static void append_text(const char *name, const char *text, size_t length)
 #define BLOCK ((uint64_t)1 << 62)
 #define ACCESS ((uint64_t)1 << 63)
 #define LONG_ADDRESS ((uint64_t)3 << 60)
+#define ONLY_FIRST ((uint64_t)2 << 60)
+#define WITHOUT_FIRST ((uint64_t)1 << 60)
 #define ADDRESS_BITS 50
 
 /* The first page of thread.K; the windows follow it. */
 struct ring {
     uint64_t windows;     /* how many there are */
     uint64_t ready;       /* set last, when recording starts */
-    uint64_t drop;        /* instructions to drop at the start of the stream (the skipped part of its first block) */
     uint64_t filled;      /* windows filled so far */
     uint64_t emptied;     /* windows that the reader has read and zeroed */
     uint64_t failed;      /* recording ended early: the disk is full */
-    uint64_t unused[506];
+    uint64_t unused[507];
+};
+
+/* Run-time addresses where regions begin and end; the reader answers when new files are mapped. */
+#define MAX_SITES 255
+struct sites {
+    uint64_t asked, answered;
+    uint64_t from_count, to_count;
+    uint64_t from[MAX_SITES], to[MAX_SITES];
 };
 
 struct thread {
     uint64_t *next, *end; /* where the next word goes */
+    uint64_t *ring_next, *ring_end; /* the same, while nothing is recorded */
     struct ring *ring;
     char name[32];
     bool recording;     /* words go to the ring; else to scratch */
-    bool counting;      /* skip or max is to be watched */
+    bool watching;      /* skip, max or a region is to be watched */
     bool is_main;
     uint64_t skip_left; /* instructions */
     uint64_t budget;    /* instructions to record, 0: no limit */
     uint64_t repeating; /* address of the rep-prefixed instruction that ended the last block, 0: none */
+    const struct block *block; /* the last one, where regions are watched */
+    uint64_t passages;  /* of the region */
+    uint64_t *returns;  /* return addresses of the functions that run, where a region is a function */
+    size_t depth, capacity;
+    size_t entry_depth; /* when the region was entered */
     uint64_t scratch[SCRATCH_WORDS];
 };
+
+enum ending { OTHER, CALL, RETURN };
 
 struct block {
     uint64_t word;
     uint64_t count;
+    uint64_t address, end; /* of its first instruction, and after its last one */
+    enum ending ending;
     uint64_t first_repeat; /* address of the first instruction if it is rep-prefixed, else 0 */
     uint64_t last_repeat;  /* the same of the last one */
 };
 
 static struct thread *threads[MAX_VCPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool all_threads, is_x86, forked;
-static uint64_t skip, max, guest_base;
+static bool all_threads, forked;
+static enum { X86_64, AARCH64, RISCV64 } isa;
+static enum { WHOLE, BETWEEN, FUNCTION } region;
+static struct sites *sites;
+static bool from_start; /* the region begins where the program does */
+static uint64_t skip, max, times, guest_base;
 static pid_t reader;
 static unsigned streams;
 
@@ -202,7 +231,7 @@ static __attribute__((noinline)) void refill(struct thread *t)
     __atomic_store_n(&ring->filled, filled, __ATOMIC_RELEASE);
     while (filled - __atomic_load_n(&ring->emptied, __ATOMIC_ACQUIRE) >= ring->windows) {
         if (kill(reader, 0) != 0 && errno == ESRCH) { /* nobody will read this */
-            t->counting = false;
+            t->watching = false;
             discard(t);
             return;
         }
@@ -225,21 +254,206 @@ static void fail(struct thread *t)
     if (t->ring != NULL) {
         __atomic_store_n(&t->ring->failed, 1, __ATOMIC_RELEASE);
     }
-    t->counting = false;
+    t->watching = false;
     discard(t);
 }
 
-static void start(struct thread *t, uint64_t drop)
+/* Record from now on, but not the first `without` instructions of the block that follows. */
+static void start(struct thread *t, uint64_t without)
 {
     if (t->ring == NULL) {
         return;
     }
     t->recording = true;
-    t->next = window_start(t->ring, 0);
-    t->end = t->next + WINDOW_WORDS;
-    t->ring->drop = drop;
+    t->next = t->ring_next;
+    t->end = t->ring_end;
+    if (without) {
+        put(t, WITHOUT_FIRST | without);
+    }
     __atomic_store_n(&t->ring->ready, 1, __ATOMIC_RELEASE);
 }
+
+static __attribute__((noreturn)) void stop_program(const char *why)
+{
+    append_text("stopped", why, strlen(why));
+    _exit(0);
+}
+
+/* ---- Regions ---- */
+
+static void enter_region(struct thread *t, const struct block *b, uint64_t index)
+{
+    if (t->recording || t->ring == NULL || (times && t->passages == times)) {
+        return;
+    }
+    start(t, index);
+    put(t, b->word);
+    t->entry_depth = t->depth;
+    if (t->budget) {
+        t->budget -= t->budget > b->count - index ? b->count - index : t->budget - 1;
+    }
+}
+
+/* The first `count` instructions of block b were the region's last. */
+static void leave_region(struct thread *t, const struct block *b, uint64_t count)
+{
+    put(t, ONLY_FIRST | count);
+    if (!t->recording) { /* nobody reads any more */
+        return;
+    }
+    t->ring_next = t->next;
+    t->ring_end = t->end;
+    discard(t);
+    if (t->budget) {
+        t->budget += b->count - count;
+    }
+    if (++t->passages == times && t->is_main) {
+        stop_program("times\n");
+    }
+}
+
+/* Keep the stack of return addresses: where the one of the region's function is popped, the function has returned. */
+static void follow_calls(struct thread *t, const struct block *b)
+{
+    const struct block *last = t->block;
+    if (last == NULL || last->ending == OTHER) {
+        return;
+    }
+    if (last->ending == CALL) {
+        if (t->depth == t->capacity) {
+            size_t capacity = t->capacity ? 2 * t->capacity : 1024;
+            uint64_t *returns = realloc(t->returns, capacity * sizeof *returns);
+            if (returns == NULL) {
+                return;
+            }
+            t->returns = returns;
+            t->capacity = capacity;
+        }
+        t->returns[t->depth++] = last->end;
+        return;
+    }
+    /* Below the top where frames were left by longjmp or an exception; nowhere after a signal handler. */
+    for (size_t d = t->depth; d > 0; d--) {
+        if (t->returns[d - 1] == b->address) {
+            t->depth = d - 1;
+            break;
+        }
+    }
+    if (t->recording && t->depth < t->entry_depth) {
+        leave_region(t, last, last->count);
+    }
+}
+
+struct site {
+    const struct block *block;
+    uint64_t index;
+    bool from, to;
+};
+
+static void on_site(unsigned int vcpu, void *data)
+{
+    struct thread *t = vcpu < MAX_VCPUS ? threads[vcpu] : NULL;
+    const struct site *site = data;
+    if (t == NULL) {
+        return;
+    }
+    if (site->to && t->recording) {
+        leave_region(t, site->block, site->index);
+    }
+    if (site->from) {
+        enter_region(t, site->block, site->index);
+    }
+}
+
+static bool among(const uint64_t *addresses, uint64_t count, uint64_t address)
+{
+    for (uint64_t i = 0; i < count && i < MAX_SITES; i++) {
+        if (addresses[i] == address) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void watch_site(struct qemu_plugin_insn *insn, const struct block *b, uint64_t index)
+{
+    uint64_t address = qemu_plugin_insn_vaddr(insn);
+    bool from = among(sites->from, sites->from_count, address), to = among(sites->to, sites->to_count, address);
+    if (!from && !to) {
+        return;
+    }
+    struct site *site = malloc(sizeof *site);
+    if (site != NULL) {
+        *site = (struct site){b, index, from, to};
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_site, CB_NO_REGS, site);
+    }
+}
+
+/* Have the reader look for the region's symbols in the files that are mapped now. */
+static void ask_for_sites(void)
+{
+    uint64_t asked = sites->asked + 1;
+    __atomic_store_n(&sites->asked, asked, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&sites->answered, __ATOMIC_ACQUIRE) != asked) {
+        if (kill(reader, 0) != 0 && errno == ESRCH) {
+            return;
+        }
+        nanosleep(&(struct timespec){0, 200000}, NULL);
+    }
+}
+
+static enum ending x86_ending(const uint8_t *code, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        uint8_t c = code[i];
+        if (c == 0xF2 || c == 0xF3 || c == 0x66 || c == 0x2E || c == 0x3E || (c & 0xF0) == 0x40) {
+            continue;
+        }
+        if (c == 0xE8 || (c == 0xFF && i + 1 < length && (code[i + 1] >> 3 & 7) == 2)) {
+            return CALL;
+        }
+        return c == 0xC2 || c == 0xC3 ? RETURN : OTHER;
+    }
+    return OTHER;
+}
+
+static bool is_link(uint32_t reg) /* RISC-V unprivileged specification, table 3: x1 and x5 */
+{
+    return reg == 1 || reg == 5;
+}
+
+static enum ending riscv_ending(uint32_t word)
+{
+    uint32_t rd = word >> 7 & 31, rs1 = word >> 15 & 31;
+    if ((word & 3) != 3) { /* c.jr, c.jalr */
+        if ((word & 0xE07F) == 0x8002 && rd != 0) {
+            return word & 0x1000 ? CALL : is_link(rd) ? RETURN : OTHER;
+        }
+        return OTHER;
+    }
+    if ((word & 0x7F) == 0x6F || (word & 0x7F) == 0x67) { /* jal, jalr */
+        return is_link(rd) ? CALL : (word & 0x7F) == 0x67 && is_link(rs1) ? RETURN : OTHER;
+    }
+    return OTHER;
+}
+
+static enum ending ending_of(const uint8_t *code, size_t length)
+{
+    uint32_t word;
+    memcpy(&word, code, sizeof word);
+    if (isa == X86_64) {
+        return x86_ending(code, length);
+    }
+    if (isa == RISCV64) {
+        return riscv_ending(word);
+    }
+    if ((word & 0xFC000000) == 0x94000000 || (word & 0xFFFFFC1F) == 0xD63F0000) { /* bl, blr */
+        return CALL;
+    }
+    return (word & 0xFFFFFC1F) == 0xD65F0000 ? RETURN : OTHER;
+}
+
+/* ---- Threads ---- */
 
 static struct thread *open_thread(bool is_main)
 {
@@ -258,15 +472,17 @@ static struct thread *open_thread(bool is_main)
     t->is_main = is_main;
     t->skip_left = skip;
     t->budget = max ? max + MARGIN : 0;
-    t->counting = skip || max;
-    if (!skip) {
+    t->ring_next = window_start(t->ring, 0);
+    t->ring_end = t->ring_next + WINDOW_WORDS;
+    t->watching = skip || max || region != WHOLE;
+    if (!skip && (region == WHOLE || from_start)) {
         start(t, 0);
     }
     return t;
 }
 
-/* Watch skip and max before a block is executed. */
-static __attribute__((noinline)) void count(struct thread *t, const struct block *b)
+/* Watch skip and max before a block is executed; inside a region, max only. */
+static void count(struct thread *t, const struct block *b)
 {
     /* A block that goes on with the rep-prefixed instruction of the last one does not execute a new instruction. */
     uint64_t again = b->first_repeat != 0 && b->first_repeat == t->repeating;
@@ -281,7 +497,7 @@ static __attribute__((noinline)) void count(struct thread *t, const struct block
         start(t, t->skip_left + again);
         t->skip_left = 0;
         if (!t->budget) {
-            t->counting = false;
+            t->watching = false;
         }
     }
     if (t->budget) {
@@ -290,11 +506,25 @@ static __attribute__((noinline)) void count(struct thread *t, const struct block
             return;
         }
         if (t->is_main) {
-            append_text("stopped", "max\n", 4);
-            _exit(0);
+            stop_program("max\n");
         }
-        t->counting = false;
+        t->watching = false;
         discard(t);
+    }
+}
+
+static __attribute__((noinline)) void watch(struct thread *t, const struct block *b)
+{
+    if (region == WHOLE) {
+        count(t, b);
+        return;
+    }
+    if (region == FUNCTION) {
+        follow_calls(t, b);
+    }
+    t->block = b;
+    if (t->recording && t->budget) {
+        count(t, b);
     }
 }
 
@@ -307,8 +537,8 @@ static void on_block(unsigned int vcpu, void *data)
         return;
     }
     const struct block *b = data;
-    if (__builtin_expect(t->counting, 0)) {
-        count(t, b);
+    if (__builtin_expect(t->watching, 0)) {
+        watch(t, b);
     }
     put(t, b->word);
 }
@@ -329,58 +559,93 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
     put(t, word | address);
 }
 
-/* Host addresses of file mappings known from the last look at /proc/self/maps. */
-static struct range {
+struct range {
     uint64_t start, end;
-} *ranges;
-static size_t range_count, range_capacity;
-static unsigned snapshots;
+};
+struct ranges {
+    struct range *list;
+    size_t count, capacity;
+};
 
-static void snapshot_maps(uint64_t base)
+/* Host addresses of mappings, from the last look at /proc/self/maps; those of QEMU itself, before it loads a program. */
+static struct ranges ranges, emulator;
+static unsigned snapshots;
+static bool maps_changed;
+
+static const struct range *find_range(const struct ranges *among_these, uint64_t host)
+{
+    for (size_t i = 0; i < among_these->count; i++) {
+        if (host >= among_these->list[i].start && host < among_these->list[i].end) {
+            return &among_these->list[i];
+        }
+    }
+    return NULL;
+}
+
+/* Take in /proc/self/maps, without QEMU's own; lines that name files go to `copy`. */
+static void read_maps(struct ranges *into, FILE *copy)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
-    if (maps == NULL) {
-        return;
-    }
-    char *text = NULL, *line = NULL;
-    size_t size = 0, capacity = 0;
-    FILE *copy = open_memstream(&text, &size);
-    fprintf(copy, "base %llx\n", (unsigned long long)base);
-    range_count = 0;
-    while (getline(&line, &capacity, maps) > 0) {
+    char *line = NULL;
+    size_t capacity = 0;
+    into->count = 0;
+    while (maps != NULL && getline(&line, &capacity, maps) > 0) {
         unsigned long long from, to;
-        if (sscanf(line, "%llx-%llx", &from, &to) != 2) {
+        if (sscanf(line, "%llx-%llx", &from, &to) != 2 || (into != &emulator && find_range(&emulator, from))) {
             continue;
         }
-        if (range_count == range_capacity) {
-            range_capacity = range_capacity ? 2 * range_capacity : 256;
-            ranges = realloc(ranges, range_capacity * sizeof *ranges);
+        if (into->count == into->capacity) {
+            size_t larger = into->capacity ? 2 * into->capacity : 256;
+            struct range *list = realloc(into->list, larger * sizeof *list);
+            if (list == NULL) {
+                break;
+            }
+            into->list = list;
+            into->capacity = larger;
         }
-        ranges[range_count++] = (struct range){from, to};
-        if (strchr(line, '/') != NULL) {
+        into->list[into->count++] = (struct range){from, to};
+        if (copy != NULL && strchr(line, '/') != NULL) {
             fputs(line, copy);
         }
     }
-    fclose(maps);
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    free(line);
+}
+
+static void snapshot_maps(uint64_t base)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *copy = open_memstream(&text, &size);
+    if (copy == NULL) {
+        return;
+    }
+    fprintf(copy, "base %llx\n", (unsigned long long)base);
+    read_maps(&ranges, copy);
     fclose(copy);
     append_text("maps", text, size);
     free(text);
-    free(line);
 }
 
 static void look_at_maps(uint64_t host, uint64_t base)
 {
     static uint64_t last_start, last_end;
+    if (maps_changed) {
+        maps_changed = false;
+        last_start = last_end = 0;
+        ranges.count = 0;
+    }
     if (host >= last_start && host < last_end) {
         return;
     }
     for (int attempt = 0; attempt < 2; attempt++) {
-        for (size_t i = 0; i < range_count; i++) {
-            if (host >= ranges[i].start && host < ranges[i].end) {
-                last_start = ranges[i].start;
-                last_end = ranges[i].end;
-                return;
-            }
+        const struct range *found = find_range(&ranges, host);
+        if (found != NULL) {
+            last_start = found->start;
+            last_end = found->end;
+            return;
         }
         if (snapshots++ >= 1000) { /* a program that generates code in ever new places */
             return;
@@ -424,10 +689,26 @@ static void *place(size_t size)
     return at;
 }
 
+/* QEMU before 9.0 leaves among an x86 block's instructions the one at which it gave the block up, because it goes on in
+ * the next page; it runs in a block of its own. What QEMU had read of it is no whole instruction. */
+static bool is_given_up(struct qemu_plugin_insn *insn)
+{
+    if (isa != X86_64 || (qemu_plugin_insn_vaddr(insn) & 4095) + 15 <= 4096) {
+        return false;
+    }
+    char *text = qemu_plugin_insn_disas(insn);
+    bool incomplete = text != NULL && (text[0] == 0 || strncmp(text, ".byte", 5) == 0);
+    free(text);
+    return incomplete;
+}
+
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     (void)id;
     size_t n = qemu_plugin_tb_n_insns(tb);
+    if (n > 1 && is_given_up(qemu_plugin_tb_get_insn(tb, n - 1))) {
+        n--;
+    }
     if (forked || n == 0 || n > 512) {
         return;
     }
@@ -448,10 +729,15 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         pthread_mutex_unlock(&lock);
         return;
     }
+    unsigned looks = snapshots;
     look_at_maps(base + qemu_plugin_insn_vaddr(first), base);
+    if (sites != NULL && snapshots != looks) {
+        ask_for_sites();
+    }
     b->word = BLOCK | block_number;
     b->count = n;
     b->first_repeat = b->last_repeat = 0;
+    b->address = qemu_plugin_insn_vaddr(first);
     for (size_t i = 0; i < n; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
         uint64_t address = qemu_plugin_insn_vaddr(insn);
@@ -460,12 +746,19 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         entry[0] = address;
         /* The guest's memory is mapped as it is: no need for qemu_plugin_insn_data, which differs between versions. */
         memcpy(entry + 1, (const void *)(uintptr_t)(base + address), size < 16 ? size : 16);
-        if (is_x86 && (i == 0 || i == n - 1) && is_repeated_string((const uint8_t *)(entry + 1), size)) {
+        if (isa == X86_64 && (i == 0 || i == n - 1) && is_repeated_string((const uint8_t *)(entry + 1), size)) {
             b->first_repeat = i == 0 ? address : b->first_repeat;
             b->last_repeat = i == n - 1 ? address : 0;
         }
         qemu_plugin_register_vcpu_mem_cb(insn, on_access, CB_NO_REGS, MEM_RW,
                                          (void *)(uintptr_t)(ACCESS | (uint64_t)i << 54));
+        if (sites != NULL) {
+            watch_site(insn, b, i);
+        }
+        if (i == n - 1) {
+            b->end = address + size;
+            b->ending = ending_of((const uint8_t *)(entry + 1), size);
+        }
     }
     descriptor[1] = n;
     __atomic_store_n(&descriptor[0], block_number + 1, __ATOMIC_RELEASE);
@@ -485,6 +778,7 @@ static void on_thread(qemu_plugin_id_t id, unsigned int vcpu)
         if (threads[vcpu]->ring != NULL) {
             munmap(threads[vcpu]->ring, sizeof(struct ring) + threads[vcpu]->ring->windows * WINDOW_WORDS * 8);
         }
+        free(threads[vcpu]->returns);
         free(threads[vcpu]);
     }
     threads[vcpu] = open_thread(streams == 0);
@@ -500,26 +794,28 @@ static ssize_t copy_from_program(void *to, uint64_t address, size_t size)
 
 static bool is_exec(int64_t number, uint64_t *path_argument)
 {
-    *path_argument = number == (is_x86 ? 322 : 281); /* execveat has a folder first */
-    return *path_argument || number == (is_x86 ? 59 : 221);
+    *path_argument = number == (isa == X86_64 ? 322 : 281); /* execveat has a folder first */
+    return *path_argument || number == (isa == X86_64 ? 59 : 221);
 }
 
 /* Where handlers start is where signals cut blocks short; the reader looks at these places. */
 static void on_syscall(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3,
                        uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8)
 {
-    (void)id, (void)vcpu, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
+    (void)id, (void)vcpu, (void)a4, (void)a6, (void)a7, (void)a8;
     uint64_t second;
     if (forked) {
         return;
     }
-    if (number == (is_x86 ? 13 : 134) && a2 != 0) { /* rt_sigaction */
+    if (number == (isa == X86_64 ? 13 : 134) && a2 != 0) { /* rt_sigaction */
         uint64_t handler = 0;
         if (copy_from_program(&handler, a2, sizeof handler) == sizeof handler && handler > 1) {
             char line[64];
             int length = snprintf(line, sizeof line, "%d %llx\n", (int)a1, (unsigned long long)handler);
             append_text("handlers", line, (size_t)length);
         }
+    } else if (number == (isa == X86_64 ? 9 : 222) && (a3 & PROT_EXEC) != 0 && (int)a5 >= 0) {
+        maps_changed = true; /* mmap of a file's code: it may come to addresses that were another's */
     } else if (is_exec(number, &second)) {
         char path[4096] = "";
         ssize_t length = copy_from_program(path, second ? a2 : a1, sizeof path); /* short at an unmapped page */
@@ -565,13 +861,19 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
         if (strcmp(argv[i], "dir") == 0) {
             snprintf(folder, sizeof folder, "%s", value);
         } else if (strcmp(argv[i], "isa") == 0) {
-            is_x86 = strcmp(value, "x86-64") == 0;
+            isa = strcmp(value, "x86-64") == 0 ? X86_64 : strcmp(value, "aarch64") == 0 ? AARCH64 : RISCV64;
         } else if (strcmp(argv[i], "skip") == 0) {
             skip = strtoull(value, NULL, 10);
         } else if (strcmp(argv[i], "max") == 0) {
             max = strtoull(value, NULL, 10);
         } else if (strcmp(argv[i], "reader") == 0) {
             reader = (pid_t)strtol(value, NULL, 10);
+        } else if (strcmp(argv[i], "region") == 0) {
+            region = strcmp(value, "function") == 0 ? FUNCTION : BETWEEN;
+        } else if (strcmp(argv[i], "from-start") == 0) {
+            from_start = strcmp(value, "on") == 0;
+        } else if (strcmp(argv[i], "times") == 0) {
+            times = strtoull(value, NULL, 10);
         } else if (strcmp(argv[i], "threads") == 0) {
             all_threads = strcmp(value, "on") == 0;
         } else {
@@ -581,6 +883,13 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
     if (folder[0] == 0 || reader <= 0) {
         return -1;
     }
+    if (region != WHOLE) {
+        sites = map_file("sites", 0, sizeof *sites);
+        if (sites == NULL) {
+            return -1;
+        }
+    }
+    read_maps(&emulator, NULL);
     pthread_atfork(NULL, NULL, on_fork);
     qemu_plugin_register_vcpu_init_cb(id, on_thread);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);

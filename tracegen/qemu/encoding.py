@@ -1,0 +1,47 @@
+"""What of an instruction's bytes decides how QEMU reports it: repeated strings, atomic updates."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def repeated_strings(code: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """x86: a string instruction (movs, cmps, stos, lods, scas, ins, outs) with a rep prefix; code [I, 16]."""
+    result = np.zeros(len(code), bool)
+    prefixed = np.isin(code[:, :4], (0xF2, 0xF3)).any(axis=1)  # of up to four prefixes in use, one is rep
+    for row in np.flatnonzero(prefixed):
+        repeat = False
+        for byte in code[row].tolist():
+            if byte in (0xF2, 0xF3):
+                repeat = True
+            elif byte not in (0x66, 0x67, 0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0xF0) and byte & 0xF0 != 0x40:
+                result[row] = repeat and (
+                    byte in range(0xA4, 0xA8) or byte in range(0xAA, 0xB0) or byte in range(0x6C, 0x70)
+                )
+                break
+    return result
+
+
+def atomic_read_modify_writes(code: NDArray[np.uint8], isa: str) -> NDArray[np.uint8]:
+    """Whether an instruction reads and writes memory in one step; code [I, 16].
+
+    x86: a lock prefix, or xchg with memory. AArch64: LSE's LD<op>, SWP, CAS, CASP. RISC-V: the A extension without
+    LR and SC.
+    """
+    word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
+    if isa == "aarch64":
+        atomic = (word & 0x3B200C00) == 0x38200000
+        atomic |= (word & 0x3FA07C00) == 0x08A07C00
+        atomic |= (word & 0xBFA07C00) == 0x08207C00
+    elif isa == "riscv64":
+        atomic = ((word & 0x7F) == 0x2F) & ~np.isin(word >> 27, (2, 3))
+    else:
+        atomic = code[:, 0] == 0xF0
+        for prefixes in range(3):  # xchg after an operand size or REX prefix; lock after an operand size prefix
+            before = code[:, :prefixes]
+            plain = ((before == 0x66) | (before & 0xF0 == 0x40)).all(axis=1)
+            opcode = code[:, prefixes]
+            atomic |= plain & (opcode == 0xF0)
+            atomic |= plain & ((opcode == 0x86) | (opcode == 0x87)) & (code[:, prefixes + 1] < 0xC0)
+    return atomic.astype(np.uint8)

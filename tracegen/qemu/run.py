@@ -1,0 +1,202 @@
+"""A program under QEMU with the plugin: its process, the folder of its records, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal as signals
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from tracegen import elf
+from tracegen.qemu.blocks import BlockTable
+from tracegen.qemu.interruption import Interruptions
+from tracegen.qemu.mappings import read_mappings
+from tracegen.qemu.plugin import find_qemu, plugin_for, plugin_option
+from tracegen.qemu.program import find_program, sysroot_arguments
+from tracegen.qemu.region import Region, Sites
+from tracegen.qemu.ring import Ring
+from uarch.errors import InputError
+
+_POLL_S = 0.002
+_GRACE_S = 2.0  # after Ctrl-C, before the program is terminated
+_MEMORY = Path("/dev/shm")
+_ROOM = 1 << 30  # bytes that must be free there
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    exit_status: int | None  # None where a signal ended the program, or `stopped`
+    signal: int | None  # the signal that ended it
+    stopped: bool  # ended by us, because all that was asked for is recorded
+    replaced_by: str | None  # the program that this one became by exec, where the record ends
+    interrupted: bool  # Ctrl-C: the record holds what was executed until then
+
+
+class Run:
+    """A running program; a context manager that kills it and removes its records on the way out.
+
+    `rounds` drives it. The options are those of `tracegen.qemu.trace`; `spool` is a folder for the records where
+    memory has no room for them.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        spool: Path,
+        *,
+        stdin: IO[Any] | int | None = None,
+        stdout: IO[Any] | int | None = None,
+        stderr: IO[Any] | int | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        max_instructions: int | None = None,
+        skip: int = 0,
+        threads: bool = False,
+        region: Region | None = None,
+    ) -> None:
+        if not command:
+            raise InputError("no program to trace; give one after '--'")
+        if max_instructions is not None and max_instructions < 1:
+            raise InputError(f"max_instructions is {max_instructions}; at least 1 is needed")
+        if skip < 0:
+            raise InputError(f"skip is {skip}; it cannot be negative")
+        if skip and region is not None:
+            raise InputError("skip counts instructions from the program's start; it does not go with a region")
+        environment = dict(os.environ if env is None else env)
+        program = find_program(command, environment, Path(cwd) if cwd is not None else Path())
+        qemu = find_qemu(program.executable.isa)
+        sysroot = sysroot_arguments(program.executable, environment)
+        if region is not None:
+            region.require_symbols(program.executable, [str(qemu), *sysroot], environment)
+        plugin = plugin_for(qemu)
+        self.command = tuple(command)
+        self.isa = program.executable.isa
+        self.limit = max_instructions
+        self.folder = _spool_folder(spool)
+        try:
+            self._sites = Sites(self.folder, region, program.executable.path) if region is not None else None
+            option = plugin_option(
+                plugin, dir=self.folder, isa=self.isa, skip=skip, max=max_instructions or 0,
+                threads="on" if threads else "off", reader=os.getpid(), **(region.plugin_options() if region else {}),
+            )  # fmt: skip
+            arguments = [str(qemu), "-plugin", option, *sysroot, "-0", program.argv[0]]
+            arguments += [str(program.executable.path), *program.argv[1:]]
+            self.blocks = BlockTable(self.folder, self.isa)
+            self.interruptions = Interruptions(self.folder, self.blocks)
+            self._process = subprocess.Popen(
+                arguments, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=cwd
+            )
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        self._deadline: float | None = None
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        if self._sites is not None:
+            self._sites.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def rounds(self) -> Iterator[None]:
+        """One round is one chance to take in records; the last one comes after the program's end.
+
+        Ctrl-C, which the terminal sends to the program too, ends the program and so the rounds; a second one is a
+        KeyboardInterrupt.
+        """
+        with self._interrupts():
+            while True:
+                ended = self._process.poll() is not None
+                if self._sites is not None:
+                    self._sites.answer()
+                if self._deadline is not None and time.monotonic() > self._deadline:
+                    self._process.kill()
+                yield
+                if ended:
+                    return
+
+    def wait(self) -> None:
+        """Pause a moment: there was nothing to take in."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_POLL_S)
+
+    def ring_of_thread(self, number: int) -> Path | None:
+        """Where the plugin hands over the words of the thread (0: the main one); None where there is no such one."""
+        path = self.folder / f"thread.{number}"
+        return path if Ring.is_laid_out(path) else None
+
+    def mappings(self) -> list[elf.Mapping]:
+        """The files that were mapped, at the program's addresses."""
+        return list(read_mappings(self.folder / "maps"))
+
+    def outcome(self) -> Outcome:
+        """How the program ended (after the last round)."""
+        stopped = (self.folder / "stopped").exists()
+        replaced = self.folder / "replaced"
+        code = self._process.returncode
+        return Outcome(
+            exit_status=code if code >= 0 and not stopped else None,
+            signal=-code if code < 0 else None,
+            stopped=stopped,
+            replaced_by=replaced.read_text(errors="replace") if replaced.exists() and not stopped else None,
+            interrupted=self._deadline is not None,
+        )
+
+    def nothing_recorded(self) -> InputError:
+        """Why there is no record."""
+        if self._sites is not None:
+            return self._sites.never_reached(self.mappings())
+        return InputError(
+            "nothing was recorded (the program ended before --skip instructions, or it could not be loaded)"
+        )
+
+    @contextlib.contextmanager
+    def _interrupts(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def interrupted(number: int, frame: FrameType | None) -> None:
+            if self._deadline is not None:
+                raise KeyboardInterrupt
+            self._deadline = time.monotonic() + _GRACE_S
+            self._process.send_signal(signals.SIGINT)
+
+        before = signals.signal(signals.SIGINT, interrupted)
+        try:
+            yield
+        finally:
+            signals.signal(signals.SIGINT, before)
+
+
+def _spool_folder(beside: Path) -> Path:
+    """In memory where there is room: the disk would write the rings out over and over."""
+    with contextlib.suppress(OSError):
+        _remove_orphans()
+        room = os.statvfs(_MEMORY)
+        if room.f_bavail * room.f_frsize >= _ROOM:
+            return Path(tempfile.mkdtemp(prefix=f"perfvec-{os.getpid()}-", suffix=".records", dir=_MEMORY))
+    return Path(tempfile.mkdtemp(prefix=".perfvec-", suffix=".records", dir=beside.resolve()))
+
+
+def _remove_orphans() -> None:
+    """Give back the memory of runs whose reader was killed."""
+    for folder in _MEMORY.glob("perfvec-*-*.records"):
+        pid = folder.name.split("-")[1]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(folder, ignore_errors=True)

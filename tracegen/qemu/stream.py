@@ -1,0 +1,293 @@
+"""A running program as chunks of executed instructions: nothing is written, memory does not grow with its length."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from tempfile import gettempdir
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracegen.decode import decode
+from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
+from tracegen.qemu.interruption import WHOLE
+from tracegen.qemu.region import Region
+from tracegen.qemu.replay import ONLY, Accesses, Replay, expand
+from tracegen.qemu.ring import Ring
+from tracegen.qemu.run import Outcome, Run
+from tracegen.trace import CHUNK
+from uarch.errors import InputError
+from uarch.instructions import LAST, Chunk, StaticInstructions
+
+_CONTEXT = 128  # bytes before an instruction that may tell how it is decoded
+_UNNUMBERED = LAST
+
+
+@contextmanager
+def stream(
+    command: Sequence[str],
+    *,
+    stdin: IO[Any] | int | None = None,
+    stdout: IO[Any] | int | None = None,
+    stderr: IO[Any] | int | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    max_instructions: int | None = None,
+    skip: int = 0,
+    region: Region | None = None,
+) -> Iterator[ProgramStream]:
+    """Run `command` as `tracegen.qemu.trace` does, and hand its main thread over while it runs.
+
+    The program waits where the reader is behind, and is killed where the reader leaves early.
+    """
+    with Run(
+        command, Path(gettempdir()), stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd,
+        max_instructions=max_instructions, skip=skip, region=region,
+    ) as run:  # fmt: skip
+        yield ProgramStream(run)
+
+
+class ProgramStream:
+    """What a running program executes, once, in order.
+
+    `isa`, `program`, `command` are as of a trace. `address` [S], `code` [S, 16] and `instructions` (decoded) hold the
+    static instructions so far, in order of their first execution; they grow while `chunks` goes on, and rows never
+    change. Of code that changes while the program runs, the first bytes stand for the address. After the last chunk,
+    `outcome` says how the program ended and `digest` identifies what it executed.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._static = _GrowingInstructions(run.blocks)
+        self._replay = Replay(run.blocks, run.interruptions, run.limit)
+        self._pending = _Pending(run.limit)
+        self._columns = [hashlib.sha256() for _ in range(5)]
+        self.isa = run.isa
+        self.command = list(run.command)
+        self.program = Path(run.command[0]).name
+        self.outcome: Outcome | None = None
+
+    @property
+    def address(self) -> NDArray[np.uint64]:
+        return self._static.address
+
+    @property
+    def code(self) -> NDArray[np.uint8]:
+        return self._static.code
+
+    @property
+    def instructions(self) -> StaticInstructions:
+        return self._static.instructions
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over those of `address`, `code`, and of the columns `static_id` … `is_store` of all chunks so far."""
+        parts = [hashlib.sha256(self.address.data), hashlib.sha256(self.code.data), *self._columns]
+        return hashlib.sha256("".join(part.hexdigest() for part in parts).encode()).hexdigest()
+
+    def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
+        """The executed instructions in pieces of `size`, as `Trace.chunks` gives them; once.
+
+        Raises InputError where the program executed nothing that was to be recorded.
+        """
+        ring: Ring | None = None
+        try:
+            for _ in self._run.rounds():
+                busy = False
+                path = self._run.ring_of_thread(0)
+                if ring is None and path is not None:
+                    ring = Ring(path)
+                if ring is not None and ring.has_records:
+                    for words in ring.full_windows():
+                        yield from self._chunks_of(self._replay.read(words), size)
+                        busy = True
+                if not busy:
+                    self._run.wait()
+            if ring is not None and ring.has_records:
+                yield from self._chunks_of(self._replay.read(ring.last_window()), size)
+                yield from self._chunks_of(self._replay.finish(), size)
+            if ring is not None and ring.failed:
+                raise InputError(f"{self._run.folder.parent}: the disk is full; tracing needs room there")
+            if self._replay.instructions == 0:
+                raise self._run.nothing_recorded()
+            self._pending.end()
+            while self._pending:
+                yield self._hashed(self._pending.take(size))
+            self.outcome = self._run.outcome()
+        finally:
+            if ring is not None:
+                ring.close()
+
+    def _chunks_of(self, pieces: Iterator[tuple[NDArray[np.uint32], Accesses]], size: int) -> Iterator[Chunk]:
+        for sequence, accesses in pieces:
+            self._pending.add_accesses(accesses)
+            for ids in self._static.expand(sequence):
+                self._pending.add_ids(ids)
+                while self._pending.complete >= size:
+                    yield self._hashed(self._pending.take(size))
+
+    def _hashed(self, chunk: Chunk) -> Chunk:
+        accesses = np.diff(chunk.access_offset).astype("<u4")
+        columns: list[NDArray[Any]] = [chunk.static_id, accesses, chunk.address, chunk.size, chunk.is_store]
+        for hasher, column in zip(self._columns, columns, strict=True):
+            hasher.update(column.data)
+        return chunk
+
+
+class _Pending:
+    """Instructions and accesses on their way into chunks."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._start = 0  # index of the first one
+        self._ids: list[NDArray[np.uint32]] = []
+        self._count = 0
+        self._accesses: list[Accesses] = []
+        self._ended = False
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    @property
+    def complete(self) -> int:
+        """Instructions of which all is known: the last one may make more accesses, and what follows it is open."""
+        return self._count if self._ended else self._count - 1
+
+    def add_ids(self, ids: NDArray[np.uint32]) -> None:
+        if self._limit is not None:  # the last block may go on after it
+            ids = ids[: self._limit - self._start - self._count]
+        self._ids.append(ids)
+        self._count += len(ids)
+
+    def add_accesses(self, accesses: Accesses) -> None:
+        if len(accesses.address):
+            self._accesses.append(Accesses.joined([accesses]))
+
+    def end(self) -> None:
+        """No more will come."""
+        self._ended = True
+
+    def take(self, size: int) -> Chunk:
+        """The next `size` instructions, or those that are left."""
+        ids = np.concatenate(self._ids)
+        size = min(size, self._count)
+        following = ids[1 : size + 1]
+        if self._ended and size == self._count:
+            following = np.append(ids[1:size], LAST)
+        accesses = self._take_accesses(self._start + size)
+        offset = np.zeros(size + 1, np.int64)
+        owners = (accesses.instruction - np.uint64(self._start)).astype(np.int64)
+        np.cumsum(np.bincount(owners, minlength=size), out=offset[1:])
+        chunk = Chunk(
+            start=self._start,
+            static_id=ids[:size].copy(),
+            next_static_id=following.copy(),
+            access_offset=offset,
+            address=accesses.address,
+            size=accesses.size,
+            is_store=accesses.is_store,
+        )
+        self._ids = [ids[size:].copy()]
+        self._start += size
+        self._count -= size
+        return chunk
+
+    def _take_accesses(self, end: int) -> Accesses:
+        """Those of instructions before `end`."""
+        taken: list[Accesses] = []
+        while self._accesses:
+            first = self._accesses[0]
+            count = int(np.searchsorted(first.instruction, np.uint64(end)))
+            if count:
+                taken.append(first.part(0, count))
+            if count < len(first.instruction):
+                self._accesses[0] = first.part(count, len(first.instruction))
+                break
+            self._accesses.pop(0)
+        return Accesses.joined(taken) if taken else Accesses.empty(0)
+
+
+class _GrowingInstructions:
+    """The static instructions of the blocks so far, numbered in order of first execution."""
+
+    def __init__(self, blocks: BlockTable) -> None:
+        self._blocks = blocks
+        self._row_id = np.empty(0, np.uint32)  # [I] of the block table
+        self._numbered = np.zeros(0, bool)  # [B]
+        self._order = np.empty(0, np.int64)  # static ids by ascending address
+        self._state = np.array([0, WHOLE, 0], np.int64)
+        self.address = np.empty(0, np.uint64)
+        self.code = np.empty((0, 16), np.uint8)
+        self.instructions = decode(self.address, self.code, blocks.isa)
+
+    def expand(self, sequence: NDArray[np.uint32]) -> Iterator[NDArray[np.uint32]]:
+        """The static ids of a sequence of blocks, piece by piece."""
+        self._number(sequence[sequence < ONLY].astype(np.int64))
+        position = 0
+        while position < len(sequence):
+            out = np.empty(1 << 16, np.uint32)
+            position, filled = expand(sequence, position, self._state, self._blocks.kernel, self._row_id, out, 0)
+            yield out[:filled]
+
+    def _number(self, executed: NDArray[np.int64]) -> None:
+        kernel = self._blocks.kernel
+        rows = len(kernel.address) - len(self._row_id)
+        if rows:
+            self._row_id = np.append(self._row_id, np.full(rows, _UNNUMBERED, np.uint32))
+            self._numbered = np.append(self._numbered, np.zeros(len(self._blocks) - len(self._numbered), bool))
+        executed = executed[~self._numbered[executed]]
+        if len(executed) == 0:
+            return
+        blocks = executed[np.sort(np.unique(executed, return_index=True)[1])]
+        self._numbered[blocks] = True
+        new = np.concatenate([np.arange(kernel.begin[block], kernel.begin[block + 1]) for block in blocks.tolist()])
+        address = kernel.address[new]
+        first = np.sort(np.unique(address, return_index=True)[1])
+        fresh = first[self._find(address[first]) == _UNNUMBERED]
+        if len(fresh):
+            self._append(address[fresh], self._blocks.code[new[fresh]])
+        self._row_id[new] = self._find(address)
+
+    def _find(self, address: NDArray[np.uint64]) -> NDArray[np.uint32]:
+        """Static ids, _UNNUMBERED where there is none."""
+        place = np.searchsorted(self.address, address, sorter=self._order)
+        found = np.full(len(address), _UNNUMBERED, np.uint32)
+        inside = np.flatnonzero(place < len(self._order))
+        ids = self._order[place[inside]]
+        same = self.address[ids] == address[inside]
+        found[inside[same]] = ids[same]
+        return found
+
+    def _append(self, address: NDArray[np.uint64], code: NDArray[np.uint8]) -> None:
+        """Decode new instructions, among those that are known and lie just before them."""
+        known = self.address[self._order]
+        low = np.searchsorted(known, np.maximum(address, np.uint64(_CONTEXT)) - np.uint64(_CONTEXT))
+        high = np.searchsorted(known, address)
+        near = np.zeros(len(known) + 1, np.int64)
+        np.add.at(near, low, 1)
+        np.add.at(near, high, -1)
+        context = self._order[np.cumsum(near)[:-1] > 0]
+        around = np.concatenate([self.address[context], address])
+        order = np.argsort(around, kind="stable")
+        decoded = decode(around[order], np.concatenate([self.code[context], code])[order], self._blocks.isa)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        mine = place[len(context) :]
+        self.instructions = StaticInstructions(
+            **{
+                field.name: np.concatenate([getattr(self.instructions, field.name), getattr(decoded, field.name)[mine]])
+                for field in fields(StaticInstructions)
+            }
+        )
+        self.address = np.concatenate([self.address, address])
+        self.code = np.concatenate([self.code, code])
+        self._order = np.argsort(self.address, kind="stable")
+
+
+assert MAX_BLOCK <= 1 << 16  # `expand` makes progress
