@@ -356,6 +356,7 @@ for flag in quiet:
 
 # What a reader of the text needs to know of the run; perfvec import gem5 reads it.
 run = {
+    "gem5": getattr(sys.modules.get("_m5.core"), "gem5Version", "of unknown version"),
     "machine": MACHINE,
     "isa": ISA,
     "period": PERIOD,
