@@ -37,7 +37,7 @@ from tracegen.latency import LatencyWriter
 from tracegen.trace import Trace, TraceWriter
 from uarch.configuration import Machine
 from uarch.errors import InputError
-from uarch.instructions import Flag, StaticInstructions
+from uarch.instructions import Flag
 
 _OUTPUT = 1 << 18  # instructions and accesses the scanner finds before they are written
 _LONGEST_LINE = 1 << 16
@@ -90,6 +90,7 @@ class Reader:
         self._bytes: NDArray[np.int64] = np.zeros(0, np.int64)  # [S] of an access
         self._string: NDArray[np.bool_] = np.zeros(0, bool)
         self._code: NDArray[np.uint8] = np.zeros((0, 16), np.uint8)
+        self._behind: NDArray[np.uint64] = np.zeros(0, np.uint64)  # [S] address of what follows, 0 where anything may
         self.sequence: IO[bytes] = tempfile.TemporaryFile(dir=spool)
         self.latencies: IO[bytes] = tempfile.TemporaryFile(dir=spool)
         self.cycles = 0
@@ -130,8 +131,6 @@ class Reader:
                     return
         if filled:
             raise self._wrong("is cut off: no line end follows", line=1)
-        if self.state[text.PIPE_STAGE]:
-            raise self._wrong("is the last, in the middle of an O3PipeView record; the text is cut off")
         self._finish()
 
     def _scan(self, buffer: NDArray[np.uint8], filled: int) -> None:
@@ -142,6 +141,8 @@ class Reader:
                 break
             if reason == text.FULL:
                 self.flush()
+                if wrong := text.settle(*self._tables, self._output.latency):  # it stops where there is no room
+                    raise self._wrong(text.WRONG[wrong])
             elif reason == text.GROW:
                 if len(self._statics.pc) >= _MOST_STATICS:
                     raise self._wrong(f"executes more than {_MOST_STATICS:,} distinct instructions")
@@ -237,6 +238,8 @@ class Reader:
         self._code = np.concatenate([self._code, code])
         self._bytes = np.append(self._bytes, access_bytes(code, isa))
         self._string = np.append(self._string, instructions.flags & Flag.STRING != 0)
+        free = instructions.flags & np.uint16(Flag.BRANCH | Flag.SYSCALL) != 0
+        self._behind = np.append(self._behind, np.where(free, 0, address + instructions.length))
 
     def _finish(self) -> None:
         """The text is at its end: what was held back, and the instructions that wait for a record that will not come."""
@@ -297,13 +300,40 @@ class Reader:
             int(state[text.REFERENCES] + state[text.REPEATED_REFERENCES]),
         )
 
-    def static(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.uint32]]:
-        """Addresses [S] ascending, code [S, 16], and the place there of each number of the sequence [S]."""
-        address = self._statics.pc[: len(self._code)].view(np.uint64)
+    def static(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+        """Addresses [S] ascending and code [S, 16]."""
+        address = self._address
         order = np.argsort(address)
-        place = np.empty(len(order), np.uint32)
-        place[order] = np.arange(len(order), dtype=np.uint32)
-        return address[order], self._code[order], place
+        return address[order], self._code[order]
+
+    @property
+    def _address(self) -> NDArray[np.uint64]:
+        return self._statics.pc[: len(self._code)].view(np.uint64)
+
+    def instructions(self) -> Iterator[NDArray[np.uint32]]:
+        """The executed instructions as places in `static`, in pieces, checked: what is neither branch nor system call is
+        followed by what lies behind it. Raises InputError.
+        """
+        address = self._address
+        place = np.empty(len(address), np.uint32)
+        place[np.argsort(address)] = np.arange(len(address), dtype=np.uint32)
+        self.sequence.seek(0)
+        last = np.empty(0, np.uint32)
+        index = 0
+        while len(piece := np.frombuffer(self.sequence.read(4 * _CHUNK), np.uint32)):
+            ids = np.append(last, piece)
+            behind = self._behind[ids[:-1]]
+            wrong = np.flatnonzero((behind != 0) & (behind != address[ids[1:]]))
+            if len(wrong):
+                at = int(wrong[0])
+                raise InputError(
+                    f"{self.name}: instruction {index - len(last) + at:,} at {int(address[ids[at]]):#x} is no branch, but "
+                    f"{int(address[ids[at + 1]]):#x} follows and not {int(behind[at]):#x}; lines are missing or damaged, or "
+                    f"{self._run.program} is not what ran"
+                )
+            yield place[piece]
+            index += len(piece)
+            last = piece[-1:]
 
     def symbols(self, address: NDArray[np.uint64]) -> elf.Symbols:
         return elf.symbols_at_run_time(self._space.mappings(), address)
@@ -351,11 +381,10 @@ def import_gem5(
             with writer:
                 reader.read(progress=progress)
                 checked = check(reader, run)
-                address, code, place = reader.static()
+                address, code = reader.static()
                 writer.static(address, code)
-                instructions = decode(address, code, run.simulation.isa)
                 none64, none8 = np.empty(0, np.uint64), np.empty(0, np.uint8)
-                for chunk in check_flow(read_sequence(reader.sequence, place), instructions, reader.name):
+                for chunk in reader.instructions():
                     writer.append(chunk, none64, none64, none8, none8)
                 symbols = reader.symbols(address)
                 writer.symbols(symbols.address, symbols.size, symbols.name)
@@ -408,37 +437,6 @@ def check(reader: Reader, run: Run) -> bool:
                 f"{reader.name}: has {count:,} {what} where {path} counts {wanted:,.0f}; the text is cut or of another run"
             )
     return True
-
-
-def read_sequence(file: IO[bytes], place: NDArray[np.uint32]) -> Iterator[NDArray[np.uint32]]:
-    """The executed instructions as static ids, in pieces."""
-    file.seek(0)
-    while piece := file.read(4 * _CHUNK):
-        yield place[np.frombuffer(piece, np.uint32)]
-
-
-def check_flow(
-    pieces: Iterator[NDArray[np.uint32]], instructions: StaticInstructions, name: str
-) -> Iterator[NDArray[np.uint32]]:
-    """The pieces, checked: what is neither branch nor system call is followed by what lies behind it."""
-    free = instructions.flags & np.uint16(Flag.BRANCH | Flag.SYSCALL) != 0
-    behind = instructions.address + instructions.length
-    last: int | None = None
-    index = 0
-    for piece in pieces:
-        ids = piece if last is None else np.concatenate([np.array([last], np.uint32), piece])
-        wrong = np.flatnonzero(~free[ids[:-1]] & (behind[ids[:-1]] != instructions.address[ids[1:]]))
-        if len(wrong):
-            at = int(wrong[0])
-            one, other = (int(instructions.address[ids[at + offset]]) for offset in (0, 1))
-            number = index + at - (last is not None)
-            raise InputError(
-                f"{name}: instruction {number:,} at {one:#x} is no branch, but {other:#x} follows and not "
-                f"{int(behind[ids[at]]):#x}; lines are missing or damaged, or this is not the program that ran"
-            )
-        yield piece
-        index += len(piece)
-        last = int(piece[-1])
 
 
 def _write_labels(reader: Reader, run: Run, trace: Path, path: Path, warmup: int) -> int:

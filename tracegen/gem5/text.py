@@ -59,9 +59,8 @@ STORED_OPEN = 2  # state[OPEN] of an instruction some of whose accesses have lef
 # the one that has just been read, in the same order.
 (HELD, HELD_PC, HELD_MICRO, HELD_FLAGS, HELD_SEQ, HELD_CP, HELD_HAS, HELD_ADDRESS, HELD_FAULT, HELD_TICK, HELD_FAST,
  NEXT, NEXT_PC, NEXT_MICRO, NEXT_FLAGS, NEXT_SEQ, NEXT_CP, NEXT_HAS, NEXT_ADDRESS, NEXT_FAULT, NEXT_TICK, NEXT_FAST,
- OUT_OF_ORDER, PERIOD, AT, LINE, LINE_AT, LAST_CP, OPEN, OPEN_PC, OPEN_ACCESS, INTERRUPTED, PIPE_STAGE, PIPE_PC, PIPE_SEQ,
- PIPE_COMPLETE, FIRST_PENDING, LAST_PENDING, RETIRED, STATICS, INSTRUCTIONS, FAST, LABELLED, SATURATED, SYSCALLS, NOPS,
- MICRO_OPERATIONS, REFERENCES, REPEATED, REPEATED_REFERENCES, SQUASHED, IDS, ACCESSES, LATENCIES) = range(54)  # fmt: skip
+ OUT_OF_ORDER, PERIOD, AT, LINE, LINE_AT, LAST_CP, OPEN, OPEN_PC, OPEN_ACCESS, INTERRUPTED, PIPE_SEQ, FIRST_PENDING, LAST_PENDING, RETIRED, STATICS, INSTRUCTIONS, FAST, LABELLED, SATURATED, SYSCALLS, NOPS,
+ MICRO_OPERATIONS, REFERENCES, REPEATED, REPEATED_REFERENCES, SQUASHED, IDS, ACCESSES, LATENCIES) = range(51)  # fmt: skip
 _FIELDS = NEXT - HELD
 
 # Columns of `Tables.records` and `Tables.pending`, and of `Output.accesses`.
@@ -188,10 +187,10 @@ _FLAGS, _CPSEQ, _FETCHSEQ, _ADDRESS, _GEM5_NOP = map(
     _bytes, ("  flags=(", "  CPSeq=", "  FetchSeq=", " A=0x", "gem5 nop")
 )
 _CREATED = _bytes("global: memstate: creating vma (")
-_PIPE, _STORED = _bytes("O3PipeView:"), _bytes(":store:")
-_STAGES = ("fetch:", "decode:", "rename:", "dispatch:", "issue:", "complete:", "retire:")
-_STAGE_TEXT = _bytes("".join(_STAGES))
-_STAGE_AT = np.cumsum([0, *map(len, _STAGES)])
+_FETCH, _RETIRE, _STORED = map(_bytes, ("O3PipeView:fetch:", "O3PipeView:retire:", ":store:"))
+_STAGES = ("decode", "rename", "dispatch", "issue", "complete")
+_INITIAL = _bytes("".join(stage[0] for stage in _STAGES))
+_COLON = np.array([len("O3PipeView:") + len(stage) for stage in _STAGES])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -460,44 +459,73 @@ def _end_instruction(
 
 
 @numba.njit(cache=True, nogil=True)
-def _pipe_line(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int64], records: NDArray[np.int64]) -> int:
-    """A line of O3PipeView, after its `O3PipeView:`. The seven lines of a record come one after the other."""
-    stage = state[PIPE_STAGE]
-    for place in range(_STAGE_AT[stage], _STAGE_AT[stage + 1]):
-        if text[at] != _STAGE_TEXT[place]:  # within the text: the line's end differs from every letter
-            return BAD_PIPE
-        at += 1
-    tick, at = _decimal(text, at, end)
-    if tick < 0:
-        return BAD_PIPE
-    if stage == 0:
-        pc, after, digits = _hexadecimal(text, at + 1, end)
-        if at >= end or text[at] != 58 or digits == 0 or digits > 16 or text[after] != 58:
-            return BAD_PIPE
-        micro, after = _decimal(text, after + 1, end)
-        if micro < 0 or after >= end or text[after] != 58:
-            return BAD_PIPE
-        seq, after = _decimal(text, after + 1, end)
-        if seq < 0 or after >= end or text[after] != 58:
-            return BAD_PIPE
-        state[PIPE_SEQ], state[PIPE_PC] = seq, pc
-    elif stage == 6:
-        stored = np.int64(-1)
-        if _is(text, at, end, _STORED):
-            stored, at = _decimal(text, at + 7, end)
-        if stored < 0 or at != end:
-            return BAD_PIPE
-        slot = state[PIPE_SEQ] & (RING - 1)
-        records[slot, SEQ], records[slot, PC] = state[PIPE_SEQ], state[PIPE_PC]
-        records[slot, TICK], records[slot, COMPLETE] = tick, state[PIPE_COMPLETE]
-        state[SQUASHED] += tick == 0
-        stage = -1
-    elif at != end:
-        return BAD_PIPE
-    elif stage == 5:
-        state[PIPE_COMPLETE] = tick
-    state[PIPE_STAGE] = stage + 1
-    return 0
+def _record(text: NDArray[np.uint8], at: int, length: int, state: NDArray[np.int64], records: NDArray[np.int64]) -> int:
+    """A record of O3PipeView, seven lines from `at` on, into `records`. Where it ends, 0 where `length` ends before, or
+    the number of what is wrong with a line (negative).
+    """
+    # O3PipeView:fetch:TICK:0xPC:MICRO:SEQ:DISASSEMBLY
+    end = at
+    while end < length and text[end] != 10:
+        end += 1
+    if end >= length:
+        return 0
+    state[LINE] += 1
+    state[LINE_AT] = at
+    state[AT] = end + 1  # what is shown of a wrong line
+    if not _is(text, at, end, _FETCH):
+        return -BAD_PIPE
+    tick, at = _decimal(text, at + 17, end)
+    if tick < 0 or text[at] != 58:
+        return -BAD_PIPE
+    pc, at, digits = _hexadecimal(text, at + 1, end)
+    if digits == 0 or digits > 16 or text[at] != 58:
+        return -BAD_PIPE
+    micro, at = _decimal(text, at + 1, end)
+    if micro < 0 or text[at] != 58:
+        return -BAD_PIPE
+    seq, at = _decimal(text, at + 1, end)
+    if seq < 0 or text[at] != 58:
+        return -BAD_PIPE
+    at = end + 1
+    # O3PipeView:decode:TICK and four more such lines. The letters of a label are not looked at, but where its colons are.
+    for stage in range(5):
+        colon = at + _COLON[stage]
+        if colon >= length:
+            return 0
+        state[LINE] += 1
+        state[LINE_AT] = at
+        state[AT] = colon + 2
+        if text[at] != 79 or text[at + 10] != 58 or text[colon] != 58 or text[at + 11] != _INITIAL[stage]:
+            return -BAD_PIPE
+        tick, after = _decimal(text, colon + 1, length)
+        if after >= length:
+            return 0
+        if tick < 0 or text[after] != 10:
+            return -BAD_PIPE
+        at = after + 1
+    complete = tick
+    # O3PipeView:retire:TICK:store:TICK
+    end = at
+    while end < length and text[end] != 10:
+        end += 1
+    if end >= length:
+        return 0
+    state[LINE] += 1
+    state[LINE_AT] = at
+    state[AT] = end + 1
+    if not _is(text, at, end, _RETIRE):
+        return -BAD_PIPE
+    tick, at = _decimal(text, at + 18, end)
+    if tick < 0 or not _is(text, at, end, _STORED):
+        return -BAD_PIPE
+    stored, at = _decimal(text, at + 7, end)
+    if stored < 0 or at != end:
+        return -BAD_PIPE
+    slot = seq & (RING - 1)
+    records[slot, SEQ], records[slot, PC], records[slot, TICK], records[slot, COMPLETE] = seq, pc, tick, complete
+    state[SQUASHED] += tick == 0
+    state[PIPE_SEQ] = seq
+    return end + 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -619,6 +647,20 @@ def scan(
             return FULL
         if state[STATICS] + 2 > len(pcs):
             return GROW
+        if at < length and text[at] == 79:  # the O of O3PipeView
+            line = state[LINE]
+            end = _record(text, at, length, state, records) if state[OUT_OF_ORDER] else -OTHER_CORE
+            if end < 0:
+                return -end
+            if end == 0:
+                state[LINE], state[AT] = line, at
+                return DONE
+            state[AT] = end
+            if pending[state[FIRST_PENDING] & (PENDING - 1), SEQ] == state[PIPE_SEQ]:
+                wrong = settle(state, records, pending, latency)
+                if wrong:
+                    return wrong
+            continue
         end = at
         while end < length and text[end] != 10:
             end += 1
@@ -627,17 +669,6 @@ def scan(
         state[LINE] += 1
         state[LINE_AT] = at
         state[AT] = end + 1
-        if text[at] == 79 and _is(text, at, end, _PIPE):
-            wrong = _pipe_line(text, at + 11, end, state, records) if state[OUT_OF_ORDER] else OTHER_CORE
-            if wrong:
-                return wrong
-            if state[PIPE_STAGE] == 0 and pending[state[FIRST_PENDING] & (PENDING - 1), SEQ] == state[PIPE_SEQ]:
-                wrong = settle(state, records, pending, latency)
-                if wrong:
-                    return wrong
-            continue
-        if state[PIPE_STAGE]:
-            return BAD_PIPE
         kind = _line(text, at, end, core, fast_core, state)
         if kind == _MAPPING:
             return MAPPING
