@@ -30,7 +30,9 @@ def _x86(instruction: capstone.CsInsn) -> int:
 def _aarch64(instruction: capstone.CsInsn) -> int:
     name = instruction.mnemonic.split(".")[0]
     registers = [
-        instruction.reg_name(operand.reg) for operand in instruction.operands if operand.type == arm64_const.ARM64_OP_REG
+        instruction.reg_name(operand.reg)
+        for operand in instruction.operands
+        if operand.type == arm64_const.ARM64_OP_REG
     ]
     if _ARM_STRUCTURE.match(name):
         lanes = re.search(r"\{.*\}", instruction.op_str)

@@ -68,7 +68,9 @@ def read_image(path: Path) -> Image:
                     segments.append(Segment(address, int(segment["p_offset"]), code))
     except (OSError, ELFError, ValueError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no ELF file"
-        raise InputError(f"{path}: {reason}; the instructions' bytes are read from it, so it must be the file that ran") from None
+        raise InputError(
+            f"{path}: {reason}; the instructions' bytes are read from it, so it must be the file that ran"
+        ) from None
     return Image(path, low, high, entry, tuple(segments))
 
 
@@ -119,7 +121,9 @@ class AddressSpace:
         if first is not None:
             candidates.insert(0, first - image.entry)
         for bias in candidates:
-            inside = executed[(executed >= image.low + bias) & (executed < image.high + bias)] if bias >= 0 else executed[:0]
+            inside = (
+                executed[(executed >= image.low + bias) & (executed < image.high + bias)] if bias >= 0 else executed[:0]
+            )
             if bias % _PAGE == 0 and len(inside) and _found(image, bias, inside).all():
                 self._placed.insert(0, (image, bias))
                 self._loader_placed = True

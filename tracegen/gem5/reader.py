@@ -72,7 +72,9 @@ class Counts:
 
 
 class Reader:
-    """One pass over a run's text: accesses go to `writer`, instructions and latencies into files of their own."""
+    """One pass over a run's text: accesses go to `writer`, instructions and latencies into files of their own in `spool`.
+    Without a writer, only addresses and latencies are wanted, and no bytes.
+    """
 
     def __init__(self, run: Run, spool: Path, writer: TraceWriter | None) -> None:
         self._run, self._writer = run, writer
@@ -169,7 +171,7 @@ class Reader:
             raise self._wrong(f"is no whole line of the flag Vma: {line[:_SHOWN]!r}") from None
         if not 0 <= first < last <= 2**64 or "\0" in name:
             raise self._wrong(f"maps no range of addresses: {line[:_SHOWN]!r}")
-        if "/" in name:
+        if "/" in name and self._writer is not None:
             self.flush()  # what was executed before belongs to the mappings before
             self._space.map(name, first)
 
@@ -217,6 +219,8 @@ class Reader:
 
     def _know_statics(self) -> None:
         """Code and sizes of the instructions that were executed for the first time since the last call."""
+        if self._writer is None:
+            return
         known, total = len(self._code), int(self.state[text.STATICS])
         if known == total:
             return
@@ -310,6 +314,12 @@ class Reader:
     def _address(self) -> NDArray[np.uint64]:
         return self._statics.pc[: len(self._code)].view(np.uint64)
 
+    def addresses(self) -> Iterator[NDArray[np.uint64]]:
+        """The executed instructions' addresses, in pieces."""
+        self.sequence.seek(0)
+        while len(piece := np.frombuffer(self.sequence.read(4 * _CHUNK), np.uint32)):
+            yield self._statics.pc.view(np.uint64)[piece]
+
     def instructions(self) -> Iterator[NDArray[np.uint32]]:
         """The executed instructions as places in `static`, in pieces, checked: what is neither branch nor system call is
         followed by what lies behind it. Raises InputError.
@@ -371,7 +381,8 @@ def import_gem5(
             "cwd": str(run.folder),
             "environment": json.dumps(run.environment),
             "stdin": run.stdin or "",
-            "executable": str(run.program),
+            "stdout": run.stdout,
+            "executable": run.executable if program is None else str(Path(program).absolute()),
             "skipped": 0 if run.facts.get("traced", "everything") == "everything" else run.facts.get("fast_forward", 0),
         },
     )

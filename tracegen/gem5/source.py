@@ -18,7 +18,7 @@ from uarch.gem5.config import Simulation, machine_from_config, read_config, simu
 TEXTS = ("trace.out.gz", "trace.out")
 _BLOCK = 1 << 22
 _RUN_KEYS = {"begin": int, "instructions": int, "instructions_before": int, "core_begins": int, "warmup": int,
-             "fast_forward": int, "ended": str, "cwd": str, "traced": str, "gem5": str, "max_instructions": int}  # fmt: skip
+             "fast_forward": int, "ended": str, "cwd": str, "traced": str, "gem5": str, "max_instructions": int, "end": int}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,12 @@ class Run:
     machine: Machine
     notes: list[str]
     program: Path
+    executable: str  # as gem5 was told
     folder: Path  # the program's working directory
     command: list[str]
     environment: list[str]
     stdin: str | None
+    stdout: str
     facts: dict[str, Any]  # run.json, empty where there is none
 
 
@@ -79,7 +81,9 @@ def find_source(paths: Sequence[Path]) -> Source:
             if (text.parent / name).exists() or name == "stats.txt":
                 others.setdefault(name, text.parent / name)
     if "config.json" not in others:
-        raise InputError(f"{paths[0]}: no config.json beside the text; name the one that gem5 wrote into its output folder")
+        raise InputError(
+            f"{paths[0]}: no config.json beside the text; name the one that gem5 wrote into its output folder"
+        )
     return Source(None if stdin else text, others["config.json"], others.get("stats.txt"), others.get("run.json"))
 
 
@@ -88,7 +92,7 @@ def read_run(source: Source, program: Path | None, name: str | None) -> Run:
     the machine's. Raises InputError.
     """
     document = read_config(source.config)
-    facts = _facts(source.run) if source.run is not None else {}
+    facts = read_facts(source.run) if source.run is not None else {}
     try:
         base = machine_from_dict(facts["machine"]) if "machine" in facts else None
     except InputError as error:
@@ -111,10 +115,12 @@ def read_run(source: Source, program: Path | None, name: str | None) -> Run:
         machine=machine,
         notes=notes,
         program=executable,
+        executable=str(process.get("executable") or executable),
         folder=folder,
         command=command or [str(executable)],
         environment=[str(item) for item in _list(process, "env")],
         stdin=None if process.get("input") in (None, "cin", "stdin") else str(process["input"]),
+        stdout=str(process.get("output") or ""),
         facts=facts,
     )
 
@@ -124,11 +130,14 @@ def _list(process: Any, name: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _facts(path: Path) -> dict[str, Any]:
+def read_facts(path: Path) -> dict[str, Any]:
+    """The `run.json` of an exported script. Raises InputError."""
     try:
         facts = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not the run.json of an exported script ({' '.join(str(error).split())})") from None
+        raise InputError(
+            f"{path}: is not the run.json of an exported script ({' '.join(str(error).split())})"
+        ) from None
     if not isinstance(facts, dict):
         raise InputError(f"{path}: is not the run.json of an exported script (no object)")
     for name, kind in _RUN_KEYS.items():

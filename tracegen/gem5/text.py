@@ -17,7 +17,7 @@ Lines of other debug flags are passed over. The scanner holds one line back, so 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -73,7 +73,9 @@ class Tables(NamedTuple):
     """What the scanner keeps from one piece of text to the next."""
 
     state: NDArray[np.int64]
-    records: NDArray[np.int64]  # [RING, 4] O3PipeView: sequence number (-1: none), address, ticks of retirement, completion
+    records: NDArray[
+        np.int64
+    ]  # [RING, 4] O3PipeView: sequence number (-1: none), address, ticks of retirement, completion
     pending: NDArray[np.int64]  # [PENDING, 3] instructions that wait for their record: its number, address, is a fault
 
 
@@ -125,7 +127,7 @@ def _fill(slot: NDArray[np.int32], pcs: NDArray[np.int64], count: int) -> None:
 def _place(slot: NDArray[np.int32], pcs: NDArray[np.int64], pc: int) -> int:
     """Where the address is in the hash table, or would be."""
     mask = len(slot) - 1
-    at = np.int64((np.uint64(pc) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24)) & mask
+    at: Any = np.int64((np.uint64(pc) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24)) & mask
     while slot[at] and pcs[slot[at] - 1] != pc:
         at = (at + 1) & mask
     return at
@@ -146,7 +148,7 @@ def _is(text: NDArray[np.uint8], at: int, end: int, word: NDArray[np.uint8]) -> 
 def _decimal(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """The number that begins at `at` (-1 for none or one beyond 18 digits), and where it ends."""
     begin = at
-    value = np.int64(0)
+    value: Any = np.int64(0)
     while at < end and np.uint8(text[at] - 48) < 10:
         value = value * 10 + np.int64(text[at] - 48)
         at += 1
@@ -158,11 +160,11 @@ def _decimal(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
 @numba.njit(cache=True, nogil=True)
 def _hexadecimal(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]:
     """The bits of the number after `0x` at `at`, where it ends, and its digits (0 for none)."""
+    value: Any = np.int64(0)
     if at + 3 > end or text[at] != 48 or text[at + 1] != 120:
-        return np.int64(0), at, 0
+        return value, at, 0
     at += 2
     begin = at
-    value = np.int64(0)
     while at < end:
         digit = np.int64(text[at]) - 48
         if digit > 9:
@@ -236,7 +238,7 @@ def _exec_line(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int
         at += 1
     if at + 3 > end:
         return BAD_EXEC
-    micro = np.int64(-1)  # before " : " stands the micro program counter, ".%2d", or three blanks
+    micro: Any = np.int64(-1)  # before " : " stands the micro program counter, ".%2d", or three blanks
     if text[at - 1] != 32:
         begin = at - 1
         while text[begin] != 46 and at - begin < 8:
@@ -260,7 +262,8 @@ def _exec_line(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int
     if (micro >= 0) != (flags & MICRO != 0):
         return BAD_EXEC
     stop -= 8
-    seq = cp = np.int64(-1)
+    seq: Any = np.int64(-1)
+    cp: Any = np.int64(-1)
     begin = _number_before(text, stop)
     if begin < stop and _is(text, begin - 8, stop, _CPSEQ):
         cp, _ = _decimal(text, begin, stop)
@@ -273,7 +276,7 @@ def _exec_line(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int
     while begin > at and (np.uint8(text[begin - 1] - 48) < 10 or np.uint8(text[begin - 1] - 97) < 6):
         begin -= 1
     has = begin < stop and _is(text, begin - 5, stop, _ADDRESS)
-    address = np.int64(0)
+    address: Any = np.int64(0)
     if has:
         address, _, digits = _hexadecimal(text, begin - 2, stop)
         if digits > 16:
@@ -531,14 +534,15 @@ def _record(text: NDArray[np.uint8], at: int, length: int, state: NDArray[np.int
 @numba.njit(cache=True, nogil=True)
 def _thread(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """The thread in `A0 T0 : 0x…` at `at`, -1 for another text; where the program counter begins."""
+    thread: Any = np.int64(-1)
     if at < end and text[at] == 65:  # address space
         _, at = _decimal(text, at + 1, end)
         at += 1
     if at >= end or text[at] != 84:
-        return np.int64(-1), at
+        return thread, at
     thread, at = _decimal(text, at + 1, end)
     if at + 5 > end or text[at] != 32 or text[at + 1] != 58 or text[at + 2] != 32 or text[at + 3] != 48:
-        return np.int64(-1), at
+        thread = np.int64(-1)
     return thread, at + 3
 
 

@@ -68,9 +68,8 @@ def _head(machine: Machine, isa: str, notes: list[str]) -> str:
         f"Digest of the machine's fields: {digest(machine)}\n\n"
         "    gem5.opt THIS.py [--fast-forward N] [--warmup N] [--max-instructions N] -- PROGRAM ARGS...\n\n"
         "gem5 writes its statistics (those of the measured instructions), config.json and run.json into its output\n"
-        "folder. For perfvec import gem5: gem5.opt --debug-flags=ExecAll,O3PipeView,Vma --debug-file=trace.out.gz THIS.py\n"
-        + (f"\nWhat gem5 does otherwise than the machine says:\n{told}" if notes else "")
-        + '"""'
+        "folder. For perfvec import gem5 it wants --debug-flags=ExecAll,O3PipeView,Vma --debug-file=trace.out.gz before\n"
+        "its own name.\n" + (f"\nWhat gem5 does otherwise than the machine says:\n{told}" if notes else "") + '"""'
     )
 
 
@@ -116,6 +115,7 @@ parser.add_argument(
     help="measure N instructions; to the program's end by default",
 )
 parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the program")
+parser.add_argument("--executable", metavar="FILE", help="the program's file, where PROGRAM is only its name")
 parser.add_argument("--cwd", default=os.getcwd(), metavar="FOLDER", help="the program's working directory")
 parser.add_argument("--stdin", metavar="FILE", help="file on the program's standard input")
 parser.add_argument("--stdout", metavar="FILE", help="file for the program's standard output")
@@ -123,7 +123,7 @@ parser.add_argument("--stderr", metavar="FILE", help="file for the program's sta
 parser.add_argument(
     "--trace-fast-forward",
     action="store_true",
-    help="debug text of instructions (--debug-flags=ExecAll,...) from the program's start, not only after the fast-forward",
+    help="debug text of instructions (--debug-flags=ExecAll,...) of the fast-forward too",
 )
 parser.add_argument("--memory", default="2GiB", help="size of memory; 2GiB by default")
 parser.add_argument("program", nargs="+", help="program and its arguments, after --")
@@ -323,9 +323,9 @@ def _wiring(levels: list[str], fast_class: str, *, interrupt_ports: bool) -> str
 
 
 _RUN = '''
-program = os.path.abspath(shutil.which(arguments.program[0]) or arguments.program[0])
+program = arguments.executable or os.path.abspath(shutil.which(arguments.program[0]) or arguments.program[0])
 if not os.path.isfile(program):
-    parser.error(f"{arguments.program[0]}: no such program")
+    parser.error(f"{program}: no such program")
 if wrong := [item for item in arguments.env if "=" not in item]:
     parser.error(f"--env {wrong[0]} must read NAME=VALUE")
 environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", **dict(item.split("=", 1) for item in arguments.env)}
