@@ -212,17 +212,17 @@ def label(
 def import_gem5(
     files: Annotated[
         list[Path],
-        typer.Argument(help="gem5's output folder, or files of it: the text (.gz, a pipe, or -), config.json, stats.txt."),
+        typer.Argument(help="gem5's output folder, or its files: the text (.gz, a pipe, -), config.json, stats.txt."),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
     latency: Annotated[Path | None, typer.Option(help="The latency file to write.")] = None,
     program: Annotated[Path | None, typer.Option(help="The executable, if not where config.json says.")] = None,
-    name: Annotated[str | None, typer.Option(help="The machine's name; by default the script's or the folder's.")] = None,
+    name: Annotated[str | None, typer.Option(help="The machine's name; by default the run's.")] = None,
     warmup: Annotated[
         int | None, typer.Option(min=0, help="Instructions without labels; by default the run's warm-up.")
     ] = None,
 ) -> None:
-    """A trace and labels from a gem5 run with --debug-flags=ExecAll,O3PipeView,Vma (recipe: tracegen/gem5/README.md)."""
+    """A trace and labels from a run of gem5 with --debug-flags=ExecAll,O3PipeView,Vma."""
     from tracegen.gem5.reader import import_gem5 as run_import
 
     done = run_import(files, output, latency=latency, program=program, name=name, warmup=warmup)
@@ -230,10 +230,8 @@ def import_gem5(
         print(note, file=sys.stderr)
     labels = f", {done.labelled:,} labels from {done.start:,} on" if latency is not None else ""
     agreement = "agrees with stats.txt" if done.checked else "not compared with stats.txt, which is not there"
-    print(
-        f"{done.path}: {done.instructions:,} instructions{labels}, {done.cycles:,} cycles on {done.machine.name}; {agreement}",
-        file=sys.stderr,
-    )
+    found = f"{done.instructions:,} instructions{labels}, {done.cycles:,} cycles on {done.machine.name}"
+    print(f"{done.path}: {found}; {agreement}", file=sys.stderr)
     if done.saturated:
         print(f"{done.saturated:,} latencies are above 65,535 cycles and were cut to that", file=sys.stderr)
 

@@ -49,9 +49,9 @@ def label(
     """Write `NAME.latency.h5` (`NAME-START.latency.h5` where `start` > 0) of every trace into `folder`.
 
     `count` instructions are labelled from `start` on, to the trace's end where it is None or larger. A trace that ends
-    before `start` is left out. `simulator` is `embedded` or `gem5`, whose binary is `gem5` or the environment's GEM5; what
-    gem5 cannot simulate is told on stderr and left out. Raises InputError for bad traces, no machines or an unwritable
-    folder.
+    before `start` is left out. `simulator` is `embedded` or `gem5`, whose binary is `gem5` or the environment's GEM5;
+    what gem5 cannot simulate is told on stderr and left out. Raises InputError for bad traces, no machines or an
+    unwritable folder.
     """
     if not machines:
         raise InputError("no machine to label for; name some with --uarch or --sample")

@@ -3,10 +3,10 @@
 Exec text carries no instruction bytes; they are read from the ELF files that ran:
 
 - The program lies at the addresses in its file, a position-independent one too (gem5 gives it no bias).
-- The dynamic loader lies where the area for `mmap` begins (src/sim/process.cc, src/arch/*/process.cc); the first executed
-  instruction, where it is in the text, is its entry point and tells.
-- Libraries are mapped by the loader: the debug flag `Vma` prints a line for each mapping, with the file's name. The first
-  of a file covers all of it from its first page on.
+- The dynamic loader lies where the area for `mmap` begins (src/sim/process.cc, src/arch/*/process.cc); the first
+  executed instruction, where it is in the text, is its entry point and tells.
+- Libraries are mapped by the loader: the debug flag `Vma` prints a line for each mapping, with the file's name. The
+  first of a file covers all of it from its first page on.
 
 Code that the program makes itself has no file: such a program cannot be imported.
 """

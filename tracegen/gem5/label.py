@@ -1,15 +1,15 @@
 """Labels by gem5 itself: the program of a trace runs on every machine, and its retire ticks are the latencies.
 
-Each run is one process of gem5 with the script that `perfvec uarch export --gem5` writes; its debug text is read from a pipe
-while it runs and is never stored. As elsewhere, everything before the labelled stretch warms the caches (on gem5's atomic
-core) and `warmup` instructions the pipeline and the predictor.
+Each run is one process of gem5 with the script that `perfvec uarch export --gem5` writes; its debug text is read from a
+pipe while it runs and is never stored. As elsewhere, everything before the labelled stretch warms the caches (on gem5's
+atomic core) and `warmup` instructions the pipeline and the predictor.
 
-What gem5 executes must be the trace's instructions, one by one. That holds for traces that gem5 made (`perfvec import gem5`),
-whose command, environment and folder the trace remembers. A trace of QEMU's agrees only for programs of fixed addresses that
-ask for nothing that differs (their environment, the processor's features, the time).
+What gem5 executes must be the trace's instructions, one by one. That holds for traces that gem5 made (`perfvec import
+gem5`), whose command, environment and folder the trace remembers. A trace of QEMU's agrees only for programs of fixed
+addresses that ask for nothing that differs (their environment, the processor's features, the time).
 
-A machine's result is kept in a folder beside the output until all are there, so a run that was killed continues. A machine
-that gem5 cannot simulate is left out of the file, whose attribute `failed` tells why.
+A machine's result is kept in a folder beside the output until all are there, so a run that was killed continues. A
+machine that gem5 cannot simulate is left out of the file, whose attribute `failed` tells why.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def window(path: Path, start: int, count: int | None, warmup: int) -> Window | N
             return None
         if skipped := int(trace.attribute("skipped", 0)):
             raise InputError(
-                f"{path}: begins after {skipped:,} instructions that it does not hold, so gem5 cannot be led there; import a "
-                "run of the whole program (--trace-fast-forward)"
+                f"{path}: begins after {skipped:,} instructions that it does not hold, so gem5 cannot be led there; "
+                "import a run of the whole program (--trace-fast-forward)"
             )
         first, fast_forward = _lead(trace, max(0, start - warmup))
         folder = Path(str(trace.attribute("cwd", "") or Path.cwd()))
@@ -163,8 +163,8 @@ def label(
     workers: int,
     progress: bool,
 ) -> tuple[list[Path], dict[str, str]]:
-    """As `tracegen.label.label`; also what failed, `TRACE on MACHINE` → why. Raises InputError, also where every machine
-    of a trace fails.
+    """As `tracegen.label.label`; also what failed, `TRACE on MACHINE` → why. Raises InputError, also where every
+    machine of a trace fails.
     """
     binary = find_gem5(gem5)
     simulator = version(binary)
@@ -223,7 +223,8 @@ def _already(output: Path, stretch: Window, machines: Sequence[Machine], simulat
         if same and list(file.machines) == wanted and file.simulator == simulator:
             return {f"{stretch.name} on {name}": reason for name, reason in failed.items()}
     raise InputError(
-        f"{output}: holds other labels (another trace, stretch, simulator or machines); move it away or choose another folder"
+        f"{output}: holds other labels (another trace, stretch, simulator or machines); move it away or choose "
+        "another folder"
     )
 
 
@@ -246,8 +247,8 @@ def _assemble(
         raise InputError(f"{stretch.trace}: no machine could be labelled; {name}: {reason}{more}")
     rows = [np.load(_part(parts, machine), mmap_mode="r", allow_pickle=False) for machine in done]
     writer = LatencyWriter(
-        output, machines=done, trace=stretch.name, trace_digest=stretch.digest, start=stretch.start, simulator=simulator,
-        attributes={"warmup": stretch.start - stretch.first, "failed": json.dumps(reasons)},
+        output, machines=done, trace=stretch.name, trace_digest=stretch.digest, start=stretch.start,
+        simulator=simulator, attributes={"warmup": stretch.start - stretch.first, "failed": json.dumps(reasons)},
     )  # fmt: skip
     with writer:
         for begin in range(0, len(rows[0]), 1 << 19):
@@ -355,7 +356,8 @@ class _Fleet:
 
 
 def _enough(instructions: int) -> int:
-    """How many instructions gem5 is told for so many of ours: Minor counts one again that a page's first touch repeats."""
+    """How many instructions gem5 is told for so many of ours: Minor counts one again that a page's first touch
+    repeats."""
     return instructions + instructions // 32 + 2000
 
 
@@ -396,11 +398,14 @@ def _verified(reader: Reader, stretch: Window) -> NDArray[np.uint16]:
                 at = int(differ[0])
                 raise InputError(
                     f"gem5 executes {int(ours[at]):#x} where instruction {index + at:,} of {stretch.trace} is "
-                    f"{int(wanted[at]):#x}; label traces that perfvec import gem5 made of the same program and environment"
+                    f"{int(wanted[at]):#x}; label traces that perfvec import gem5 made of the same program and "
+                    "environment"
                 )
             index += both
             if both < len(wanted):
-                raise InputError(f"gem5's run ends at instruction {index:,}, but the stretch of {stretch.trace} goes on")
+                raise InputError(
+                    f"gem5's run ends at instruction {index:,}, but the stretch of {stretch.trace} goes on"
+                )
             ours = ours[both:]
     total = stretch.stop - stretch.start
     reader.latencies.seek(2 * (stretch.start - first))

@@ -1,14 +1,15 @@
 """What a run of stock gem5 leaves → a trace and, of what its detailed core executed, the retire latencies.
 
 Micro-operations are folded into instructions and squashed ones dropped (`text`), bytes come from the ELF files that ran
-(`address_space`), sizes of accesses from the bytes (`access_size`), the machine from `config.json` (`uarch.gem5.config`).
-What can be cross-checked is: an instruction that is no branch is followed by the one behind it; ticks are multiples of the
-clock period and never go back; and where the text covers the whole run, instructions, micro-operations and memory
-references are those of `stats.txt`, to the last one.
+(`address_space`), sizes of accesses from the bytes (`access_size`), the machine from `config.json`
+(`uarch.gem5.config`). What can be cross-checked is: an instruction that is no branch is followed by the one behind it;
+ticks are multiples of the clock period and never go back; and where the text covers the whole run, instructions,
+micro-operations and memory references are those of `stats.txt`, to the last one.
 
 A latency is the difference of retire ticks in clock periods. The last instruction of a program that ends is its exit
-system call, which O3 never retires: it counts as retired when the simulation ends, so that the latencies add up to all of
-the run's cycles. Instructions just before it that have no O3PipeView record yet count as retired with the one before them.
+system call, which O3 never retires: it counts as retired when the simulation ends, so that the latencies add up to all
+of the run's cycles. Instructions just before it that have no O3PipeView record yet count as retired with the one before
+them.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class Counts:
 
 
 class Reader:
-    """One pass over a run's text: accesses go to `writer`, instructions and latencies into files of their own in `spool`.
-    Without a writer, only addresses and latencies are wanted, and no bytes.
+    """One pass over a run's text: accesses go to `writer`, instructions and latencies into files of their own in
+    `spool`. Without a writer, only addresses and latencies are wanted, and no bytes.
     """
 
     def __init__(self, run: Run, spool: Path, writer: TraceWriter | None) -> None:
@@ -93,8 +94,8 @@ class Reader:
         self._string: NDArray[np.bool_] = np.zeros(0, bool)
         self._code: NDArray[np.uint8] = np.zeros((0, 16), np.uint8)
         self._behind: NDArray[np.uint64] = np.zeros(0, np.uint64)  # [S] address of what follows, 0 where anything may
-        self.sequence: IO[bytes] = tempfile.TemporaryFile(dir=spool)
-        self.latencies: IO[bytes] = tempfile.TemporaryFile(dir=spool)
+        self.sequence: IO[bytes] = (spool / "sequence").open("w+b")
+        self.latencies: IO[bytes] = (spool / "latencies").open("w+b")
         self.cycles = 0
         if simulation.kind == "in-order" and not simulation.commit_ticks:
             raise InputError(
@@ -232,8 +233,8 @@ class Reader:
         if not found.all():
             missing = int(address[~found][0])
             raise InputError(
-                f"{self.name}: the instruction at {missing:#x}, executed before line {int(self.state[text.LINE]):,}, lies in "
-                "no file known to be mapped; run gem5 with the debug flag Vma too (code that a program makes itself "
+                f"{self.name}: the instruction at {missing:#x}, executed before line {int(self.state[text.LINE]):,}, "
+                "lies in no file known to be mapped; run gem5 with the debug flag Vma too (code that a program makes itself "
                 "cannot be imported)"
             )
         isa = self._run.simulation.isa
@@ -246,7 +247,8 @@ class Reader:
         self._behind = np.append(self._behind, np.where(free, 0, address + instructions.length))
 
     def _finish(self) -> None:
-        """The text is at its end: what was held back, and the instructions that wait for a record that will not come."""
+        """The text is at its end: what was held back, and the instructions that wait for a record that will not
+        come."""
         state, output, statics = self.state, self._output, self._statics
         self.flush()
         state[text.NEXT] = 0
@@ -281,7 +283,8 @@ class Reader:
         return int(self.state[text.LAST_PENDING] - self.state[text.FIRST_PENDING])
 
     def end(self, tick: int) -> None:
-        """The program has ended at `tick`: its last instruction retires then, those before it that are pending at once."""
+        """The program has ended at `tick`: its last instruction retires then, those before it that are pending at
+        once."""
         waiting = self.pending
         last = (tick - int(self.state[text.RETIRED])) // self._run.simulation.period
         if waiting == 0 or last < 0:
@@ -321,8 +324,8 @@ class Reader:
             yield self._statics.pc.view(np.uint64)[piece]
 
     def instructions(self) -> Iterator[NDArray[np.uint32]]:
-        """The executed instructions as places in `static`, in pieces, checked: what is neither branch nor system call is
-        followed by what lies behind it. Raises InputError.
+        """The executed instructions as places in `static`, in pieces, checked: what is neither branch nor system call
+        is followed by what lies behind it. Raises InputError.
         """
         address = self._address
         place = np.empty(len(address), np.uint32)
@@ -337,9 +340,9 @@ class Reader:
             if len(wrong):
                 at = int(wrong[0])
                 raise InputError(
-                    f"{self.name}: instruction {index - len(last) + at:,} at {int(address[ids[at]]):#x} is no branch, but "
-                    f"{int(address[ids[at + 1]]):#x} follows and not {int(behind[at]):#x}; lines are missing or damaged, or "
-                    f"{self._run.program} is not what ran"
+                    f"{self.name}: instruction {index - len(last) + at:,} at {int(address[ids[at]]):#x} is no branch, "
+                    f"but {int(address[ids[at + 1]]):#x} follows and not {int(behind[at]):#x}; lines are missing or "
+                    f"damaged, or {self._run.program} is not what ran"
                 )
             yield place[piece]
             index += len(piece)
@@ -362,8 +365,8 @@ def import_gem5(
     """Read a run of gem5 (its output folder, or the files in it) into the trace `output` and the labels `latency`.
 
     `program` is where the executable is, if not where config.json says; `name` the machine's name. The first `warmup`
-    instructions of the detailed core get no label (by default those that the script ran as warm-up). Memory does not grow
-    with the run. Raises InputError, which names file and line, for text that is cut, damaged or not gem5's.
+    instructions of the detailed core get no label (by default those that the script ran as warm-up). Memory does not
+    grow with the run. Raises InputError, which names file and line, for text that is cut, damaged or not gem5's.
     """
     output = Path(output)
     for path in (output, latency):
@@ -445,7 +448,8 @@ def check(reader: Reader, run: Run) -> bool:
     for what, count, wanted in found:
         if wanted is not None and count != wanted:
             raise InputError(
-                f"{reader.name}: has {count:,} {what} where {path} counts {wanted:,.0f}; the text is cut or of another run"
+                f"{reader.name}: has {count:,} {what} where {path} counts {wanted:,.0f}; the text is cut or of another "
+                "run"
             )
     return True
 
@@ -455,8 +459,8 @@ def _write_labels(reader: Reader, run: Run, trace: Path, path: Path, warmup: int
     labelled = int(reader.state[text.LABELLED]) - warmup
     if labelled <= 0:
         raise InputError(
-            f"{reader.name}: {int(reader.state[text.LABELLED]):,} instructions have a retire tick, and {warmup:,} are warm-up; "
-            "no latency is left to write"
+            f"{reader.name}: {int(reader.state[text.LABELLED]):,} instructions have a retire tick, and {warmup:,} are "
+            "warm-up; no latency is left to write"
         )
     with Trace(trace) as written:
         stem, digest = written.name, written.digest

@@ -1,13 +1,15 @@
-"""A machine and a program, simulated by stock gem5 (v23 to v25, syscall emulation, classic caches). gem5 runs this file:
+"""A machine and a program, simulated by stock gem5 (v23 to v25, syscall emulation, classic caches). gem5 runs this
+file:
 
-    gem5.opt tracegen/gem5/run_se.py --uarch FILE [--fast-forward N] [--warmup N] [--max-instructions N] -- PROGRAM ARGS…
+    gem5.opt tracegen/gem5/run_se.py --uarch FILE [--fast-forward N] [--warmup N] [--max-instructions N] -- PROGRAM
+    ARGS…
 
 FILE is a preset's name or a machine's YAML or JSON. What is executed is the text that `perfvec uarch export --gem5`
 writes, so there is one table of what a field sets (`uarch.gem5.table`) and no second script. The instruction set is the
 program's own. `--help` after `--uarch FILE` shows every option.
 
-It runs inside gem5's Python, which needs nothing but PyYAML besides itself (Debian: python3-yaml; else a PYTHONPATH with
-any PyYAML of 6.0 or later; a virtual environment of this toolkit beside it is found by itself).
+It runs inside gem5's Python, which needs nothing but PyYAML besides itself (Debian: python3-yaml; else a PYTHONPATH
+with any PyYAML of 6.0 or later; a virtual environment of this toolkit beside it is found by itself).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a run of gem5 leaves, found and opened: debug text (plain, gzip, a pipe), `config.json`, `stats.txt`, `run.json`."""
+"""What a run of gem5 leaves, found and opened: debug text (plain, gzip, a pipe), `config.json`, `stats.txt`,
+`run.json`."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from uarch.gem5.config import Simulation, machine_from_config, read_config, simu
 TEXTS = ("trace.out.gz", "trace.out")
 _BLOCK = 1 << 22
 _RUN_KEYS = {"begin": int, "instructions": int, "instructions_before": int, "core_begins": int, "warmup": int,
-             "fast_forward": int, "ended": str, "cwd": str, "traced": str, "gem5": str, "max_instructions": int, "end": int}  # fmt: skip
+             "fast_forward": int, "ended": str, "cwd": str, "traced": str, "gem5": str, "max_instructions": int, "end":
+             int}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class Run:
 
 
 def find_source(paths: Sequence[Path]) -> Source:
-    """The files among `paths`: a folder of gem5, or its files one by one, in which `-` is standard input and any name that
-    is not one of gem5's own is the text. Raises InputError.
+    """The files among `paths`: a folder of gem5, or its files one by one, in which `-` is standard input and any name
+    that is not one of gem5's own is the text. Raises InputError.
     """
     text: Path | None = None
     others: dict[str, Path] = {}

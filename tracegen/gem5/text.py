@@ -4,13 +4,15 @@ What gem5 v24 prints (src/cpu/exetrace.cc, src/cpu/o3/dyn_inst.cc), and what is 
 
 - An `Exec` line is one micro-operation at commit, in program order. Those from the first to the one with
   `IsLastMicroop` are an instruction; a line without `flags=` names a macro-operation and says nothing else.
-- On O3 its tick is that of the fetch. `O3PipeView`'s record of the same sequence number (`FetchSeq`) tells the tick of the
-  retirement; it appears when the instruction leaves the core, out of order, for squashed ones too (these no one asks for).
+- On O3 its tick is that of the fetch. `O3PipeView`'s record of the same sequence number (`FetchSeq`) tells the tick of
+  the retirement; it appears when the instruction leaves the core, out of order, for squashed ones too (these no one
+  asks for).
 - On Minor and on the simple cores its tick is that of the commit.
-- A micro-operation that faults is printed as if it had committed, then again (the first touch of a page). O3 tells, since
-  `CPSeq` does not advance; else the same memory micro-operation twice in a row at one address is one that was repeated.
-- A system call is a fault that nothing repeats. On O3 it has no tick of retirement; it counts as retired when it is complete,
-  or with the instruction before it, whichever is later.
+- A micro-operation that faults is printed as if it had committed, then again (the first touch of a page). O3 tells,
+  since `CPSeq` does not advance; else the same memory micro-operation twice in a row at one address is one that was
+  repeated.
+- A system call is a fault that nothing repeats. On O3 it has no tick of retirement; it counts as retired when it is
+  complete, or with the instruction before it, whichever is later.
 
 Lines of other debug flags are passed over. The scanner holds one line back, so that it knows what follows a fault.
 """
@@ -55,12 +57,13 @@ LOAD, STORE, ATOMIC, MICRO, LAST, FIRST, NOP, PREFETCH = (1 << bit for bit in ra
 
 STORED_OPEN = 2  # state[OPEN] of an instruction some of whose accesses have left `Output`
 
-# The scanner's state: an int64 array, in which addresses are the same bits. HELD_… is the line that is held back, NEXT_…
-# the one that has just been read, in the same order.
+# The scanner's state: an int64 array, in which addresses are the same bits. HELD_… is the line that is held back,
+# NEXT_… the one that has just been read, in the same order.
 (HELD, HELD_PC, HELD_MICRO, HELD_FLAGS, HELD_SEQ, HELD_CP, HELD_HAS, HELD_ADDRESS, HELD_FAULT, HELD_TICK, HELD_FAST,
  NEXT, NEXT_PC, NEXT_MICRO, NEXT_FLAGS, NEXT_SEQ, NEXT_CP, NEXT_HAS, NEXT_ADDRESS, NEXT_FAULT, NEXT_TICK, NEXT_FAST,
- OUT_OF_ORDER, PERIOD, AT, LINE, LINE_AT, LAST_CP, OPEN, OPEN_PC, OPEN_ACCESS, INTERRUPTED, PIPE_SEQ, FIRST_PENDING, LAST_PENDING, RETIRED, STATICS, INSTRUCTIONS, FAST, LABELLED, SATURATED, SYSCALLS, NOPS,
- MICRO_OPERATIONS, REFERENCES, REPEATED, REPEATED_REFERENCES, SQUASHED, IDS, ACCESSES, LATENCIES) = range(51)  # fmt: skip
+ OUT_OF_ORDER, PERIOD, AT, LINE, LINE_AT, LAST_CP, OPEN, OPEN_PC, OPEN_ACCESS, INTERRUPTED, PIPE_SEQ, FIRST_PENDING,
+ LAST_PENDING, RETIRED, STATICS, INSTRUCTIONS, FAST, LABELLED, SATURATED, SYSCALLS, NOPS, MICRO_OPERATIONS, REFERENCES,
+ REPEATED, REPEATED_REFERENCES, SQUASHED, IDS, ACCESSES, LATENCIES) = range(51)  # fmt: skip
 _FIELDS = NEXT - HELD
 
 # Columns of `Tables.records` and `Tables.pending`, and of `Output.accesses`.
@@ -227,7 +230,7 @@ def _flags(text: NDArray[np.uint8], at: int, end: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _exec_line(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int64]) -> int:
-    """An Exec line, from the program counter at `at` on, into state[NEXT…]; state[NEXT] is 0 for a macro-operation's."""
+    """An Exec line, from the program counter on, into state[NEXT…]; state[NEXT] is 0 for a macro-operation's."""
     state[NEXT] = 0
     pc, at, digits = _hexadecimal(text, at, end)
     if digits == 0:
@@ -308,7 +311,7 @@ def _is_fetch_fault(text: NDArray[np.uint8], at: int, end: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _numbered(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int64]) -> int:
-    """What the sequence numbers of the line that was read tell: whether it faults, whether it follows the one before."""
+    """What the sequence numbers of the line that was read tell: whether it faults, and follows the one before."""
     state[NEXT_FAULT] = 0
     if state[NEXT_FAST]:
         return OTHER_CORE if state[FAST] < state[INSTRUCTIONS] else 0
@@ -490,7 +493,7 @@ def _record(text: NDArray[np.uint8], at: int, length: int, state: NDArray[np.int
     if seq < 0 or text[at] != 58:
         return -BAD_PIPE
     at = end + 1
-    # O3PipeView:decode:TICK and four more such lines. The letters of a label are not looked at, but where its colons are.
+    # O3PipeView:decode:TICK and four more such lines; of their labels, the initial and the colons are looked at.
     for stage in range(5):
         colon = at + _COLON[stage]
         if colon >= length:

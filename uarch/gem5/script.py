@@ -68,8 +68,8 @@ def _head(machine: Machine, isa: str, notes: list[str]) -> str:
         f"Digest of the machine's fields: {digest(machine)}\n\n"
         "    gem5.opt THIS.py [--fast-forward N] [--warmup N] [--max-instructions N] -- PROGRAM ARGS...\n\n"
         "gem5 writes its statistics (those of the measured instructions), config.json and run.json into its output\n"
-        "folder. For perfvec import gem5 it wants --debug-flags=ExecAll,O3PipeView,Vma --debug-file=trace.out.gz before\n"
-        "its own name.\n" + (f"\nWhat gem5 does otherwise than the machine says:\n{told}" if notes else "") + '"""'
+        "folder. For perfvec import gem5 write --debug-flags=ExecAll,O3PipeView,Vma --debug-file=trace.out.gz\n"
+        "before its name.\n" + (f"\nWhat gem5 does otherwise than the machine says:\n{told}" if notes else "") + '"""'
     )
 
 
