@@ -39,11 +39,12 @@ def extract(trace: Trace, schema: Schema, output: str | os.PathLike[str], *, pro
             }
         )  # fmt: skip
         file.create_dataset("static/features", data=schema.static(instructions), compression="gzip", shuffle=True)
+        block = min(_BLOCK, len(trace))
         ids = file.create_dataset(
-            "dynamic/static_id", shape=(len(trace),), dtype="<u4", chunks=(_BLOCK,), compression="lzf", shuffle=True
+            "dynamic/static_id", shape=(len(trace),), dtype="<u4", chunks=(block,), compression="lzf", shuffle=True
         )
         stored = file.create_dataset(
-            "dynamic/stored", shape=(len(trace), columns), dtype=schema.dtype, chunks=(_BLOCK, columns),
+            "dynamic/stored", shape=(len(trace), columns), dtype=schema.dtype, chunks=(block, columns),
             compression="lzf", shuffle=True,
         )  # fmt: skip
         with tqdm(

@@ -427,7 +427,7 @@ def _shift(trace: Trace, stretch: Window, ours: NDArray[np.uint64]) -> int:
     wanted = trace.address[chunk.static_id]
     for shift in sorted(range(-_SHIFTS, _SHIFTS + 1), key=abs):
         at = stretch.first + shift - begin
-        if 0 <= at and stretch.first + shift <= stretch.start and np.array_equal(wanted[at : at + len(ours)], ours):
+        if at >= 0 and stretch.first + shift <= stretch.start and np.array_equal(wanted[at : at + len(ours)], ours):
             return shift
     return 0
 

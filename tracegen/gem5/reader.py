@@ -36,7 +36,7 @@ from tracegen.gem5.source import Run, blocks, find_source, read_run
 from tracegen.gem5.statistics import memory_references, read_statistics
 from tracegen.latency import LatencyWriter
 from tracegen.trace import Trace, TraceWriter
-from uarch.configuration import Machine
+from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.errors import InputError
 from uarch.instructions import Flag
 
@@ -89,7 +89,7 @@ class Reader:
         self._output, self._statics = text.output(_OUTPUT), text.statics()
         self._core = np.frombuffer(simulation.core.encode(), np.uint8)
         self._fast = np.frombuffer((simulation.fast_core or "-").encode(), np.uint8)
-        self._space = AddressSpace(run.program, simulation.isa, run.folder)
+        self._space = AddressSpace(run.program, simulation.isa, run.folder) if writer is not None else None
         self._bytes: NDArray[np.int64] = np.zeros(0, np.int64)  # [S] of an access
         self._string: NDArray[np.bool_] = np.zeros(0, bool)
         self._code: NDArray[np.uint8] = np.zeros((0, 16), np.uint8)
@@ -172,7 +172,7 @@ class Reader:
             raise self._wrong(f"is no whole line of the flag Vma: {line[:_SHOWN]!r}") from None
         if not 0 <= first < last <= 2**64 or "\0" in name:
             raise self._wrong(f"maps no range of addresses: {line[:_SHOWN]!r}")
-        if "/" in name and self._writer is not None:
+        if "/" in name and self._space is not None:
             self.flush()  # what was executed before belongs to the mappings before
             self._space.map(name, first)
 
@@ -220,7 +220,7 @@ class Reader:
 
     def _know_statics(self) -> None:
         """Code and sizes of the instructions that were executed for the first time since the last call."""
-        if self._writer is None:
+        if self._space is None:
             return
         known, total = len(self._code), int(self.state[text.STATICS])
         if known == total:
@@ -234,8 +234,8 @@ class Reader:
             missing = int(address[~found][0])
             raise InputError(
                 f"{self.name}: the instruction at {missing:#x}, executed before line {int(self.state[text.LINE]):,}, "
-                "lies in no file known to be mapped; run gem5 with the debug flag Vma too (code that a program makes itself "
-                "cannot be imported)"
+                f"lies neither in {self._run.program} nor in a file known to be mapped; run gem5 with the debug flag Vma too "
+                "(code that a program makes itself cannot be imported)"
             )
         isa = self._run.simulation.isa
         instructions = decode(address, code, isa)
@@ -286,6 +286,12 @@ class Reader:
         """The program has ended at `tick`: its last instruction retires then, those before it that are pending at
         once."""
         waiting = self.pending
+        pipeline = self._run.machine.pipeline
+        if isinstance(pipeline, OutOfOrderPipeline) and waiting > pipeline.rob_entries + pipeline.store_queue_entries:
+            raise InputError(
+                f"{self.name}: the last {waiting:,} instructions have no O3PipeView record, more than the core holds; run gem5 "
+                "with the flag O3PipeView"
+            )
         last = (tick - int(self.state[text.RETIRED])) // self._run.simulation.period
         if waiting == 0 or last < 0:
             return
@@ -349,7 +355,7 @@ class Reader:
             last = piece[-1:]
 
     def symbols(self, address: NDArray[np.uint64]) -> elf.Symbols:
-        return elf.symbols_at_run_time(self._space.mappings(), address)
+        return elf.symbols_at_run_time(self._space.mappings() if self._space is not None else [], address)
 
 
 def import_gem5(

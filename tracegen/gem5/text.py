@@ -78,7 +78,7 @@ class Tables(NamedTuple):
     state: NDArray[np.int64]
     records: NDArray[
         np.int64
-    ]  # [RING, 4] O3PipeView: sequence number (-1: none), address, ticks of retirement, completion
+    ]  # [RING, 4] O3PipeView: sequence number + 1, address, ticks of retirement, completion
     pending: NDArray[np.int64]  # [PENDING, 3] instructions that wait for their record: its number, address, is a fault
 
 
@@ -101,7 +101,7 @@ def tables(*, out_of_order: bool, period: int, begin: int) -> Tables:
     """The state before the first line; `begin` is the tick at which the timed core begins, -1 where unknown."""
     state = np.zeros(LATENCIES + 1, np.int64)
     state[OUT_OF_ORDER], state[PERIOD], state[RETIRED], state[LAST_CP] = out_of_order, period, begin, -1
-    return Tables(state, np.full((RING if out_of_order else 1, 4), -1, np.int64), np.zeros((PENDING, 3), np.int64))
+    return Tables(state, np.zeros((RING if out_of_order else 1, 4), np.int64), np.zeros((PENDING, 3), np.int64))
 
 
 def output(size: int) -> Output:
@@ -409,7 +409,7 @@ def settle(
     while state[FIRST_PENDING] < state[LAST_PENDING] and state[LATENCIES] < len(latency):
         at = state[FIRST_PENDING] & (PENDING - 1)
         slot = pending[at, SEQ] & (RING - 1)
-        if records[slot, SEQ] != pending[at, SEQ]:
+        if records[slot, SEQ] != pending[at, SEQ] + 1:
             return 0
         if records[slot, PC] != pending[at, PC]:
             return OTHER_ADDRESS
@@ -528,7 +528,7 @@ def _record(text: NDArray[np.uint8], at: int, length: int, state: NDArray[np.int
     if stored < 0 or at != end:
         return -BAD_PIPE
     slot = seq & (RING - 1)
-    records[slot, SEQ], records[slot, PC], records[slot, TICK], records[slot, COMPLETE] = seq, pc, tick, complete
+    records[slot, SEQ], records[slot, PC], records[slot, TICK], records[slot, COMPLETE] = seq + 1, pc, tick, complete
     state[SQUASHED] += tick == 0
     state[PIPE_SEQ] = seq
     return end + 1
