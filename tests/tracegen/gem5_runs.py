@@ -1,7 +1,7 @@
 """Runs of stock gem5 v24.0.0.1 in `data/gem5`: `touch` (source beside it) on O3 (cortex-a72) and Minor (cortex-a53).
 
-Made by `gem5.opt --debug-flags=ExecAll,O3PipeView,Vma --debug-file=trace.out.gz tracegen/gem5/run_se.py --uarch M --stdout
-touch.txt -- ./touch`; of config.json and stats.txt, what is read was kept.
+Made by `gem5.opt --debug-flags=ExecAll,O3PipeView,Vma --debug-file=trace.out.gz tracegen/gem5/run_se.py --uarch M
+--stdout touch.txt -- ./touch`; of config.json and stats.txt, what is read was kept.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Reference:
 
 
 def reference(core: str) -> Reference:
-    """A micro-operation that comes again at once (same address and micro program counter) had faulted the first time."""
+    """A memory micro-operation that comes again at once had faulted the first time."""
     found, retire, seq = [], {}, 0
     for line in lines(core):
         if match := _RECORD.match(line):

@@ -11,7 +11,6 @@ import sys
 import threading
 from pathlib import Path
 
-
 import numpy as np
 import pytest
 
@@ -64,8 +63,8 @@ def message(action) -> str:
 
 @pytest.mark.parametrize("core", gem5_runs.CORES)
 def test_counts_agree_with_gem5s_statistics(core, tmp_path):
-    """By hand: `touch` executes 936 instructions. O3 leaves its 3 system calls out of numInsts (933); Minor counts 4 last
-    micro-operations again that faulted (940), and 1 more memory micro-operation than these.
+    """`touch` executes 936 instructions. O3 leaves its 3 system calls out of numInsts (933); Minor counts 4 again whose
+    last micro-operation faulted (940).
     """
     done, trace, latency = imported(core, tmp_path)
     statistics = read_statistics(gem5_runs.DATA / core / "stats.txt")
@@ -90,7 +89,9 @@ def test_instructions_accesses_and_latencies_are_those_of_a_plain_reading(core, 
     retired = np.cumsum(latency) * PERIOD[core]
     told = [(i, tick) for i, tick in enumerate(wanted.retired) if tick is not None]
     assert [int(retired[i]) for i, _ in told] == [tick for _, tick in told]
-    assert len(told) >= {"o3": 936 - 3 - 3, "minor": 936}[core]  # system calls; the last few, before the simulation ends
+    assert (
+        len(told) >= {"o3": 936 - 3 - 3, "minor": 936}[core]
+    )  # system calls; the last few, before the simulation ends
 
 
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="qemu-user is not installed")
@@ -143,7 +144,11 @@ def test_what_stock_gem5_printed_of_tiny(core, cycles, labels, tmp_path):
     if not SHARED.exists():
         pytest.skip(f"{SHARED} is not there")
     done = import_gem5(
-        [SHARED / core], tmp_path / "t.trace.h5", latency=tmp_path / "t.latency.h5", program=SHARED / "tiny", progress=False
+        [SHARED / core],
+        tmp_path / "t.trace.h5",
+        latency=tmp_path / "t.latency.h5",
+        program=SHARED / "tiny",
+        progress=False,
     )
     assert (done.instructions, done.labelled, done.cycles, done.accesses) == (25_417, labels, cycles, 5_883)
     assert done.checked  # instructions, micro-operations and memory references are those of stats.txt
@@ -260,7 +265,7 @@ def replaced(pattern, occurrence, old, new):
         (replaced("flags=", 100, "  CPSeq=", "  CPSq="), "no FetchSeq or CPSeq"),
         (replaced("A=0x", 10, "A=0x", "A=0x1234567890abcdef12"), "64-bit"),
         (replaced("flags=", 100, ": 0x", ": 0x7"), "another instruction"),
-        (lambda lines: lines[:1] + ["x" * 5_000_000] + lines[1:], "longer than 65,536"),
+        (lambda lines: [lines[0], "x" * 5_000_000, *lines[1:]], "longer than 65,536"),
     ],
 )
 def test_damage_is_told_with_its_line(core, change, told, tmp_path):
@@ -289,12 +294,10 @@ def test_an_instruction_left_out_is_told_without_statistics(tmp_path):
 
     def change(lines):
         first, last = numbers(lines, "IsLastMicroop")[300:302]
-        rest = [
-            re.sub(r"CPSeq=(\d+)", lambda found: f"CPSeq={int(found[1]) - gap}", line)
-            for gap in [sum("CPSeq" in line for line in lines[first + 1 : last + 1])]
-            for line in lines[last + 1 :]
-        ]
-        return lines[: first + 1] + rest
+        gap = sum("CPSeq" in line for line in lines[first + 1 : last + 1])
+        rest = "\n".join(lines[last + 1 :])
+        rest = re.sub(r"CPSeq=(\d+)", lambda found: f"CPSeq={int(found[1]) - gap}", rest)
+        return [*lines[: first + 1], *rest.split("\n")]
 
     assert "is no branch" in damaged("minor", tmp_path, change, statistics=False)
 

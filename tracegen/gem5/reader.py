@@ -234,8 +234,8 @@ class Reader:
             missing = int(address[~found][0])
             raise InputError(
                 f"{self.name}: the instruction at {missing:#x}, executed before line {int(self.state[text.LINE]):,}, "
-                f"lies neither in {self._run.program} nor in a file known to be mapped; run gem5 with the debug flag Vma too "
-                "(code that a program makes itself cannot be imported)"
+                f"lies neither in {self._run.program} nor in a file known to be mapped; run gem5 with the debug flag Vma "
+                "too (code that a program makes itself cannot be imported)"
             )
         isa = self._run.simulation.isa
         instructions = decode(address, code, isa)
@@ -289,8 +289,8 @@ class Reader:
         pipeline = self._run.machine.pipeline
         if isinstance(pipeline, OutOfOrderPipeline) and waiting > pipeline.rob_entries + pipeline.store_queue_entries:
             raise InputError(
-                f"{self.name}: the last {waiting:,} instructions have no O3PipeView record, more than the core holds; run gem5 "
-                "with the flag O3PipeView"
+                f"{self.name}: the last {waiting:,} instructions have no O3PipeView record, more than the core holds; "
+                "run gem5 with the flag O3PipeView"
             )
         last = (tick - int(self.state[text.RETIRED])) // self._run.simulation.period
         if waiting == 0 or last < 0:

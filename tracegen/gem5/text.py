@@ -76,9 +76,7 @@ class Tables(NamedTuple):
     """What the scanner keeps from one piece of text to the next."""
 
     state: NDArray[np.int64]
-    records: NDArray[
-        np.int64
-    ]  # [RING, 4] O3PipeView: sequence number + 1, address, ticks of retirement, completion
+    records: NDArray[np.int64]  # [RING, 4] O3PipeView: sequence number + 1, address, ticks of retirement, completion
     pending: NDArray[np.int64]  # [PENDING, 3] instructions that wait for their record: its number, address, is a fault
 
 
