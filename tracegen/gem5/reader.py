@@ -32,7 +32,7 @@ from tracegen.files import require_writable
 from tracegen.gem5 import text
 from tracegen.gem5.access_size import access_bytes
 from tracegen.gem5.address_space import AddressSpace
-from tracegen.gem5.source import Run, blocks, find_source, read_run
+from tracegen.gem5.source import Run, blocks, find_source, read_facts, read_run
 from tracegen.gem5.statistics import memory_references, read_statistics
 from tracegen.latency import LatencyWriter
 from tracegen.trace import Trace, TraceWriter
@@ -117,7 +117,7 @@ class Reader:
         with tqdm(
             desc="import", unit=" instructions", unit_scale=True, disable=None if progress else True, mininterval=0.5
         ) as bar:
-            for block in blocks(self._run.source.text):
+            for block in blocks(self._run.source):
                 if filled + len(block) > len(buffer):
                     buffer = np.concatenate([buffer[:filled], np.zeros(len(block) + _LONGEST_LINE, np.uint8)])
                 buffer[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
@@ -234,7 +234,7 @@ class Reader:
             missing = int(address[~found][0])
             raise InputError(
                 f"{self.name}: the instruction at {missing:#x}, executed before line {int(self.state[text.LINE]):,}, "
-                f"lies neither in {self._run.program} nor in a file known to be mapped; run gem5 with the debug flag Vma "
+                f"lies neither in {self._run.program} nor in a file known to be mapped; run gem5 with the flag Vma "
                 "too (code that a program makes itself cannot be imported)"
             )
         isa = self._run.simulation.isa
@@ -430,6 +430,8 @@ def import_gem5(
 def check(reader: Reader, run: Run) -> bool:
     """Compare with stats.txt, and end the run where it says. False where there is none. Raises InputError."""
     path, facts = run.source.statistics, run.facts
+    if run.source.run is not None:
+        facts = read_facts(run.source.run)  # complete now, where the text came through a pipe
     if path is None or not path.exists():
         return False
     statistics = read_statistics(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from uarch.gem5.config import Simulation, machine_from_config, read_config, simu
 
 TEXTS = ("trace.out.gz", "trace.out")
 _BLOCK = 1 << 22
+_PATIENCE = 60  # seconds for gem5 to write its configuration
 _RUN_KEYS = {"begin": int, "instructions": int, "instructions_before": int, "core_begins": int, "warmup": int,
              "fast_forward": int, "ended": str, "cwd": str, "traced": str, "gem5": str, "max_instructions": int, "end":
              int}  # fmt: skip
@@ -31,6 +33,7 @@ class Source:
     config: Path
     statistics: Path | None  # where gem5 writes them, at its end
     run: Path | None
+    pipe: IO[bytes] | None = None  # the text's other end, open since gem5 waits for that
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,30 @@ def find_source(paths: Sequence[Path]) -> Source:
         for name in ("config.json", "stats.txt", "run.json"):
             if (text.parent / name).exists() or name == "stats.txt":
                 others.setdefault(name, text.parent / name)
+    pipe = _wait_for_gem5(text, others) if text is not None and text.is_fifo() else None
     if "config.json" not in others:
         raise InputError(
             f"{paths[0]}: no config.json beside the text; name the one that gem5 wrote into its output folder"
         )
-    return Source(None if stdin else text, others["config.json"], others.get("stats.txt"), others.get("run.json"))
+    return Source(None if stdin else text, others["config.json"], others.get("stats.txt"), others.get("run.json"), pipe)
+
+
+def _wait_for_gem5(path: Path, others: dict[str, Path]) -> IO[bytes]:
+    """gem5 goes on once its pipe is opened, and writes run.json and config.json before the first instruction."""
+    pipe = path.open("rb", buffering=0)
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            read_config(others.get("config.json", path.parent / "config.json"))
+        except InputError:
+            time.sleep(0.05)
+        else:
+            break
+    for name in ("config.json", "run.json"):
+        if (path.parent / name).exists():
+            others.setdefault(name, path.parent / name)
+    others.setdefault("stats.txt", path.parent / "stats.txt")
+    return pipe
 
 
 def read_run(source: Source, program: Path | None, name: str | None) -> Run:
@@ -148,12 +170,15 @@ def read_facts(path: Path) -> dict[str, Any]:
     return facts
 
 
-def blocks(path: Path | None) -> Iterator[bytes]:
-    """The text piece by piece, from a file, gzip or not, a named pipe, or standard input (None). Raises InputError."""
+def blocks(source: Source) -> Iterator[bytes]:
+    """The text piece by piece, from a file, gzip or not, a pipe, or standard input. Raises InputError."""
+    path = source.text
     name = path or "standard input"
     try:
         with ExitStack() as stack:
-            stream: IO[bytes] = sys.stdin.buffer if path is None else stack.enter_context(path.open("rb", buffering=0))
+            stream: IO[bytes] = sys.stdin.buffer
+            if path is not None:
+                stream = stack.enter_context(source.pipe or path.open("rb", buffering=0))
             head = _read(stream, 2)
             inflate = zlib.decompressobj(wbits=31) if head == b"\x1f\x8b" else None
             piece = head + stream.read(_BLOCK) if head else b""

@@ -344,9 +344,6 @@ if arguments.fast_forward:
     system.cpu.isa = first.isa
     system.cpu.createThreads()
 
-root = Root(full_system=False, system=system)
-m5.instantiate()
-
 # Debug text of instructions, where --debug-flags asked for it, begins with the machine's own core: its pipeline is
 # empty then, so that no instruction is half told.
 traced = [flag for flag in map(m5.debug.flags.get, ("ExecEnable", "O3PipeView")) if flag is not None and flag.tracing]
@@ -391,6 +388,8 @@ def advance(cpu, instructions, phase):
 
 
 record()
+root = Root(full_system=False, system=system)
+m5.instantiate()
 running = True
 if arguments.fast_forward:
     running = advance(system.fast_cpu, arguments.fast_forward, "fast-forward")
