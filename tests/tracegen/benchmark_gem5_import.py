@@ -24,9 +24,8 @@ def main() -> None:
                 )
                 best = min(best, time.process_time() - begin)
         rate = done.instructions / best
-        print(
-            f"{folder.name}: {done.instructions:,} instructions, {size / 1e6:,.0f} MB, {best:.2f} s, {rate:,.0f} instructions/s"
-        )
+        found = f"{done.instructions:,} instructions, {size / 1e6:,.0f} MB"
+        print(f"{folder.name}: {found}, {best:.2f} s, {rate:,.0f} instructions/s")
 
 
 if __name__ == "__main__":
