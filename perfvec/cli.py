@@ -33,7 +33,9 @@ app = typer.Typer(
 )  # fmt: skip
 uarch_app = typer.Typer(help="Machines: list, show, diff, sample, to and from gem5.", no_args_is_help=True)
 suite_app = typer.Typer(help="The catalogue of workloads: list, run.", no_args_is_help=True)
+import_app = typer.Typer(help="What other simulators leave becomes traces and labels.", no_args_is_help=True)
 app.add_typer(uarch_app, name="uarch")
+app.add_typer(import_app, name="import")
 app.add_typer(suite_app, name="suite")
 
 Targets = Annotated[
@@ -296,9 +298,11 @@ def label(
     count: Annotated[
         int | None, typer.Option(min=1, help="Labelled instructions; to the trace's end by default.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Traces labelled side by side.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Traces (with gem5: simulations) side by side.")] = 2,
+    simulator: Annotated[str, typer.Option(help="embedded, or gem5, which runs the traces' programs.")] = "embedded",
+    gem5: Annotated[Path | None, typer.Option(help="gem5's binary; by default the environment's GEM5.")] = None,
 ) -> None:
-    """Time traces on machines with the embedded timing model: latency files for training and evaluation."""
+    """Time traces on machines: latency files for training and evaluation."""
     from tracegen.label import label as run_label
     from uarch.configuration import preset_names
     from uarch.space import sample as sample_space
@@ -308,8 +312,38 @@ def label(
         chosen += _machines(preset_names())
     if sample:
         chosen += sample_space(sample, seed)
-    for path in run_label(traces, chosen, output, start=start, count=count, workers=workers):
+    for path in run_label(
+        traces, chosen, output, start=start, count=count, workers=workers, simulator=simulator, gem5=gem5
+    ):
         print(path)
+
+
+@import_app.command("gem5")
+def import_gem5(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="gem5's output folder, or its files: the text (.gz, a pipe, -), config.json, stats.txt."),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
+    latency: Annotated[Path | None, typer.Option(help="The latency file to write.")] = None,
+    program: Annotated[Path | None, typer.Option(help="The executable, if not where config.json says.")] = None,
+    name: Annotated[str | None, typer.Option(help="The machine's name; by default the run's.")] = None,
+    warmup: Annotated[
+        int | None, typer.Option(min=0, help="Instructions without labels; by default the run's warm-up.")
+    ] = None,
+) -> None:
+    """A trace and labels from a run of gem5 with --debug-flags=ExecAll,O3PipeView,Vma."""
+    from tracegen.gem5.reader import import_gem5 as run_import
+
+    done = run_import(files, output, latency=latency, program=program, name=name, warmup=warmup)
+    for note in done.notes:
+        print(note, file=sys.stderr)
+    labels = f", {done.labelled:,} labels from {done.start:,} on" if latency is not None else ""
+    agreement = "agrees with stats.txt" if done.checked else "not compared with stats.txt, which is not there"
+    found = f"{done.instructions:,} instructions{labels}, {done.cycles:,} cycles on {done.machine.name}"
+    print(f"{done.path}: {found}; {agreement}", file=sys.stderr)
+    if done.saturated:
+        print(f"{done.saturated:,} latencies are above 65,535 cycles and were cut to that", file=sys.stderr)
 
 
 @app.command()

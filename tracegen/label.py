@@ -4,11 +4,14 @@ The trace is read and decoded once and each piece of it runs on every machine. B
 are warmed as gem5's fast-forward does it (DATA.md of the gem5 labels): caches and TLBs by everything before, pipeline
 and predictor by `warmup` instructions. Several traces are labelled side by side in processes; a latency file that is
 already there, of the same trace, stretch and machines, is kept, so a run that was killed continues.
+
+The timing model is the embedded one, or gem5 (`tracegen.gem5.label`).
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -39,12 +42,16 @@ def label(
     count: int | None = None,
     warmup: int = WARMUP,
     workers: int = 2,
+    simulator: str = "embedded",
+    gem5: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> list[Path]:
     """Write `NAME.latency.h5` (`NAME-START.latency.h5` where `start` > 0) of every trace into `folder`.
 
     `count` instructions are labelled from `start` on, to the trace's end where it is None or larger. A trace that ends
-    before `start` is left out. Raises InputError for bad traces, no machines or an unwritable folder.
+    before `start` is left out. `simulator` is `embedded` or `gem5`, whose binary is `gem5` or the environment's GEM5;
+    what gem5 cannot simulate is told on stderr and left out. Raises InputError for bad traces, no machines or an
+    unwritable folder.
     """
     if not machines:
         raise InputError("no machine to label for; name some with --uarch or --sample")
@@ -53,6 +60,25 @@ def label(
         raise InputError(f"two machines are called {max(names, key=names.count)!r}; give each a name of its own")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if simulator == "gem5":
+        from tracegen.gem5.label import label as label_by_gem5
+
+        outputs, failed = label_by_gem5(
+            traces,
+            machines,
+            folder,
+            gem5=gem5,
+            start=start,
+            count=count,
+            warmup=warmup,
+            workers=workers,
+            progress=progress,
+        )
+        for what, reason in failed.items():
+            print(f"{what}: {reason}", file=sys.stderr)
+        return outputs
+    if simulator != "embedded":
+        raise InputError(f"simulator {simulator!r} must be one of embedded, gem5")
     jobs: list[tuple[Path, Path, int]] = []
     outputs = []
     for path in traces:

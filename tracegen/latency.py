@@ -124,6 +124,10 @@ class LatencyFile:
     def __len__(self) -> int:
         return int(self._latency.shape[1])
 
+    def attribute(self, name: str, default: Any) -> Any:
+        """An attribute that not every latency file has, as those of one simulator."""
+        return self._file.attrs.get(name, default)
+
     def __enter__(self) -> LatencyFile:
         return self
 

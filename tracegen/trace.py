@@ -330,6 +330,10 @@ class Trace:
         """Number of memory accesses."""
         return len(self._columns[1])
 
+    def attribute(self, name: str, default: Any) -> Any:
+        """An attribute that not every trace has, as those of one source."""
+        return self._file.attrs.get(name, default)
+
     def __enter__(self) -> Trace:
         return self
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 import types
+from pathlib import Path
 from typing import Any
 
 from uarch.constraints import dram_models
@@ -150,11 +152,16 @@ class Simulator:
     def __init__(self) -> None:
         self.phases: list[Any] = []
         self.root: SimObject | None = None
-        self.stats = types.SimpleNamespace(reset=lambda: self.phases.append("reset"))
+        self.stats = types.SimpleNamespace(
+            reset=lambda: self.phases.append("reset"), dump=lambda: self.phases.append("dump")
+        )
         self.ticks = 0
 
     def instantiate(self) -> None:
         self.phases.append("instantiate")
+
+    def drain(self) -> None:
+        self.phases.append("drain")
 
     def curTick(self) -> int:
         return self.ticks
@@ -172,8 +179,40 @@ class Simulator:
         return types.SimpleNamespace(getCause=lambda: "exiting with last active thread context", getCode=lambda: 0)
 
 
-def run_script(text: str, arguments: list[str]) -> tuple[dict[str, Any], list[Any]]:
-    """Execute a script as gem5 would. Returns the configuration's document and the phases of the run."""
+class Flag:
+    """A debug flag; the phases of the run tell when it is turned off and on."""
+
+    def __init__(self, name: str, phases: list[Any], tracing: bool) -> None:
+        self.name, self.phases, self.tracing = name, phases, tracing
+
+    def enable(self) -> None:
+        self.phases.append(f"{self.name} on")
+
+    def disable(self) -> None:
+        self.phases.append(f"{self.name} off")
+
+
+def run_script(
+    text: str, arguments: list[str], *, flags: tuple[str, ...] = (), outdir: Path | None = None
+) -> tuple[dict[str, Any], list[Any]]:
+    """Execute a script as gem5 would, with debug `flags` given and `run.json` written into `outdir`. Returns the
+    configuration's document and the phases of the run.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        simulator = _run(text, arguments, flags, str(outdir or folder))
+    assert simulator.root is not None
+    return simulator.root.document(), simulator.phases
+
+
+def run_root(text: str, arguments: list[str]) -> SimObject:
+    """The root object that a script makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = _run(text, arguments, (), folder).root
+    assert root is not None
+    return root
+
+
+def _run(text: str, arguments: list[str], flags: tuple[str, ...], outdir: str) -> Simulator:
     simulator, objects = Simulator(), types.ModuleType("m5.objects")
     root = new("Root")
 
@@ -187,9 +226,15 @@ def run_script(text: str, arguments: list[str]) -> tuple[dict[str, Any], list[An
     objects.__getattr__ = lambda name: known.get(name) or new(name)
     m5 = types.ModuleType("m5")
     m5.__dict__.update(
-        {name: getattr(simulator, name) for name in ("instantiate", "curTick", "switchCpus", "simulate")}
+        {name: getattr(simulator, name) for name in ("instantiate", "curTick", "switchCpus", "simulate", "drain")}
     )
-    m5.__dict__.update(objects=objects, stats=simulator.stats)
+    known_flags = {name: Flag(name, simulator.phases, name in flags) for name in ("ExecEnable", "O3PipeView")}
+    m5.__dict__.update(
+        objects=objects,
+        stats=simulator.stats,
+        options=types.SimpleNamespace(outdir=outdir),
+        debug=types.SimpleNamespace(flags=known_flags),
+    )
     kept = {name: sys.modules.get(name) for name in ("m5", "m5.objects")}, sys.argv
     sys.modules |= {"m5": m5, "m5.objects": objects}
     sys.argv = ["machine.py", *arguments]
@@ -204,5 +249,4 @@ def run_script(text: str, arguments: list[str]) -> tuple[dict[str, Any], list[An
                 del sys.modules[name]
             else:
                 sys.modules[name] = module
-    assert simulator.root is not None
-    return simulator.root.document(), simulator.phases
+    return simulator

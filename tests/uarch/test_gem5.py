@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -126,9 +127,9 @@ def test_the_script_names_the_machine_and_what_gem5_does_otherwise():
 
 
 def test_a_machines_name_cannot_become_code():
-    machine = replace_field(load_machine("base"), "name", '"""\\"; import os #')
+    machine = replace_field(load_machine("base"), "name", '"""\\"; import socket #')
     compile(gem5_script(machine), "machine.py", "exec")
-    assert "import os" not in [line.strip() for line in gem5_script(machine).splitlines()]
+    assert "import socket" not in [line.strip() for line in gem5_script(machine).splitlines()]
     configuration(machine)
 
 
@@ -187,6 +188,39 @@ def test_the_run_fast_forwards_warms_up_and_measures():
     assert found["system.fast_cpu"]["icache_port"]["peer"].startswith("system.l1i.")
     assert found["system.cpu"]["switched_out"] is True
     assert found["system.fast_cpu.workload"]["cmd"] == ["true", "-x"]
+
+
+def test_instructions_are_traced_where_the_machines_own_core_begins():
+    words = ["--fast-forward", "1000", "--max-instructions", "200"]
+    flags = ("ExecEnable", "O3PipeView")
+    for more, wanted in ((["--", "true"], True), (["--trace-fast-forward", "--", "true"], False)):
+        _, phases = gem5_stand_in.run_script(gem5_script(load_machine("base")), words + more, flags=flags)
+        switch = phases.index("system.fast_cpu to system.cpu")
+        assert (phases[:2] == ["ExecEnable off", "O3PipeView off"]) is wanted
+        assert (phases[switch + 1 : switch + 3] == ["ExecEnable on", "O3PipeView on"]) is wanted
+        assert phases[-2:] == ["dump", "drain"]  # so that what has retired leaves the pipeline and is told of
+    _, phases = gem5_stand_in.run_script(gem5_script(load_machine("base")), [*words, "--", "true"])
+    assert "drain" not in phases and "ExecEnable on" not in phases
+
+
+def test_the_run_leaves_a_record_of_what_it_ran(tmp_path):
+    machine = load_machine("zen4")
+    words = ["--fast-forward", "9", "--env", "A=b=c", "--cwd", "/tmp", "--stdin", "/dev/null", "--", "true", "-x"]
+    document, _ = gem5_stand_in.run_script(gem5_script(machine), words, outdir=tmp_path)
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert machine_from_dict(run["machine"]) == machine
+    assert (run["command"], run["cwd"], run["stdin"], run["period"]) == (["true", "-x"], "/tmp", "/dev/null", 200)
+    assert (run["fast_forward"], run["core_begins"], run["traced"]) == (9, 1_000_000, "nothing")
+    process = objects(document)["system.fast_cpu.workload"]
+    assert process["env"] == ["PATH=/usr/bin:/bin", "LC_ALL=C", "A=b=c"]
+    assert (process["cwd"], process["input"], process["executable"]) == ("/tmp", "/dev/null", shutil.which("true"))
+
+
+def test_wrong_words_of_the_script_are_told(capsys):
+    for words, told in ((["--", "/no/such"], "no such program"), (["--env", "A", "--", "true"], "NAME=VALUE")):
+        with pytest.raises(SystemExit):
+            gem5_stand_in.run_script(gem5_script(load_machine("base")), words)
+        assert told in capsys.readouterr().err
 
 
 # Import

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +53,57 @@ def import_config(
     `base`'s is taken. Raises InputError.
     """
     path = Path(path)
+    document = read_config(path)
+    folder = path.resolve().parent.name or "gem5"
+    try:
+        return machine_from_config(document, name or (base.name if base is not None else folder), base)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def read_config(path: Path) -> Any:
+    """The parsed `config.json`. Raises InputError."""
     try:
         text = path.read_text()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise InputError(f"cannot read {path}: {reason}") from None
     try:
-        document = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         what = " ".join(str(error).split())
         raise InputError(f"{path} is not JSON ({what}); give the config.json of a gem5 output folder") from None
-    folder = path.resolve().parent.name or "gem5"
-    try:
-        return machine_from_config(document, name or (base.name if base is not None else folder), base)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a configuration says of the run besides the machine."""
+
+    isa: str
+    core: str  # path of the core that is timed
+    kind: str  # out-of-order or in-order
+    fast_core: str | None  # path of the core that fast-forwards
+    period: int  # of the timed core's clock, in ticks
+    process: Mapping[str, Any]  # parameters of the simulated process
+    commit_ticks: bool  # whether Minor's Exec lines tell the tick of the commit
+
+
+def simulation_from_config(document: Any) -> Simulation:
+    """The cores and the process of a parsed `config.json` in syscall emulation. Raises InputError."""
+    reader = _Reader(document)
+    cpu, first = reader._cpus()
+    process = reader.part(first, "workload") or reader.part(cpu, "workload")
+    if process is None or process.get("type") != "Process":
+        raise InputError(f"{first['path']}.workload is no Process; runs in syscall emulation have one")
+    return Simulation(
+        isa=reader._isa(cpu if reader.part(cpu, "isa") else first),
+        core=cpu["path"],
+        kind=CORE_TYPES[cpu["type"]],
+        fast_core=first["path"] if first is not cpu else None,
+        period=reader._period(cpu),
+        process=process,
+        commit_ticks=cpu.get("executeSetTraceTimeOnCommit", True) is True,
+    )
 
 
 def machine_from_config(document: Any, name: str, base: Machine | None = None) -> tuple[Machine, list[str]]:
@@ -262,6 +299,10 @@ class _Reader(Configuration):
                 pipeline[field] = pipeline[bound]
 
     def _frequency(self, cpu: Mapping[str, Any]) -> float:
+        return frequency_ghz(self._period(cpu))
+
+    def _period(self, cpu: Mapping[str, Any]) -> int:
+        """The core's clock period in picoseconds."""
         domain, times = self.part(cpu, "clk_domain"), 1
         for _ in range(8):  # derived domains hang from one another
             if domain is None or "clock" in domain:
@@ -275,7 +316,7 @@ class _Reader(Configuration):
         if not rule.low <= (1000 / period if period else math.inf) <= rule.high:
             low, high = math.ceil(1000 / rule.high), int(1000 / rule.low)
             raise InputError(f"{domain.get('path')}.clock = {period} ps must be from {low} to {high}")
-        return frequency_ghz(period)
+        return period
 
     def _predictor(self, cpu: Mapping[str, Any], core: str) -> dict[str, Any]:
         item = self.part(cpu, "branchPred")

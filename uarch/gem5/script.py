@@ -8,6 +8,7 @@ has gem5's own statistics, the scripts give the same cycles (60,295 on O3, 53,09
 
 from __future__ import annotations
 
+import pprint
 import textwrap
 
 from uarch.configuration import Cache, Machine, SimpleMemory
@@ -46,6 +47,7 @@ def gem5_script(machine: Machine, isa: str = "x86-64") -> str:
         _head(machine, isa, notes),
         _imports(simulated, isa, core_class, fast_class),
         _ARGUMENTS,
+        _fields(machine),
         _units(simulated),
         _core(simulated, isa, core_class),
         *(_cache(level, getattr(simulated, level)) for level in levels),
@@ -65,9 +67,9 @@ def _head(machine: Machine, isa: str, notes: list[str]) -> str:
         f'"""The machine {name} ({machine.core}) for gem5 v24: {isa}, syscall emulation, classic caches.\n\n'
         f"Digest of the machine's fields: {digest(machine)}\n\n"
         "    gem5.opt THIS.py [--fast-forward N] [--warmup N] [--max-instructions N] -- PROGRAM ARGS...\n\n"
-        "gem5 writes its statistics (those of the measured instructions) and config.json into its output folder.\n"
-        + (f"\nWhat gem5 does otherwise than the machine says:\n{told}" if notes else "")
-        + '"""'
+        "gem5 writes its statistics (those of the measured instructions), config.json and run.json into its output\n"
+        "folder. For perfvec import gem5 write --debug-flags=ExecAll,O3PipeView,Vma --debug-file=trace.out.gz\n"
+        "before its name.\n" + (f"\nWhat gem5 does otherwise than the machine says:\n{told}" if notes else "") + '"""'
     )
 
 
@@ -85,7 +87,8 @@ def _imports(machine: Machine, isa: str, core_class: str, fast_class: str) -> st
             names.add(prefetcher)
     names |= {"SimpleMemory"} if isinstance(machine.memory, SimpleMemory) else {"MemCtrl", machine.memory.model}
     listed = "".join(f"    {name},\n" for name in sorted(names))
-    return f"import argparse\nimport shutil\nimport sys\n\nimport m5\nfrom m5.objects import (\n{listed})"
+    modules = "".join(f"import {name}\n" for name in ("argparse", "json", "os", "shutil", "sys"))
+    return f"{modules}\nimport m5\nfrom m5.objects import (\n{listed})"
 
 
 _ARGUMENTS = """
@@ -112,11 +115,25 @@ parser.add_argument(
     help="measure N instructions; to the program's end by default",
 )
 parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the program")
-parser.add_argument("--stdin", default="cin", metavar="FILE", help="file on the program's standard input")
+parser.add_argument("--executable", metavar="FILE", help="the program's file, where PROGRAM is only its name")
+parser.add_argument("--cwd", default=os.getcwd(), metavar="FOLDER", help="the program's working directory")
+parser.add_argument("--stdin", metavar="FILE", help="file on the program's standard input")
+parser.add_argument("--stdout", metavar="FILE", help="file for the program's standard output")
+parser.add_argument("--stderr", metavar="FILE", help="file for the program's standard error")
+parser.add_argument(
+    "--trace-fast-forward",
+    action="store_true",
+    help="debug text of instructions (--debug-flags=ExecAll,...) of the fast-forward too",
+)
 parser.add_argument("--memory", default="2GiB", help="size of memory; 2GiB by default")
 parser.add_argument("program", nargs="+", help="program and its arguments, after --")
 arguments = parser.parse_args()
 """
+
+
+def _fields(machine: Machine) -> str:
+    """The machine as data, for the record of a run."""
+    return "MACHINE = " + pprint.pformat(machine.to_dict(), width=_WIDTH, sort_dicts=False)
 
 
 def _units(machine: Machine) -> str:
@@ -204,6 +221,7 @@ def _core(machine: Machine, isa: str, core_class: str) -> str:
     values = machine.to_dict()
     period = period_ps(machine.frequency_ghz)
     lines = [
+        f"ISA = {isa!r}",
         f"PERIOD = {period}  # picoseconds: frequency_ghz = {machine.frequency_ghz}",
         "system = System(cache_line_size=64, mem_ranges=[AddrRange(arguments.memory)])",
         'system.clk_domain = SrcClockDomain(clock=f"{PERIOD}ps", voltage_domain=VoltageDomain())',
@@ -305,13 +323,20 @@ def _wiring(levels: list[str], fast_class: str, *, interrupt_ports: bool) -> str
 
 
 _RUN = '''
-program = shutil.which(arguments.program[0]) or arguments.program[0]
+program = arguments.executable or os.path.abspath(shutil.which(arguments.program[0]) or arguments.program[0])
+if not os.path.isfile(program):
+    parser.error(f"{program}: no such program")
+if wrong := [item for item in arguments.env if "=" not in item]:
+    parser.error(f"--env {wrong[0]} must read NAME=VALUE")
+environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", **dict(item.split("=", 1) for item in arguments.env)}
+streams = {"input": arguments.stdin, "output": arguments.stdout, "errout": arguments.stderr}
 system.workload = SEWorkload.init_compatible(program)
 first.workload = Process(
     executable=program,
     cmd=arguments.program,
-    env=["PATH=/usr/bin:/bin", "LC_ALL=C", *arguments.env],
-    input=arguments.stdin,
+    env=[f"{name}={value}" for name, value in environment.items()],
+    cwd=os.path.abspath(arguments.cwd),
+    **{name: os.path.abspath(path) for name, path in streams.items() if path},
 )
 first.createThreads()
 if arguments.fast_forward:
@@ -319,8 +344,35 @@ if arguments.fast_forward:
     system.cpu.isa = first.isa
     system.cpu.createThreads()
 
-root = Root(full_system=False, system=system)
-m5.instantiate()
+# Debug text of instructions, where --debug-flags asked for it, begins with the machine's own core: its pipeline is
+# empty then, so that no instruction is half told.
+traced = [flag for flag in map(m5.debug.flags.get, ("ExecEnable", "O3PipeView")) if flag is not None and flag.tracing]
+quiet = traced if arguments.fast_forward and not arguments.trace_fast_forward else []
+for flag in quiet:
+    flag.disable()
+
+# What a reader of the text needs to know of the run; perfvec import gem5 reads it.
+run = {
+    "gem5": getattr(sys.modules.get("_m5.core"), "gem5Version", "of unknown version"),
+    "machine": MACHINE,
+    "isa": ISA,
+    "period": PERIOD,
+    "program": program,
+    "command": arguments.program,
+    "environment": environment,
+    "cwd": os.path.abspath(arguments.cwd),
+    "stdin": os.path.abspath(arguments.stdin) if arguments.stdin else None,
+    "fast_forward": arguments.fast_forward,
+    "warmup": arguments.warmup,
+    "max_instructions": arguments.max_instructions,
+    "traced": "everything" if traced and not quiet else "from the warm-up on" if traced else "nothing",
+}
+
+
+def record(**facts):
+    run.update(facts)
+    with open(os.path.join(m5.options.outdir, "run.json"), "w") as file:
+        json.dump(run, file, indent=1)
 
 
 def advance(cpu, instructions, phase):
@@ -330,15 +382,22 @@ def advance(cpu, instructions, phase):
     event = m5.simulate()
     if event.getCause() == phase:
         return True
+    record(ended=event.getCause(), exit_status=event.getCode())
     print(f"{phase}: {event.getCause()}, exit status {event.getCode()}")
     return False
 
 
+record()
+root = Root(full_system=False, system=system)
+m5.instantiate()
 running = True
 if arguments.fast_forward:
     running = advance(system.fast_cpu, arguments.fast_forward, "fast-forward")
     if running:
         m5.switchCpus(system, [(system.fast_cpu, system.cpu)])
+record(core_begins=m5.curTick())
+for flag in quiet:
+    flag.enable()
 if running and arguments.warmup:
     running = advance(system.cpu, arguments.warmup, "warm-up")
 if not running:
@@ -347,7 +406,13 @@ if not running:
 
 m5.stats.reset()
 begin, executed = m5.curTick(), system.cpu.totalInsts()
-advance(system.cpu, arguments.max_instructions, "measurement")
+running = advance(system.cpu, arguments.max_instructions, "measurement")
 cycles, instructions = (m5.curTick() - begin) // PERIOD, system.cpu.totalInsts() - executed
+record(begin=begin, end=m5.curTick(), instructions=instructions, cycles=cycles, instructions_before=executed)
 print(f"{instructions} instructions, {cycles} cycles")
+if running and traced:
+    # O3PipeView tells of an instruction when it leaves the core, some time after it has retired. The statistics of the
+    # measured instructions are the first in stats.txt.
+    m5.stats.dump()
+    m5.drain()
 '''

@@ -1,0 +1,76 @@
+"""Bytes of an instruction's memory accesses, from its code: gem5's text tells addresses, but no sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import capstone
+import numpy as np
+from capstone import arm64_const, x86_const
+from numpy.typing import NDArray
+
+_X86_STACK = 8
+_ARM_REGISTER = {"w": 4, "x": 8, "b": 1, "h": 2, "s": 4, "d": 8, "q": 16, "v": 16}
+_ARM_PAIR = re.compile(r"(ld|st)(n|x|ax|lx)?p")
+_ARM_STRUCTURE = re.compile(r"(ld|st)[1-4]r?$")
+_RISCV = re.compile(r"(?:c\.)?(?:amo\w+\.|lr\.|sc\.|f?[ls])([bhwdq])")
+_RISCV_BYTES = {"b": 1, "h": 2, "w": 4, "d": 8, "q": 16}
+
+
+def _x86(instruction: capstone.CsInsn) -> int:
+    sizes = [operand.size for operand in instruction.operands if operand.type == x86_const.X86_OP_MEM]
+    if sizes and instruction.id not in (x86_const.X86_INS_LEA, x86_const.X86_INS_NOP):
+        return max(sizes)
+    if instruction.id in (x86_const.X86_INS_PUSH, x86_const.X86_INS_POP):
+        return int(instruction.operands[0].size) if instruction.operands[0].size == 2 else _X86_STACK
+    return _X86_STACK  # call, return, leave
+
+
+def _aarch64(instruction: capstone.CsInsn) -> int:
+    name = instruction.mnemonic.split(".")[0]
+    registers = [
+        instruction.reg_name(operand.reg)
+        for operand in instruction.operands
+        if operand.type == arm64_const.ARM64_OP_REG
+    ]
+    if _ARM_STRUCTURE.match(name):
+        lanes = re.search(r"\{.*\}", instruction.op_str)
+        return max(len(registers), 1) * (8 if lanes and re.search(r"\.(8b|4h|2s|1d)\b", lanes.group()) else 16)
+    if name.endswith("sw"):
+        return 8 if _ARM_PAIR.match(name) else 4
+    if name.endswith("b") and not name.endswith("sub"):
+        return 1
+    if name.endswith("h"):
+        return 2
+    # The data register of a store-exclusive comes second, after its status.
+    exclusive = re.match(r"stl?xp?r?$", name) is not None and len(registers) > 1
+    size = _ARM_REGISTER.get(registers[1 if exclusive else 0][0], 8) if registers else 8
+    return 2 * size if _ARM_PAIR.match(name) else size
+
+
+def _riscv64(instruction: capstone.CsInsn) -> int:
+    found = _RISCV.match(instruction.mnemonic)
+    return _RISCV_BYTES[found.group(1)] if found else 8
+
+
+_ISAS: dict[str, tuple[int, int, Callable[[capstone.CsInsn], int]]] = {
+    "x86-64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64, _x86),
+    "aarch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, _aarch64),
+    "riscv64": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC, _riscv64),
+}
+
+
+def access_bytes(code: NDArray[np.uint8], isa: str) -> NDArray[np.int64]:
+    """[S] bytes that one execution of each of `code` u8 [S, 16] reads, or writes, where it accesses memory at all: of a
+    repeated string instruction those of one repetition.
+    """
+    architecture, mode, rule = _ISAS[isa]
+    engine = capstone.Cs(architecture, mode)
+    engine.detail = True
+    result = np.full(len(code), 8, np.int64)
+    for row, raw in enumerate(code):
+        instruction = next(engine.disasm(raw.tobytes(), 0, 1), None)
+        if instruction is not None:
+            result[row] = rule(instruction)
+    return result
