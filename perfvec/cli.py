@@ -32,6 +32,8 @@ uarch_app = typer.Typer(help="Machines: list, show, diff, sample, to and from ge
 suite_app = typer.Typer(help="The catalogue of workloads: list, run.", no_args_is_help=True)
 app.add_typer(uarch_app, name="uarch")
 app.add_typer(suite_app, name="suite")
+import_app = typer.Typer(help="Traces of other tools become trace files.", no_args_is_help=True)
+app.add_typer(import_app, name="import")
 
 Targets = Annotated[
     list[str] | None, typer.Argument(help="Traces (*.trace.h5) or vectors (*.vector.npz); or -- PROGRAM ARGS…")
@@ -492,6 +494,21 @@ def uarch_spaces(as_json: Json = False) -> None:
         return
     for space in spaces:
         print(f"{space.name:12} {len(space.varied):3} fields  {space.description}")
+
+
+@import_app.command("champsim")
+def import_champsim(
+    source: Annotated[str, typer.Argument(help="A ChampSim trace, plain, .xz or .gz; - for standard input.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
+    max_instructions: Annotated[int | None, typer.Option(min=1, help="Read so many records at most.")] = None,
+) -> None:
+    """A ChampSim trace becomes a trace file: perfvec import champsim F.champsimtrace.xz -o T.trace.h5."""
+    from tracegen.champsim import import_champsim as run_import
+
+    result = run_import(source, output, max_instructions=max_instructions)
+    for note in result.notes():
+        print(note, file=sys.stderr)
+    print(f"{result.path}: {result.instructions:,} instructions of {result.records:,} records", file=sys.stderr)
 
 
 @suite_app.command("list")
