@@ -80,7 +80,10 @@ class Imported:
         told = [
             (self.other_registers, "records have other registers than the first of their address, which hold"),
             (self.overflows, "addresses were registers that ran over in the tracer, and are left out"),
-            (self.disagreements, "conditional branches go elsewhere than their record says (taken or not); the addresses hold"),
+            (
+                self.disagreements,
+                "conditional branches go elsewhere than their record says (taken or not); the addresses hold",
+            ),
             (self.gaps, "times another address follows than that behind an instruction that is no branch"),
         ]
         return [f"{count:,} {what}" for count, what in told if count]

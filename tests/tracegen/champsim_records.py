@@ -14,8 +14,9 @@ from uarch.instructions import Flag, Operation
 # Pin's REG enumeration for x86-64 (kit 3.x with AMX), from 3 on.
 NAMES = (
     "rdi rsi rbp rsp rbx rdx rcx rax r8 r9 r10 r11 r12 r13 r14 r15 cs ss ds es fs gs rflags rip "
-    "al ah ax cl ch cx dl dh dx bl bh bx bp si di sp flags ip edi dil esi sil ebp bpl esp spl ebx edx ecx eax eflags eip "
-    + " ".join(f"r{n}b r{n}w r{n}d" for n in range(8, 16))
+    "al ah ax cl ch cx dl dh dx bl bh bx bp si di sp flags ip "
+    "edi dil esi sil ebp bpl esp spl ebx edx ecx eax eflags eip"
+    + "".join(f" r{n}b r{n}w r{n}d" for n in range(8, 16))
     + "".join(f" mm{n}" for n in range(8))
     + "".join(f" {v}mm{n}" for v in "xyz" for n in range(32))
     + "".join(f" k{n}" for n in range(8))

@@ -322,12 +322,12 @@ def _imported(path, output):
 
 
 def _scanned(data):
-    stream = io.BytesIO(data)
-    opened = gzip.open(stream) if data[:2] == b"\x1f\x8b" else lzma.open(stream) if data[:4] == b"\xfd7zX" else stream
     scan = Scan("m")
+    opener = gzip.open if data[:2] == b"\x1f\x8b" else lzma.open if data[:4] == b"\xfd7zX" else io.BufferedReader
     try:
-        for block in _blocks(opened, "m", None):
-            scan.feed(block)
+        with opener(io.BytesIO(data)) as stream:
+            for block in _blocks(stream, "m", None):
+                scan.feed(block)
     except InputError as error:
         assert "\n" not in str(error)
         return
