@@ -8,6 +8,8 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.conftest import KERNELS
 from tests.tracegen.champsim_records import PIN, champsim_records
@@ -119,6 +121,14 @@ def test_pins_registers_are_one_space_with_aliases_collapsed():
         assert {REGISTER[PIN[part]] for part in parts.split()} == {REGISTER[PIN[whole]]}
     assert [REGISTER[PIN[name]] for name in "rax rcx rdx rbx rsp rbp rsi rdi r8 r15".split()] == [*range(9), 15]
     assert REGISTER[PIN["rip"]] is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(min_size=16, max_size=16))
+def test_any_sixteen_bytes_decode(code):
+    program = decode(np.array([64], np.uint64), np.frombuffer(code, np.uint8)[None], "champsim")
+    assert program.length[0] >= 1
+    assert program.micro_operations[0] >= 1
 
 
 def test_a_conditional_branch_always_taken_a_few_bytes_on_stays_taken(tmp_path):

@@ -22,6 +22,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from tracegen.decode.decoded import Decoded, MicroOperations, distinct, one_each
+from tracegen.decode.x86_micro_operations import HALF
 from uarch.instructions import (
     FLAGS_REGISTER,
     MASK_REGISTERS,
@@ -94,7 +95,7 @@ _RAX, _RDX, _RSP, _RSI, _RDI = 0, 2, 4, 6, 7
 def decode_record(code: bytes) -> tuple[int, Decoded]:
     """Length and meaning of the 16 bytes that stand for one instruction; any bytes have one."""
     length, kind = max(code[0], 1), BranchKind(min(code[1], BranchKind.SYSTEM))
-    loads, stores = code[2], code[3]
+    loads, stores = min(code[2], 4), min(code[3], 2)
     written = distinct(REGISTER[r] for r in code[5:9] if r)
     read = distinct(REGISTER[r] for r in code[9:13] if r)
     flags = (Flag.LOAD if loads else Flag(0)) | (Flag.STORE if stores else Flag(0))
@@ -120,9 +121,9 @@ def decode_record(code: bytes) -> tuple[int, Decoded]:
     data = tuple(r for r in read if r not in address)
     if operation is Operation.NONE and loads == 1 and not data:
         data = tuple(r for r in read if r in written and r != _RSP)
-    return length, Decoded(
-        operation, flags, address, data, written, _micro_operations(operation, address, read, written, loads, stores)
-    )
+    lanes = max((WIDTH[r] for r in code[5:13] if r and WIDTH[r] > HALF), default=HALF) // HALF
+    micro = _micro_operations(operation, address, read, written, loads, stores, lanes)
+    return length, Decoded(operation, flags, address, data, written, micro)
 
 
 def _address(read: tuple[int, ...], written: tuple[int, ...], *, stores: bool) -> tuple[int, ...]:
@@ -176,13 +177,21 @@ def _micro_operations(
     written: tuple[int, ...],
     loads: int,
     stores: int,
+    lanes: int,
 ) -> MicroOperations:
+    """As `x86_micro_operations` has them; a vector register is `lanes` of 64 bits, stored as if it were a scalar."""
     if operation is Operation.NONE and address == (_RSP,) and _RSP in written:
         return MicroOperations(3, 0, 0, 1) if loads else MicroOperations(2, 0)
     if operation is Operation.INT_ALU and FLAGS_REGISTER in read and FLAGS_REGISTER not in written:
         return MicroOperations(2 + loads + stores, 1, 0, 1)  # set and conditional move by the flags
     if operation is Operation.INT_ALU and len(written) == 2 and not loads and read == written[:1]:
         return MicroOperations(2, 1, 1)  # a register changed by nothing else: an immediate is brought
+    if operation is Operation.SIMD_INT:
+        return MicroOperations(lanes * (1 + loads) + stores, lanes)
+    if operation is Operation.MOVE:
+        return MicroOperations(lanes, lanes)
+    if operation is Operation.NONE and loads:
+        return MicroOperations(lanes * loads + stores, 0)
     if operation is Operation.INT_MUL:
         return MicroOperations(3 + loads, 1, 0, 1, 1)
     if operation is Operation.INT_DIV:

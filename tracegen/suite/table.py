@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from tracegen.decode import decode
 from tracegen.suite.workloads import catalogue
@@ -17,7 +18,7 @@ from uarch.instructions import Flag
 LINE = 64  # bytes
 
 
-def table(folder: Path) -> list[dict[str, Any]]:
+def table(folder: Path, *, progress: bool = True) -> list[dict[str, Any]]:
     """Rows of the traces in `folder`, catalogued ones in the catalogue's order: program, group, instructions, bytes of
     the file an instruction, static instructions, data footprint (KiB of distinct 64-byte lines accessed), branches,
     loads and stores an instruction.
@@ -27,7 +28,8 @@ def table(folder: Path) -> list[dict[str, Any]]:
     paths = sorted(folder.glob("*.trace.h5"), key=lambda path: order.get(_name(path), len(order)))
     if not paths:
         raise InputError(f"{folder}: no *.trace.h5 here; make some with perfvec suite run -o {folder}")
-    return [_row(path, known[_name(path)].group if _name(path) in known else "") for path in paths]
+    bar = tqdm(paths, desc="read", unit="trace", disable=None if progress else True)
+    return [_row(path, known[_name(path)].group if _name(path) in known else "") for path in bar]
 
 
 def _name(path: Path) -> str:
@@ -42,7 +44,7 @@ def _row(path: Path, group: str) -> dict[str, Any]:
         for chunk in trace.chunks():
             branches += int(np.count_nonzero(flags[chunk.static_id] & int(Flag.BRANCH)))
             stores += int(np.count_nonzero(chunk.is_store))
-            lines = np.union1d(lines, chunk.address // LINE)
+            lines = np.union1d(lines, np.unique(chunk.address // LINE))
         return {
             "program": trace.name,
             "group": group,

@@ -6,9 +6,9 @@ leaves that behind, and the next one removes it and goes on with what is missing
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
+import select as polling
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 
 from tqdm import tqdm
 
@@ -27,7 +28,6 @@ from tracegen.trace import Trace
 from uarch.errors import InputError
 
 _WORK = ".work"
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _in_process(workload: Workload, folder: Path, max_instructions: int) -> int 
 
 
 def _trace_one(workload: Workload, folder: Path, max_instructions: int, answer: Connection) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a run that is killed takes its workloads along
+    Thread(target=_end_with_reader, args=(answer,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no trace of half a program after Ctrl-C
     work = folder / f".{workload.name}{_WORK}"
     work.mkdir()
@@ -135,6 +135,14 @@ def _trace_one(workload: Workload, folder: Path, max_instructions: int, answer: 
         answer.send(str(error))
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _end_with_reader(answer: Connection) -> None:
+    """A run that is killed takes its workloads along: nobody holds the pipe's other end then."""
+    waiting = polling.poll()
+    waiting.register(answer.fileno(), polling.POLLERR)
+    waiting.poll()
+    os._exit(1)
 
 
 def _trace_in(work: Path, workload: Workload, folder: Path, max_instructions: int) -> int:
