@@ -32,8 +32,8 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
 )  # fmt: skip
 uarch_app = typer.Typer(help="Machines: list, show, diff, sample, to and from gem5.", no_args_is_help=True)
-suite_app = typer.Typer(help="The catalogue of workloads: list, run.", no_args_is_help=True)
-import_app = typer.Typer(help="What other simulators leave becomes traces and labels.", no_args_is_help=True)
+suite_app = typer.Typer(help="The catalogue of workloads: list, run, table.", no_args_is_help=True)
+import_app = typer.Typer(help="What other tools leave becomes traces and labels.", no_args_is_help=True)
 app.add_typer(uarch_app, name="uarch")
 app.add_typer(import_app, name="import")
 app.add_typer(suite_app, name="suite")
@@ -638,27 +638,70 @@ def uarch_spaces(as_json: Json = False) -> None:
         print(f"{space.name:12} {len(space.varied):3} fields  {space.description}")
 
 
+@import_app.command("champsim")
+def import_champsim(
+    source: Annotated[str, typer.Argument(help="A ChampSim trace, plain, .xz or .gz; - for standard input.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
+    max_instructions: Annotated[int | None, typer.Option(min=1, help="Read so many records at most.")] = None,
+) -> None:
+    """A ChampSim trace becomes a trace file: perfvec import champsim F.champsimtrace.xz -o T.trace.h5."""
+    from tracegen.champsim import import_champsim as run_import
+
+    result = run_import(source, output, max_instructions=max_instructions)
+    for note in result.notes():
+        print(note, file=sys.stderr)
+    print(f"{result.path}: {result.instructions:,} instructions of {result.records:,} records", file=sys.stderr)
+
+
 @suite_app.command("list")
 def suite_list() -> None:
-    """The workloads, and whether this machine has them."""
-    from tracegen.suite import catalogue
+    """The workloads; those whose program is not on this machine, and what to install for them."""
+    from tracegen.suite import catalogue, packages_missing
 
-    for workload in catalogue().values():
-        print(f"{workload.name:16} {workload.group:12} {'' if workload.available else '(not on this machine)'}")
+    workloads = catalogue().values()
+    for w in workloads:
+        missing_here = "" if w.available else "(not on this machine)"
+        print(f"{w.name:16} {w.group:12} {w.set:8} {w.package:20} {missing_here}".rstrip())
+    if missing := packages_missing(workloads):
+        print(f"apt-get install --no-install-recommends {' '.join(missing)}", file=sys.stderr)
 
 
 @suite_app.command("run")
 def suite_run(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the traces.")],
     names: Annotated[list[str] | None, typer.Argument(help="Workloads; all that the machine has by default.")] = None,
+    set_name: Annotated[
+        str | None, typer.Option("--set", help="All of one set: default (what the shipped model is made of) or debian.")
+    ] = None,
     max_instructions: Annotated[int, typer.Option(min=1000, help="Most instructions of each.")] = 4_000_000,
     workers: Annotated[int, typer.Option(min=1, help="Programs traced side by side.")] = 2,
 ) -> None:
-    """Trace the workloads; traces that are there already stay."""
+    """Trace the workloads; traces that are there already stay. Status 2 where one failed; the others are there then."""
     from tracegen.suite import run
 
-    for name, instructions in run(names or [], output, max_instructions, workers=workers).items():
+    traced = run(names or [], output, max_instructions, set_name=set_name, workers=workers)
+    for name, instructions in traced.instructions.items():
         print(f"{name:16} {instructions:>12,}")
+    for name, reason in traced.failures.items():
+        print(f"perfvec: {name} has no trace: {' '.join(reason.split())}", file=sys.stderr)
+    if traced.failures:
+        raise typer.Exit(2)
+
+
+@suite_app.command("table")
+def suite_table(
+    folder: Annotated[Path, typer.Argument(help="Folder with traces.")],
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What the traces of a folder are like: instructions, bytes, footprint, branches."""
+    import pandas as pd
+
+    from tracegen.suite import table
+    from tracegen.suite.table import markdown
+
+    rows = table(folder)
+    print(json.dumps(rows) if as_json else markdown(rows) if as_markdown else _table(pd.DataFrame(rows)))
 
 
 if __name__ == "__main__":

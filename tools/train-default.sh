@@ -5,7 +5,7 @@ set -eu
 perfvec=$1 out=$2 model=$3
 
 # What the machine has of the catalogue, four million instructions of each.
-"$perfvec" suite run -o "$out/traces" --max-instructions 4000000
+"$perfvec" suite run --set default -o "$out/traces" --max-instructions 4000000
 
 # Some of every kind, for what costs more.
 varied=""

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracegen import lzf
+from tracegen.decode import ISAS
 from tracegen.files import (
     damage_in,
     open_h5,
@@ -36,7 +37,6 @@ from uarch.instructions import LAST, Chunk
 
 FORMAT = "perfvec-trace"
 VERSION = 1
-ISAS = ("x86-64", "aarch64", "riscv64")
 CHUNK = 1 << 18  # instructions a chunk when reading
 _BLOCK = 1 << 17  # elements an HDF5 chunk
 _WORKERS = 2  # threads that encode and decode blocks

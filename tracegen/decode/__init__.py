@@ -1,6 +1,8 @@
 """Machine code → what each static instruction does, in terms that mean the same on every instruction set.
 
-An instruction set is one file with one function, ``decode_instruction(CsInsn) -> Decoded``, and a line in `_ISAS`.
+An instruction set is one file with one function, ``decode_instruction(CsInsn) -> Decoded``, and a line in `_ISAS`. A
+source whose traces have no machine code brings a function of its own instead, ``decode_record(bytes) -> (length,
+Decoded)``, and a line in `_RECORDS`: its `static/code` holds what it knows of an instruction, described in that file.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import capstone
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.decode import aarch64, riscv64, x86_64
+from tracegen.decode import aarch64, champsim, riscv64, x86_64
 from tracegen.decode.decoded import Decoded
 from uarch.errors import InputError
 from uarch.instructions import MAX_DESTINATIONS, MAX_SOURCES, NO_REGISTER, Operation, StaticInstructions
@@ -34,6 +36,8 @@ _ISAS = {
         capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC, riscv64.decode_instruction, 2
     ),
 }
+_RECORDS: dict[str, Callable[[bytes], tuple[int, Decoded]]] = {"champsim": champsim.decode_record}
+ISAS = (*_ISAS, *_RECORDS)
 _CONTEXT = 8  # instructions looked back at
 _UNKNOWN = Decoded(Operation.NONE)
 
@@ -45,6 +49,22 @@ def _length_of_unknown(code: bytes, isa: str) -> int:
     if isa == "aarch64":
         return 4
     return max(len(code.rstrip(b"\0")), 1)
+
+
+def _engine(isa: str) -> capstone.Cs:
+    engine = capstone.Cs(_ISAS[isa].architecture, _ISAS[isa].mode)
+    engine.detail = True
+    return engine
+
+
+def _decode_one(raw: bytes, isa: str, engine: capstone.Cs | None) -> tuple[int, Decoded]:
+    """Length and meaning of the instruction whose 16 bytes of `static/code` these are."""
+    if engine is None:
+        return _RECORDS[isa](raw)
+    instruction = next(engine.disasm(raw, 0, 1), None)
+    if instruction is None:
+        return _length_of_unknown(raw, isa), _UNKNOWN
+    return instruction.size, _ISAS[isa].decode(instruction)
 
 
 def _before(
@@ -60,13 +80,12 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
     """Decode `code` u8 [S, 16] at `address` u64 [S]; about 50 thousand distinct encodings a second.
 
     An instruction that the disassembler does not know keeps its place as Operation.NONE without registers. Raises
-    InputError for an instruction set that is not one of x86-64, aarch64 and riscv64.
+    InputError for an instruction set that is not one of ISAS.
     """
-    if isa not in _ISAS:
-        raise InputError(f"unsupported instruction set {isa!r}; one of {', '.join(_ISAS)}")
-    chosen = _ISAS[isa]
-    engine = capstone.Cs(chosen.architecture, chosen.mode)
-    engine.detail = True
+    if isa not in ISAS:
+        raise InputError(f"unsupported instruction set {isa!r}; one of {', '.join(ISAS)}")
+    engine = _engine(isa) if isa in _ISAS else None
+    in_context = _ISAS[isa].in_context if isa in _ISAS else None
     rows = len(address)
     length = np.zeros(rows, np.uint8)
     operation = np.zeros(rows, np.uint8)
@@ -82,17 +101,12 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         raw = code[row].tobytes()
         entry = known.get(raw)
         if entry is None:
-            instruction = next(engine.disasm(raw, 0, 1), None)
-            if instruction is None:
-                entry = (_length_of_unknown(raw, isa), _UNKNOWN)
-            else:
-                entry = (instruction.size, chosen.decode(instruction))
-            known[raw] = entry
+            entry = known[raw] = _decode_one(raw, isa, engine)
         length[row], decoded = entry
         sequence.append(decoded)
-        if chosen.in_context is not None and decoded.operation is Operation.INT_DIV:
+        if engine is not None and in_context is not None and decoded.operation is Operation.INT_DIV:
             whole = next(engine.disasm(raw, 0, 1))
-            decoded = chosen.in_context(whole, decoded, _before(address, length, sequence, row))
+            decoded = in_context(whole, decoded, _before(address, length, sequence, row))
         operation[row] = decoded.operation
         flags[row] = decoded.flags
         read = (*decoded.address, *decoded.data)[:MAX_SOURCES]

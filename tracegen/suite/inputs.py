@@ -3,77 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import json
+import lzma
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from tracegen.files import atomic_path
+from tracegen.suite import contents
 from uarch.errors import InputError
-
-_WORDS = 4000
-_SYLLABLES = (
-    "ba be bi bo bu da de di do du fa fi fo ga go ka ke ki la le li lo ma me mi mo na ne ni no pa pe qui ra re ri ro "
-    "sa se si so ta te ti to va ve vi zu ing ed er"
-).split()
-
-
-def _words(rng: np.random.Generator) -> list[str]:
-    return ["".join(rng.choice(_SYLLABLES, rng.integers(1, 5))) for _ in range(_WORDS)]
-
-
-def _text() -> bytes:
-    """Words with Zipf's frequencies, 1.5 MB."""
-    rng = np.random.default_rng(1)
-    words = np.array(_words(rng))
-    drawn = words[np.minimum(rng.zipf(1.3, 260_000), _WORDS) - 1].tolist()
-    lines = [" ".join(drawn[i : i + 12]) for i in range(0, len(drawn), 12)]
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _records(changed: bool = False) -> bytes:
-    """Comma-separated number, word, number; `changed` alters every fiftieth line."""
-    rng = np.random.default_rng(2)
-    words = _words(rng)
-    lines = []
-    for index in range(20_000):
-        word, value = words[rng.integers(0, 500)], rng.integers(0, 100_000)
-        lines.append(f"{index},{word},{value + (changed and index % 50 == 0)}")
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _json() -> bytes:
-    rng = np.random.default_rng(3)
-    words = _words(rng)
-    rows = [{"name": words[rng.integers(0, 60)], "values": rng.integers(0, 999, 6).tolist()} for _ in range(3000)]
-    return json.dumps(rows).encode()
-
-
-def _noise() -> bytes:
-    """Half compressible bytes, 1 MB."""
-    rng = np.random.default_rng(4)
-    noise = rng.integers(0, 256, 1 << 20, dtype=np.uint8)
-    noise[rng.random(1 << 20) < 0.5] = 0
-    return noise.tobytes()
-
-
-def _source() -> bytes:
-    """A C file with many functions, so that a compiler has something to do."""
-    functions = []
-    for index in range(150):
-        functions.append(
-            f"static int f{index}(int a, int b) {{ int s = {index}; for (int i = 0; i < a; i++) "
-            f"{{ if ((i ^ b) & {index % 7 + 1}) s += i * {index + 3}; else s -= b / (i + {index + 1}); }} return s; }}"
-        )
-    calls = " + ".join(f"f{index}(argc, {index})" for index in range(150))
-    return (
-        "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
-        + "\n".join(functions)
-        + f'\nint main(int argc, char **argv) {{ printf("%d\\n", {calls}); return argv == 0; }}\n'
-    ).encode()
 
 
 def _library() -> bytes:
@@ -84,15 +22,48 @@ def _library() -> bytes:
 
 
 _MAKERS: dict[str, tuple[str, Callable[[], bytes]]] = {
-    "text": ("text.txt", _text),
-    "text_gz": ("text.txt.gz", lambda: gzip.compress(_text(), 6, mtime=0)),
-    "records": ("records.csv", _records),
-    "records_changed": ("records-changed.csv", lambda: _records(True)),
-    "json": ("records.json", _json),
-    "noise": ("noise.bin", _noise),
-    "source": ("source.c", _source),
+    "text": ("text.txt", contents.text),
+    "text_xz": ("text.txt.xz", lambda: lzma.compress(contents.text(), preset=6)),
+    "tcl_program": ("program.tcl", contents.tcl_program),
+    "gp_program": (
+        "program.gp",
+        lambda: b"s=0;for(n=1,3000,s+=sigma(n^2+1));print(s,factor(2^101-1),polroots(x^24-3*x+1)[1]);quit\n",
+    ),
+    "text_gz": ("text.txt.gz", lambda: gzip.compress(contents.text(), 6, mtime=0)),
+    "records": ("records.csv", contents.records),
+    "records_changed": ("records-changed.csv", lambda: contents.records(True)),
+    "json": ("records.json", contents.json_rows),
+    "noise": ("noise.bin", contents.noise),
+    "source": ("source.c", contents.source),
     "pi": ("pi.bc", lambda: b"scale=300\n4*a(1)\nfor (i = 1; i < 400; i++) { s += e(1/i)*l(i+1) }\ns\n"),
     "library": ("libc.so.6", _library),
+    "xml": ("catalogue.xml", contents.xml),
+    "stylesheet": ("catalogue.xsl", contents.stylesheet),
+    "wave": ("sound.wav", contents.wave),
+    "ppm": ("picture.ppm", contents.ppm),
+    "png": ("picture.png", contents.png),
+    "video": ("video.y4m", contents.video),
+    "genome": ("genome.fa", contents.genome),
+    "reads": ("reads.fa", contents.fasta),
+    "sam": ("reads.sam", contents.sam),
+    "protein": ("protein.fa", contents.protein),
+    "query": ("query.fa", contents.query),
+    "clauses": ("clauses.cnf", contents.clauses),
+    "integer_program": ("knapsack.lp", contents.integer_program),
+    "constraints": ("constraints.smt2", contents.constraints),
+    "graph": ("graph.dot", contents.graph),
+    "vectors": ("vectors.svm", contents.vectors),
+    "points": ("points.txt", contents.points),
+    "scene": ("scene.dat", contents.scene),
+    "circuit": ("ring.cir", contents.circuit),
+    "grammar": ("grammar.y", contents.grammar),
+    "lexer": ("lexer.l", contents.lexer),
+    "assembler": ("loop.asm", contents.assembler),
+    "postscript": ("page.ps", contents.postscript),
+    "manual": ("manual.ms", contents.manual),
+    "markdown": ("text.md", contents.markdown),
+    "chess_moves": ("moves.xboard", lambda: b"xboard\nnew\nsd 8\nst 60\ngo\nquit\n"),
+    "go_moves": ("moves.gtp", lambda: b"boardsize 9\nclear_board\n" + b"genmove b\ngenmove w\n" * 20 + b"quit\n"),
 }
 _COMPILED = {"assembly": ("source.s", "-S"), "object": ("source.o", "-c")}
 
