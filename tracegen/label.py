@@ -29,7 +29,7 @@ from uarch.configuration import Machine
 from uarch.errors import InputError
 from uarch.timing.simulation import COUNTERS, Simulation
 
-SIMULATOR = "embedded 3"
+SIMULATOR = "embedded 4"
 WARMUP = 50_000  # instructions that warm the pipeline and the predictor
 
 

@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 from uarch.configuration import Machine
 from uarch.instructions import (
+    CARRY_REGISTER,
     NO_REGISTER,
+    OVERFLOW_REGISTER,
     REGISTERS,
     VECTOR_REGISTERS,
     X87_REGISTER,
@@ -20,6 +22,7 @@ from uarch.timing.ports import FP_ADD, FP_MUL, INT_ALU, INT_MUL, SIMD
 
 Array = NDArray[np.int64]
 Rows = NDArray[np.int16]
+Registers = NDArray[np.uint8]
 
 # Columns of a row: 32 of 16 bits are one cache line.
 UNIT, LATENCY, DIVIDER, MICRO_OPERATIONS, SOURCE_COUNT, ADDRESS_COUNT, DESTINATION_COUNT = range(7)
@@ -89,7 +92,7 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
     rows[:, FLAGS] = flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
-    sources, destinations = instructions.sources, instructions.destinations
+    sources, destinations = _flags_as_gem5(instructions.sources, instructions.destinations)
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
     rows[:, ADDRESS_COUNT] = instructions.address_sources
     rows[:, DESTINATION_COUNT] = (destinations != NO_REGISTER).sum(axis=1)
@@ -98,6 +101,18 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, BASE_UPDATES] = _base_updates(instructions, rows[:, COMPUTES] > 0)
     rows[:, INT_DESTINATIONS], rows[:, FP_DESTINATIONS] = _renamed(instructions)
     return rows
+
+
+def _flags_as_gem5(sources: Registers, destinations: Registers) -> tuple[Registers, Registers]:
+    """gem5 has carry and overflow in one register: what writes only one of them reads the other."""
+    writes = [(destinations == flag).any(axis=1) for flag in (CARRY_REGISTER, OVERFLOW_REGISTER)]
+    sources = np.where(sources == OVERFLOW_REGISTER, CARRY_REGISTER, sources).astype(np.uint8)
+    destinations = np.where(destinations == OVERFLOW_REGISTER, CARRY_REGISTER, destinations).astype(np.uint8)
+    only_one = writes[0] != writes[1]
+    free = (sources == NO_REGISTER).argmax(axis=1)  # 0 where none is
+    add = np.flatnonzero(only_one & (sources[np.arange(len(sources)), free] == NO_REGISTER))
+    sources[add, free[add]] = CARRY_REGISTER
+    return sources, destinations
 
 
 def _renamed(instructions: StaticInstructions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
