@@ -63,7 +63,7 @@ class Caches(NamedTuple):
     evicted: NDArray[np.int64]  # [2, EVICTED, 2] lines that L1 caches have lost, and the cycle from which on
     strides: NDArray[np.int64]  # [4, STRIDE_ENTRIES, 4] pc, last address, stride, confidence
     missed: NDArray[np.int64]  # [4, 3] of the miss under way: does it miss here, its MSHR, its begin
-    queue: NDArray[np.int64]  # [QUEUE, 3] prefetches to do: level, line, cycle
+    queue: NDArray[np.int64]  # [QUEUE, 4] prefetches to do: level, line, cycle, pc of what they were asked for
     counters: NDArray[np.int64]  # [4, 5]
     scalars: NDArray[np.int64]
 
@@ -101,7 +101,7 @@ def new_caches(machine: Machine) -> tuple[Caches, Memory]:
         evicted=np.full((2, EVICTED, 2), -1, np.int64),
         strides=np.full((4, STRIDE_ENTRIES, 4), -1, np.int64),
         missed=np.zeros((4, 3), np.int64),
-        queue=np.zeros((QUEUE, 3), np.int64),
+        queue=np.zeros((QUEUE, 4), np.int64),
         counters=np.zeros((4, 5), np.int64),
         scalars=np.zeros(2, np.int64),
     )
@@ -265,7 +265,7 @@ def _train(caches: Caches, level: int, address: int, pc: int, cycle: int) -> Non
     page = address >> 12
     if caches.levels[level, PREFETCHER] == TAGGED:
         for ahead in range(1, TAGGED_DEGREE + 1):
-            _queue(caches, level, (address >> 6) + ahead, page, cycle + ahead)
+            _queue(caches, level, (address >> 6) + ahead, page, cycle + ahead, pc)
         return
     entry = caches.strides[level, (pc ^ (pc >> 6)) & (STRIDE_ENTRIES - 1)]
     if entry[0] != pc:
@@ -285,14 +285,15 @@ def _train(caches: Caches, level: int, address: int, pc: int, cycle: int) -> Non
     if -64 < step < 64:
         step = 64 if step > 0 else -64
     for ahead in range(1, STRIDE_DEGREE + 1):
-        _queue(caches, level, (address + step * ahead) >> 6, page, cycle + ahead)
+        _queue(caches, level, (address + step * ahead) >> 6, page, cycle + ahead, pc)
 
 
 @compiled
-def _queue(caches: Caches, level: int, line: int, page: int, cycle: int) -> None:
+def _queue(caches: Caches, level: int, line: int, page: int, cycle: int, pc: int) -> None:
     place = caches.scalars[QUEUED]
     if place < QUEUE and line >> 6 == page:
-        caches.queue[place, 0], caches.queue[place, 1], caches.queue[place, 2] = level, line, cycle
+        row = caches.queue[place]
+        row[0], row[1], row[2], row[3] = level, line, cycle, pc
         caches.scalars[QUEUED] = place + 1
 
 
@@ -313,14 +314,19 @@ def _prefetch(caches: Caches, memory: Memory) -> None:
     """Does what the prefetchers have queued; below, that is a request like any other."""
     done = 0
     while done < caches.scalars[QUEUED]:
-        where, line, when = caches.queue[done, 0], caches.queue[done, 1], caches.queue[done, 2]
+        where, line, when, pc = (
+            caches.queue[done, 0],
+            caches.queue[done, 1],
+            caches.queue[done, 2],
+            caches.queue[done, 3],
+        )
         done += 1
         if _find(caches, where, line) >= 0:
             continue
         _, occupied, _ = _take_mshr(caches, where, when)
         if occupied + 1 < caches.levels[where, MSHRS]:  # gem5 keeps one MSHR for demand misses
             caches.counters[where, PREFETCHES] += 1
-            _look_down(caches, where, line, when + caches.levels[where, REQUEST] - caches.levels[where, LATENCY], 0)
+            _look_down(caches, where, line, when + caches.levels[where, REQUEST] - caches.levels[where, LATENCY], pc)
             _fetch(caches, memory, where, line, when, number(0), number(0), number(1))
     caches.scalars[QUEUED] = 0
 
