@@ -14,6 +14,7 @@ from perfvec.data import prepare, work_folder
 from perfvec.evaluate import evaluate, fit_vector, summary
 from perfvec.model import load_model
 from perfvec.train import OUTLIER, SEGMENTS, Recipe, segment_loss, train
+from tracegen.seal import seal
 from uarch.errors import InputError
 
 
@@ -106,6 +107,7 @@ def test_missing_labels_are_named(data, tmp_path):
         shutil.copy(path, tmp_path)
     with h5py.File(tmp_path / "qsort.latency.h5", "r+") as file:
         file["latency"][1] = 0
+    seal(tmp_path / "qsort.latency.h5")
     with pytest.raises(InputError, match="cortex-a53"):
         prepare(tmp_path, tmp_path, data.model.schema, tmp_path / "work", progress=False)
 

@@ -163,7 +163,7 @@ def _burst(dram: Dram, line: int, arrival: int, writing: int) -> int:
         bank[ACTIVATE] = max(bank[ACTIVATE], bank[PRECHARGE] + p[RP])
         bank[ROW] = -1
     if bank[ROW] != row:
-        bank[FORMER], bank[CHANGED] = bank[LAST_ROW], now
+        bank[FORMER], bank[CHANGED] = bank[LAST_ROW], now if writing == 0 else NEVER
         if bank[ROW] >= 0:
             bank[ACTIVATE] = max(bank[ACTIVATE], max(bank[PRECHARGE], now) + p[RP])
         activated = max(bank[ACTIVATE], now, state[ACTIVATED] + p[RRD])
