@@ -1,15 +1,16 @@
-"""The out-of-order core: fetch, rename, issue, completion and retirement of each instruction, in program order.
+"""The out-of-order core: rename, issue, completion and retirement of each instruction, in program order.
 
 Instruction-driven timing (Sanchez & Kozyrakis, "ZSim", ISCA 2013, section 3.1): a stage's cycle follows from the stage
 before, from the widths, and from when the structures it needs release an entry: in order for the reorder buffer, the
-load and store queues and the registers (rings of release cycles), out of order for the issue queue (a heap). The stage
-delays are those of gem5's O3 as its pipeline view shows them: fetch → `frontend_delay` → decode → 1 → rename →
-`dispatch_delay` → issue → 1 → complete → at least 2 → retire; after a misprediction the target is fetched from 2
-cycles after the branch completes; a store is written 2 cycles after it retires, one at a time (total store order).
+load and store queues and the registers (rings of release cycles), out of order for the issue queue (a calendar of
+releases). The stage delays are those of gem5's O3 as its pipeline view shows them: decode → 1 → rename →
+`dispatch_delay` → issue → 1 → complete → at least 2 → retire; what is before rename is `front_end`. A store is written
+from 2 cycles after it retires on, one at a time (total store order), and reaches the cache when no load that comes
+later in the program can be there before it.
 
-A trace has no wrong path. What it costs is kept: the micro-operations renamed there (what fits between the branch's
-renaming and its completion) are squashed SQUASH_WIDTH a cycle, and hold their reorder buffer entries until the branch
-retires. A load that went ahead of an older store to its place is fetched again (`store_sets`).
+After a misprediction fetch goes on 3 cycles after the branch completes. What was fetched meanwhile (`wrong_path`) is
+squashed SQUASH_WIDTH micro-operations a cycle, and holds its reorder buffer entries until the branch retires. A load
+that went ahead of an older store to its place is fetched again (`store_sets`).
 """
 
 from __future__ import annotations
