@@ -44,7 +44,9 @@ def test_independent_instructions_are_bound_by_the_width():
     # 12 additions and a jump a round; 4 a cycle through rename; the taken jump ends its fetch group.
     program = repeated(Instruction(Operation.INT_ALU, (), (1,)), 2400)
     assert per_instruction(BASE, program) == pytest.approx(4 / 13, rel=0.02)
-    assert per_instruction(vary(BASE, pipeline__rename_width=2), program) == pytest.approx(1 / 2, rel=0.02)
+    assert per_instruction(vary(BASE, pipeline__decode_width=2), program) == pytest.approx(1 / 2, rel=0.02)
+    # Where rename is narrower than decode, every group stalls it (gem5: 0.82 for the same loop).
+    assert per_instruction(vary(BASE, pipeline__rename_width=2), program) == pytest.approx(0.8, abs=0.05)
     assert per_instruction(vary(BASE, pipeline__commit_width=1), program) == pytest.approx(1, rel=0.02)
 
 

@@ -276,7 +276,7 @@ def _rename(core: OutOfOrder, row: Rows, first: int, last: int, operations: int,
     return cycle
 
 
-@compiled
+@out_of_line
 def _write_next(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array) -> None:
     """The oldest store that waits goes to the cache after the one before it; its queue entry is free then."""
     clock = core.clock
