@@ -18,6 +18,7 @@ from uarch.configuration import OutOfOrderPipeline
 from uarch.timing.caches import Caches, access_code
 from uarch.timing.compiled import compiled
 from uarch.timing.memory import Memory
+from uarch.timing.slots import take
 
 Array = NDArray[np.int64]
 
@@ -68,10 +69,7 @@ def fetch(
     if room > cycle:
         cycle, used = room, 0
     first = cycle + 1 if used == width else cycle
-    used += operations
-    while used > width:
-        used -= width
-        cycle += 1
+    cycle, used = take(cycle, used, operations, width)
     clock[FETCH_CYCLE], clock[FETCH_USED] = cycle, used
     return first, cycle
 
@@ -88,10 +86,7 @@ def decode(front: FrontEnd, first: int, last: int, operations: int, renamed: int
     if first > cycle:
         cycle, used = first, 0
     begin = cycle + 1 if used == width else cycle
-    used += operations
-    while used > width:
-        used -= width
-        cycle += 1
+    cycle, used = take(cycle, used, operations, width)
     if last > cycle:
         cycle, used = last, 1
     if clock[STALLED] != NEVER and max(cycle + delay, clock[DECODE_CYCLE]) > clock[STALLED]:
@@ -103,10 +98,8 @@ def decode(front: FrontEnd, first: int, last: int, operations: int, renamed: int
         if cycle >= clock[STOPPED]:
             goes_on = max(clock[EMPTIED], clock[RESUMED]) + 1
             if goes_on > begin:
-                cycle, begin, used = goes_on, goes_on, operations
-                while used > width:
-                    used -= width
-                    cycle += 1
+                begin = goes_on
+                cycle, used = take(goes_on, 0, operations, width)
             clock[STOPPED] = NEVER
         else:
             behind = cycle + delay < clock[RESUMED] or cycle + delay <= clock[EMPTIED]
@@ -123,10 +116,7 @@ def decode(front: FrontEnd, first: int, last: int, operations: int, renamed: int
     if begin > cycle:
         cycle, used = begin, 0
     first = cycle + 1 if used == width else cycle
-    used += operations
-    while used > width:
-        used -= width
-        cycle += 1
+    cycle, used = take(cycle, used, operations, width)
     if last > cycle:
         cycle, used = last, 1
     clock[DECODE_CYCLE], clock[DECODE_USED] = cycle, used

@@ -22,6 +22,7 @@ from uarch.timing.compiled import compiled, merged, number, out_of_line
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
 from uarch.timing.ports import INT_ALU, RESOURCES, WINDOW, new_window, reserve, reserve_unpipelined
+from uarch.timing.slots import take
 from uarch.timing.static import (
     ADDRESS_COUNT,
     AFTER,
@@ -168,10 +169,7 @@ def _fetch(core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int, 
     room = core.front[(clock[OPERATIONS] + min(operations, entries) - 1 - entries) & (len(core.front) - 1)] + RELEASE
     if room > cycle:
         cycle, used = room, 0
-    used += operations
-    while used > limits[WIDTH]:
-        used -= limits[WIDTH]
-        cycle += 1
+    cycle, used = take(cycle, used, operations, limits[WIDTH])
     clock[FETCH_CYCLE], clock[FETCH_USED] = cycle, used
     return cycle + FETCH_TO_DECODE + limits[FRONTEND] + DECODE_TO_ISSUE
 
@@ -336,10 +334,7 @@ def step(
             complete = max(complete, sent + 1, ring[(clock[STORES] - limits[STORE_BUFFER]) & (len(ring) - 1)])
 
     cycle, used = clock[COMMIT_CYCLE], clock[COMMIT_USED]
-    used += operations
-    while used > limits[WIDTH]:
-        used -= limits[WIDTH]
-        cycle += 1
+    cycle, used = take(cycle, used, operations, limits[WIDTH])
     if complete > cycle:  # those before the last micro-operation have been committed by then
         cycle, used = complete, 1
     clock[COMMIT_CYCLE], clock[COMMIT_USED] = cycle, used

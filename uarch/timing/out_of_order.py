@@ -60,6 +60,7 @@ from uarch.timing.ports import (
     reserve_each,
     reserve_unpipelined,
 )
+from uarch.timing.slots import take
 from uarch.timing.static import (
     ADDRESS_COUNT,
     AFTER,
@@ -246,10 +247,7 @@ def _rename(core: OutOfOrder, row: Rows, first: int, last: int, operations: int,
     cycle, used = clock[RENAME_CYCLE], clock[RENAME_USED]
     if first > cycle:
         cycle, used = first, 0
-    used += operations
-    while used > limits[RENAME]:
-        used -= limits[RENAME]
-        cycle += 1
+    cycle, used = take(cycle, used, operations, limits[RENAME])
     if last > cycle:
         cycle, used = last, 1
     unhindered = cycle
@@ -368,10 +366,7 @@ def _execute(core: OutOfOrder, row: Rows, cycle: int) -> int:
 def _retire(core: OutOfOrder, complete: int, operations: int) -> int:
     clock, width = core.clock, core.limits[COMMIT]
     cycle, used = clock[COMMIT_CYCLE], clock[COMMIT_USED]
-    used += operations
-    while used > width:
-        used -= width
-        cycle += 1
+    cycle, used = take(cycle, used, operations, width)
     if complete + TO_RETIRE > cycle:  # those before the last micro-operation have retired by then
         cycle, used = complete + TO_RETIRE, 1
     clock[COMMIT_CYCLE], clock[COMMIT_USED] = cycle, used

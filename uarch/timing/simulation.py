@@ -104,7 +104,10 @@ class Simulation:
 
     @property
     def counters(self) -> dict[str, float]:
-        """Totals since the beginning or the last `reset_counters`, by the names of COUNTERS (warm-up included)."""
+        """Totals since the beginning or the last `reset_counters`, by the names of COUNTERS (warm-up included).
+
+        Stores that have retired but not been written yet are not among the accesses yet.
+        """
         levels = self._caches.counters
         names = ("l1i", "l1d", "l2", "l3")
         totals = {

@@ -17,6 +17,7 @@ from uarch.instructions import LAST, Flag
 from uarch.timing.caches import Caches, access_code
 from uarch.timing.compiled import compiled, out_of_line
 from uarch.timing.memory import Memory
+from uarch.timing.slots import take
 from uarch.timing.static import FLAGS, LENGTH, MICRO_OPERATIONS, Rows
 
 UNKNOWN = -1
@@ -89,10 +90,7 @@ def walk(
                 cycle, used, line = max(cycle + 1, data), 0, wanted
                 if cycle >= end:
                     return count, UNKNOWN
-        used += operations
-        while used > width:
-            used -= width
-            cycle += 1
+        cycle, used = take(cycle, used, operations, width)
         if cycle >= end:
             break
         fetched += operations
