@@ -138,13 +138,18 @@ def folds(names: Iterable[str], n: int) -> list[tuple[str, ...]]:
 
 def fold_of(names: Iterable[str], text: str) -> tuple[str, ...]:
     """The programs of the fold "K/N", K from 1 to N. Raises InputError where there is none of that description."""
-    first, slash, second = text.partition("/")
+    k, n = _fold_numbers(text)
     distinct = set(names)
+    if n < 2 or n > len(distinct):
+        raise InputError(f"fold {text!r}: {len(distinct)} programs make 2 to {len(distinct)} folds")
+    return folds(distinct, n)[k - 1]
+
+
+def _fold_numbers(text: str) -> tuple[int, int]:
+    first, slash, second = text.partition("/")
     if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
         raise InputError(f"fold {text!r} is not K/N with K from 1 to N, as 2/5")
-    if int(second) < 2 or int(second) > len(distinct):
-        raise InputError(f"fold {text!r}: {len(distinct)} programs make 2 to {len(distinct)} folds")
-    return folds(distinct, int(second))[int(first) - 1]
+    return int(first), int(second)
 
 
 def pair_files(traces: Path, latencies: Path) -> Iterator[tuple[Path, Path]]:
@@ -326,14 +331,18 @@ class Split:
     validate_programs: tuple[str, ...] = ()
     validate_fraction: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.fold:
+            _fold_numbers(self.fold)
+        if not 0.0 <= self.validate_fraction <= 0.5:
+            raise InputError(f"the fraction of programs to validate on is {self.validate_fraction}; at most 0.5")
+
     def divide(self, labels: Labels) -> Division:
         """Raises InputError where a program is unknown or nothing is left to train on."""
         held = {*self.exclude, *(fold_of(labels.programs, self.fold) if self.fold else ())}
         training, machines = labels.without(held).hold_machines(self.hold_machines, self.machine_seed)
         judges = set(self.validate_programs)
         if self.validate_fraction:
-            if not 0.0 < self.validate_fraction <= 0.5:
-                raise InputError(f"the fraction of programs to validate on is {self.validate_fraction}; at most 0.5")
             judges |= set(folds(training.programs, round(1.0 / self.validate_fraction))[0])
         validation = training.of_programs(judges) if judges else None
         return Division(training.without(judges), validation, tuple(sorted(held)), machines)

@@ -1,4 +1,4 @@
-"""Every architecture keeps the contract (pieces are the whole, nothing looks ahead, lanes are apart), and the file it."""
+"""Every architecture keeps the contract: pieces are the whole, nothing looks ahead; the file keeps the architecture."""
 
 import pytest
 import torch

@@ -287,6 +287,8 @@ def test_wrong_numbers_and_recipes_are_named():
 
 
 def test_validating_on_every_program_leaves_nothing(labels):
+    with pytest.raises(InputError, match="fold '7/5'"):
+        Split(fold="7/5")  # told before any trace is read
     with pytest.raises(InputError, match="nothing is left"):
         Split(validate_programs=("qsort", "matmul")).divide(labels)
     with pytest.raises(InputError, match="at least must stay"):
