@@ -355,28 +355,66 @@ def train(
         Path | None, typer.Option(help="Latency files of more machines, for the encoder.")
     ] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
+    fold: Annotated[str, typer.Option(help="K/N: leave out the K-th of N folds of the programs.")] = "",
+    hold_machines: Annotated[int, typer.Option(min=0, help="Leave out so many of the labels' machines.")] = 0,
+    machine_seed: Annotated[int, typer.Option(min=0, help="Seed of which machines are left out.")] = 0,
+    validate_programs: Annotated[
+        str, typer.Option(help="Programs A,B,… that do not train but tell which weights are the best.")
+    ] = "",
+    validate_fraction: Annotated[
+        float, typer.Option(min=0.0, max=0.5, help="Validate on this fraction of the programs instead.")
+    ] = 0.0,
+    validate_every: Annotated[int, typer.Option(min=1, help="Steps between validations.")] = 500,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Validations without a better one before training stops; 0: never.")
+    ] = 0,
     schema: Annotated[str, typer.Option(help="Feature schema.")] = "default",
+    architecture: Annotated[str, typer.Option(help="lstm, gru, convolution, transformer, linear or mlp.")] = "lstm",
+    width: Annotated[int, typer.Option(min=1, help="Length of the vectors.")] = 256,
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the architecture.")] = 2,
+    number: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE of the architecture, as window=32 of a transformer; repeat for more."),
+    ] = None,
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Features also enter an instruction's vector by a linear map.")
+    ] = False,
     instructions: Annotated[
         int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")
     ] = 60_000_000,
-    width: Annotated[int, typer.Option(min=1, help="Length of the vectors.")] = 256,
-    layers: Annotated[int, typer.Option(min=1, help="LSTM layers.")] = 2,
-    learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
+    lanes: Annotated[int, typer.Option(min=1, help="Chunks in a batch.")] = 64,
+    learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="AdamW's peak learning rate.")] = 2e-3,
+    weight_decay: Annotated[float, typer.Option(min=0.0, help="AdamW's weight decay.")] = 0.0,
+    average: Annotated[
+        float, typer.Option(min=0.0, max=0.999999, help="Save a moving average of the weights with this decay a step.")
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
     initial: Annotated[Path | None, typer.Option(help="A model to go on from, instead of from nothing.")] = None,
+    device: Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")] = "auto",
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
     keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep shards and checkpoint afterwards.")] = False,
 ) -> None:
-    """Train the foundation model and the machine encoder; a killed run continues where its checkpoint was."""
+    """Train the foundation model and the machine encoder; a killed run continues where its checkpoint was.
+
+    Several GPUs or processors: torchrun --nproc-per-node N -m perfvec train …
+    """
+    from perfvec.data import Split
     from perfvec.model import load_model
-    from perfvec.train import Recipe
+    from perfvec.recipe import Recipe, parse_numbers
     from perfvec.train import train as run_train
 
     recipe = Recipe(
-        schema=schema, width=width, layers=layers, instructions=instructions, learning_rate=learning_rate, seed=seed
-    )
+        schema=schema, architecture=architecture, width=width, layers=layers, numbers=parse_numbers(number or []),
+        skip=skip, instructions=instructions, lanes=lanes, learning_rate=learning_rate, weight_decay=weight_decay,
+        average=average, validate_every=validate_every, patience=patience, seed=seed,
+    )  # fmt: skip
+    split = Split(
+        exclude=tuple(exclude or []), fold=fold, hold_machines=hold_machines, machine_seed=machine_seed,
+        validate_programs=tuple(filter(None, validate_programs.split(","))), validate_fraction=validate_fraction,
+    )  # fmt: skip
     run_train(
-        traces, latencies, output, recipe=recipe, encoder_latencies=encoder_latencies, exclude_programs=exclude or [],
-        initial=load_model(initial) if initial else None, keep_work=keep_work,
+        traces, latencies, output, recipe=recipe, split=split, encoder_latencies=encoder_latencies,
+        initial=load_model(initial) if initial else None, device=device, tensorboard=tensorboard, keep_work=keep_work,
     )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""Training data: labelled stretches of traces as memory-mapped shards, so that memory does not grow with the data.
+"""Training data: labelled stretches of traces as shards on disk, so that memory does not grow with the data.
 
 A shard is one latency file joined with its trace: the stored features of the labelled instructions (and of WARMUP
 instructions before them) and their latencies, time first. Shards are made once in a work folder and found again by
-the digests of what they were made from.
+the digests of what they were made from. What a batch needs of them is read, not mapped: pages of a mapped file that
+were touched once would stay in the process's memory for as long as the system pleases.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -30,6 +30,36 @@ from uarch.errors import InputError
 
 WARMUP = 128  # instructions kept before the labelled ones
 SATURATED = 65535
+_TOO_MANY = 1e-3  # share of a machine's latencies that are saturated
+_LAYOUT = 2  # of a shard's folder
+_PIECE = 1 << 17
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An array [length, *item] in a file of its own, read a slice at a time; with `columns`, only these of each row."""
+
+    path: Path
+    dtype: str
+    length: int
+    item: tuple[int, ...] = ()
+    columns: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return self.length
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.length, *self.item) if self.columns is None else (self.length, len(self.columns))
+
+    def __getitem__(self, rows: slice) -> NDArray:
+        begin, end, step = rows.indices(self.length)
+        assert step == 1
+        width, dtype = int(np.prod(self.item, dtype=np.int64)), np.dtype(self.dtype)
+        count = max(0, end - begin)
+        values = np.fromfile(self.path, dtype, count * width, offset=begin * width * dtype.itemsize)
+        values = values.reshape(count, *self.item)
+        return values if self.columns is None else values[:, self.columns]
 
 
 @dataclass(frozen=True)
@@ -40,10 +70,11 @@ class Shard:
     trace_digest: str
     latency_file: str
     lead: int
-    static: NDArray[np.float32]  # [S, static width]
-    static_id: NDArray[np.uint32]  # [lead + n]
-    stored: NDArray  # [lead + n, columns]
-    latency: NDArray[np.uint16]  # [n, U]
+    static: NDArray[np.float32]  # [S, static width] of the instructions that the stretch executes
+    static_id: Rows  # u32 [lead + n]
+    stored: Rows  # [lead + n, columns]
+    latency: Rows  # u16 [n, U]
+    mean: NDArray[np.float64]  # [U] mean latency
 
     def __len__(self) -> int:
         return len(self.latency)
@@ -59,6 +90,66 @@ class Labels:
     @property
     def instructions(self) -> int:
         return sum(len(shard) for shard in self.shards)
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return tuple(sorted({shard.program for shard in self.shards}))
+
+    def of_programs(self, programs: Iterable[str]) -> Labels:
+        """The shards of these programs; InputError where one has none."""
+        wanted = set(programs)
+        if unknown := sorted(wanted - set(self.programs)):
+            raise InputError(f"no labelled trace of a program {unknown[0]!r}; there are {', '.join(self.programs)}")
+        return Labels(self.machines, tuple(shard for shard in self.shards if shard.program in wanted))
+
+    def without(self, programs: Iterable[str]) -> Labels:
+        """All other shards; InputError where one of these programs has none, or none is left."""
+        out = self.of_programs(programs).programs
+        if len(out) == len(self.programs):
+            raise InputError("every labelled program is excluded; nothing is left to train on")
+        return self.of_programs(set(self.programs) - set(out))
+
+    def hold_machines(self, count: int, seed: int) -> tuple[Labels, tuple[Machine, ...]]:
+        """The labels without `count` of their machines, drawn by `seed`, and these machines."""
+        if not 0 <= count < len(self.machines):
+            raise InputError(
+                f"cannot hold {count} machines; there are {len(self.machines)}, of which one at least must stay"
+            )
+        held = sorted(np.random.default_rng(seed).permutation(len(self.machines))[:count].tolist())
+        kept = tuple(row for row in range(len(self.machines)) if row not in held)
+        shards = tuple(
+            replace(shard, latency=replace(shard.latency, columns=kept), mean=shard.mean[list(kept)])
+            for shard in self.shards
+        )
+        return Labels(tuple(self.machines[row] for row in kept), shards), tuple(self.machines[row] for row in held)
+
+    def identity(self) -> str:
+        """Digest of everything that a training run reads of the labels."""
+        parts = [[str(shard.static_id.path.parent.name), shard.latency.columns] for shard in self.shards]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def folds(names: Iterable[str], n: int) -> list[tuple[str, ...]]:
+    """The names in n groups, for leave-programs-out: sorted, shuffled by NumPy's default generator of seed 0, dealt."""
+    distinct = sorted(set(names))
+    order = np.random.default_rng(0).permutation(len(distinct))
+    return [tuple(distinct[index] for index in order[k::n]) for k in range(n)]
+
+
+def fold_of(names: Iterable[str], text: str) -> tuple[str, ...]:
+    """The programs of the fold "K/N", K from 1 to N. Raises InputError where there is none of that description."""
+    k, n = _fold_numbers(text)
+    distinct = set(names)
+    if n < 2 or n > len(distinct):
+        raise InputError(f"fold {text!r}: {len(distinct)} programs make 2 to {len(distinct)} folds")
+    return folds(distinct, n)[k - 1]
+
+
+def _fold_numbers(text: str) -> tuple[int, int]:
+    first, slash, second = text.partition("/")
+    if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+        raise InputError(f"fold {text!r} is not K/N with K from 1 to N, as 2/5")
+    return int(first), int(second)
 
 
 def pair_files(traces: Path, latencies: Path) -> Iterator[tuple[Path, Path]]:
@@ -88,85 +179,107 @@ def _files(folder: Path, suffix: str) -> list[Path]:
 def prepare(traces: Path, latencies: Path, schema: Schema, work: Path, *, progress: bool = True) -> Labels:
     """Shards of every latency file, made where missing; all latency files must have the same machines.
 
-    Raises InputError where a latency file's trace is absent, its machines differ, or a label is saturated throughout.
+    Raises InputError where a latency file's trace is absent, its machines differ or one is there twice, or the
+    labels of a machine are all 0 or too many of them saturated.
     """
     pairs = list(pair_files(traces, latencies))
     work.mkdir(parents=True, exist_ok=True)
     machines: tuple[Machine, ...] | None = None
+    keys: list[str] = []
     shards = []
     for trace_path, latency_path in tqdm(pairs, desc="features", unit="file", disable=None if progress else True):
         with LatencyFile(latency_path) as file:
-            here = tuple(file.machines)
+            here = [configuration_key(machine) for machine in file.machines]
             if machines is None:
-                machines = here
-            elif [configuration_key(m) for m in here] != [configuration_key(m) for m in machines]:
+                machines, keys = tuple(file.machines), here
+                _check_distinct(file)
+            elif here != keys:
                 raise InputError(f"{latency_path}: its machines are not those of {pairs[0][1]}; label all traces alike")
             shards.append(_shard(trace_path, file, schema, work))
     assert machines is not None
     return Labels(machines, tuple(shards))
 
 
+def _check_distinct(file: LatencyFile) -> None:
+    rows: dict[str, int] = {}
+    for row, machine in enumerate(file.machines):
+        first = rows.setdefault(configuration_key(machine), row)
+        if first != row:
+            raise InputError(
+                f"{file.path}: rows {first} and {row} are the same machine "
+                f"({file.machines[first].name!r}, {machine.name!r}); label each machine once"
+            )
+
+
 def _shard(trace_path: Path, file: LatencyFile, schema: Schema, work: Path) -> Shard:
-    identity = [schema.identity, file.trace_digest, file.start, len(file), file.simulator]
+    identity = [_LAYOUT, schema.identity, file.trace_digest, file.start, len(file), file.simulator]
     identity += [configuration_key(machine) for machine in file.machines]
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
     folder = work / f"{file.trace}-{file.start}-{key}"
     if not (folder / "complete.json").exists():
         _make_shard(trace_path, file, schema, folder)
     information = json.loads((folder / "complete.json").read_text())
+    lead, count = information["lead"], len(file)
     return Shard(
         program=information["program"],
         trace_digest=file.trace_digest,
         latency_file=str(file.path),
-        lead=information["lead"],
-        static=np.load(folder / "static.npy"),
-        static_id=np.load(folder / "static_id.npy", mmap_mode="r"),
-        stored=np.load(folder / "stored.npy", mmap_mode="r"),
-        latency=np.load(folder / "latency.npy", mmap_mode="r"),
+        lead=lead,
+        static=np.load(folder / "static.npy", mmap_mode="r"),
+        static_id=Rows(folder / "static_id", "<u4", lead + count),
+        stored=Rows(folder / "stored", schema.dtype, lead + count, (len(schema.columns),)),
+        latency=Rows(folder / "latency", "<u2", count, (len(file.machines),)),
+        mean=np.array(information["mean"]),
     )
 
 
 def _make_shard(trace_path: Path, file: LatencyFile, schema: Schema, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with Trace(trace_path) as trace:
+    mean = _copy_latencies(file, folder / "latency")  # first: unusable labels are told before the features are made
+    with Trace(trace_path) as trace, (folder / "static_id").open("wb") as ids, (folder / "stored").open("wb") as stored:
         instructions = decode(trace.address, trace.code, trace.isa)
         extractor = schema.extractor(instructions)
         lead = min(WARMUP, file.start)
         begin, end = file.start - lead, file.start + len(file)
         if end > len(trace):
             raise InputError(f"{file.path}: labels up to instruction {end}, but {trace_path} has only {len(trace)}")
-        np.save(folder / "static.npy", schema.static(instructions))
-        static_id = open_memmap(folder / "static_id.npy", "w+", np.uint32, (end - begin,))
-        stored = open_memmap(folder / "stored.npy", "w+", np.dtype(schema.dtype), (end - begin, len(schema.columns)))
+        number = np.full(len(instructions), -1, np.int64)  # of those that the stretch executes, in order of appearance
+        used: list[NDArray[np.int64]] = []
         for chunk in trace.chunks(stop=end):  # from the start: distances depend on everything before
             features = extractor.extract(chunk)
             skip = max(begin - chunk.start, 0)
             if skip < len(chunk):
-                to = slice(chunk.start + skip - begin, chunk.start + len(chunk) - begin)
-                static_id[to] = chunk.static_id[skip:]
-                stored[to] = features[skip:]
+                here = chunk.static_id[skip:]
+                new = np.unique(here[number[here] < 0]).astype(np.int64)
+                number[new] = np.arange(len(new)) + sum(map(len, used))
+                used.append(new)
+                ids.write(number[here].astype("<u4").tobytes())
+                stored.write(np.ascontiguousarray(features[skip:], schema.dtype).tobytes())
+        np.save(folder / "static.npy", schema.static(instructions)[np.concatenate(used)])
         program = trace.name
-    latency = open_memmap(folder / "latency.npy", "w+", np.uint16, (len(file), len(file.machines)))
-    step = 1 << 17
-    for first in range(0, len(file), step):
-        latency[first : first + step] = file.read(first, first + step).T
-    _check_labels(latency, file)
-    for array in (static_id, stored, latency):
-        array.flush()
     with atomic_path(folder / "complete.json") as temporary:  # last: a shard without it is made again
-        temporary.write_text(json.dumps({"program": program, "lead": lead}))
+        temporary.write_text(json.dumps({"program": program, "lead": lead, "mean": mean.tolist()}))
 
 
-def _check_labels(latency: NDArray[np.uint16], file: LatencyFile) -> None:
-    totals = latency.sum(axis=0, dtype=np.float64)
-    if (totals == 0).any():
-        row = int(np.flatnonzero(totals == 0)[0])
+def _copy_latencies(file: LatencyFile, path: Path) -> NDArray[np.float64]:
+    """Write the labels, time first, and return each machine's mean."""
+    total, saturated = np.zeros(len(file.machines)), np.zeros(len(file.machines))
+    with path.open("wb") as output:
+        for first in range(0, len(file), _PIECE):
+            latency = file.read(first, first + _PIECE)
+            total += latency.sum(axis=1, dtype=np.float64)
+            saturated += (latency == SATURATED).sum(axis=1)
+            output.write(np.ascontiguousarray(latency.T, "<u2").tobytes())
+    if (total == 0).any():
+        row = int(np.flatnonzero(total == 0)[0])
         raise InputError(f"{file.path}: every latency of machine {file.machines[row].name!r} is 0; labels are missing")
-    saturated = (latency == SATURATED).mean()
-    if saturated > 1e-3:
+    row, share = int(saturated.argmax()), float(saturated.max()) / len(file)
+    if share > _TOO_MANY:
         raise InputError(
-            f"{file.path}: {saturated:.1%} of the latencies are saturated (65535); the labels are unusable"
+            f"{file.path}: {share:.1%} of the latencies of machine {file.machines[row].name!r} are saturated "
+            f"({SATURATED}); at most {_TOO_MANY:.1%} are usable"
         )
+    return total / len(file)
 
 
 def batch(
@@ -192,9 +305,7 @@ def batch(
         start = begin + shard.lead - warmup
         missing = max(0, -start)
         rows = slice(start + missing, start + total)
-        x[missing:, lane] = schema.expand(
-            shard.static, np.asarray(shard.static_id[rows]), np.asarray(shard.stored[rows])
-        )
+        x[missing:, lane] = schema.expand(shard.static, shard.static_id[rows], shard.stored[rows])
         present[:missing, lane] = False
         y[:, lane] = shard.latency[begin : begin + length]
     return x, y, present
@@ -204,3 +315,44 @@ def work_folder(output: str | os.PathLike[str]) -> Path:
     """Where a training run that writes `output` keeps shards and checkpoints."""
     path = Path(output)
     return path.with_name(f".{path.name}.work")
+
+
+@dataclass(frozen=True)
+class Split:
+    """What of the labels does not train: programs and machines that are held out, programs that validate.
+
+    `fold` is "K/N" (see `fold_of`); `validate_fraction` f takes the first of round(1/f) folds of the programs left.
+    """
+
+    exclude: tuple[str, ...] = ()
+    fold: str = ""
+    hold_machines: int = 0
+    machine_seed: int = 0
+    validate_programs: tuple[str, ...] = ()
+    validate_fraction: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.fold:
+            _fold_numbers(self.fold)
+        if not 0.0 <= self.validate_fraction <= 0.5:
+            raise InputError(f"the fraction of programs to validate on is {self.validate_fraction}; at most 0.5")
+
+    def divide(self, labels: Labels) -> Division:
+        """Raises InputError where a program is unknown or nothing is left to train on."""
+        held = {*self.exclude, *(fold_of(labels.programs, self.fold) if self.fold else ())}
+        training, machines = labels.without(held).hold_machines(self.hold_machines, self.machine_seed)
+        judges = set(self.validate_programs)
+        if self.validate_fraction:
+            judges |= set(folds(training.programs, round(1.0 / self.validate_fraction))[0])
+        validation = training.of_programs(judges) if judges else None
+        return Division(training.without(judges), validation, tuple(sorted(held)), machines)
+
+
+@dataclass(frozen=True)
+class Division:
+    """Labels divided by a Split."""
+
+    training: Labels
+    validation: Labels | None
+    held_programs: tuple[str, ...]
+    held_machines: tuple[Machine, ...]

@@ -1,4 +1,4 @@
-"""The foundation model: an LSTM that turns every executed instruction into a vector, and its file.
+"""The foundation model, which turns every executed instruction into a vector, and its file.
 
 PerfVec (arXiv 2310.16792, §III): instruction i has the representation r_i ∈ R^d, a program P = Σ r_i, a machine is a
 vector m ∈ R^d, and the predicted run time is P·m. The linear head has no bias, so that parts of a program add up; its
@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from perfvec.architectures import State, build, complete
 from perfvec.encoder import MachineEncoder
 from tracegen.features import Schema, get_schema
 from tracegen.files import atomic_path
@@ -29,21 +30,40 @@ from uarch.configuration import Machine, machine_from_dict
 from uarch.errors import InputError
 
 FORMAT = "perfvec-model"
-VERSION = 1
+VERSION = 2
+_FIRST = 1  # the version before architectures had names: an LSTM
 DEFAULT_WEIGHTS = Path(__file__).parent / "weights" / "default.safetensors"
-State = tuple[Tensor, Tensor]
 
 
 class FoundationModel(nn.Module):
-    """LSTM over the features of consecutive instructions; time first.
+    """An architecture (perfvec.architectures) over the features of consecutive instructions; time first.
 
-    `forward(x [T, B, schema.width], state) -> (r [T, B, width], state)`; `head.weight` is [machines, width].
+    `forward(x [T, B, schema.width], state) -> (r [T, B, width], state)`; `head.weight` is [machines, width]. With
+    `skip` an instruction's own features enter r by a linear map besides: r is then not bounded as a recurrent state
+    is, so that a rare instruction of thousands of cycles can be expressed.
     """
 
-    def __init__(self, schema: Schema, machines: int, *, width: int = 256, layers: int = 2) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        machines: int,
+        *,
+        architecture: str = "lstm",
+        width: int = 256,
+        layers: int = 2,
+        skip: bool = False,
+        **numbers: int,
+    ) -> None:
         super().__init__()
         self.schema = schema
-        self.lstm = nn.LSTM(schema.width, width, layers)
+        self.shape = {
+            "architecture": architecture, "width": width, "layers": layers, "skip": skip,
+            **complete(architecture, numbers),
+        }  # fmt: skip
+        self.architecture = build(architecture, schema.width, width, layers, numbers)
+        self.skip = nn.Linear(schema.width, width, bias=False) if skip else None
+        if self.skip is not None:
+            nn.init.zeros_(self.skip.weight)
         self.head = nn.Linear(width, machines, bias=False)
         self.register_buffer("mean", torch.zeros(schema.width))
         self.register_buffer("scale", torch.ones(schema.width))
@@ -52,10 +72,15 @@ class FoundationModel(nn.Module):
 
     @property
     def width(self) -> int:
-        return self.lstm.hidden_size
+        return self.head.in_features
 
-    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        return self.lstm((x - self.mean) * self.scale, state)
+    def forward(self, x: Tensor, state: State | None = None, *, bf16: bool = False) -> tuple[Tensor, State]:
+        """With `bf16` the architecture's products are in bfloat16; weights, inputs, results, `skip` stay float32."""
+        x = (x - self.mean) * self.scale
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
+            r, state = self.architecture(x, state)
+        r = r.float() if self.skip is None else r.float() + self.skip(x)
+        return r, tuple(value.float() for value in state)
 
 
 @dataclass(frozen=True)
@@ -86,7 +111,7 @@ class Model:
 
     def table(self) -> NDArray[np.float64]:
         """[U, d] vectors of the training machines (cycles per unit of representation)."""
-        return self.foundation.head.weight.detach().double().numpy()
+        return self.foundation.head.weight.detach().double().cpu().numpy()
 
     def machine_vectors(self, machines: list[Machine]) -> tuple[NDArray[np.float64], list[str]]:
         """[K, d] vectors, and where each comes from: `table` (seen in training) or `encoder` (zero-shot)."""
@@ -124,7 +149,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "format": FORMAT,
         "version": str(VERSION),
         "schema": model.schema.identity,
-        "layers": str(model.foundation.lstm.num_layers),
+        "shape": json.dumps(model.foundation.shape),
         "machines": json.dumps([machine.to_dict() for machine in model.machines]),
         "programs": json.dumps([asdict(program) for program in model.programs]),
         "recipe": json.dumps(model.recipe),
@@ -150,24 +175,34 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
         raise InputError(f"{path}: truncated, or not a safetensors file; expected a model") from error
     if metadata.get("format") != FORMAT:
         raise InputError(f"{path}: a safetensors file, but not a model of this toolkit (format {FORMAT!r})")
-    if metadata.get("version") != str(VERSION):
-        raise InputError(f"{path}: model version {metadata.get('version')}; this release reads version {VERSION}")
+    if metadata.get("version") not in (str(_FIRST), str(VERSION)):
+        raise InputError(
+            f"{path}: model version {metadata.get('version')}; this release reads versions {_FIRST} and {VERSION}"
+        )
     try:
         schema = get_schema(metadata["schema"])
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     try:
         machines = tuple(machine_from_dict(values) for values in json.loads(metadata["machines"]))
-        width = tensors["foundation.head.weight"].shape[1]
-        foundation = FoundationModel(schema, len(machines), width=width, layers=int(metadata["layers"]))
+        if metadata["version"] == str(_FIRST):
+            shape: dict[str, Any] = {
+                "width": tensors["foundation.head.weight"].shape[1], "layers": int(metadata["layers"])
+            }  # fmt: skip
+            tensors = {
+                name.replace("foundation.lstm.", "foundation.architecture.lstm."): t for name, t in tensors.items()
+            }
+        else:
+            shape = json.loads(metadata["shape"])
+        foundation = FoundationModel(schema, len(machines), **shape)
         _load(foundation, tensors, "foundation.")
         encoder = None
         if any(name.startswith("encoder.") for name in tensors):
-            encoder = MachineEncoder(width)
+            encoder = MachineEncoder(foundation.width)
             _load(encoder, tensors, "encoder.")
         programs = tuple(Program(**values) for values in json.loads(metadata["programs"]))
         recipe = json.loads(metadata["recipe"])
-    except (KeyError, RuntimeError, TypeError, json.JSONDecodeError) as error:
+    except (KeyError, RuntimeError, TypeError, InputError, json.JSONDecodeError) as error:
         line = str(error).splitlines()[0]
         raise InputError(f"{path}: the model's weights do not fit the schema {schema.identity}: {line}") from error
     foundation.eval()

@@ -7,15 +7,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from perfvec.model import FoundationModel, State
+from perfvec.architectures import State
+from perfvec.model import FoundationModel
 
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-def native_bf16() -> bool:
-    """Whether matrix products in bfloat16 are faster than in float32 on this machine's default device."""
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported())
+def native_bf16(device: torch.device | None = None) -> bool:
+    """Whether matrix products in bfloat16 are faster than in float32 on this device, by default the processor."""
+    if device is not None and device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     try:
         flags = _CPUINFO.read_text()
     except OSError:
@@ -24,11 +25,5 @@ def native_bf16() -> bool:
 
 
 def forward(foundation: FoundationModel, x: Tensor, state: State | None, bf16: bool) -> tuple[Tensor, State]:
-    """`foundation(x, state)` with the recurrent products in bfloat16; weights, inputs and results stay float32."""
-    if not bf16:
-        return foundation(x, state)
-    weights = {name: value.to(torch.bfloat16) for name, value in foundation.lstm.named_parameters()}
-    normalised = ((x - foundation.mean) * foundation.scale).to(torch.bfloat16)
-    half = None if state is None else (state[0].to(torch.bfloat16), state[1].to(torch.bfloat16))
-    output, (hidden, cell) = torch.func.functional_call(foundation.lstm, weights, (normalised, half))
-    return output.float(), (hidden.float(), cell.float())
+    """`foundation(x, state)` with the architecture's products in bfloat16 where asked."""
+    return foundation(x, state, bf16=True) if bf16 else foundation(x, state)

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.model import FoundationModel, Model, State
+from perfvec.architectures import State
+from perfvec.model import FoundationModel, Model
 from perfvec.precision import forward, native_bf16
 from perfvec.vector import ProgramVector
 from tracegen.decode import decode
@@ -44,7 +45,7 @@ def lane_sums(
     """
     count = len(static_id) - lead
     length = -(-count // lanes)
-    schema = foundation.schema
+    schema, device = foundation.schema, foundation.mean.device
     state: State | None = None
     sums = np.zeros((lanes, foundation.width))
     lane_begin = np.arange(lanes) * length
@@ -54,12 +55,12 @@ def lane_sums(
         position = lane_begin[None, :] + steps[:, None]  # [T, lanes], counted from the first instruction that counts
         present = (position >= -lead) & (position < count)
         row = np.clip(position + lead, 0, len(static_id) - 1)
-        x = torch.from_numpy(schema.expand(static, static_id[row], stored[row]))
+        x = torch.from_numpy(schema.expand(static, static_id[row], stored[row])).to(device)
         if not present.all():  # as in training: before the trace's start the input is its mean
-            x = torch.where(torch.from_numpy(present)[..., None], x, foundation.mean)
+            x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
         representation, state = forward(foundation, x, state, bf16)
-        counted = torch.from_numpy(present & (steps[:, None] >= 0)).float()
-        sums += torch.einsum("tbd,tb->bd", representation, counted).double().numpy()
+        counted = torch.from_numpy(present & (steps[:, None] >= 0)).float().to(device)
+        sums += torch.einsum("tbd,tb->bd", representation, counted).double().cpu().numpy()
     return sums
 
 

@@ -1,17 +1,22 @@
 """Training the foundation model, sequence to sequence.
 
-A training sample is a chunk of consecutive instructions behind a warm-up prefix that only fills the LSTM's state, so
-every instruction costs one step of the recurrence (PerfVec runs a 256-step window for each). The loss looks at sums of
-`SEGMENTS` consecutive latencies: single instructions teach where time goes, long sums keep biases from adding up.
-Errors are relative to the mean latency of the program on the machine, so slow machines and programs do not dominate.
+A training sample is a chunk of consecutive instructions behind a warm-up prefix that only fills the model's state, so
+every instruction costs one step of the recurrence (PerfVec runs a 256-step window for each). Errors are relative to
+the mean latency of the program on the machine, so slow machines and programs do not dominate; perfvec.loss has the
+rest. One loop serves a processor, a GPU, and several of either under torchrun: each process then takes its share of
+the same batches.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shutil import rmtree
@@ -19,47 +24,26 @@ from shutil import rmtree
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import huber_loss
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from perfvec import encoder_training
-from perfvec.data import WARMUP, Labels, Shard, batch, prepare, work_folder
+from perfvec.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
+from perfvec.data import WARMUP, Division, Labels, Shard, Split, batch, prepare, work_folder
+from perfvec.loss import segment_loss
+from perfvec.metrics import Metrics, require_tensorboard
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
-from perfvec.precision import forward, native_bf16
+from perfvec.precision import native_bf16
+from perfvec.ranks import Ranks, device_of, processes
+from perfvec.recipe import Recipe
+from perfvec.represent import LANES, STRETCH, lane_sums
 from tracegen.features import Schema, get_schema
-from tracegen.files import atomic_path, require_writable
+from tracegen.files import require_writable
 from uarch.errors import InputError
 
-SEGMENTS = ((1, 0.02), (16, 0.3), (96, 1.0), (288, 1.0))  # instructions summed, weight in the loss
-OUTLIER = 4.0  # mean latencies
-_CHECKPOINT_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that training depends on besides the data."""
-
-    schema: str = "default"
-    width: int = 256
-    layers: int = 2
-    instructions: int = 60_000_000  # executed instructions that training passes over (repetitions counted)
-    chunk: int = 288  # instructions that count, behind `warmup` others
-    warmup: int = 96
-    lanes: int = 64  # chunks in a batch
-    learning_rate: float = 2e-3
-    seed: int = 0
-    initial: str = ""  # digest of the model whose weights training starts from; none: from nothing
-
-    def __post_init__(self) -> None:
-        if self.warmup > WARMUP or self.chunk % SEGMENTS[-1][0]:
-            raise InputError(f"warmup must be at most {WARMUP} and chunk a multiple of {SEGMENTS[-1][0]}")
-        if min(self.width, self.layers, self.instructions, self.lanes) < 1:
-            raise InputError("width, layers, instructions and lanes must be at least 1")
-
-    @property
-    def steps(self) -> int:
-        return max(1, self.instructions // (self.chunk * self.lanes))
+CHECKPOINT_SECONDS = 60.0
+_NOTHING_LEFT_OUT = Split()
 
 
 def train(
@@ -68,116 +52,294 @@ def train(
     output: str | os.PathLike[str],
     *,
     recipe: Recipe | None = None,
+    split: Split = _NOTHING_LEFT_OUT,
     encoder_latencies: str | os.PathLike[str] | None = None,
-    exclude_programs: Sequence[str] = (),
     initial: Model | None = None,
+    device: str = "auto",
+    tensorboard: str | os.PathLike[str] | None = None,
     keep_work: bool = False,
     progress: bool = True,
 ) -> Model:
-    """Train on every labelled stretch, then fit the machine encoder; write and return the model.
+    """Train on every labelled stretch that `split` leaves, then fit the machine encoder; write and return the model.
 
-    With `initial` training goes on from that model's weights (and its recipe's schema, width and layers must be these).
-
+    With `initial` training goes on from that model's weights (and its recipe's schema and shape must be these).
     `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder.
-    A run that was killed continues from its last checkpoint when it is started again with the same arguments.
+    `device` is auto, cpu, cuda or cuda:N; `tensorboard` a folder for its files. Beside `output` a `*.metrics.csv`
+    has one row a step.
+
+    A run that was killed continues from its last checkpoint when it is started again with the same arguments. Under
+    torchrun the first process writes; the others return their model without an encoder.
     """
     recipe = replace(recipe or Recipe(), initial=initial.digest if initial else "")
     require_writable(output)
+    device_of(device)
+    if tensorboard:
+        require_tensorboard()
     work = work_folder(output)
     schema = get_schema(recipe.schema)
-    labels = prepare(Path(traces), Path(latencies), schema, work, progress=progress)
-    labels = _without(labels, exclude_programs)
-    short = min(len(shard) for shard in labels.shards)
-    if short < recipe.chunk:
-        raise InputError(f"a latency file labels only {short} instructions; training chunks need {recipe.chunk}")
-    foundation = fit(labels, schema, recipe, work / "checkpoint.pt", initial=initial, progress=progress)
-    programs = {shard.trace_digest: Program(shard.program, shard.trace_digest) for shard in labels.shards}
-    model = Model(
-        foundation,
-        labels.machines,
-        tuple(programs.values()),
-        recipe={**asdict(recipe), "torch": torch.__version__, "labelled_instructions": labels.instructions},
-    )
+    with processes(device) as ranks:
+        if not ranks.first:
+            ranks.wait()  # the first process makes the shards
+        labels = prepare(Path(traces), Path(latencies), schema, work, progress=progress and ranks.first)
+        if ranks.first:
+            ranks.wait()
+        division = split.divide(labels)
+        foundation = fit(
+            division, schema, recipe, work / "checkpoint.pt", initial=initial, ranks=ranks,
+            metrics=Path(f"{os.fspath(output)}.metrics.csv"), tensorboard=Path(tensorboard) if tensorboard else None,
+            progress=progress,
+        )  # fmt: skip
+    model = _model(foundation, division, split, recipe)
+    if not ranks.first:
+        return model
     encoder = encoder_training.fit_encoder(
-        model, labels, Path(traces), Path(encoder_latencies) if encoder_latencies else None, work,
+        model, division.training, Path(traces), Path(encoder_latencies) if encoder_latencies else None, work,
         seed=recipe.seed, progress=progress,
     )  # fmt: skip
-    model = Model(model.foundation, model.machines, model.programs, encoder, model.recipe)
+    model = replace(model, encoder=encoder)
     save_model(model, output)
     if not keep_work:
         rmtree(work)
     return model
 
 
-def _without(labels: Labels, programs: Sequence[str]) -> Labels:
-    unknown = set(programs) - {shard.program for shard in labels.shards}
-    if unknown:
-        raise InputError(f"cannot exclude {', '.join(sorted(unknown))}: no labelled trace of that program")
-    kept = tuple(shard for shard in labels.shards if shard.program not in programs)
-    if not kept:
-        raise InputError("every labelled program is excluded; nothing is left to train on")
-    return Labels(labels.machines, kept)
+def _model(foundation: FoundationModel, division: Division, split: Split, recipe: Recipe) -> Model:
+    training = division.training
+    programs = {shard.trace_digest: Program(shard.program, shard.trace_digest) for shard in training.shards}
+    return Model(
+        foundation,
+        training.machines,
+        tuple(programs.values()),
+        recipe={
+            **asdict(recipe),
+            "torch": torch.__version__,
+            "labelled_instructions": training.instructions,
+            "fold": split.fold,
+            "held_programs": list(division.held_programs),
+            "held_machines": [machine.name for machine in division.held_machines],
+            "validation_programs": list(division.validation.programs) if division.validation else [],
+        },
+    )
+
+
+class Objective(nn.Module):
+    """The loss of a batch of chunks. One module, so that DistributedDataParallel can wrap all of a step."""
+
+    def __init__(self, foundation: FoundationModel, machine_scale: Tensor, warmup: int, bf16: bool) -> None:
+        super().__init__()
+        self.foundation, self.warmup, self.bf16 = foundation, warmup, bf16
+        self.register_buffer("machine_scale", machine_scale)
+        self.machine_scale: Tensor
+
+    def forward(self, x: Tensor, present: Tensor, latency: Tensor, relative: Tensor) -> Tensor:
+        """Of `x` [warmup + T, B, F], `present` [warmup + T, B], `latency` [T, B, U] and `relative` [B, U], the mean
+        latency that each error counts against.
+        """
+        # Before a trace's start the input is its mean: as if nothing were known.
+        x = torch.where(present[..., None], x, self.foundation.mean)
+        r, _ = self.foundation(x, bf16=self.bf16)
+        predicted = self.foundation.head(r[self.warmup :])
+        return segment_loss(predicted * (self.machine_scale / relative) - latency / relative)
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """Mean latencies by which labels are scaled: of each machine, and of each shard on it."""
+
+    machine: Tensor  # [U] geometric mean over the shards
+    shard: Tensor  # [shards, U]
+
+
+def _scales(shards: Sequence[Shard]) -> _Scales:
+    mean = np.stack([shard.mean for shard in shards])
+    machine = np.exp(np.log(np.maximum(mean, 1e-6)).mean(axis=0))
+    return _Scales(torch.from_numpy(machine).float(), torch.from_numpy(mean).float())
 
 
 def fit(
-    labels: Labels,
+    division: Division,
     schema: Schema,
     recipe: Recipe,
     checkpoint: Path,
     *,
     initial: Model | None = None,
+    ranks: Ranks = Ranks(),
+    metrics: Path | None = None,
+    tensorboard: Path | None = None,
     progress: bool = True,
 ) -> FoundationModel:
-    """The foundation model after `recipe.steps` steps of Adam with a cosine schedule, resumed from `checkpoint`."""
+    """The foundation model after `recipe.steps` steps (or fewer: early stopping), resumed from `checkpoint`.
+
+    Where there are validation programs it is the best of the validated states, otherwise the last; of the averaged
+    weights where the recipe averages.
+    """
+    labels, validation = division.training, division.validation
+    short = min(len(shard) for shard in labels.shards)
+    if short < recipe.chunk:
+        raise InputError(f"a latency file labels only {short} instructions; training chunks need {recipe.chunk}")
+    if recipe.lanes % ranks.count:
+        raise InputError(f"{recipe.lanes} lanes cannot be shared evenly by {ranks.count} processes")
     torch.manual_seed(recipe.seed)
-    bf16 = native_bf16()
-    foundation = FoundationModel(schema, len(labels.machines), width=recipe.width, layers=recipe.layers)
+    scales = _scales(labels.shards)
+    foundation = FoundationModel(schema, len(labels.machines), **recipe.shape)
     _normalise(foundation, labels.shards, schema, recipe)
-    scales = np.stack([shard.latency.mean(axis=0, dtype=np.float64) for shard in labels.shards])  # [shards, U]
-    machine_scale = torch.from_numpy(np.exp(np.log(scales).mean(axis=0))).float()
-    relative = torch.from_numpy(scales).float()
     if initial is not None:
-        _start_from(foundation, initial, labels, machine_scale)
-    optimizer = torch.optim.Adam(foundation.parameters(), lr=recipe.learning_rate)
-    first = 0
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
-        if saved["recipe"] == asdict(recipe):
-            foundation.load_state_dict(saved["foundation"])
-            optimizer.load_state_dict(saved["optimizer"])
-            first = int(saved["step"])
-    lengths = np.array([len(shard) for shard in labels.shards])
-    share = lengths / lengths.sum()
-    saved_at = time.monotonic()
+        _start_from(foundation, initial, labels, scales.machine)
+    bf16 = native_bf16(ranks.device)
+    objective = Objective(foundation, scales.machine, recipe.warmup, bf16).to(ranks.device)
+    optimizer = torch.optim.AdamW(foundation.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+    average = deepcopy(foundation) if recipe.average else None
+    kept = average or foundation  # what is validated and saved
+    first, best = 0, None
+    identity = _identity(recipe, division)
+    if (state := load_checkpoint(checkpoint, identity, ranks.device)) is not None:
+        foundation.load_state_dict(state.weights)
+        optimizer.load_state_dict(state.optimizer)
+        if average is not None and state.average is not None:
+            average.load_state_dict(state.average)
+        first, best = state.step, state.best
+    log = Metrics(metrics, first, tensorboard) if metrics and ranks.first else None
+    ranks.wait()  # all have read the checkpoint before the first one may write another
+
+    def save(step: int) -> None:
+        if ranks.first:
+            if log is not None:
+                log.flush()
+            averaged = average.state_dict() if average is not None else None
+            now = Checkpoint(step, foundation.state_dict(), optimizer.state_dict(), averaged, best)
+            save_checkpoint(checkpoint, identity, now)
+
+    compute = DistributedDataParallel(objective, broadcast_buffers=False) if ranks.count > 1 else objective
+    saved_at = began = time.monotonic()
     smoothed = float("nan")
-    bar = tqdm(total=recipe.steps, initial=first, desc="train", unit="step", disable=None if progress else True)
-    for step in range(first, recipe.steps):
-        rng = np.random.default_rng((recipe.seed, step))  # of the step alone: a resumed run draws the same chunks
+    done = first
+    hidden = True if not (progress and ranks.first) else None
+    bar = tqdm(total=recipe.steps, initial=first, desc="train", unit="step", disable=hidden)
+    for step, x, present, y, which in _batches(labels.shards, schema, recipe, first, ranks):
+        if best is not None and recipe.patience and step - best.step >= recipe.patience * recipe.validate_every:
+            break
+        rate = recipe.learning_rate * _schedule(step, recipe.steps)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        inputs = [torch.from_numpy(value).to(ranks.device) for value in (x, present, y.astype(np.float32))]
+        loss = compute(*inputs, scales.shard[which].to(ranks.device))
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(foundation.parameters(), 1.0)
+        optimizer.step()
+        if average is not None:
+            _follow(average, foundation, min(recipe.average, (1 + step) / (10 + step)))
+        done = step + 1
+        value = float(ranks.total(loss.detach() / ranks.count))
+        if not math.isfinite(value):
+            raise InputError(f"training diverged: the loss of step {done} is {value}; lower the learning rate")
+        row = {"step": done, "instructions": done * recipe.chunk * recipe.lanes, "loss": value, "learning_rate": rate}
+        if validation is not None and (done % recipe.validate_every == 0 or done == recipe.steps):
+            error = validation_error(kept, scales.machine, validation, bf16=bf16, ranks=ranks)
+            row["validation_error"] = error
+            if best is None or error < best.error:
+                best = Best(done, error, {name: value.clone() for name, value in kept.state_dict().items()})
+        now = time.monotonic()
+        row["instructions_per_second"] = (done - first) * recipe.chunk * recipe.lanes / (now - began)
+        if log is not None:
+            log.write(row)
+        smoothed = value if math.isnan(smoothed) else 0.98 * smoothed + 0.02 * value
+        bar.update()
+        shown = {"loss": f"{smoothed:.4f}"} | ({"best": f"{best.error:.2%}"} if best is not None else {})
+        bar.set_postfix(shown, refresh=False)
+        if now - saved_at > CHECKPOINT_SECONDS:
+            save(done)
+            saved_at = now
+    bar.close()
+    save(done)
+    if log is not None:
+        log.close()
+    if best is not None:
+        kept.load_state_dict(best.weights)
+    kept = kept.cpu()
+    with torch.no_grad():
+        kept.head.weight *= scales.machine[:, None]  # trained on latencies relative to the machine's mean
+    return kept.eval()
+
+
+def _identity(recipe: Recipe, division: Division) -> str:
+    """Of what a checkpoint must be to be continued."""
+    judges = division.validation.identity() if division.validation else ""
+    text = json.dumps([asdict(recipe), division.training.identity(), judges], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _batches(
+    shards: Sequence[Shard], schema: Schema, recipe: Recipe, first: int, ranks: Ranks
+) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.int64]]]:
+    """(step, x, present, latencies, shards) of this process's lanes, read one step ahead.
+
+    The chunks depend on the seed and the step alone: a resumed run draws the same ones, and so do several processes,
+    of which each takes every `ranks.count`-th.
+    """
+    lengths = np.array([len(shard) for shard in shards])
+    share = lengths / lengths.sum()
+
+    def draw(
+        step: int,
+    ) -> tuple[int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.int64]]:
+        rng = np.random.default_rng((recipe.seed, step))
         which = rng.choice(len(lengths), recipe.lanes, p=share)
         begin = (rng.random(recipe.lanes) * (lengths[which] - recipe.chunk + 1)).astype(np.int64)
-        x, y, present = batch(labels.shards, schema, which, begin, recipe.warmup, recipe.chunk)
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * _schedule(step, recipe.steps)
-        loss = _step(foundation, optimizer, x, y, present, machine_scale, relative[which], recipe, bf16)
-        smoothed = loss if math.isnan(smoothed) else 0.98 * smoothed + 0.02 * loss
-        bar.update()
-        bar.set_postfix(loss=f"{smoothed:.4f}", refresh=False)
-        if time.monotonic() - saved_at > _CHECKPOINT_SECONDS:
-            _save(checkpoint, foundation, optimizer, step + 1, recipe)
-            saved_at = time.monotonic()
-    bar.close()
-    _save(checkpoint, foundation, optimizer, recipe.steps, recipe)
-    with torch.no_grad():
-        foundation.head.weight *= machine_scale[:, None]  # trained on latencies relative to the machine's mean
-    return foundation.eval()
+        which, begin = which[ranks.rank :: ranks.count], begin[ranks.rank :: ranks.count]
+        x, y, present = batch(shards, schema, which, begin, recipe.warmup, recipe.chunk)
+        return step, x, present, y, which
+
+    with ThreadPoolExecutor(1) as ahead:
+        following = ahead.submit(draw, first) if first < recipe.steps else None
+        for step in range(first + 1, recipe.steps + 1):
+            assert following is not None
+            ready = following.result()
+            following = ahead.submit(draw, step) if step < recipe.steps else None
+            yield ready
+
+
+@torch.no_grad()
+def _follow(average: FoundationModel, foundation: FoundationModel, decay: float) -> None:
+    """Move the averaged weights towards the present ones."""
+    for mean, value in zip(average.parameters(), foundation.parameters(), strict=True):
+        mean.lerp_(value, 1.0 - decay)
+
+
+@torch.no_grad()
+def validation_error(
+    foundation: FoundationModel, machine_scale: Tensor, labels: Labels, *, bf16: bool, ranks: Ranks = Ranks()
+) -> float:
+    """Mean of |predicted − simulated cycles| / simulated over whole stretches × machines (the accuracy protocol)."""
+    head = (foundation.head.weight.cpu() * machine_scale[:, None]).double().numpy()
+    errors = torch.zeros(2, dtype=torch.float64)  # sum, number
+    for shard in labels.shards[ranks.rank :: ranks.count]:
+        total = np.zeros(foundation.width)
+        for begin in range(0, len(shard), STRETCH):
+            end = min(begin + STRETCH, len(shard))
+            lead = min(WARMUP, begin + shard.lead)
+            rows = slice(begin + shard.lead - lead, end + shard.lead)
+            total += lane_sums(
+                foundation, shard.static, shard.static_id[rows], shard.stored[rows], lead,
+                lanes=max(1, min(LANES, (end - begin) // 1000)), bf16=bf16,
+            ).sum(axis=0)  # fmt: skip
+        simulated = shard.mean * len(shard)
+        error = np.abs(head @ total - simulated) / simulated
+        errors += torch.tensor([error.sum(), len(error)])
+    whole = ranks.total(errors)
+    return float(whole[0] / whole[1])
 
 
 def _start_from(foundation: FoundationModel, initial: Model, labels: Labels, machine_scale: Tensor) -> None:
     """The weights of another model, with the rows of the head for the machines that it has too."""
     other = initial.foundation
-    shapes = [(model.schema.identity, model.width, model.lstm.num_layers) for model in (foundation, other)]
+    shapes = [(model.schema.identity, model.shape) for model in (foundation, other)]
     if shapes[0] != shapes[1]:
-        raise InputError(f"the initial model has schema, width and layers {shapes[1]}; this recipe has {shapes[0]}")
+        differing = [name for name, value in shapes[0][1].items() if other.shape.get(name) != value] or ["schema"]
+        texts = [f"{schema}, {shape}" for schema, shape in shapes]
+        raise InputError(
+            f"the initial model's {differing[0]} differs: it is {texts[1]}; this recipe asks for {texts[0]}"
+        )
     with torch.no_grad():
         head = foundation.head.weight.clone()
         rows = {configuration_key(machine): row for row, machine in enumerate(initial.machines)}
@@ -189,6 +351,7 @@ def _start_from(foundation: FoundationModel, initial: Model, labels: Labels, mac
 
 
 def _schedule(step: int, steps: int) -> float:
+    """Share of the peak learning rate: a linear rise over 100 steps (a tenth of a shorter run), then half a cosine."""
     rise = min(1.0, (step + 1) / min(100, max(1, steps // 10)))
     return rise * 0.5 * (1.0 + math.cos(math.pi * step / steps))
 
@@ -204,54 +367,3 @@ def _normalise(foundation: FoundationModel, shards: Sequence[Shard], schema: Sch
     foundation.mean.copy_(torch.from_numpy(flat.mean(axis=0)))
     # A rare input (deviation < 0.05) would become huge where it is present: bounded.
     foundation.scale.copy_(torch.from_numpy(np.where(deviation > 0, 1.0 / np.maximum(deviation, 0.05), 0.0)))
-
-
-def _step(
-    foundation: FoundationModel,
-    optimizer: torch.optim.Optimizer,
-    x: NDArray[np.float32],
-    y: NDArray[np.uint16],
-    present: NDArray[np.bool_],
-    machine_scale: Tensor,
-    relative: Tensor,
-    recipe: Recipe,
-    bf16: bool,
-) -> float:
-    inputs = torch.from_numpy(x)
-    if not present.all():  # before a trace's start the input is its mean: as if nothing were known
-        inputs = torch.where(torch.from_numpy(present)[..., None], inputs, foundation.mean)
-    representation, _ = forward(foundation, inputs, None, bf16)
-    predicted = foundation.head(representation[recipe.warmup :]) * machine_scale
-    error = (predicted - torch.from_numpy(y.astype(np.float32))) / relative  # [chunk, B, U], fractions of the mean
-    loss = segment_loss(error)
-    optimizer.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(foundation.parameters(), 1.0)
-    optimizer.step()
-    return float(loss.detach())
-
-
-def segment_loss(error: Tensor) -> Tensor:
-    """Weighted mean of the squared mean error over `SEGMENTS` of consecutive instructions; error is [T, B, U].
-
-    Beyond OUTLIER an error counts linearly (Huber 1964): what one instruction cannot express, such as a `rep stosb`
-    of tens of thousands of cycles, would otherwise rule the gradient.
-    """
-    total = error.new_zeros(())
-    means, length = error, 1
-    for segment, weight in SEGMENTS:
-        means = means.unflatten(0, (-1, segment // length)).mean(dim=1)
-        length = segment
-        total = total + weight * 2 * huber_loss(means, torch.zeros_like(means), delta=OUTLIER)
-    return total
-
-
-def _save(path: Path, foundation: FoundationModel, optimizer: torch.optim.Optimizer, step: int, recipe: Recipe) -> None:
-    state = {
-        "foundation": foundation.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "step": step,
-        "recipe": asdict(recipe),
-    }
-    with atomic_path(path) as temporary:
-        torch.save(state, temporary)

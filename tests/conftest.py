@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfvec.model import Model
-from perfvec.train import Recipe, train
+from perfvec.recipe import Recipe
+from perfvec.train import train
 from tracegen.label import label
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import compile_c

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from perfvec.data import prepare, work_folder
+from perfvec.data import Split, prepare, work_folder
 from perfvec.evaluate import evaluate, fit_vector, summary
+from perfvec.loss import OUTLIER, SEGMENTS, segment_loss
 from perfvec.model import load_model
-from perfvec.train import OUTLIER, SEGMENTS, Recipe, segment_loss, train
+from perfvec.recipe import Recipe
+from perfvec.train import train
 from tracegen.seal import seal
 from uarch.errors import InputError
 
@@ -79,7 +81,7 @@ def test_training_goes_on_from_a_model(data, tmp_path):
     assert again.recipe["initial"] == data.model.digest
     for name, weights in data.model.foundation.state_dict().items():
         torch.testing.assert_close(again.foundation.state_dict()[name], weights, rtol=1e-3, atol=1e-3)
-    with pytest.raises(InputError, match="the initial model has schema, width and layers"):
+    with pytest.raises(InputError, match="the initial model's width"):
         train(data.traces, data.latencies, tmp_path / "n.safetensors", recipe=Recipe(width=8, layers=1),
               initial=data.model, progress=False)  # fmt: skip
 
@@ -119,4 +121,4 @@ def test_impossible_recipes_are_refused():
 
 def test_excluding_an_unknown_program_is_an_error(data, tmp_path):
     with pytest.raises(InputError, match="nosuch"):
-        train(data.traces, data.latencies, tmp_path / "m.safetensors", exclude_programs=["nosuch"], progress=False)
+        train(data.traces, data.latencies, tmp_path / "m.safetensors", split=Split(exclude=("nosuch",)), progress=False)

@@ -1,0 +1,30 @@
+"""What an architecture is: the contract that every file of this folder fills.
+
+To add one: a file with one subclass, a line in `ARCHITECTURES`, nothing else; `linear.py` is the smallest example.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+State = tuple[Tensor, ...]
+
+
+class Architecture(nn.Module):
+    """Features in, one vector per executed instruction out.
+
+    `forward(x [T, B, inputs], state) -> (r [T, B, width], state)`, time first; x is normalised; r[t] depends on
+    x[0 … t] only. The state carries all that later outputs need of earlier inputs, so that a stream may be cut into
+    pieces anywhere: the pieces' outputs are the whole's. Its tensors have the lanes (B) as their last dimension but
+    one; None stands for the beginning of a stream, and an architecture without memory has the empty tuple.
+
+    A subclass is built as `Subclass(inputs, width, layers, **numbers)`; `NUMBERS` has the names and defaults of its
+    `numbers`, which the model's file keeps.
+    """
+
+    NUMBERS: ClassVar[dict[str, int]] = {}
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        raise NotImplementedError

@@ -1,0 +1,50 @@
+"""Causal dilated convolutions with residual connections (Bai et al. 2018, arXiv 1803.01271; gated as WaveNet's).
+
+Block k looks at `kernel` inputs, `kernel`^k instructions apart, so the stack reaches `kernel`^layers instructions back
+and each of them by one path.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from perfvec.architectures.contract import Architecture, State
+
+
+class Convolution(Architecture):
+    """State: the last `(kernel − 1)·dilation` inputs of each block, [reach, B, width]; zeros before the stream."""
+
+    NUMBERS: ClassVar[dict[str, int]] = {"kernel": 4}
+
+    def __init__(self, inputs: int, width: int, layers: int, *, kernel: int = 4) -> None:
+        super().__init__()
+        self.enter = nn.Linear(inputs, width)
+        self.blocks = nn.ModuleList(_Block(width, kernel, kernel**layer) for layer in range(layers))
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        r = self.enter(x)
+        after = []
+        for index, block in enumerate(self.blocks):
+            r, last = block(r, None if state is None else state[index])
+            after.append(last)
+        return r, tuple(after)
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int, kernel: int, dilation: int) -> None:
+        super().__init__()
+        self.kernel, self.dilation = kernel, dilation
+        self.taps = nn.Linear(kernel * width, 2 * width)  # the convolution as one matrix product over its taps
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
+        steps, reach = len(x), (self.kernel - 1) * self.dilation
+        if before is None:
+            before = x.new_zeros(reach, *x.shape[1:])
+        stream = torch.cat([before.to(x.dtype), x])
+        taps = [stream[tap * self.dilation : tap * self.dilation + steps] for tap in range(self.kernel)]
+        value, gate = self.taps(torch.cat(taps, dim=-1)).chunk(2, dim=-1)
+        return x + self.out(torch.tanh(value) * torch.sigmoid(gate)), stream[steps:]

@@ -1,0 +1,64 @@
+"""The state of a training run between two steps, on disk, so that a killed run continues bit for bit."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tracegen.files import atomic_path
+
+Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The weights with the smallest error on the validation programs, and when they were met."""
+
+    step: int
+    error: float
+    weights: Weights
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """After `step` steps: weights, optimizer, their moving average and the best so far, where there are these.
+
+    The schedule and the drawn chunks are functions of the step and need no state.
+    """
+
+    step: int
+    weights: Weights
+    optimizer: dict[str, Any]
+    average: Weights | None
+    best: Best | None
+
+
+def save_checkpoint(path: Path, identity: str, state: Checkpoint) -> None:
+    """Atomically; `identity` says of which recipe and data it is."""
+    document = {**vars(state), "best": vars(state.best) if state.best else None, "identity": identity}
+    with atomic_path(path) as temporary:
+        torch.save(document, temporary)
+
+
+def load_checkpoint(path: Path, identity: str, device: torch.device) -> Checkpoint | None:
+    """The checkpoint, or None, with a line on stderr, where it is of another run or cannot be read."""
+    if not path.exists():
+        return None
+    try:
+        document = torch.load(path, weights_only=True, map_location=device)
+        found = document.pop("identity")
+        best = document.pop("best")
+        state = Checkpoint(**document, best=Best(**best) if best else None)
+    except Exception as error:  # torch.load raises whatever the damage leads to
+        why = type(error).__name__
+        print(f"{path}: the checkpoint cannot be read ({why}); training starts anew", file=sys.stderr)
+        return None
+    if found != identity:
+        print(f"{path}: the checkpoint is of another recipe or other data; training starts anew", file=sys.stderr)
+        return None
+    return state

@@ -1,0 +1,69 @@
+"""The recipe of a training run: everything that training depends on besides the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfvec.architectures import complete
+from perfvec.data import WARMUP
+from perfvec.loss import SEGMENTS
+from uarch.errors import InputError
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """See the fields. Raises InputError where they contradict each other."""
+
+    schema: str = "default"
+    architecture: str = "lstm"
+    width: int = 256
+    layers: int = 2
+    numbers: Mapping[str, int] = field(default_factory=dict)  # of the architecture, where not its defaults
+    skip: bool = False  # an instruction's features also enter its vector by a linear map
+    instructions: int = 60_000_000  # executed instructions that training passes over (repetitions counted)
+    chunk: int = 288  # instructions that count, behind `warmup` others
+    warmup: int = 96
+    lanes: int = 64  # chunks in a batch, of all processes together
+    learning_rate: float = 2e-3  # at the peak
+    weight_decay: float = 0.0  # AdamW's
+    average: float = 0.0  # decay per step of the weights' exponential moving average, which is then what is saved
+    validate_every: int = 500  # steps, where programs validate
+    patience: int = 0  # validations without a better one before training stops; 0: never
+    seed: int = 0
+    initial: str = ""  # digest of the model whose weights training starts from; none: from nothing
+
+    def __post_init__(self) -> None:
+        if self.warmup > WARMUP or self.chunk % SEGMENTS[-1][0]:
+            raise InputError(f"warmup must be at most {WARMUP} and chunk a multiple of {SEGMENTS[-1][0]}")
+        if min(self.width, self.layers, self.instructions, self.lanes, self.validate_every) < 1:
+            raise InputError("width, layers, instructions, lanes and validate_every must be at least 1")
+        if not 0.0 <= self.average < 1.0:
+            raise InputError(f"average is {self.average}; a decay from 0 (no averaging) to below 1 is expected")
+        if self.patience < 0 or self.weight_decay < 0:
+            raise InputError("patience and weight_decay must not be negative")
+        complete(self.architecture, self.numbers)
+
+    @property
+    def steps(self) -> int:
+        return max(1, self.instructions // (self.chunk * self.lanes))
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Keyword arguments of FoundationModel."""
+        return {
+            "architecture": self.architecture, "width": self.width, "layers": self.layers, "skip": self.skip,
+            **self.numbers,
+        }  # fmt: skip
+
+
+def parse_numbers(texts: Sequence[str]) -> dict[str, int]:
+    """An architecture's numbers from NAME=VALUE texts. Raises InputError for what is not of this form."""
+    numbers = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not (name and value.isdecimal()):
+            raise InputError(f"{text!r} is not NAME=VALUE with a whole number, as window=32")
+        numbers[name] = int(value)
+    return numbers

@@ -1,0 +1,153 @@
+"""Every architecture keeps the contract: pieces are the whole, nothing looks ahead; the file keeps the architecture."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfvec.architectures import ARCHITECTURES, build
+from perfvec.model import FoundationModel, Model, load_model, save_model
+from tracegen.features import get_schema
+from uarch.configuration import load_machine
+from uarch.errors import InputError
+
+INPUTS, WIDTH, STEPS = 5, 8, 40
+NUMBERS = {"transformer": {"window": 7, "heads": 2}, "convolution": {"kernel": 3}}
+
+every = pytest.mark.parametrize("name", ARCHITECTURES)
+
+
+def architecture(name):
+    torch.manual_seed(1)
+    return build(name, INPUTS, WIDTH, 2, NUMBERS.get(name, {})).eval()
+
+
+def stream(lanes=2):
+    return torch.randn(STEPS, lanes, INPUTS, generator=torch.Generator().manual_seed(2))
+
+
+@every
+@settings(max_examples=15, deadline=None)
+@given(cuts=st.sets(st.integers(1, STEPS - 1)))
+def test_pieces_are_the_whole(name, cuts):
+    net, x = architecture(name), stream()
+    whole, end = net(x)
+    pieces, state = [], None
+    for begin, stop in zip([0, *sorted(cuts)], [*sorted(cuts), STEPS], strict=True):
+        r, state = net(x[begin:stop], state)
+        pieces.append(r)
+    torch.testing.assert_close(torch.cat(pieces), whole, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(state, end, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@every
+def test_a_later_input_changes_no_earlier_output(name):
+    net, x = architecture(name), stream()
+    changed = x.clone()
+    changed[17] += 3.0
+    one, other = net(x)[0], net(changed)[0]
+    torch.testing.assert_close(one[:17], other[:17], rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(one[17], other[17])
+
+
+@every
+def test_lanes_do_not_see_each_other(name):
+    net, x = architecture(name), stream(3)
+    alone = torch.cat([net(x[:, lane : lane + 1])[0] for lane in range(3)], dim=1)
+    torch.testing.assert_close(net(x)[0], alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "reach"), [("linear", 0), ("mlp", 0), ("convolution", 3**2 - 1), ("transformer", 2 * 6)]
+)
+def test_memory_ends_where_it_should(name, reach):
+    """An input changes the output `reach` instructions later, and none after that."""
+    net, x = architecture(name), stream(1)
+    changed = x.clone()
+    changed[5] += 3.0
+    moved = (net(x)[0] - net(changed)[0]).abs().amax(dim=(1, 2)) > 1e-6
+    assert moved.nonzero().max().item() == 5 + reach
+
+
+def test_attention_is_the_softmax_over_the_window():
+    """One layer's attention against the sum written out; before the stream keys and values are zeros."""
+    layer = architecture("transformer").layers[0]
+    heads, window, size = 2, 7, WIDTH // 2
+    query, key, value = (stream(4)[..., :1].expand(STEPS, 4, WIDTH) * torch.rand(WIDTH) for _ in range(3))
+    padded = [torch.cat([torch.zeros(window - 1, 4, WIDTH), x]) for x in (key, value)]
+    mixed = layer._attend(query, *padded).unflatten(-1, (heads, size))
+    for t in (0, 3, 11, STEPS - 1):
+        for head in range(heads):
+            q = query.unflatten(-1, (heads, size))[t, 1, head]
+            k, v = (x.unflatten(-1, (heads, size))[t : t + window, 1, head] for x in padded)
+            distance = torch.arange(window - 1, -1, -1)
+            logits = k @ q / size**0.5 - 2.0 ** (-8 * (head + 1) / heads) * distance
+            torch.testing.assert_close(mixed[t, 1, head], logits.softmax(0) @ v, rtol=1e-4, atol=1e-5)
+
+
+@every
+def test_a_model_of_any_architecture_round_trips(name, tmp_path):
+    schema, machine = get_schema("default"), load_machine("base")
+    foundation = FoundationModel(
+        schema, 1, architecture=name, width=WIDTH, layers=1, skip=True, **NUMBERS.get(name, {})
+    ).eval()
+    torch.nn.init.normal_(foundation.skip.weight)
+    save_model(Model(foundation, (machine,), ()), tmp_path / "m.safetensors")
+    again = load_model(tmp_path / "m.safetensors").foundation
+    assert again.shape == foundation.shape
+    x = torch.randn(10, 2, schema.width)
+    assert torch.equal(again(x)[0], foundation(x)[0])
+
+
+def test_skip_adds_a_linear_map_of_the_normalised_features():
+    foundation = FoundationModel(get_schema("default"), 1, width=WIDTH, layers=1, skip=True)
+    foundation.mean.fill_(0.5)
+    foundation.scale.fill_(2.0)
+    x = torch.randn(4, 1, foundation.schema.width)
+    without, _ = foundation(x)
+    assert torch.equal(without, foundation.architecture((x - 0.5) * 2.0)[0])  # it begins as nothing
+    torch.nn.init.ones_(foundation.skip.weight)
+    expected = without + ((x - 0.5) * 2.0).sum(dim=-1, keepdim=True)
+    torch.testing.assert_close(foundation(x)[0], expected)
+
+
+@every
+def test_bfloat16_is_close_to_float32(name):
+    torch.manual_seed(0)
+    foundation = FoundationModel(get_schema("default"), 1, architecture=name, width=32, layers=2).eval()
+    x = torch.randn(30, 2, foundation.schema.width)
+    exact, half = foundation(x)[0], foundation(x, bf16=True)[0]
+    assert half.dtype == torch.float32
+    assert (half - exact).norm() < 0.02 * exact.norm()
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "says"),
+    [
+        ("rnn", {}, "unknown architecture 'rnn'; this release has lstm"),
+        ("lstm", {"window": 3}, "none but width and layers"),
+        ("transformer", {"windows": 3}, "it has heads, window"),
+        ("transformer", {"heads": 3}, "multiple of its heads"),
+        ("convolution", {"kernel": 0}, "at least 1"),
+    ],
+)
+def test_impossible_architectures_are_named(name, numbers, says):
+    with pytest.raises(InputError, match=says):
+        build(name, INPUTS, WIDTH, 1, numbers)
+
+
+def test_a_model_of_the_first_version_is_read(tmp_path):
+    """Version 1 knew LSTMs only: their tensors have no architecture in the name, their shape is told by `layers`."""
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    foundation = FoundationModel(get_schema("default"), 1, width=WIDTH, layers=2).eval()
+    path = tmp_path / "m.safetensors"
+    save_model(Model(foundation, (load_machine("base"),), ()), path)
+    with safe_open(path, framework="pt") as file:
+        metadata = {**file.metadata(), "version": "1", "layers": "2"}
+    del metadata["shape"]
+    save_file({name.replace("architecture.lstm", "lstm"): t for name, t in load_file(path).items()}, path, metadata)
+    x = torch.randn(10, 2, foundation.schema.width)
+    assert torch.equal(load_model(path).foundation(x)[0], foundation(x)[0])

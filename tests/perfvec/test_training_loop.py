@@ -1,0 +1,351 @@
+"""The loop: a killed run continues bit for bit, several processes are one, what is held out does not train."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from perfvec import train as training
+from perfvec.data import Division, Labels, Rows, Split, fold_of, folds, prepare
+from perfvec.model import load_model
+from perfvec.ranks import device_of
+from perfvec.recipe import Recipe, parse_numbers
+from perfvec.train import fit, validation_error
+from tests.conftest import Data
+from tracegen.features import get_schema
+from tracegen.seal import seal
+from uarch.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+LANES, STEPS = 4, 24
+RECIPE = Recipe(
+    width=8, layers=1, lanes=LANES, instructions=LANES * 288 * STEPS, average=0.9, validate_every=5, patience=3, seed=4
+)
+VALIDATING = Split(validate_programs=("qsort",))
+
+
+def divide(traces, latencies, work, split=VALIDATING) -> Division:
+    return split.divide(prepare(Path(traces), Path(latencies), get_schema("default"), Path(work), progress=False))
+
+
+@pytest.fixture(scope="module")
+def labels(data: Data, tmp_path_factory) -> Labels:
+    work = tmp_path_factory.mktemp("work")
+    return prepare(data.traces, data.latencies, get_schema("default"), work, progress=False)
+
+
+def run(division, folder: Path, recipe: Recipe = RECIPE):
+    return fit(
+        division, get_schema("default"), recipe, folder / "checkpoint.pt", metrics=folder / "metrics.csv",
+        progress=False,
+    )  # fmt: skip
+
+
+def child(traces, latencies, folder) -> None:
+    """`run` in a process of its own that writes a checkpoint after every step."""
+    training.CHECKPOINT_SECONDS = -1.0
+    foundation = run(divide(traces, latencies, Path(folder) / "work"), Path(folder))
+    torch.save(foundation.state_dict(), Path(folder) / "weights.pt")
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """The metrics, without what depends on the clock."""
+    with path.open() as file:
+        found = list(csv.DictReader(file))
+    for row in found:
+        del row["instructions_per_second"]
+    return found
+
+
+def test_a_run_killed_while_it_trains_continues_bit_for_bit(data, labels, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.mkdir()
+    cut.mkdir()
+    expected = run(VALIDATING.divide(labels), whole).state_dict()
+    command = [
+        sys.executable, "-c", "import sys; from tests.perfvec.test_training_loop import child; child(*sys.argv[1:])",
+        str(data.traces), str(data.latencies), str(cut),
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT)
+    deadline = time.monotonic() + 120
+    while not (cut / "checkpoint.pt").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (cut / "weights.pt").exists()
+    step = torch.load(cut / "checkpoint.pt", weights_only=True)["step"]
+    assert 1 <= step < STEPS
+    subprocess.run(command, cwd=ROOT, check=True)
+    weights = torch.load(cut / "weights.pt", weights_only=True)
+    for name, value in expected.items():
+        assert torch.equal(weights[name], value), name
+    assert rows(cut / "metrics.csv") == rows(whole / "metrics.csv")
+
+
+@pytest.mark.parametrize("size", [0, 100, -100])
+def test_a_truncated_checkpoint_is_told_and_training_starts_anew(labels, tmp_path, capsys, size):
+    recipe = replace(RECIPE, instructions=LANES * 288 * 2)
+    expected = run(VALIDATING.divide(labels), tmp_path, recipe).state_dict()
+    checkpoint = tmp_path / "checkpoint.pt"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:size])
+    again = run(VALIDATING.divide(labels), tmp_path, recipe).state_dict()
+    said = capsys.readouterr().err
+    assert "checkpoint.pt: the checkpoint cannot be read" in said
+    assert said.count("\n") == 1
+    assert all(torch.equal(again[name], value) for name, value in expected.items())
+
+
+def test_a_checkpoint_of_another_recipe_is_not_continued(labels, tmp_path, capsys):
+    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, instructions=LANES * 288))
+    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, instructions=LANES * 288, seed=5))
+    assert "of another recipe or other data" in capsys.readouterr().err
+
+
+def test_two_processes_train_as_one(data, labels, tmp_path):
+    """Under torchrun (gloo) the loss curve is that of one process, and the first one writes the model."""
+    split = Split(validate_fraction=0.5)
+    recipe = replace(RECIPE, instructions=LANES * 288 * 8, patience=0)
+    run(split.divide(labels), tmp_path, recipe)
+    output = tmp_path / "m.safetensors"
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "perfvec",
+        "train", "--traces", str(data.traces), "--latencies", str(data.latencies), "-o", str(output), "--device",
+        "cpu", "--width", "8", "--layers", "1", "--lanes", str(LANES), "--instructions", str(recipe.instructions),
+        "--average", "0.9", "--validate-every", "5", "--validate-fraction", "0.5", "--seed", "4",
+    ]  # fmt: skip
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    alone, together = rows(tmp_path / "metrics.csv"), rows(tmp_path / "m.safetensors.metrics.csv")
+    assert len(alone) == len(together) == 8
+    for name in ("loss", "validation_error"):
+        one, two = ([float(row[name] or 0) for row in curve] for curve in (alone, together))
+        np.testing.assert_allclose(two, one, rtol=1e-4)
+    assert load_model(output).recipe["validation_programs"] == list(split.divide(labels).validation.programs)
+
+
+def test_metrics_have_every_step_and_the_validations(labels, tmp_path):
+    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, patience=0))
+    found = rows(tmp_path / "metrics.csv")
+    assert [int(row["step"]) for row in found] == list(range(1, STEPS + 1))
+    assert [int(row["step"]) for row in found if row["validation_error"]] == [5, 10, 15, 20, 24]
+    assert int(found[-1]["instructions"]) == RECIPE.instructions
+
+
+def test_the_best_validated_weights_are_kept(labels, tmp_path):
+    """A learning rate that is far too large makes later weights worse than earlier ones."""
+    division = VALIDATING.divide(labels)
+    recipe = replace(RECIPE, learning_rate=0.5, patience=0, average=0.0, validate_every=4)
+    foundation = run(division, tmp_path, recipe)
+    errors = [float(row["validation_error"]) for row in rows(tmp_path / "metrics.csv") if row["validation_error"]]
+    ones = torch.ones(len(division.validation.machines))
+    bf16 = training.native_bf16()
+    assert validation_error(foundation, ones, division.validation, bf16=bf16) == pytest.approx(min(errors), rel=1e-3)
+    assert min(errors) < max(errors)
+
+
+def test_training_stops_where_validation_does_not_improve(labels, tmp_path):
+    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, learning_rate=1.0, average=0.0, patience=1,
+                                                     validate_every=2))  # fmt: skip
+    found = rows(tmp_path / "metrics.csv")
+    errors = [float(row["validation_error"]) for row in found if row["validation_error"]]
+    assert len(found) < STEPS
+    assert errors[-1] >= min(errors[:-1])
+    assert len(found) == 2 * len(errors)  # at the first that was no better
+
+
+def test_the_average_of_the_weights_by_hand(labels, tmp_path, monkeypatch):
+    """Each step moves the average by 1 − decay, where decay is (1 + step) / (10 + step) at first."""
+    states = []
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(
+        training, "save_checkpoint",
+        lambda path, identity, state: states.append((clone(state.weights), clone(state.average))),
+    )  # fmt: skip
+    division = replace(VALIDATING.divide(labels), validation=None)
+    saved = run(division, tmp_path, replace(RECIPE, instructions=LANES * 288 * 2))
+    (_, before), (weights, after) = states[:2]
+    for name in ("head.weight", "architecture.lstm.weight_hh_l0"):
+        torch.testing.assert_close(after[name], 2 / 11 * before[name] + 9 / 11 * weights[name])
+    name = "architecture.lstm.weight_hh_l0"
+    assert torch.equal(saved.state_dict()[name], after[name])
+
+
+def clone(weights):
+    return {name: value.clone() for name, value in weights.items()}
+
+
+def test_held_out_programs_and_machines_do_not_enter_the_model(labels, tmp_path):
+    split = Split(fold="1/2", hold_machines=2, machine_seed=3)
+    division = split.divide(labels)
+    recipe = replace(RECIPE, instructions=LANES * 288)
+    model = training._model(run(division, tmp_path, recipe), division, split, recipe)
+    (held,) = folds(["matmul", "qsort"], 2)[0]
+    assert {program.name for program in model.programs} == {"matmul", "qsort"} - {held}
+    assert model.recipe["held_programs"] == [held]
+    assert len(model.machines) == len(labels.machines) - 2 == len(model.table())
+    assert set(model.recipe["held_machines"]) == {m.name for m in labels.machines} - {m.name for m in model.machines}
+
+
+def test_held_machines_take_their_labels_along(labels):
+    kept, held = labels.hold_machines(2, 7)
+    names = [machine.name for machine in labels.machines]
+    columns = [names.index(machine.name) for machine in kept.machines]
+    assert sorted(columns + [names.index(machine.name) for machine in held]) == list(range(len(names)))
+    for all_of, some in zip(labels.shards, kept.shards, strict=True):
+        assert (some.latency[10:20] == all_of.latency[10:20][:, columns]).all()
+        assert (some.mean == all_of.mean[columns]).all()
+    assert labels.hold_machines(2, 7)[1] == held
+
+
+def test_shards_are_the_labels_and_their_mean(data, labels):
+    from tracegen.latency import LatencyFile
+
+    for shard in labels.shards:
+        with LatencyFile(shard.latency_file) as file:
+            expected = file.read(0, len(file))
+            assert (expected == shard.latency[0 : len(shard)].T).all()
+            np.testing.assert_allclose(shard.mean, expected.mean(axis=1, dtype=np.float64))
+
+
+def test_shards_expand_to_the_traces_features(data, labels):
+    from tracegen.decode import decode
+    from tracegen.trace import Trace
+
+    schema = get_schema("default")
+    for shard in labels.shards:
+        with Trace(data.traces / f"{shard.program}.trace.h5") as trace:
+            instructions = decode(trace.address, trace.code, trace.isa)
+            chunk = next(trace.chunks())
+            stored = schema.extractor(instructions).extract(chunk)
+            expected = schema.expand(schema.static(instructions), chunk.static_id[:500], stored[:500])
+        assert (schema.expand(shard.static, shard.static_id[0:500], shard.stored[0:500]) == expected).all()
+
+
+def test_rows_are_read_as_an_array_is(tmp_path):
+    array = np.arange(60, dtype="<u2").reshape(20, 3)
+    (tmp_path / "rows").write_bytes(array.tobytes())
+    some = Rows(tmp_path / "rows", "<u2", 20, (3,))
+    assert some.shape == (20, 3)
+    for rows_of in (slice(0, 20), slice(5, 9), slice(18, 40), slice(7, 7)):
+        assert (some[rows_of] == array[rows_of]).all()
+    assert (replace(some, columns=(2, 0))[4:6] == array[4:6][:, [2, 0]]).all()
+
+
+def test_folds_are_every_program_once_and_stay_as_they_are():
+    names = [f"program-{k}" for k in range(12)]
+    dealt = folds(reversed(names), 5)
+    assert sorted(sum(dealt, ())) == sorted(names)
+    assert [len(fold) for fold in dealt] == [3, 3, 2, 2, 2]
+    assert dealt == folds(names + names, 5)
+    assert folds("abcde", 2) == [("c", "d", "b"), ("e", "a")]
+    assert fold_of(names, "2/5") == dealt[1]
+
+
+@pytest.mark.parametrize("text", ["7/5", "0/5", "1", "a/b", "-1/5", "1/1", "1/99", ""])
+def test_impossible_folds_are_refused(text):
+    with pytest.raises(InputError, match="fold"):
+        fold_of(["a", "b", "c", "d", "e", "f"], text)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:7"])
+def test_a_gpu_that_is_not_there_is_named(monkeypatch, name):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(InputError, match=f"device '{name}': PyTorch sees 0 GPUs"):
+        device_of(name)
+
+
+@pytest.mark.parametrize("name", ["gpu", "tpu", "meta", "cuda:x"])
+def test_unknown_devices_are_named(name):
+    with pytest.raises(InputError, match="expected auto, cpu, cuda"):
+        device_of(name)
+
+
+def test_wrong_options_are_a_line_each(data, tmp_path):
+    base = [sys.executable, "-m", "perfvec", "train", "--traces", str(data.traces), "--latencies", str(data.latencies),
+            "-o", str(tmp_path / "m.safetensors"), "--width", "8", "--instructions", "1"]  # fmt: skip
+    done = subprocess.run([*base, "--fold", "7/5"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "perfvec: fold '7/5' is not K/N with K from 1 to N, as 2/5"
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_numbers_and_recipes_are_named():
+    with pytest.raises(InputError, match="'window' is not NAME=VALUE"):
+        parse_numbers(["window"])
+    with pytest.raises(InputError, match="average is 1"):
+        Recipe(average=1.0)
+    with pytest.raises(InputError, match="no number 'window'"):
+        Recipe(numbers={"window": 3})
+
+
+def test_validating_on_every_program_leaves_nothing(labels):
+    with pytest.raises(InputError, match="fold '7/5'"):
+        Split(fold="7/5")  # told before any trace is read
+    with pytest.raises(InputError, match="nothing is left"):
+        Split(validate_programs=("qsort", "matmul")).divide(labels)
+    with pytest.raises(InputError, match="at least must stay"):
+        Split(hold_machines=5).divide(labels)
+
+
+def test_lanes_that_cannot_be_shared_are_refused(labels, tmp_path):
+    from perfvec.ranks import Ranks
+
+    with pytest.raises(InputError, match="4 lanes cannot be shared evenly by 3 processes"):
+        fit(VALIDATING.divide(labels), get_schema("default"), RECIPE, tmp_path / "c.pt", ranks=Ranks(0, 3))
+
+
+def damaged(data, folder: Path, change) -> None:
+    """The data with the latencies of qsort changed by `change(file)`."""
+    import shutil
+
+    for path in (*data.traces.iterdir(), *data.latencies.iterdir()):
+        shutil.copy(path, folder)
+    with h5py.File(folder / "qsort.latency.h5", "r+") as file:
+        change(file)
+    seal(folder / "qsort.latency.h5")
+
+
+def test_saturated_labels_of_a_machine_are_named(data, tmp_path):
+    def saturate(file):
+        file["latency"][2, :500] = 65535
+
+    damaged(data, tmp_path, saturate)
+    with pytest.raises(InputError, match=r"qsort\.latency\.h5: 0\.8% of the latencies of machine .* are saturated"):
+        prepare(tmp_path, tmp_path, get_schema("default"), tmp_path / "work", progress=False)
+
+
+def test_a_machine_given_twice_is_named(data, tmp_path):
+    def double(file):
+        file["uarch"][3] = file["uarch"][0]
+
+    damaged(data, tmp_path, double)
+    (tmp_path / "matmul.latency.h5").unlink()
+    with pytest.raises(InputError, match="rows 0 and 3 are the same machine"):
+        prepare(tmp_path, tmp_path, get_schema("default"), tmp_path / "work", progress=False)
+
+
+def test_a_diverging_run_is_told(labels, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "segment_loss", lambda error: error.sum() * float("nan"))
+    with pytest.raises(InputError, match="training diverged: the loss of step 1 is nan"):
+        run(VALIDATING.divide(labels), tmp_path)
+
+
+def test_tensorboard_has_the_curve_or_is_asked_for(data, labels, tmp_path):
+    from perfvec.metrics import require_tensorboard
+
+    try:
+        require_tensorboard()
+    except InputError as error:
+        assert "pip install 'perfvec-toolkit[train]'" in str(error)
+        return
+    fit(VALIDATING.divide(labels), get_schema("default"), replace(RECIPE, instructions=LANES * 288), tmp_path / "c.pt",
+        metrics=tmp_path / "m.csv", tensorboard=tmp_path / "board", progress=False)  # fmt: skip
+    assert list((tmp_path / "board").glob("events.*"))
