@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.data import WARMUP, pair_files
-from perfvec.fit_uarch import Observations, fit_windows
 from perfvec.model import Model, configuration_key
+from perfvec.posterior import Observations, fit_windows
 from perfvec.precision import native_bf16
 from perfvec.represent import LANES, STRETCH, lane_sums
 from tracegen.decode import decode
@@ -32,6 +32,7 @@ from uarch.configuration import Machine
 from uarch.errors import InputError
 
 _LANE = 1000  # instructions of a lane, at least
+_COUNTED = (("program", "program"), ("uarch", "machine"), ("model", "model"))
 
 
 @dataclass(frozen=True)
@@ -196,10 +197,21 @@ def summary(pairs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def by(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Mean, median, worst error and bias of each `program` or `uarch` (the column), worst mean first in each group."""
+def require_group(column: str) -> None:
+    """Raise InputError unless errors can be grouped by this column."""
     if column not in ("program", "uarch"):
         raise InputError(f"--by {column}: errors are grouped by program or by uarch")
+
+
+def describe(pairs: pd.DataFrame) -> str:
+    """One line: over how many programs, machines and models the errors are."""
+    counts = [(pairs[column].nunique(), word) for column, word in _COUNTED]
+    return ", ".join(f"{count} {word}{'s' if count != 1 else ''}" for count, word in counts)
+
+
+def by(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Mean, median, worst error and bias of each `program` or `uarch` (the column), worst mean first in each group."""
+    require_group(column)
     groups = pairs.groupby(["programs", "uarchs", column], sort=True)
     frame = groups.agg(
         mean=("error", "mean"), median=("error", "median"), worst=("error", "max"), bias=("bias", "mean"),

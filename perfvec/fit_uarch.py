@@ -1,408 +1,189 @@
-"""Fitting a machine's vector to measured times, in closed form, with the foundation model frozen.
-
-PerfVec (arXiv 2310.16792, §IV) regresses a new machine's vector on labels. A whole-program time y = R·m + noise is
-linear in the machine's vector m too, so a handful of times is enough to correct a guess. Few equations for many
-unknowns need a prior: Bayesian linear regression (Bishop, Pattern Recognition and Machine Learning, §3.3) with
-
-    m ~ N(m₀, τ² / k · I),     (y − R·m) / s ~ N(0, σ² + u²),     s = max(y, R·m₀)
-
-m₀ is the vector of the configuration where that is known (table or encoder), else the mean direction of the table at
-the scale of the times. Noise is relative: σ is by what fraction the foundation model misses a program, u what the
-measurement is uncertain by. k is the mean square of R / s, so τ is the fraction by which the prior's times may be off.
-The prior is isotropic because the representation's coordinates share one scale (MACHINES.md compares others). τ and σ
-are integrated over, on a grid: each pair counts by its evidence (§3.5) and weak log-normal priors.
-"""
+"""Fitting a machine that the model never saw: to whole-program times, as of a real computer, or to labels."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
+import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from tqdm import tqdm
 
-from perfvec.machine_vector import MachineVector
-from perfvec.model import Model
+from perfvec.data import pair_files
+from perfvec.evaluate import labelled_windows
+from perfvec.machine_vector import SUFFIX, MachineVector
+from perfvec.model import Model, configuration_key
+from perfvec.posterior import Observations, Posterior, fit, fit_windows, mean_prior
+from perfvec.times import gather, read_times
 from perfvec.vector import ProgramVector
+from tracegen.files import require_writable
+from tracegen.latency import LatencyFile
 from tracegen.trace import Trace
-from uarch.configuration import Machine, nearest
+from uarch.configuration import Machine, load_machine, nearest
 from uarch.errors import InputError
 
-# Log-normal priors of τ and σ: an encoder's typical error, and a foundation model's on unseen programs.
-_TAU, _SIGMA, _SPREAD = 0.25, 0.1, 0.7
-_TAUS = np.geomspace(0.01, 2.0, 24)
-_SIGMAS = np.geomspace(0.003, 1.0, 24)
-_NEGLIGIBLE = 1e-6  # weight of a pair
-_WINDOWS = 8  # into which a program's labels are summed
-_INDEPENDENT = 2.0  # a program's windows say as much as so many programs: the model misses them alike
-_AGREE = 0.1  # by what fraction times of one program may differ and still be repetitions of one measurement
+Resolve = Callable[[Model, Sequence[str]], list[ProgramVector]]
 
 
 @dataclass(frozen=True)
-class Observations:
-    """Program (or window) vectors and their cycles on one machine."""
+class Fitted:
+    """A fitted machine, how it fits each program, and what to be warned of."""
 
-    vectors: NDArray[np.float64]  # [n, d]
-    cycles: NDArray[np.float64]  # [n]
-    program: NDArray[np.int64]  # [n] numbers from 0 on: windows of one program share theirs
-    uncertainty: NDArray[np.float64] | None = None  # [n] relative standard deviation of the measurement
+    machine: MachineVector
+    posterior: Posterior
+    table: pd.DataFrame  # program, seconds, fitted, deviation (seconds); prior_error, left_out_error (fractions)
 
-
-@dataclass(frozen=True)
-class Posterior:
-    """The machine's vector N(`mean`, `factor`·`factor`ᵀ), the model's relative misses, and what they rest on."""
-
-    mean: NDArray[np.float64]  # [d]
-    factor: NDArray[np.float64]  # [d, d]
-    noise: float  # σ
-    prior_deviation: float  # τ
-    degrees: float  # effective number of coefficients that the data determine (Bishop, eq. 3.91)
-    prior_errors: NDArray[np.float64]  # [programs] relative errors of the prior's times, with sign
-    left_out_errors: NDArray[np.float64]  # [programs] the same, each predicted from the other programs
-    projected: bool  # whether the mean had to be moved for a time that would have been negative
-
+    @property
     def warnings(self) -> list[str]:
-        """One line for each sign that the data are too few."""
-        programs, lines = len(self.prior_errors), []
-        if programs < self.degrees + 1:
-            lines.append(
-                f"{programs} programs determine {self.degrees:.1f} coefficients: too few to check the fit; "
-                "the deviations rest on the prior"
-            )
-        prior, left_out = (float(np.abs(errors).mean()) for errors in (self.prior_errors, self.left_out_errors))
-        if programs > 1 and left_out >= prior:
-            lines.append(
-                f"programs predicted from the others are off by {left_out:.1%}, by the prior alone by {prior:.1%}: "
-                "the times are too few to improve on the prior"
-            )
-        if self.projected:
-            lines.append("a program's time came out negative and was bounded at 0: its time or its trace may be wrong")
-        return lines
+        return self.posterior.warnings()
+
+    def to_json(self) -> dict[str, Any]:
+        """The `--json` document."""
+        return {
+            "uarch": self.machine.name, "frequency_ghz": self.machine.frequency_ghz, "noise": self.machine.noise,
+            **self.machine.provenance, "times": self.table.to_dict(orient="records"), "warnings": self.warnings,
+        }  # fmt: skip
 
 
-def fit(observed: Observations, prior: NDArray[np.float64]) -> Posterior:
-    """The posterior of the machine's vector around `prior` [d]; predicts no negative time for the programs observed.
-
-    Raises InputError for times that are not positive, or where no vector gives non-negative times.
-    """
-    vectors, cycles = observed.vectors, observed.cycles
-    if not len(cycles):
-        raise InputError("no times to fit a machine to")
-    if not (np.isfinite(vectors).all() and np.isfinite(cycles).all() and (cycles > 0).all()):
-        raise InputError("times and vectors to fit a machine to must be finite, and times positive")
-    programs = np.unique(observed.program, return_inverse=True)[1].astype(np.int64)
-    count = int(programs.max()) + 1
-    scale = np.maximum(cycles, vectors @ prior)
-    design = vectors / scale[:, None]
-    residual = (cycles - vectors @ prior) / scale
-    unit = float((design**2).sum() / len(cycles))
-    extra = np.zeros(len(cycles)) if observed.uncertainty is None else observed.uncertainty * cycles / scale
-    kernel = design @ design.T / unit
-    average = _integrate(kernel, residual, extra, max(1.0, len(cycles) / (count * _INDEPENDENT)))
-    mean = prior + design.T @ average.dual / unit
-    # Of Bishop's eqs. 3.50 and 3.51 in their dual form (Sherman-Morrison-Woodbury), averaged.
-    covariance = average.variance / unit * np.eye(len(prior)) - design.T @ average.reduction @ design / unit**2
-    values, basis = np.linalg.eigh(covariance)
-    factor = basis * np.sqrt(np.maximum(values, 0.0))
-    totals = np.zeros((count, len(prior)))
-    np.add.at(totals, programs, vectors)
-    time: NDArray[np.float64] = np.bincount(programs, cycles).astype(np.float64)
-    moved = _non_negative(mean, factor, totals / time[:, None])
-    return Posterior(
-        mean=moved,
-        factor=factor,
-        noise=average.noise,
-        prior_deviation=math.sqrt(average.variance),
-        degrees=float(np.trace(average.hat)),
-        prior_errors=(totals @ prior - time) / time,
-        left_out_errors=_left_out(average.hat, residual, scale, programs, time),
-        projected=moved is not mean,
-    )
-
-
-@dataclass(frozen=True)
-class _Average:
-    """The posterior's parts, averaged over τ and σ: with C = τ² kernel + noise, and a = τ² C⁻¹ residual,"""
-
-    dual: NDArray[np.float64]  # [n] a
-    reduction: NDArray[np.float64]  # [n, n] τ⁴ C⁻¹, less the covariance of a
-    hat: NDArray[np.float64]  # [n, n] τ² kernel C⁻¹
-    variance: float  # τ²
-    noise: float  # σ
-
-
-def _integrate(
-    kernel: NDArray[np.float64], residual: NDArray[np.float64], extra: NDArray[np.float64], temper: float
-) -> _Average:
-    """Averages over a grid of τ and σ, weighted by evidence N(residual | 0, τ² kernel + σ² + extra²) times prior.
-
-    `temper` divides the log-likelihood: windows of one program are not independent.
-    """
-    eigen: list[tuple[NDArray[np.float64], NDArray[np.float64], float]] = []
-    costs = np.zeros((len(_SIGMAS), len(_TAUS)))
-    for row, sigma in enumerate(_SIGMAS.tolist()):
-        if not eigen or extra.any():
-            whiten = 1.0 / np.sqrt(1.0 + (extra / sigma) ** 2)
-            values, basis = np.linalg.eigh(kernel * whiten[:, None] * whiten[None, :])
-            part = np.maximum(values, 0.0), whiten[:, None] * basis, -2.0 * float(np.log(whiten).sum())
-        eigen.append(part)
-        values, basis, determinant = part
-        spectrum = _TAUS[:, None] ** 2 * values + sigma**2
-        fit = ((basis.T @ residual) ** 2 / spectrum).sum(axis=1)
-        costs[row] = 0.5 * (np.log(spectrum).sum(axis=1) + determinant + fit) / temper
-    costs += 0.5 * (np.log(_TAUS / _TAU) ** 2 + np.log(_SIGMAS / _SIGMA)[:, None] ** 2) / _SPREAD**2
-    weights = np.exp(costs.min() - costs)
-    weights /= weights.sum()
-    count = len(residual)
-    dual, square, inverse, hat = np.zeros(count), np.zeros((count, count)), np.zeros((count, count)), 0.0
-    for row in np.flatnonzero(weights.max(axis=1) > _NEGLIGIBLE).tolist():
-        values, basis, _ = eigen[row]
-        tau2, weight = _TAUS[:, None] ** 2, weights[row][:, None]
-        spectrum = 1.0 / (tau2 * values + temper * _SIGMAS[row] ** 2)
-        duals = (tau2 * spectrum * (basis.T @ residual)) @ basis.T  # [τ, n]
-        dual += (weight * duals).sum(axis=0)
-        square += duals.T @ (weight * duals)
-        inverse += (basis * (weight * tau2**2 * spectrum).sum(axis=0)) @ basis.T
-        hat = hat + kernel @ (basis * (weight * tau2 * spectrum).sum(axis=0)) @ basis.T
-    reduction = inverse - square + np.outer(dual, dual)
-    variance = float(weights.sum(axis=0) @ _TAUS**2)
-    return _Average(dual, reduction, np.asarray(hat), variance, math.sqrt(weights.sum(axis=1) @ _SIGMAS**2))
-
-
-def _left_out(
-    hat: NDArray[np.float64], residual: NDArray[np.float64], scale: NDArray[np.float64], programs: NDArray[np.int64],
-    time: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
-    """[programs] relative errors of each program predicted from all others: e = (I − H)⁻¹ (r − H r) on its rows
-    (Cook & Weisberg, Residuals and Influence in Regression, §2.2, in blocks), τ and σ as they are."""
-    left = residual - hat @ residual
-    errors = np.zeros(len(time))
-    for program in range(len(time)):
-        own = np.flatnonzero(programs == program)
-        out = np.linalg.solve(np.eye(len(own)) - hat[np.ix_(own, own)], left[own])
-        errors[program] = -float((out * scale[own]).sum()) / time[program]
-    return errors
-
-
-def _non_negative(
-    mean: NDArray[np.float64], factor: NDArray[np.float64], programs: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The likeliest vector m with `programs`·m ≥ 0: mean + F x with the smallest x for which G x ≥ h, G = programs·F,
-    h = −programs·mean (least distance programming, Lawson & Hanson, Solving Least Squares Problems, ch. 23.4)."""
-    bound = -(programs @ mean)
-    if (bound <= 0).all():
-        return mean
-    constraints = programs @ factor
-    # A hair inside the bound, for rounding: times are relative to the measured ones here.
-    system = np.vstack([constraints.T, bound + 1e-9])
-    target = np.append(np.zeros(len(mean)), 1.0)
-    weights, distance = nnls(system, target)
-    residual = system @ weights - target
-    if distance < 1e-9 or residual[-1] >= 0:
-        raise InputError("no machine vector gives the programs non-negative times; check that traces are of these runs")
-    return mean - factor @ (residual[:-1] / residual[-1])
-
-
-def fit_windows(model: Model, observed: Observations, prior: NDArray[np.float64] | None) -> Posterior:
-    """`fit` to labels: the lanes of each program are summed into a few windows; without a prior, the table's mean."""
-    vectors, cycles, programs = [], [], []
-    for program in np.unique(observed.program):
-        rows = np.flatnonzero(observed.program == program)
-        for window in np.array_split(rows, min(_WINDOWS, len(rows))):
-            if (time := observed.cycles[window].sum()) > 0:
-                vectors.append(observed.vectors[window].sum(axis=0))
-                cycles.append(time)
-                programs.append(program)
-    summed = Observations(np.array(vectors), np.array(cycles), np.array(programs))
-    return fit(summed, mean_prior(model, summed) if prior is None else prior)
-
-
-def mean_prior(model: Model, observed: Observations) -> NDArray[np.float64]:
-    """[d] the mean direction of the table's machines at the scale of the times (the median ratio of the programs)."""
-    table = model.table()
-    pace = table @ (observed.vectors / observed.cycles[:, None]).mean(axis=0)
-    usable = pace > 0
-    if not usable.any():
-        raise InputError("the table's machines predict no positive times for these programs; check the traces")
-    direction = (table[usable] / pace[usable, None]).mean(axis=0)
-    ratio = observed.vectors @ direction / observed.cycles
-    middle = float(np.median(ratio[ratio > 0])) if (ratio > 0).any() else 1.0
-    return direction / middle
-
-
-@dataclass(frozen=True)
-class Time:
-    """A line of a times file: what was run, and how long it took."""
-
-    target: str  # a trace or a vector
-    value: float  # seconds or cycles
-    deviation: float  # of the value; 0 where not given
-    trace: str = ""  # the trace that a vector was made of, to be checked
-    line: int = 0
-
-
-_COLUMNS = ("program", "target", "seconds", "cycles", "uncertainty", "trace")
-
-
-def read_times(path: str | os.PathLike[str]) -> tuple[str, list[Time]]:
-    """(`seconds` or `cycles`, the lines) of a CSV with a header or a JSON list of objects.
-
-    Columns: `target` (or `program`), a trace or vector file; `seconds` or `cycles`; optional `uncertainty`, a standard
-    deviation in the same unit; optional `trace`, the trace that a vector must have been made of. Files are looked for
-    in the current folder, then beside the times file. Raises InputError.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; expected times as CSV or JSON")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        rows = json.loads(text) if path.suffix == ".json" else list(csv.DictReader(io.StringIO(text)))
-    except (UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: neither CSV nor JSON ({' '.join(str(error).split())[:80]})") from error
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{path}: holds no times; expected lines of target,seconds (or a JSON list of such objects)")
-    given = {str(name) for row in rows for name in row}
-    for name in sorted(given - set(_COLUMNS)):
-        hint = nearest(name, _COLUMNS) or f" (valid: {', '.join(_COLUMNS)})"
-        raise InputError(f"{path}: unknown column {name[:60]!r}{hint}")
-    for one, other in (("program", "target"), ("seconds", "cycles")):
-        if len(given & {one, other}) != 1:
-            raise InputError(f"{path}: needs one of the columns {one!r} and {other!r}, and not both")
-    unit = "seconds" if "seconds" in given else "cycles"
-    name = "target" if "target" in given else "program"
-    first = 1 if path.suffix == ".json" else 2  # lines of a CSV after its header
-    return unit, [_time(path, row, name, unit, line) for line, row in enumerate(rows, first)]
-
-
-def _time(path: Path, row: dict[str, Any], name: str, unit: str, line: int) -> Time:
-    where = f"{path}: entry {line}" if path.suffix == ".json" else f"{path}: line {line}"
-    target = row.get(name)
-    if not isinstance(target, str) or not target.strip():
-        raise InputError(f"{where}: {name} is missing; a trace or vector file is expected")
-    value = _number(where, unit, row.get(unit))
-    if value <= 0:
-        raise InputError(f"{where}: {unit} = {row[unit]} must be positive")
-    blank = row.get("uncertainty") in (None, "")
-    deviation = 0.0 if blank else _number(where, "uncertainty", row["uncertainty"])
-    if deviation < 0:
-        raise InputError(f"{where}: uncertainty = {row['uncertainty']} must not be negative")
-    trace = str(row.get("trace") or "").strip()
-    return Time(_find(path, target.strip()), value, deviation, _find(path, trace) if trace else "", line)
-
-
-def _number(where: str, field: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if isinstance(value, bool) or not math.isfinite(number):
-        raise InputError(f"{where}: {field} = {str(value)[:40]!r} must be a finite number")
-    return number
-
-
-def _find(times: Path, name: str) -> str:
-    beside = times.parent / name
-    return str(beside) if not Path(name).exists() and beside.exists() else name
-
-
-def gather(
-    times: Sequence[Time], vectors: Sequence[ProgramVector], cycles_per_unit: float
-) -> tuple[Observations, list[str]]:
-    """The observations, a program once, and the programs' names; `vectors[k]` is of `times[k]`.
-
-    Repetitions of a program are averaged and their spread is its uncertainty. Raises InputError where a vector was not
-    made of the trace named beside it, or the times of one program contradict each other.
-    """
-    by_digest: dict[tuple[str, int], list[tuple[Time, ProgramVector]]] = {}
-    for time, vector in zip(times, vectors, strict=True):
-        if time.trace:
-            with Trace(time.trace) as trace:
-                if trace.digest != vector.trace_digest:
-                    raise InputError(
-                        f"{time.target}: made of a trace {vector.trace_digest[:12]}…, not of {time.trace} "
-                        f"({trace.digest[:12]}…)"
-                    )
-        by_digest.setdefault((vector.trace_digest, vector.instructions), []).append((time, vector))
-    rows, names = [], []
-    for same in by_digest.values():
-        values = np.array([time.value for time, _ in same])
-        deviations = np.array([time.deviation for time, _ in same])
-        mean = float(values.mean())
-        if np.ptp(values) > max(_AGREE * mean, 3.0 * float(np.hypot(deviations.max(), deviations.min()))):
-            raise InputError(
-                f"{same[0][0].target}: given twice with contradictory times, {values.min():g} and {values.max():g}"
-            )
-        spread = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
-        deviation = max(spread, float(np.sqrt((deviations**2).sum()) / len(values)))
-        rows.append((same[0][1].vector, mean * cycles_per_unit, deviation / mean))
-        names.append(same[0][1].program)
-    stacked = [np.array(column) for column in zip(*rows, strict=True)]
-    return Observations(stacked[0], stacked[1], np.arange(len(rows)), stacked[2]), names
-
-
-def fit_machine(
-    model: Model,
-    observed: Observations,
+def fit_times(
+    times: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     *,
-    name: str,
-    frequency_ghz: float,
-    machine: Machine | None = None,
-    windows: bool = False,
-    provenance: dict[str, Any] | None = None,
-) -> tuple[MachineVector, Posterior]:
-    """The machine's vector, ready to be saved, and the posterior that it came from.
+    load_model: Callable[[], Model],
+    resolve: Resolve,
+    uarch: str | None = None,
+    frequency_ghz: float | None = None,
+    name: str | None = None,
+) -> Fitted:
+    """Fit to the times file `times` (`perfvec.times.read_times`) and write the machine vector to `output`.
 
-    `machine`, wholly or roughly known, gives the prior: the table's row or the encoder's vector; else the table's mean.
+    `uarch` names a preset or file that describes the machine, wholly or roughly: the prior. `resolve(model, targets)`
+    gives the vectors of traces and vector files. Raises InputError.
     """
-    prior, source = None, "mean of the table"
-    if machine is not None and (model.encoder is not None or _in_table(model, machine)):
-        rows, sources = model.machine_vectors([machine])
-        prior, source = rows[0], sources[0]
-    if windows:
-        posterior = fit_windows(model, observed, prior)
-    else:
-        posterior = fit(observed, mean_prior(model, observed) if prior is None else prior)
-    made_of = {
-        "prior": source,
+    unit, lines = read_times(times)
+    machine = load_machine(uarch) if uarch else None
+    frequency = frequency_ghz if frequency_ghz is not None else machine.frequency_ghz if machine else None
+    if frequency is None:
+        raise InputError("at what clock did it run? give --frequency-ghz, or --uarch with a machine like it")
+    if not 0 < frequency < 100:
+        raise InputError(f"--frequency-ghz {frequency:g} must be a number of GHz above 0 and below 100")
+    model = load_model()
+    vectors = resolve(model, [line.target for line in lines])
+    observed, programs = gather(lines, vectors, frequency * 1e9 if unit == "seconds" else 1.0)
+    prior, source = _prior(model, machine)
+    posterior = fit(observed, mean_prior(model, observed) if prior is None else prior)
+    made_of = {"times": Path(times).name, "sha256": hashlib.sha256(Path(times).read_bytes()).hexdigest(),
+               "traces": sorted({vector.trace_digest for vector in vectors})}  # fmt: skip
+    label = name or (machine.name if machine else _stem(output))
+    return _finish(model, observed, programs, posterior, label, frequency, machine, source, made_of, output)
+
+
+def fit_labels(
+    model: Model,
+    traces: str | os.PathLike[str],
+    latencies: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    uarch: str | None = None,
+    name: str | None = None,
+    progress: bool = True,
+) -> Fitted:
+    """Fit to latency files of one machine (`uarch` picks one by its name where they hold several) and write it.
+
+    Raises InputError.
+    """
+    windows: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
+    names: dict[str, str] = {}
+    machine: Machine | None = None
+    pairs = list(pair_files(Path(traces), Path(latencies)))
+    for trace_path, latency_path in tqdm(pairs, desc="represent", unit="file", disable=None if progress else True):
+        with Trace(trace_path) as trace, LatencyFile(latency_path) as labels:
+            row = _row(labels, uarch)
+            here = labels.machines[row]
+            if machine is not None and configuration_key(here) != configuration_key(machine):
+                raise InputError(f"{latency_path}: its {here.name!r} is not that of {pairs[0][1]}; fit one machine")
+            machine = here
+            vectors, cycles = labelled_windows(model, trace, labels)
+            windows.setdefault(trace.digest, []).append((vectors, cycles[row]))
+            names[trace.digest] = trace.name
+    assert machine is not None
+    parts = [(index, *part) for index, own in enumerate(windows.values()) for part in own]
+    observed = Observations(
+        np.concatenate([vectors for _, vectors, _ in parts]),
+        np.concatenate([cycles for _, _, cycles in parts]),
+        np.concatenate([np.full(len(cycles), index) for index, _, cycles in parts]),
+    )
+    prior, source = _prior(model, machine)
+    posterior = fit_windows(model, observed, prior)
+    return _finish(
+        model, observed, list(names.values()), posterior, name or machine.name, machine.frequency_ghz, machine, source,
+        {"traces": sorted(windows)}, output,
+    )  # fmt: skip
+
+
+def _row(labels: LatencyFile, uarch: str | None) -> int:
+    names = [machine.name for machine in labels.machines]
+    if uarch is None:
+        if len(names) != 1:
+            raise InputError(f"{labels.path}: labels {len(names)} machines; pick one: --uarch {names[0]}")
+        return 0
+    if uarch not in names:
+        raise InputError(f"{labels.path}: labels no machine {uarch!r}{nearest(uarch, names)}")
+    return names.index(uarch)
+
+
+def _prior(model: Model, machine: Machine | None) -> tuple[NDArray[np.float64] | None, str]:
+    """The vector of a machine that is known, and where it is from; none without one (or without an encoder)."""
+    table = {configuration_key(known) for known in model.machines}
+    if machine is None or (model.encoder is None and configuration_key(machine) not in table):
+        return None, "mean of the table"
+    vectors, sources = model.machine_vectors([machine])
+    return vectors[0], sources[0]
+
+
+def require_name(output: str | os.PathLike[str]) -> None:
+    """Raise InputError unless a machine vector can be written at `output` and will be known by its name."""
+    if not Path(output).name.endswith(SUFFIX):
+        raise InputError(f"{output}: name the machine vector *{SUFFIX}")
+    require_writable(output)
+
+
+def _stem(output: str | os.PathLike[str]) -> str:
+    return Path(output).name.removesuffix(SUFFIX)
+
+
+def _finish(
+    model: Model, observed: Observations, programs: Sequence[str], posterior: Posterior, name: str, frequency: float,
+    machine: Machine | None, prior: str, made_of: dict[str, Any], output: str | os.PathLike[str],
+) -> Fitted:  # fmt: skip
+    provenance = {
+        "prior": prior,
         "machine": machine.to_dict() if machine is not None else None,
-        "programs": len(posterior.prior_errors),
+        "programs": len(programs),
         "prior_deviation": posterior.prior_deviation,
         "degrees": posterior.degrees,
         "prior_error": float(np.abs(posterior.prior_errors).mean()),
         "left_out_error": float(np.abs(posterior.left_out_errors).mean()),
-        **(provenance or {}),
+        **made_of,
     }
-    fitted = MachineVector(
-        name, frequency_ghz, model.digest, posterior.mean, posterior.factor, posterior.noise, made_of
-    )
-    return fitted, posterior
-
-
-def _in_table(model: Model, machine: Machine) -> bool:
-    return replace(machine, name="") in {replace(known, name="") for known in model.machines}
-
-
-def table(fitted: MachineVector, observed: Observations, names: Sequence[str], posterior: Posterior) -> pd.DataFrame:
-    """One row per program: measured and fitted seconds, the deviation, and the errors of the prior and left out."""
-    unit = 1.0 / (fitted.frequency_ghz * 1e9)
-    totals = np.zeros((len(names), observed.vectors.shape[1]))
+    fitted = MachineVector(name, frequency, model.digest, posterior.mean, posterior.factor, posterior.noise, provenance)
+    fitted.save(output)
+    totals = np.zeros((len(programs), observed.vectors.shape[1]))
     np.add.at(totals, observed.program, observed.vectors)
-    return pd.DataFrame(
+    second = frequency * 1e9
+    frame = pd.DataFrame(
         {
-            "program": list(names),
-            "seconds": np.bincount(observed.program, observed.cycles) * unit,
-            "fitted": fitted.cycles(totals) * unit,
-            "deviation": fitted.deviation(totals) * unit,
+            "program": list(programs),
+            "seconds": np.bincount(observed.program, observed.cycles) / second,
+            "fitted": fitted.cycles(totals) / second,
+            "deviation": fitted.deviation(totals) / second,
             "prior_error": posterior.prior_errors,
             "left_out_error": posterior.left_out_errors,
         }
     )
+    return Fitted(fitted, posterior, frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from perfvec.model import Model
 from tracegen.files import atomic_path
+from uarch.configuration import Machine, load_machine
 from uarch.errors import InputError
 
 FORMAT = "perfvec-machine/1"
@@ -88,3 +90,8 @@ def load_machine_vector(path: str | os.PathLike[str], model: Model | None = None
             f"{path}: fitted with the model {machine.model[:12]}…, not with {model.digest[:12]}…; fit the machine again"
         )
     return machine
+
+
+def load_predictable(names: Sequence[str], model: Model) -> list[Machine | MachineVector]:
+    """Presets, machine files and machine vectors (`*.npz`), by their names."""
+    return [load_machine_vector(name, model) if name.endswith(".npz") else load_machine(name) for name in names]
