@@ -137,17 +137,21 @@ def _judge(model: Model, index: int, stretches: Sequence[_Stretch]) -> Iterator[
     known = {configuration_key(machine): row for row, machine in enumerate(model.machines)}
     seen = {program.digest for program in model.programs}
     machines = {configuration_key(machine): machine for stretch in stretches for machine in stretch.machines}
+    unknown = [machine for key, machine in machines.items() if key not in known]
+    zero_shot: dict[str, NDArray[np.float64]] = {}
+    if model.encoder is not None and unknown:
+        zero_shot = dict(zip(map(configuration_key, unknown), model.encoder.vectors(unknown), strict=True))
     ways: dict[str, dict[str, NDArray[np.float64]]] = {}
-    for key, machine in machines.items():
+    for key in machines:
         if key in known:
             ways[key] = {"seen": table[known[key]]}
             continue
         ways[key] = {}
-        if model.encoder is not None:
-            ways[key]["zero-shot"] = model.encoder.vectors([machine])[0]
+        if key in zero_shot:
+            ways[key]["zero-shot"] = zero_shot[key]
         observed = _labels_of(key, index, [stretch for stretch in stretches if stretch.trace_digest in seen])
         if observed is not None:
-            ways[key]["fitted"] = fit_windows(model, observed, ways[key].get("zero-shot")).mean
+            ways[key]["fitted"] = fit_windows(model, observed, zero_shot.get(key)).mean
     for stretch in stretches:
         total = stretch.vectors[index].sum(axis=0)
         for machine, cycles in zip(stretch.machines, stretch.cycles, strict=True):
