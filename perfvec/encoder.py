@@ -124,7 +124,7 @@ class MachineEncoder(nn.Module):
     normalised features plus a two-layer correction. Sizes are read from the tensors when a state is loaded.
     """
 
-    def __init__(self, width: int, *, features: int = 0, coordinates: int = 1, hidden: int = 64) -> None:
+    def __init__(self, width: int, *, features: int = 1, coordinates: int = 1, hidden: int = 64) -> None:
         super().__init__()
         self.linear = nn.Linear(features, 1 + coordinates)
         self.correction = nn.Sequential(
@@ -133,8 +133,8 @@ class MachineEncoder(nn.Module):
         )  # fmt: skip
         for layer in (self.linear, self.correction[-1]):
             assert isinstance(layer, nn.Linear)
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+            layer.weight.data.zero_()
+            layer.bias.data.zero_()
         ranges = len(_field_names())
         for name, value in (
             ("mean", torch.zeros(features)), ("scale", torch.ones(features)), ("limit", torch.tensor(4.0)),
@@ -152,6 +152,7 @@ class MachineEncoder(nn.Module):
         self.basis_scale: Tensor
         self.low: Tensor
         self.high: Tensor
+        self.eval()  # dropout is for training alone
 
     def forward(self, features: Tensor) -> Tensor:
         x = (features[:, : len(self.mean)] - self.mean) * self.scale

@@ -121,6 +121,7 @@ def learn(
     scaled = torch.from_numpy(vectors[window] / cycles[:, None]).float()
     rows = torch.from_numpy(row)
     by_row = [torch.from_numpy(np.flatnonzero(row == index)) for index in range(len(features))]
+    encoder.train()
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     generator = np.random.default_rng(seed)

@@ -31,7 +31,6 @@ _TAUS = np.geomspace(0.01, 2.0, 24)
 _SIGMAS = np.geomspace(0.003, 1.0, 24)
 _NEGLIGIBLE = 1e-6  # weight of a pair
 _WINDOWS = 8  # into which a program's labels are summed
-_INDEPENDENT = 2.0  # a program's windows say as much as so many programs: the model misses them alike
 
 
 @dataclass(frozen=True)
@@ -88,21 +87,22 @@ def fit(observed: Observations, prior: NDArray[np.float64]) -> Posterior:
         raise InputError("times and vectors to fit a machine to must be finite, and times positive")
     programs = np.unique(observed.program, return_inverse=True)[1].astype(np.int64)
     count = int(programs.max()) + 1
-    scale = np.maximum(cycles, vectors @ prior)
-    design = vectors / scale[:, None]
-    residual = (cycles - vectors @ prior) / scale
-    unit = float((design**2).sum() / len(cycles))
+    totals = np.zeros((count, len(prior)))
+    np.add.at(totals, programs, vectors)
+    time: NDArray[np.float64] = np.bincount(programs, cycles).astype(np.float64)
+    whole, relative, _ = _relative(totals, time, prior)
+    unit = float((whole**2).sum() / count)
+    design, residual, scale = _relative(vectors, cycles, prior)
     extra = np.zeros(len(cycles)) if observed.uncertainty is None else observed.uncertainty * cycles / scale
-    kernel = design @ design.T / unit
-    average = _integrate(kernel, residual, extra, max(1.0, len(cycles) / (count * _INDEPENDENT)))
+    per_program = np.zeros(count)
+    np.maximum.at(per_program, programs, extra)
+    weights = _weights(whole @ whole.T / unit, relative, per_program)
+    average = _integrate(design @ design.T / unit, residual, extra, weights, len(cycles) / count)
     mean = prior + design.T @ average.dual / unit
     # Of Bishop's eqs. 3.50 and 3.51 in their dual form (Sherman-Morrison-Woodbury), averaged.
     covariance = average.variance / unit * np.eye(len(prior)) - design.T @ average.reduction @ design / unit**2
     values, basis = np.linalg.eigh(covariance)
     factor = basis * np.sqrt(np.maximum(values, 0.0))
-    totals = np.zeros((count, len(prior)))
-    np.add.at(totals, programs, vectors)
-    time: NDArray[np.float64] = np.bincount(programs, cycles).astype(np.float64)
     moved = _non_negative(mean, factor, totals / time[:, None])
     return Posterior(
         mean=moved,
@@ -127,42 +127,70 @@ class _Average:
     noise: float  # σ
 
 
-def _integrate(
-    kernel: NDArray[np.float64], residual: NDArray[np.float64], extra: NDArray[np.float64], temper: float
-) -> _Average:
-    """Averages over a grid of τ and σ, weighted by evidence N(residual | 0, τ² kernel + σ² + extra²) times prior.
+def _relative(
+    vectors: NDArray[np.float64], cycles: NDArray[np.float64], prior: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Design R / s, residual (y − R·m₀) / s, and s."""
+    predicted = vectors @ prior
+    scale = np.maximum(cycles, predicted)
+    return vectors / scale[:, None], (cycles - predicted) / scale, scale
 
-    `temper` divides the log-likelihood: windows of one program are not independent.
+
+def _weights(
+    kernel: NDArray[np.float64], residual: NDArray[np.float64], extra: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """[σ, τ] weights of the grid: evidence N(residual | 0, τ² kernel + σ² + extra²) of whole programs times prior.
+
+    Of whole programs, also where there are windows: the model misses those of one program alike, so that they would
+    make believe a small σ.
     """
-    eigen: list[tuple[NDArray[np.float64], NDArray[np.float64], float]] = []
     costs = np.zeros((len(_SIGMAS), len(_TAUS)))
+    eigen: _Eigen | None = None
     for row, sigma in enumerate(_SIGMAS.tolist()):
-        if not eigen or extra.any():
-            whiten = 1.0 / np.sqrt(1.0 + (extra / sigma) ** 2)
-            values, basis = np.linalg.eigh(kernel * whiten[:, None] * whiten[None, :])
-            part = np.maximum(values, 0.0), whiten[:, None] * basis, -2.0 * float(np.log(whiten).sum())
-        eigen.append(part)
-        values, basis, determinant = part
+        if eigen is None or extra.any():
+            eigen = _eigen(kernel, extra, sigma)
+        values, basis, determinant = eigen
         spectrum = _TAUS[:, None] ** 2 * values + sigma**2
         fit = ((basis.T @ residual) ** 2 / spectrum).sum(axis=1)
-        costs[row] = 0.5 * (np.log(spectrum).sum(axis=1) + determinant + fit) / temper
+        costs[row] = 0.5 * (np.log(spectrum).sum(axis=1) + determinant + fit)
     costs += 0.5 * (np.log(_TAUS / _TAU) ** 2 + np.log(_SIGMAS / _SIGMA)[:, None] ** 2) / _SPREAD**2
     weights = np.exp(costs.min() - costs)
-    weights /= weights.sum()
+    return weights / weights.sum()
+
+
+_Eigen = tuple[NDArray[np.float64], NDArray[np.float64], float]
+
+
+def _eigen(kernel: NDArray[np.float64], extra: NDArray[np.float64], sigma: float) -> _Eigen:
+    """Values and basis B for which B diag(1 / (τ² values + σ²)) Bᵀ inverts τ² kernel + σ² + extra², and −log |BBᵀ|."""
+    whiten = 1.0 / np.sqrt(1.0 + (extra / sigma) ** 2)
+    values, basis = np.linalg.eigh(kernel * whiten[:, None] * whiten[None, :])
+    return np.maximum(values, 0.0), whiten[:, None] * basis, -2.0 * float(np.log(whiten).sum())
+
+
+def _integrate(
+    kernel: NDArray[np.float64], residual: NDArray[np.float64], extra: NDArray[np.float64],
+    weights: NDArray[np.float64], windows: float,
+) -> _Average:  # fmt: skip
+    """Averages over the grid; with `windows` a program, each has the variance windows · σ², and the whole has σ²."""
     count = len(residual)
-    dual, square, inverse, hat = np.zeros(count), np.zeros((count, count)), np.zeros((count, count)), 0.0
+    dual, square, inverse = np.zeros(count), np.zeros((count, count)), np.zeros((count, count))
+    hat = np.zeros((count, count))
+    eigen: _Eigen | None = None
     for row in np.flatnonzero(weights.max(axis=1) > _NEGLIGIBLE).tolist():
-        values, basis, _ = eigen[row]
+        if eigen is None or extra.any():
+            eigen = _eigen(kernel, extra, float(_SIGMAS[row]))
+        values, basis, _ = eigen
         tau2, weight = _TAUS[:, None] ** 2, weights[row][:, None]
-        spectrum = 1.0 / (tau2 * values + temper * _SIGMAS[row] ** 2)
+        spectrum = 1.0 / (tau2 * values + windows * _SIGMAS[row] ** 2)
         duals = (tau2 * spectrum * (basis.T @ residual)) @ basis.T  # [τ, n]
         dual += (weight * duals).sum(axis=0)
         square += duals.T @ (weight * duals)
         inverse += (basis * (weight * tau2**2 * spectrum).sum(axis=0)) @ basis.T
-        hat = hat + kernel @ (basis * (weight * tau2 * spectrum).sum(axis=0)) @ basis.T
+        hat += kernel @ (basis * (weight * tau2 * spectrum).sum(axis=0)) @ basis.T
     reduction = inverse - square + np.outer(dual, dual)
     variance = float(weights.sum(axis=0) @ _TAUS**2)
-    return _Average(dual, reduction, np.asarray(hat), variance, math.sqrt(weights.sum(axis=1) @ _SIGMAS**2))
+    return _Average(dual, reduction, hat, variance, math.sqrt(weights.sum(axis=1) @ _SIGMAS**2))
 
 
 def _left_out(
