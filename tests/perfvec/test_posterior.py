@@ -72,13 +72,16 @@ def test_left_out_errors_are_those_of_fits_without_the_program(monkeypatch):
     programs = np.array([0, 0, 1, 2, 2, 3])
     found = fit(Observations(vectors, cycles, programs), prior)
     scale = np.maximum(cycles, vectors @ prior)
-    unit = ((vectors / scale[:, None]) ** 2).sum() / 6
+    totals = np.array([vectors[programs == program].sum(axis=0) for program in range(4)])
+    times = np.bincount(programs, cycles)
+    unit = ((totals / np.maximum(times, totals @ prior)[:, None]) ** 2).sum() / 4
+    variance = 0.05**2 * 6 / 4  # of a window: a program has 1.5, and 0.05 as a whole
     for program in range(4):
         others, own = programs != program, programs == program
         design = vectors[others] / scale[others, None]
-        precision = design.T @ design / 0.05**2 + np.eye(4) * unit / 0.3**2
+        precision = design.T @ design / variance + np.eye(4) * unit / 0.3**2
         residual = (cycles - vectors @ prior)[others] / scale[others]
-        mean = prior + np.linalg.solve(precision, design.T @ residual / 0.05**2)
+        mean = prior + np.linalg.solve(precision, design.T @ residual / variance)
         error = (vectors[own] @ mean - cycles[own]).sum() / cycles[own].sum()
         assert found.left_out_errors[program] == pytest.approx(error, rel=1e-6)
 
