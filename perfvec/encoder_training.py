@@ -26,7 +26,7 @@ from uarch.errors import InputError
 
 WINDOW = 20_000  # instructions
 _WINDOWS = 6  # windows of one shard, spread over it
-_STEPS = 2000
+_STEPS = 1200
 _BATCH = 256
 _COORDINATES = 24  # principal directions of the table
 _JITTER = 0.1  # deviations by which features are blurred in training: fields that few machines vary mean little

@@ -31,6 +31,14 @@ def test_exact_times_of_many_programs_recover_the_truth():
     assert found.warnings() == []
 
 
+def test_a_vector_is_recovered_from_a_prior_that_knows_nothing():
+    rng = np.random.default_rng(0)
+    vectors = rng.random((200, 8)) * 1000
+    truth = rng.random(8)
+    fitted = fit(Observations(vectors, vectors @ truth, np.arange(200)), np.zeros(8))
+    assert np.allclose(vectors @ fitted.mean, vectors @ truth, rtol=0.02)
+
+
 def test_the_posterior_covers_the_truth():
     rng = np.random.default_rng(2)
     inside = []
