@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,36 +11,49 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import style
+from perfvec.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.vector import ProgramVector
 from uarch.configuration import Machine
 
 
-def predict(model: Model, programs: Sequence[ProgramVector], machines: Sequence[Machine]) -> pd.DataFrame:
+def predict(
+    model: Model, programs: Sequence[ProgramVector], machines: Sequence[Machine | MachineVector]
+) -> pd.DataFrame:
     """One row per program and machine.
 
     Columns: `program`, `uarch`, `instructions`, `cycles` (core cycles), `seconds`, `cpi`, `ipc`, `machine_vector`
-    (`table`: the machine trained the model; `encoder`: zero-shot from its configuration).
+    (`table`: the machine trained the model; `encoder`: zero-shot from its configuration; `fitted`: to times), `low` and
+    `high` (cycles of a 95 % interval, NaN where there is none).
     """
-    machine_vectors, origin = model.machine_vectors(list(machines))
+    configured = [machine for machine in machines if not isinstance(machine, MachineVector)]
+    known = zip(*model.machine_vectors(configured), strict=True)
+    vectors = [(m.vector, "fitted") if isinstance(m, MachineVector) else next(known) for m in machines]
     rows = []
     for program in programs:
-        for machine, cycles, source in zip(machines, machine_vectors @ program.vector, origin, strict=True):
+        for machine, (vector, source) in zip(machines, vectors, strict=True):
+            cycles = float(vector @ program.vector)
+            low, high = math.nan, math.nan
+            if isinstance(machine, MachineVector):
+                low, high = machine.interval(program.vector[None])[0].tolist()
             rows.append(
                 {
                     "program": program.program, "uarch": machine.name, "instructions": program.instructions,
-                    "cycles": float(cycles), "seconds": float(cycles) / (machine.frequency_ghz * 1e9),
-                    "cpi": float(cycles) / program.instructions, "ipc": program.instructions / float(cycles),
-                    "machine_vector": source,
+                    "cycles": cycles, "seconds": cycles / (machine.frequency_ghz * 1e9),
+                    "cpi": cycles / program.instructions, "ipc": program.instructions / cycles,
+                    "machine_vector": source, "low": low, "high": high,
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def to_json(frame: pd.DataFrame) -> dict[str, Any]:
-    """The `--json` document; `interval` is null for a vector of the whole trace."""
+    """The `--json` document; `interval` (cycles) is null where only a point is known."""
     rows = frame.to_dict(orient="records")
-    return {"predictions": [{**row, "interval": None} for row in rows]}
+    for row in rows:
+        low, high = row.pop("low"), row.pop("high")
+        row["interval"] = None if math.isnan(low) else [low, high]
+    return {"predictions": rows}
 
 
 def plot(frame: pd.DataFrame) -> Figure:

@@ -422,23 +422,72 @@ def train(
 def evaluate(
     traces: Annotated[Path, typer.Option(help="Folder with traces.")],
     latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
-    model_file: ModelFile = None,
+    model_files: Annotated[
+        list[Path] | None, typer.Option("--model", help="Model file, the shipped one by default; repeat for folds.")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--by", help="A table by program or by uarch instead.")] = None,
     as_json: Json = False,
     csv: Csv = None,
 ) -> None:
-    """The accuracy protocol: errors for seen and unseen programs and machines."""
+    """The accuracy protocol: errors for seen and unseen programs and machines, of one model or of several folds."""
     from perfvec import evaluate as evaluation
     from perfvec.model import load_model
     from tracegen.files import atomic_path
 
-    pairs = evaluation.evaluate(load_model(model_file), traces, latencies)
+    if group is not None:
+        evaluation.require_group(group)
+    models = [load_model(path) for path in model_files] if model_files else [load_model()]
+    pairs = evaluation.evaluate(models, traces, latencies)
     if csv is not None:
         with atomic_path(csv) as temporary:
             pairs.to_csv(temporary, index=False)
     if as_json:
         print(json.dumps(evaluation.to_json(pairs), allow_nan=False))
     else:
-        print(_table(evaluation.summary(pairs)))
+        print(_table(evaluation.summary(pairs) if group is None else evaluation.by(pairs, group)))
+        print(evaluation.describe(pairs), file=sys.stderr)
+
+
+@app.command("fit-uarch")
+def fit_uarch(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The machine vector to write (*.machine.npz).")],
+    times: Annotated[
+        Path | None, typer.Option(help="CSV or JSON: target, seconds or cycles, and optionally uncertainty.")
+    ] = None,
+    traces: Annotated[Path | None, typer.Option(help="Folder with traces, for --latencies.")] = None,
+    latencies: Annotated[Path | None, typer.Option(help="Folder with latency files: fit to labels.")] = None,
+    machine: Annotated[
+        str | None, typer.Option("--uarch", help="What is known of the machine: preset, file, or a name in the labels.")
+    ] = None,
+    frequency_ghz: Annotated[
+        float | None, typer.Option("--frequency-ghz", help="Core clock; by default that of --uarch.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The machine's name; by default that of --uarch or the file.")
+    ] = None,
+    model_file: ModelFile = None,
+    as_json: Json = False,
+) -> None:
+    """Fit a machine's vector to whole-program times, or to labels; predict --uarch FILE then uses it."""
+    from analysis.targets import resolve
+    from perfvec import fit_uarch as fitting
+    from perfvec.model import load_model
+
+    fitting.require_name(output)
+    if (times is None) == (latencies is None) or (latencies is None) != (traces is None):
+        raise InputError("give one source: --times FILE, or --traces DIR with --latencies DIR")
+    if times is not None:
+        fitted = fitting.fit_times(
+            times, output, load_model=lambda: load_model(model_file), resolve=resolve, uarch=machine,
+            frequency_ghz=frequency_ghz, name=name,
+        )  # fmt: skip
+    else:
+        assert traces is not None
+        assert latencies is not None
+        fitted = fitting.fit_labels(load_model(model_file), traces, latencies, output, uarch=machine, name=name)
+    for warning in fitted.warnings:
+        print(f"perfvec: {warning}", file=sys.stderr)
+    print(json.dumps(fitted.to_json(), allow_nan=False) if as_json else _table(fitted.table))
 
 
 @app.command()
@@ -474,8 +523,10 @@ def predict(
 ) -> None:
     """Time, cycles and CPI of programs on machines (all presets by default)."""
     from analysis import predict as prediction
+    from perfvec.machine_vector import load_predictable
+    from perfvec.model import load_model
 
-    chosen = _machines(machines)
+    chosen = load_predictable(machines, load_model(model_file)) if machines else _machines(None)
     model, vectors = _resolve(context, targets, model_file, max_instructions)
     frame = prediction.predict(model, vectors, chosen)
     shown = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi"]]

@@ -26,8 +26,10 @@ from uarch.errors import InputError
 
 WINDOW = 20_000  # instructions
 _WINDOWS = 6  # windows of one shard, spread over it
-_STEPS = 4000
+_STEPS = 1200
 _BATCH = 256
+_COORDINATES = 24  # principal directions of the table
+_JITTER = 0.1  # deviations by which features are blurred in training: fields that few machines vary mean little
 
 
 def fit_encoder(
@@ -57,16 +59,12 @@ def fit_encoder(
                     samples += [(window, row, float(value)) for row, value in zip(rows, cycles, strict=True)]
     features = np.stack([machine_features(machine) for machine in machines])
     windows, rows_of_samples, cycles_of_samples = (np.array(column) for column in zip(*samples, strict=True))
-    return learn(
-        features,
-        np.array(vectors),
-        windows,
-        rows_of_samples,
-        cycles_of_samples,
-        model.table(),
-        seed=seed,
+    encoder = learn(
+        features, np.array(vectors), windows, rows_of_samples, cycles_of_samples, model.table(), seed=seed,
         progress=progress,
-    )
+    )  # fmt: skip
+    encoder.remember(machines)
+    return encoder
 
 
 def _starts(labels: Labels) -> list[tuple[Shard, int]]:
@@ -108,23 +106,29 @@ def learn(
     `vectors` [W, d]; `table` [U, d] gives the directions in which machine vectors vary.
     """
     torch.manual_seed(seed)
-    encoder = MachineEncoder(vectors.shape[1])
-    deviation = features.std(axis=0)
+    pace, centre, basis, deviation = _directions(table, vectors)
+    encoder = MachineEncoder(vectors.shape[1], features=features.shape[1], coordinates=len(basis))
+    for buffer, value in (
+        (encoder.pace, pace), (encoder.basis_mean, centre), (encoder.basis, basis), (encoder.basis_scale, deviation),
+    ):  # fmt: skip
+        buffer.copy_(torch.as_tensor(value))
+    spread = features.std(axis=0)
     encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
-    encoder.scale.copy_(torch.from_numpy(np.where(deviation > 1e-6, 1.0 / np.maximum(deviation, 1e-6), 0.0)))
-    _set_basis(encoder, table)
+    encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
+    jitter = torch.from_numpy(_JITTER * spread)
     x = torch.from_numpy(features)
     # R·m / y = (R / y)·m: one product a sample, relative by construction.
     scaled = torch.from_numpy(vectors[window] / cycles[:, None]).float()
     rows = torch.from_numpy(row)
     by_row = [torch.from_numpy(np.flatnonzero(row == index)) for index in range(len(features))]
-    optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=1e-3)
+    encoder.train()
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     generator = np.random.default_rng(seed)
     for _ in tqdm(range(steps), desc="encoder", unit="step", disable=None if progress else True):
         chosen = generator.choice(len(features), min(len(features), 64), replace=False)
         samples = torch.cat([_draw(by_row[index], generator) for index in chosen])
-        machine_vectors = encoder(x)[rows[samples]]
+        machine_vectors = encoder(x + jitter * torch.randn_like(x))[rows[samples]]
         error = (scaled[samples] * machine_vectors).sum(dim=1) - 1.0
         loss = torch.nn.functional.smooth_l1_loss(error, torch.zeros_like(error), beta=0.1)
         optimizer.zero_grad()
@@ -140,15 +144,20 @@ def _draw(indices: torch.Tensor, generator: np.random.Generator) -> torch.Tensor
     return indices[torch.from_numpy(generator.integers(0, len(indices), _BATCH))]
 
 
-def _set_basis(encoder: MachineEncoder, table: NDArray[np.float64]) -> None:
-    """Principal directions of the table's vectors, each scaled to unit variance of its coordinate."""
-    centre = table.mean(axis=0)
-    _, singular, directions = np.linalg.svd(table - centre, full_matrices=False)
-    rank = len(singular)
-    basis = np.zeros((table.shape[1], table.shape[1]))
-    basis[:rank] = directions
-    scale = np.zeros(table.shape[1])
-    scale[:rank] = singular / np.sqrt(max(len(table) - 1, 1))
-    encoder.basis_mean.copy_(torch.from_numpy(centre))
-    encoder.basis.copy_(torch.from_numpy(basis))
-    encoder.basis_scale.copy_(torch.from_numpy(scale))
+def _directions(
+    table: NDArray[np.float64], vectors: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The table's mean pace (log), and of its rows at equal pace the mean, principal directions and deviations.
+
+    A row's pace is its time for the mean window.
+    """
+    pace = table @ vectors.mean(axis=0)
+    usable = pace > 0
+    if not usable.any():
+        raise InputError("the model predicts no positive times for its training windows; train it longer")
+    rows = table[usable] / pace[usable, None]
+    centre = rows.mean(axis=0)
+    _, singular, directions = np.linalg.svd(rows - centre, full_matrices=False)
+    rank = min(_COORDINATES, max(1, len(rows) - 1))
+    deviation = singular[:rank] / np.sqrt(max(len(rows) - 1, 1))
+    return float(np.log(pace[usable]).mean()), centre, directions[:rank], deviation

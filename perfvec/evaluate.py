@@ -2,13 +2,14 @@
 
 A program is seen when its trace's digest trained the model; a machine is seen when its configuration did. An unseen
 machine is judged twice: with a vector fitted in closed form to the *seen* programs' labels, and zero-shot by the
-encoder.
+encoder. Several models, the folds of a cross validation, are judged together: each counts a program as seen or unseen
+for itself.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,141 +21,207 @@ from tqdm import tqdm
 
 from perfvec.data import WARMUP, pair_files
 from perfvec.model import Model, configuration_key
+from perfvec.posterior import Observations, fit_windows
 from perfvec.precision import native_bf16
 from perfvec.represent import LANES, STRETCH, lane_sums
 from tracegen.decode import decode
+from tracegen.features import Schema
 from tracegen.latency import LatencyFile
 from tracegen.trace import Trace
 from uarch.configuration import Machine
+from uarch.errors import InputError
 
-FIT_WINDOW = 20_000  # instructions of a window when a machine is fitted
-_RIDGE = 1e-3
+_LANE = 1000  # instructions of a lane, at least
+_COUNTED = (("program", "program"), ("uarch", "machine"), ("model", "model"))
 
 
 @dataclass(frozen=True)
 class _Stretch:
-    """A labelled stretch: lane sums of its representation and the lanes' cycles on every machine."""
+    """A labelled stretch: the lanes' cycles on every machine, and by each model the lane sums of its representation."""
 
     program: str
-    seen: bool
+    trace_digest: str
     machines: list[Machine]
-    vectors: NDArray[np.float64]  # [lanes, d]
     cycles: NDArray[np.float64]  # [U, lanes]
+    vectors: list[NDArray[np.float64]]  # [lanes, d], a model each
 
 
 def evaluate(
-    model: Model, traces: str | os.PathLike[str], latencies: str | os.PathLike[str], *, progress: bool = True
+    models: Model | Sequence[Model],
+    traces: str | os.PathLike[str],
+    latencies: str | os.PathLike[str],
+    *,
+    progress: bool = True,
 ) -> pd.DataFrame:
-    """One row per (labelled stretch, machine, way to its vector).
+    """One row per (model, labelled stretch, machine, way to its vector).
 
-    Columns: `program`, `uarch`, `programs` (seen or unseen), `uarchs` (seen, fitted or zero-shot), `predicted_cycles`,
-    `simulated_cycles`, `error` (fraction of the simulated cycles).
+    Columns: `program`, `uarch`, `programs` (seen or unseen by that model), `uarchs` (seen, fitted or zero-shot),
+    `predicted_cycles`, `simulated_cycles`, `error` (fraction of the simulated cycles), `bias` (the same with its sign:
+    positive where the prediction is too slow), `model` (its digest). Raises InputError where a latency file and its
+    trace do not fit, or labels are missing.
     """
+    models = [models] if isinstance(models, Model) else list(models)
+    if not models:
+        raise InputError("no model to evaluate")
     pairs = list(pair_files(Path(traces), Path(latencies)))
-    digests = {program.digest for program in model.programs}
     stretches = []
     for trace_path, latency_path in tqdm(pairs, desc="represent", unit="file", disable=None if progress else True):
         with Trace(trace_path) as trace, LatencyFile(latency_path) as labels:
-            stretches.append(_stretch(model, trace, labels, trace.digest in digests))
-    return _judge(model, stretches)
-
-
-def _stretch(model: Model, trace: Trace, labels: LatencyFile, seen: bool) -> _Stretch:
-    instructions = decode(trace.address, trace.code, trace.isa)
-    schema = model.schema
-    extractor = schema.extractor(instructions)
-    static = schema.static(instructions)
-    bf16 = native_bf16()
-    begin, end = labels.start, labels.start + len(labels)
-    lead = min(WARMUP, begin)
-    for chunk in trace.chunks(stop=begin - lead):
-        extractor.extract(chunk)
-    vectors, cycles = [], []
-    ids, stored = np.empty(0, np.uint32), np.empty((0, len(schema.columns)), schema.dtype)
-    for chunk in trace.chunks(size=STRETCH, start=begin - lead, stop=end):
-        ids = np.concatenate([ids, chunk.static_id])
-        stored = np.concatenate([stored, extractor.extract(chunk)])
-        count = len(ids) - lead
-        lanes = max(1, min(LANES, count // 1000))
-        vectors.append(lane_sums(model.foundation, static, ids, stored, lead, lanes=lanes, bf16=bf16))
-        position = chunk.start + len(chunk) - count - begin
-        length = -(-count // lanes)
-        latency = labels.read(position, position + count)
-        cycles.append(np.add.reduceat(latency, np.arange(0, count, length), axis=1, dtype=np.float64))
-        vectors[-1] = vectors[-1][: cycles[-1].shape[1]]
-        lead = min(WARMUP, len(ids))
-        ids, stored = ids[-lead:], stored[-lead:]
-    return _Stretch(trace.name, seen, labels.machines, np.concatenate(vectors), np.concatenate(cycles, axis=1))
-
-
-def fit_vector(
-    vectors: NDArray[np.float64], cycles: NDArray[np.float64], prior: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """[d] vector m that minimises Σ (R·m / y − 1)² + ridge·‖m − prior‖² for R = `vectors` [W, d], y = `cycles` [W].
-
-    The ridge is relative to the mean square of R / y, so it does not depend on units.
-    """
-    scaled = vectors / cycles[:, None]
-    gram = scaled.T @ scaled
-    ridge = _RIDGE * np.trace(gram) / len(gram)
-    return prior + np.linalg.solve(gram + ridge * np.eye(len(gram)), scaled.T @ (1.0 - scaled @ prior))
-
-
-def _judge(model: Model, stretches: Sequence[_Stretch]) -> pd.DataFrame:
-    table = model.table()
-    known = {configuration_key(machine): row for row, machine in enumerate(model.machines)}
-    fitted: dict[str, NDArray[np.float64] | None] = {}
-    rows: list[dict[str, Any]] = []
-    for stretch in stretches:
-        total = stretch.vectors.sum(axis=0)
-        for index, machine in enumerate(stretch.machines):
-            key = configuration_key(machine)
-            ways: dict[str, NDArray[np.float64]] = {}
-            if key in known:
-                ways["seen"] = table[known[key]]
-            else:
-                if model.encoder is not None:
-                    ways["zero-shot"] = model.encoder.vectors([machine])[0]
-                if key not in fitted:
-                    fitted[key] = _fit_to_seen(model, stretches, machine, key, ways.get("zero-shot"))
-                if (vector := fitted[key]) is not None:
-                    ways["fitted"] = vector
-            simulated = float(stretch.cycles[index].sum())
-            for way, vector in ways.items():
-                predicted = float(total @ vector)
-                rows.append(
-                    {
-                        "program": stretch.program, "uarch": machine.name,
-                        "programs": "seen" if stretch.seen else "unseen", "uarchs": way,
-                        "predicted_cycles": predicted, "simulated_cycles": simulated,
-                        "error": abs(predicted - simulated) / simulated,
-                    }
-                )  # fmt: skip
+            stretches.append(_stretch(models, trace, labels))
+    rows = [row for index, model in enumerate(models) for row in _judge(model, index, stretches)]
     return pd.DataFrame(rows)
 
 
-def _fit_to_seen(
-    model: Model, stretches: Sequence[_Stretch], machine: Machine, key: str, prior: NDArray[np.float64] | None
-) -> NDArray[np.float64] | None:
-    """The machine's vector from the seen programs' labels, None where there are none."""
-    vectors, cycles = [], []
+def labelled_windows(
+    model: Model, trace: Trace, labels: LatencyFile
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """[lanes, d] vectors of the consecutive lanes of the labelled stretch, and [U, lanes] their cycles."""
+    stretch = _stretch([model], trace, labels)
+    return stretch.vectors[0], stretch.cycles
+
+
+def _stretch(models: Sequence[Model], trace: Trace, labels: LatencyFile) -> _Stretch:
+    if labels.start + len(labels) > len(trace):
+        raise InputError(
+            f"{labels.path}: labels up to instruction {labels.start + len(labels)}, but its trace has {len(trace)}"
+        )
+    bf16 = native_bf16()
+    schemas = {model.schema.identity: model.schema for model in models}
+    vectors: list[list[NDArray[np.float64]]] = [[] for _ in models]
+    cycles: list[NDArray[np.float64]] = []
+    for turn, (identity, schema) in enumerate(schemas.items()):  # features once for all models that read them
+        for static, ids, stored, lead, position in _features(trace, labels, schema):
+            count = len(ids) - lead
+            lanes = max(1, min(LANES, count // _LANE))
+            first = np.arange(0, count, -(-count // lanes))
+            if turn == 0:
+                latency = labels.read(position, position + count)
+                cycles.append(np.add.reduceat(latency, first, axis=1, dtype=np.float64))
+            for index, model in enumerate(models):
+                if model.schema.identity == identity:
+                    sums = lane_sums(model.foundation, static, ids, stored, lead, lanes=lanes, bf16=bf16)
+                    vectors[index].append(sums[: len(first)])
+    total = np.concatenate(cycles, axis=1)
+    if (empty := np.flatnonzero(total.sum(axis=1) == 0)).size:
+        name = labels.machines[int(empty[0])].name
+        raise InputError(f"{labels.path}: every latency of machine {name!r} is 0; labels are missing")
+    return _Stretch(
+        trace.name, trace.digest, labels.machines, total, [np.concatenate(of_model) for of_model in vectors]
+    )
+
+
+def _features(
+    trace: Trace, labels: LatencyFile, schema: Schema
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.uint32], NDArray, int, int]]:
+    """Pieces of the labelled stretch: static features, static ids, stored features, how many instructions at their
+    begin only lead in, and the label of the first that counts."""
+    instructions = decode(trace.address, trace.code, trace.isa)
+    extractor = schema.extractor(instructions)
+    static = schema.static(instructions)
+    lead = min(WARMUP, labels.start)
+    begin = labels.start - lead
+    for chunk in trace.chunks(stop=begin):
+        extractor.extract(chunk)
+    ids, stored = np.empty(0, np.uint32), np.empty((0, len(schema.columns)), schema.dtype)
+    for chunk in trace.chunks(size=STRETCH, start=begin, stop=labels.start + len(labels)):
+        ids = np.concatenate([ids, chunk.static_id])
+        stored = np.concatenate([stored, extractor.extract(chunk)])
+        if len(ids) > lead:
+            yield static, ids, stored, lead, chunk.start + len(chunk) - (len(ids) - lead) - labels.start
+            lead = min(WARMUP, len(ids))
+            ids, stored = ids[-lead:], stored[-lead:]
+
+
+def _judge(model: Model, index: int, stretches: Sequence[_Stretch]) -> Iterator[dict[str, Any]]:
+    table = model.table()
+    known = {configuration_key(machine): row for row, machine in enumerate(model.machines)}
+    seen = {program.digest for program in model.programs}
+    machines = {configuration_key(machine): machine for stretch in stretches for machine in stretch.machines}
+    unknown = [machine for key, machine in machines.items() if key not in known]
+    zero_shot: dict[str, NDArray[np.float64]] = {}
+    if model.encoder is not None and unknown:
+        zero_shot = dict(zip(map(configuration_key, unknown), model.encoder.vectors(unknown), strict=True))
+    ways: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for key in machines:
+        if key in known:
+            ways[key] = {"seen": table[known[key]]}
+            continue
+        ways[key] = {}
+        if key in zero_shot:
+            ways[key]["zero-shot"] = zero_shot[key]
+        observed = _labels_of(key, index, [stretch for stretch in stretches if stretch.trace_digest in seen])
+        if observed is not None:
+            ways[key]["fitted"] = fit_windows(model, observed, zero_shot.get(key)).mean
     for stretch in stretches:
-        rows = [k for k, other in enumerate(stretch.machines) if configuration_key(other) == key]
-        if stretch.seen and rows:
-            vectors.append(stretch.vectors)
+        total = stretch.vectors[index].sum(axis=0)
+        for machine, cycles in zip(stretch.machines, stretch.cycles, strict=True):
+            simulated = float(cycles.sum())
+            for way, vector in ways[configuration_key(machine)].items():
+                predicted = float(total @ vector)
+                yield {
+                    "program": stretch.program, "uarch": machine.name,
+                    "programs": "seen" if stretch.trace_digest in seen else "unseen", "uarchs": way,
+                    "predicted_cycles": predicted, "simulated_cycles": simulated,
+                    "error": abs(predicted - simulated) / simulated, "bias": (predicted - simulated) / simulated,
+                    "model": model.digest,
+                }  # fmt: skip
+
+
+def _labels_of(key: str, index: int, stretches: Sequence[_Stretch]) -> Observations | None:
+    """What these stretches' labels say of the machine, None where none is labelled on it."""
+    vectors, cycles, programs = [], [], []
+    for stretch in stretches:
+        rows = [row for row, machine in enumerate(stretch.machines) if configuration_key(machine) == key]
+        if rows:
+            vectors.append(stretch.vectors[index])
             cycles.append(stretch.cycles[rows[0]])
+            programs += [stretch.trace_digest] * len(vectors[-1])
     if not vectors:
         return None
-    start = prior if prior is not None else model.table().mean(axis=0)
-    return fit_vector(np.concatenate(vectors), np.maximum(np.concatenate(cycles), 1.0), start)
+    return Observations(np.concatenate(vectors), np.concatenate(cycles), np.unique(programs, return_inverse=True)[1])
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Mean, median, 90th percentile and worst error by seen/unseen programs and kind of machine vector."""
-    groups = pairs.groupby(["programs", "uarchs"], sort=True)["error"]
-    return groups.agg(
-        mean="mean", median="median", p90=lambda error: error.quantile(0.9), worst="max", pairs="count"
-    ).reset_index()
+    """Mean, median, 90th percentile and worst error by seen/unseen programs and kind of machine vector.
+
+    `worst_program` is the largest mean error of one program, `bias` the mean of the signed errors; `pairs`,
+    `program_count` and `machine_count` say over how many judgements, programs and machines.
+    """
+    rows = []
+    for (programs, uarchs), group in pairs.groupby(["programs", "uarchs"], sort=True):
+        error = group["error"]
+        rows.append(
+            {
+                "programs": programs, "uarchs": uarchs, "mean": error.mean(), "median": error.median(),
+                "p90": error.quantile(0.9), "worst": error.max(), "pairs": len(group), "bias": group["bias"].mean(),
+                "worst_program": group.groupby("program")["error"].mean().max(),
+                "program_count": group["program"].nunique(), "machine_count": group["uarch"].nunique(),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def require_group(column: str) -> None:
+    """Raise InputError unless errors can be grouped by this column."""
+    if column not in ("program", "uarch"):
+        raise InputError(f"--by {column}: errors are grouped by program or by uarch")
+
+
+def describe(pairs: pd.DataFrame) -> str:
+    """One line: over how many programs, machines and models the errors are."""
+    counts = [(pairs[column].nunique(), word) for column, word in _COUNTED]
+    return ", ".join(f"{count} {word}{'s' if count != 1 else ''}" for count, word in counts)
+
+
+def by(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Mean, median, worst error and bias of each `program` or `uarch` (the column), worst mean first in each group."""
+    require_group(column)
+    groups = pairs.groupby(["programs", "uarchs", column], sort=True)
+    frame = groups.agg(
+        mean=("error", "mean"), median=("error", "median"), worst=("error", "max"), bias=("bias", "mean"),
+        pairs=("error", "count"),
+    ).reset_index()  # fmt: skip
+    return frame.sort_values(["programs", "uarchs", "mean"], ascending=[True, True, False], ignore_index=True)
 
 
 def to_json(pairs: pd.DataFrame) -> dict[str, Any]:

@@ -6,12 +6,11 @@ import sys
 import time
 
 import h5py
-import numpy as np
 import pytest
 import torch
 
 from perfvec.data import Split, prepare, work_folder
-from perfvec.evaluate import evaluate, fit_vector, summary
+from perfvec.evaluate import evaluate, summary
 from perfvec.loss import OUTLIER, SEGMENTS, segment_loss
 from perfvec.model import load_model
 from perfvec.recipe import Recipe
@@ -88,14 +87,6 @@ def test_training_goes_on_from_a_model(data, tmp_path):
 
 def sizes(model):
     return {name: model.recipe[name] for name in ("schema", "width", "layers")}
-
-
-def test_fitting_a_machine_recovers_its_vector():
-    rng = np.random.default_rng(0)
-    vectors = rng.random((200, 8)) * 1000
-    truth = rng.random(8)
-    fitted = fit_vector(vectors, vectors @ truth, np.zeros(8))
-    assert np.allclose(vectors @ fitted, vectors @ truth, rtol=0.02)
 
 
 def test_labels_of_an_absent_trace_are_named(data, tmp_path):

@@ -1,0 +1,109 @@
+"""The machine encoder: it learns a known law, loads older states, and tells machines beyond its training."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from perfvec.encoder import MachineEncoder, machine_features
+from perfvec.encoder_training import learn
+from perfvec.model import load_model
+from uarch.configuration import load_machine, preset_names, replace_field
+from uarch.space import sample
+
+RANGES = [load_machine(name) for name in preset_names()]
+
+
+@pytest.fixture(scope="module")
+def law():
+    """Machines whose time a window is a known function of core and frequency, half of them unseen by the encoder."""
+    machines = sample(120, seed=4)
+    rng = np.random.default_rng(0)
+    width = 8
+    parts = rng.random((2, width)) + 0.2
+    slow = np.array([4.0 if machine.core == "in-order" else 1.0 for machine in machines])
+    memory = np.array([machine.frequency_ghz for machine in machines])
+    truth = slow[:, None] * parts[0] + memory[:, None] * parts[1]
+    windows = rng.random((12, width)) * 1e5
+    window, row = (grid.ravel() for grid in np.meshgrid(np.arange(12), np.arange(80)))
+    features = np.stack([machine_features(machine) for machine in machines])
+    cycles = (windows[window] * truth[row]).sum(axis=1)
+    encoder = learn(
+        features[:80], windows, window, row, cycles, truth[:40], seed=0, steps=600, progress=False
+    )  # fmt: skip
+    return encoder, features, windows, truth
+
+
+def test_machines_that_taught_nothing_are_predicted(law):
+    encoder, features, windows, truth = law
+    error = np.abs(encoder.encode(features[80:]) @ windows.T / (truth[80:] @ windows.T) - 1)
+    unlearnt = np.abs(truth[:40].mean(axis=0) @ windows.T / (truth[80:] @ windows.T) - 1)
+    assert error.mean() < 0.1
+    assert error.mean() < 0.3 * unlearnt.mean()
+
+
+def test_the_state_alone_makes_the_encoder_again(law):
+    encoder, features, _, _ = law
+    again = MachineEncoder(8)
+    again.load_state_dict(encoder.state_dict())
+    assert np.array_equal(again.encode(features), encoder.encode(features))
+    assert np.array_equal(again.encode(features), again.encode(features))  # no dropout outside training
+
+
+def test_a_state_without_pace_is_an_affine_map_and_a_correction():
+    generator = torch.Generator().manual_seed(1)
+    features, width, hidden = 61, 6, 5
+    shapes = {
+        "linear.weight": (width, features), "linear.bias": (width,), "correction.0.weight": (hidden, features),
+        "correction.0.bias": (hidden,), "correction.2.weight": (hidden, hidden), "correction.2.bias": (hidden,),
+        "correction.4.weight": (width, hidden), "correction.4.bias": (width,), "mean": (features,),
+        "scale": (features,), "basis_mean": (width,), "basis_scale": (width,), "basis": (width, width),
+    }  # fmt: skip
+    state = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    encoder = MachineEncoder(width)
+    encoder.load_state_dict(state)
+    machines = RANGES[:4]
+    rows = np.stack([machine_features(machine) for machine in machines])
+    x = (torch.from_numpy(rows[:, :features]) - state["mean"]) * state["scale"]
+    inner = torch.nn.functional.silu(x @ state["correction.0.weight"].T + state["correction.0.bias"])
+    inner = torch.nn.functional.silu(inner @ state["correction.2.weight"].T + state["correction.2.bias"])
+    output = x @ state["linear.weight"].T + state["linear.bias"]
+    output = output + inner @ state["correction.4.weight"].T + state["correction.4.bias"]
+    expected = state["basis_mean"] + (output * state["basis_scale"]) @ state["basis"]
+    assert np.allclose(encoder.encode(rows), expected.numpy(), rtol=1e-3, atol=1e-3)
+    assert all(not encoder.outside(machine) for machine in machines)  # it knows no ranges
+
+
+def test_the_shipped_model_still_encodes():
+    model = load_model()
+    vectors = model.encoder.vectors(RANGES)
+    table = model.machine_vectors(RANGES)[0]
+    assert np.isfinite(vectors).all()
+    cosine = (vectors * table).sum(axis=1) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(table, axis=1)
+    assert np.median(cosine) > 0.7
+
+
+def test_a_machine_beyond_the_training_is_told(capsys):
+    encoder = MachineEncoder(4, features=len(machine_features(RANGES[0])))
+    known = [replace_field(load_machine("base"), "l2.size_kib", size) for size in (512, 1024)]
+    encoder.remember(known)
+    encoder.vectors(known)
+    assert capsys.readouterr().err == ""
+    large = replace(replace_field(known[0], "l2.size_kib", 4096), name="large")
+    odd = replace(replace_field(large, "branch_predictor.kind", "perceptron"), name="odd")
+    encoder.vectors([known[0], large, odd])
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "large and 1 more machine" in told
+    assert "l2.size_kib = 4096 (512 to 1024)" in told
+    assert "branch_predictor.kind = perceptron (never)" in told
+
+
+def test_a_field_that_the_core_lacks_is_no_extreme():
+    encoder = MachineEncoder(4)
+    encoder.remember([load_machine("base"), load_machine("cortex-a53")])
+    assert encoder.outside(load_machine("base")) == []
+    assert encoder.outside(load_machine("cortex-a53")) == []
+    outside = encoder.outside(replace_field(load_machine("cortex-a53"), "pipeline.width", 4))
+    assert outside == ["pipeline.width = 4 (2 to 2)"]
