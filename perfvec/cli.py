@@ -382,9 +382,11 @@ def train(
     instructions: Annotated[
         int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")
     ] = 60_000_000,
-    lanes: Annotated[int, typer.Option(min=1, help="Chunks in a batch.")] = 64,
-    learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="AdamW's peak learning rate.")] = 2e-3,
-    weight_decay: Annotated[float, typer.Option(min=0.0, help="AdamW's weight decay.")] = 0.0,
+    lanes: Annotated[int, typer.Option(min=1, help="Chunks in a batch.")] = 16,
+    optimizer: Annotated[str, typer.Option(help="muon (matrices by Muon, the rest by Adam) or adam.")] = "muon",
+    learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
+    matrix_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Muon's peak learning rate.")] = 0.02,
+    weight_decay: Annotated[float, typer.Option(min=0.0, help="Decay of the weights, as AdamW's.")] = 0.0,
     average: Annotated[
         float, typer.Option(min=0.0, max=0.999999, help="Save a moving average of the weights with this decay a step.")
     ] = 0.0,
@@ -405,8 +407,9 @@ def train(
 
     recipe = Recipe(
         schema=schema, architecture=architecture, width=width, layers=layers, numbers=parse_numbers(number or []),
-        skip=skip, instructions=instructions, lanes=lanes, learning_rate=learning_rate, weight_decay=weight_decay,
-        average=average, validate_every=validate_every, patience=patience, seed=seed,
+        skip=skip, instructions=instructions, lanes=lanes, optimizer=optimizer, learning_rate=learning_rate,
+        matrix_rate=matrix_rate, weight_decay=weight_decay, average=average, validate_every=validate_every,
+        patience=patience, seed=seed,
     )  # fmt: skip
     split = Split(
         exclude=tuple(exclude or []), fold=fold, hold_machines=hold_machines, machine_seed=machine_seed,

@@ -9,6 +9,7 @@ from typing import Any
 from perfvec.architectures import complete
 from perfvec.data import WARMUP
 from perfvec.loss import SEGMENTS
+from perfvec.optimizer import OPTIMIZERS
 from uarch.errors import InputError
 
 
@@ -25,9 +26,11 @@ class Recipe:
     instructions: int = 60_000_000  # executed instructions that training passes over (repetitions counted)
     chunk: int = 288  # instructions that count, behind `warmup` others
     warmup: int = 96
-    lanes: int = 64  # chunks in a batch, of all processes together
-    learning_rate: float = 2e-3  # at the peak
-    weight_decay: float = 0.0  # AdamW's
+    lanes: int = 16  # chunks in a batch, of all processes together
+    optimizer: str = "muon"  # or adam
+    learning_rate: float = 2e-3  # Adam's at the peak
+    matrix_rate: float = 0.02  # Muon's at the peak
+    weight_decay: float = 0.0
     average: float = 0.0  # decay per step of the weights' exponential moving average, which is then what is saved
     validate_every: int = 500  # steps, where programs validate
     patience: int = 0  # validations without a better one before training stops; 0: never
@@ -43,6 +46,8 @@ class Recipe:
             raise InputError(f"average is {self.average}; a decay from 0 (no averaging) to below 1 is expected")
         if self.patience < 0 or self.weight_decay < 0:
             raise InputError("patience and weight_decay must not be negative")
+        if self.optimizer not in OPTIMIZERS:
+            raise InputError(f"unknown optimizer {self.optimizer!r}; this release has {', '.join(OPTIMIZERS)}")
         complete(self.architecture, self.numbers)
 
     @property

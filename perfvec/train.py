@@ -34,6 +34,7 @@ from perfvec.data import WARMUP, Division, Labels, Shard, Split, batch, prepare,
 from perfvec.loss import segment_loss
 from perfvec.metrics import Metrics, require_tensorboard
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
+from perfvec.optimizer import optimizer_for
 from perfvec.precision import native_bf16
 from perfvec.ranks import Ranks, device_of, processes
 from perfvec.recipe import Recipe
@@ -187,7 +188,10 @@ def fit(
         _start_from(foundation, initial, labels, scales.machine)
     bf16 = native_bf16(ranks.device)
     objective = Objective(foundation, scales.machine, recipe.warmup, bf16).to(ranks.device)
-    optimizer = torch.optim.AdamW(foundation.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+    optimizer = optimizer_for(
+        foundation, recipe.optimizer,
+        rate=recipe.learning_rate, matrix_rate=recipe.matrix_rate, weight_decay=recipe.weight_decay,
+    )  # fmt: skip
     average = deepcopy(foundation) if recipe.average else None
     kept = average or foundation  # what is validated and saved
     first, best = 0, None
@@ -218,9 +222,9 @@ def fit(
     for step, x, present, y, which in _batches(labels.shards, schema, recipe, first, ranks):
         if best is not None and recipe.patience and step - best.step >= recipe.patience * recipe.validate_every:
             break
-        rate = recipe.learning_rate * _schedule(step, recipe.steps)
+        share = _schedule(step, recipe.steps)
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = share * group["peak"]
         inputs = [torch.from_numpy(value).to(ranks.device) for value in (x, present, y.astype(np.float32))]
         loss = compute(*inputs, scales.shard[which].to(ranks.device))
         optimizer.zero_grad()
@@ -233,7 +237,12 @@ def fit(
         value = float(ranks.total(loss.detach() / ranks.count))
         if not math.isfinite(value):
             raise InputError(f"training diverged: the loss of step {done} is {value}; lower the learning rate")
-        row = {"step": done, "instructions": done * recipe.chunk * recipe.lanes, "loss": value, "learning_rate": rate}
+        row = {
+            "step": done,
+            "instructions": done * recipe.chunk * recipe.lanes,
+            "loss": value,
+            "learning_rate": recipe.learning_rate * share,
+        }
         if validation is not None and (done % recipe.validate_every == 0 or done == recipe.steps):
             error = validation_error(kept, scales.machine, validation, bf16=bf16, ranks=ranks)
             row["validation_error"] = error

@@ -1,0 +1,100 @@
+"""Muon for matrices, Adam for the rest.
+
+Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon) makes the momentum of a matrix orthogonal before it steps
+along it, so that every direction of the matrix moves alike; rare features, whose gradients are small, are learned as
+soon as common ones. A recurrent layer stacks its gates in one matrix: each gate is made orthogonal by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from perfvec.model import FoundationModel
+
+OPTIMIZERS = ("muon", "adam")
+_MOMENTUM = 0.95
+_BETAS, _EPSILON = (0.9, 0.999), 1e-8
+# Coefficients of the quintic iteration that the authors give: fast rather than exact, singular values end near 1.
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """The nearest (semi-)orthogonal ones of `matrices` [K, m, n], roughly: singular values from about 0.7 to 1.2."""
+    wide = matrices.shape[1] > matrices.shape[2]
+    x = matrices.transpose(1, 2) if wide else matrices
+    x = x / (x.flatten(1).norm(dim=1)[:, None, None] + 1e-9)
+    a, b, c = _QUINTIC
+    for _ in range(_ITERATIONS):
+        square = x @ x.transpose(1, 2)
+        x = a * x + (b * square + c * square @ square) @ x
+    return x.transpose(1, 2) if wide else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Groups with `rows` > 0 hold matrices [K·rows, n] of K stacked ones and are stepped by Muon, the others by Adam.
+
+    Each group's `peak` is its largest learning rate; `lr` is what the schedule makes of it. `weight_decay` shrinks as
+    in AdamW.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], *, weight_decay: float = 0.0) -> None:
+        for group in groups:
+            group["lr"] = group["peak"]
+        super().__init__(groups, {"weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """One step of every parameter that has a gradient; `closure` is not used."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
+                step = self._step_matrix if group["rows"] else self._step_adam
+                step(parameter, parameter.grad, group)
+
+    def _step_matrix(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["momentum"] = torch.zeros_like(parameter)
+        state["momentum"].lerp_(gradient, 1.0 - _MOMENTUM)
+        ahead = gradient.lerp(state["momentum"], _MOMENTUM)  # Nesterov's
+        stacked = ahead.reshape(-1, group["rows"], parameter.shape[1])
+        scale = max(1.0, group["rows"] / parameter.shape[1]) ** 0.5
+        parameter.add_(orthogonal(stacked).reshape(parameter.shape), alpha=-group["lr"] * scale)
+
+    def _step_adam(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        """Kingma and Ba 2015, algorithm 1."""
+        state = self.state[parameter]
+        if not state:
+            state["steps"] = torch.zeros(())
+            state["first"], state["second"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        state["steps"] += 1
+        count = float(state["steps"])
+        state["first"].lerp_(gradient, 1.0 - _BETAS[0])
+        state["second"].mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1.0 - _BETAS[1])
+        deviation = (state["second"] / (1.0 - _BETAS[1] ** count)).sqrt_().add_(_EPSILON)
+        parameter.addcdiv_(state["first"], deviation, value=-group["lr"] / (1.0 - _BETAS[0] ** count))
+
+
+def optimizer_for(
+    foundation: FoundationModel, kind: str, *, rate: float, matrix_rate: float, weight_decay: float
+) -> Muon:
+    """The optimizer of a foundation model: `adam` at `rate` throughout, or `muon` with the architecture's matrices at
+    `matrix_rate`. The head, whose rows are machines, and vectors are Adam's."""
+    matrices: dict[int, list[Tensor]] = {}
+    others: list[Tensor] = []
+    inside = {id(parameter) for parameter in foundation.architecture.parameters() if parameter.ndim == 2}
+    for parameter in foundation.parameters():
+        if kind == "muon" and id(parameter) in inside:
+            rows = foundation.width if len(parameter) % foundation.width == 0 else len(parameter)
+            matrices.setdefault(rows, []).append(parameter)
+        else:
+            others.append(parameter)
+    groups: list[dict[str, Any]] = [{"params": others, "peak": rate, "rows": 0}]
+    groups += [{"params": of, "peak": matrix_rate, "rows": rows} for rows, of in sorted(matrices.items())]
+    return Muon(groups, weight_decay=weight_decay)
