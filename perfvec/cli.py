@@ -354,6 +354,9 @@ def train(
     encoder_latencies: Annotated[
         Path | None, typer.Option(help="Latency files of more machines, for the encoder.")
     ] = None,
+    table_latencies: Annotated[
+        Path | None, typer.Option(help="Latency files of machines to fit vectors for, after training.")
+    ] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
     fold: Annotated[str, typer.Option(help="K/N: leave out the K-th of N folds of the programs.")] = "",
     hold_machines: Annotated[int, typer.Option(min=0, help="Leave out so many of the labels' machines.")] = 0,
@@ -417,7 +420,8 @@ def train(
     )  # fmt: skip
     run_train(
         traces, latencies, output, recipe=recipe, split=split, encoder_latencies=encoder_latencies,
-        initial=load_model(initial) if initial else None, device=device, tensorboard=tensorboard, keep_work=keep_work,
+        table_latencies=table_latencies, initial=load_model(initial) if initial else None, device=device,
+        tensorboard=tensorboard, keep_work=keep_work,
     )  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """The accuracy protocol (DESIGN.md): predicted against simulated cycles of labelled stretches.
 
 A program is seen when its trace's digest trained the model; a machine is seen when its configuration did. An unseen
-machine is judged twice: with a vector fitted in closed form to the *seen* programs' labels, and zero-shot by the
-encoder. Several models, the folds of a cross validation, are judged together: each counts a program as seen or unseen
-for itself.
+machine is judged twice: with a vector fitted in closed form to the *seen* programs' labels (the model's own, where it
+has one), and zero-shot by the encoder. Several models, the folds of a cross validation, are judged together: each
+counts a program as seen or unseen for itself.
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ def _judge(model: Model, index: int, stretches: Sequence[_Stretch]) -> Iterator[
     known = {configuration_key(machine): row for row, machine in enumerate(model.machines)}
     seen = {program.digest for program in model.programs}
     machines = {configuration_key(machine): machine for stretch in stretches for machine in stretch.machines}
+    fitted = {configuration_key(machine): row for row, machine in enumerate(model.fitted_machines)}
     unknown = [machine for key, machine in machines.items() if key not in known]
     zero_shot: dict[str, NDArray[np.float64]] = {}
     if model.encoder is not None and unknown:
@@ -149,6 +150,9 @@ def _judge(model: Model, index: int, stretches: Sequence[_Stretch]) -> Iterator[
         ways[key] = {}
         if key in zero_shot:
             ways[key]["zero-shot"] = zero_shot[key]
+        if key in fitted and model.fitted_vectors is not None:
+            ways[key]["fitted"] = model.fitted_vectors[fitted[key]]
+            continue
         observed = _labels_of(key, index, [stretch for stretch in stretches if stretch.trace_digest in seen])
         if observed is not None:
             ways[key]["fitted"] = fit_windows(model, observed, zero_shot.get(key)).mean

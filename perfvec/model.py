@@ -95,7 +95,8 @@ class Program:
 class Model:
     """A trained model as it is shipped: foundation, table of machine vectors, encoder for other machines.
 
-    `machines[k]`'s vector is row k of `foundation.head.weight`. `digest` identifies the weights and the metadata.
+    `machines[k]`'s vector is row k of `foundation.head.weight`, `fitted_machines[k]`'s row k of `fitted_vectors`
+    (fitted to labels with the foundation frozen). `digest` identifies the weights and the metadata.
     """
 
     foundation: FoundationModel
@@ -104,6 +105,8 @@ class Model:
     encoder: MachineEncoder | None = None
     recipe: dict[str, Any] = field(default_factory=dict)
     digest: str = ""
+    fitted_machines: tuple[Machine, ...] = ()
+    fitted_vectors: NDArray[np.float64] | None = None  # [fitted_machines, d]
 
     @property
     def schema(self) -> Schema:
@@ -114,9 +117,13 @@ class Model:
         return self.foundation.head.weight.detach().double().cpu().numpy()
 
     def machine_vectors(self, machines: list[Machine]) -> tuple[NDArray[np.float64], list[str]]:
-        """[K, d] vectors, and where each comes from: `table` (seen in training) or `encoder` (zero-shot)."""
+        """[K, d] vectors, and where each comes from: `table` (seen in training), `fitted` (to labels, with the
+        foundation model frozen) or `encoder` (zero-shot).
+        """
         table = self.table()
-        known = {configuration_key(machine): row for row, machine in enumerate(self.machines)}
+        if self.fitted_vectors is not None:
+            table = np.concatenate([table, self.fitted_vectors])
+        known = {configuration_key(machine): row for row, machine in enumerate(self.machines + self.fitted_machines)}
         rows = [known.get(configuration_key(machine)) for machine in machines]
         vectors = np.zeros((len(machines), self.foundation.width))
         unknown = [index for index, row in enumerate(rows) if row is None]
@@ -130,7 +137,8 @@ class Model:
                     "train with --encoder-latencies"
                 )
             vectors[unknown] = self.encoder.vectors([machines[index] for index in unknown])
-        return vectors, ["encoder" if row is None else "table" for row in rows]
+        trained = len(self.machines)
+        return vectors, ["encoder" if row is None else "table" if row < trained else "fitted" for row in rows]
 
 
 def configuration_key(machine: Machine) -> str:
@@ -145,12 +153,15 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     tensors = {f"foundation.{name}": value for name, value in model.foundation.state_dict().items()}
     if model.encoder is not None:
         tensors.update({f"encoder.{name}": value for name, value in model.encoder.state_dict().items()})
+    if model.fitted_vectors is not None:
+        tensors["fitted.vectors"] = torch.from_numpy(model.fitted_vectors).float()
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
         "schema": model.schema.identity,
         "shape": json.dumps(model.foundation.shape),
         "machines": json.dumps([machine.to_dict() for machine in model.machines]),
+        "fitted_machines": json.dumps([machine.to_dict() for machine in model.fitted_machines]),
         "programs": json.dumps([asdict(program) for program in model.programs]),
         "recipe": json.dumps(model.recipe),
     }
@@ -202,12 +213,16 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
             _load(encoder, tensors, "encoder.")
         programs = tuple(Program(**values) for values in json.loads(metadata["programs"]))
         recipe = json.loads(metadata["recipe"])
+        fitted = tuple(machine_from_dict(values) for values in json.loads(metadata.get("fitted_machines", "[]")))
+        fitted_vectors = tensors["fitted.vectors"].double().numpy() if fitted else None
+        if fitted_vectors is not None and fitted_vectors.shape != (len(fitted), foundation.width):
+            raise KeyError(f"fitted vectors of shape {fitted_vectors.shape}")
     except (KeyError, RuntimeError, TypeError, InputError, json.JSONDecodeError) as error:
         line = str(error).splitlines()[0]
         raise InputError(f"{path}: the model's weights do not fit the schema {schema.identity}: {line}") from error
     foundation.eval()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Model(foundation, machines, programs, encoder, recipe, digest)
+    return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors)
 
 
 def _load(module: nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:

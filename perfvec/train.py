@@ -31,6 +31,7 @@ from tqdm import tqdm
 from perfvec import encoder_training
 from perfvec.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
 from perfvec.data import WARMUP, Division, Labels, Shard, Split, batch, prepare, work_folder
+from perfvec.fitted_table import fit_table
 from perfvec.loss import segment_loss
 from perfvec.metrics import Metrics, require_tensorboard
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
@@ -55,6 +56,7 @@ def train(
     recipe: Recipe | None = None,
     split: Split = _NOTHING_LEFT_OUT,
     encoder_latencies: str | os.PathLike[str] | None = None,
+    table_latencies: str | os.PathLike[str] | None = None,
     initial: Model | None = None,
     device: str = "auto",
     tensorboard: str | os.PathLike[str] | None = None,
@@ -64,9 +66,10 @@ def train(
     """Train on every labelled stretch that `split` leaves, then fit the machine encoder; write and return the model.
 
     With `initial` training goes on from that model's weights (and its recipe's schema and shape must be these).
-    `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder.
-    `device` is auto, cpu, cuda or cuda:N; `tensorboard` a folder for its files. Beside `output` a `*.metrics.csv`
-    has one row a step.
+    `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder;
+    `table_latencies` such whose machines get vectors of their own, fitted with the foundation model frozen. `device` is
+    auto, cpu, cuda or cuda:N; `tensorboard` a folder for its files. Beside `output` a `*.metrics.csv` has one row a
+    step.
 
     A run that was killed continues from its last checkpoint when it is started again with the same arguments. Under
     torchrun the first process writes; the others return their model without an encoder.
@@ -98,6 +101,8 @@ def train(
         seed=recipe.seed, progress=progress,
     )  # fmt: skip
     model = replace(model, encoder=encoder)
+    if table_latencies:
+        model = fit_table(model, traces, table_latencies, progress=progress)
     save_model(model, output)
     if not keep_work:
         rmtree(work)

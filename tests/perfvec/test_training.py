@@ -74,7 +74,7 @@ def test_an_outlier_counts_linearly():
 
 
 def test_training_goes_on_from_a_model(data, tmp_path):
-    recipe = Recipe(**{**sizes(data.model), "instructions": 1, "learning_rate": 1e-6})
+    recipe = Recipe(**{**sizes(data.model), "instructions": 1, "learning_rate": 1e-6, "matrix_rate": 1e-6})
     again = train(data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, initial=data.model,
                   progress=False)  # fmt: skip
     assert again.recipe["initial"] == data.model.digest

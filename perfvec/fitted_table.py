@@ -1,0 +1,57 @@
+"""Further machines of the table: their vectors fitted to labels in closed form, with the foundation model frozen.
+
+A machine that joins so costs labels of some programs and one linear regression (perfvec.posterior), no training.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from perfvec.data import pair_files
+from perfvec.evaluate import labelled_windows
+from perfvec.model import Model, configuration_key
+from perfvec.posterior import Observations, fit_windows
+from tracegen.latency import LatencyFile
+from tracegen.trace import Trace
+from uarch.configuration import Machine
+from uarch.errors import InputError
+
+
+def fit_table(
+    model: Model, traces: str | os.PathLike[str], latencies: str | os.PathLike[str], *, progress: bool = True
+) -> Model:
+    """`model` with the machines of these latency files, as far as they did not train it, in `fitted_machines`.
+
+    Raises InputError where a latency file is of a program that did not train the model: its errors on programs that
+    it has not seen would no longer be that.
+    """
+    trained = {configuration_key(machine) for machine in model.machines}
+    seen = {program.digest for program in model.programs}
+    machines: dict[str, Machine] = {}
+    lanes: dict[str, list[tuple[str, np.ndarray, np.ndarray]]] = {}
+    pairs = list(pair_files(Path(traces), Path(latencies)))
+    for trace_path, path in tqdm(pairs, desc="fit machines", unit="file", disable=None if progress else True):
+        with Trace(trace_path) as trace, LatencyFile(path) as labels:
+            if trace.digest not in seen:
+                raise InputError(f"{path}: labels {trace.name!r}, which did not train the model; leave it out")
+            vectors, cycles = labelled_windows(model, trace, labels)
+            for row, machine in enumerate(labels.machines):
+                if (key := configuration_key(machine)) not in trained:
+                    machines.setdefault(key, machine)
+                    lanes.setdefault(key, []).append((trace.digest, vectors, cycles[row]))
+    prior = model.encoder.vectors(list(machines.values())) if model.encoder is not None and machines else None
+    fitted = np.zeros((len(machines), model.foundation.width))
+    for index, parts in enumerate(lanes.values()):
+        digests = np.concatenate([np.repeat(digest, len(vectors)) for digest, vectors, _ in parts])
+        observed = Observations(
+            np.concatenate([vectors for _, vectors, _ in parts]),
+            np.concatenate([cycles for _, _, cycles in parts]),
+            np.unique(digests, return_inverse=True)[1],
+        )
+        fitted[index] = fit_windows(model, observed, None if prior is None else prior[index]).mean
+    return replace(model, fitted_machines=tuple(machines.values()), fitted_vectors=fitted)

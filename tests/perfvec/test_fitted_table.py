@@ -1,0 +1,49 @@
+"""Machines that join the table by a fit to labels."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfvec.evaluate import evaluate
+from perfvec.fitted_table import fit_table
+from perfvec.model import load_model, save_model
+from tracegen.latency import LatencyFile
+from uarch.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return fit_table(data.model, data.traces, data.more, progress=False)
+
+
+def test_they_are_the_machines_of_the_labels_and_known_from_then_on(data, model):
+    with LatencyFile(next(data.more.iterdir())) as labels:
+        machines = list(labels.machines)
+    assert list(model.fitted_machines) == machines
+    vectors, origin = model.machine_vectors([*machines, data.machines[0]])
+    assert origin == ["fitted"] * len(machines) + ["table"]
+    assert (vectors[:-1] == model.fitted_vectors).all()
+
+
+def test_they_predict_their_labels_better_than_the_encoder(data, model):
+    errors = evaluate(model, data.traces, data.more, progress=False).groupby("uarchs")["error"].mean()
+    assert errors["fitted"] <= errors["zero-shot"]
+
+
+def test_machines_that_trained_the_model_stay_as_they_are(data):
+    again = fit_table(data.model, data.traces, data.latencies, progress=False)
+    assert again.fitted_machines == () and again.machines == data.model.machines
+
+
+def test_the_file_keeps_them(model, tmp_path):
+    save_model(model, tmp_path / "m.safetensors")
+    again = load_model(tmp_path / "m.safetensors")
+    assert again.fitted_machines == model.fitted_machines
+    np.testing.assert_allclose(again.fitted_vectors, model.fitted_vectors, rtol=1e-6)
+
+
+def test_labels_of_a_program_that_the_model_has_not_seen_are_refused(data):
+    stranger = replace(data.model, programs=data.model.programs[:1])
+    with pytest.raises(InputError, match="which did not train the model"):
+        fit_table(stranger, data.traces, data.more, progress=False)
