@@ -36,6 +36,10 @@ def predict(
             low, high = math.nan, math.nan
             if isinstance(machine, MachineVector):
                 low, high = machine.interval(program.vector[None])[0].tolist()
+            if program.sampling is not None:  # independent of the machine's error
+                own = 0.0 if math.isnan(low) else (high - low) / 2
+                half = math.hypot(own, float(program.sampling.half_width(vector[None])[0]))
+                low, high = cycles - half, cycles + half
             rows.append(
                 {
                     "program": program.program, "uarch": machine.name, "instructions": program.instructions,
@@ -54,6 +58,15 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
         low, high = row.pop("low"), row.pop("high")
         row["interval"] = None if math.isnan(low) else [low, high]
     return {"predictions": rows}
+
+
+def shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table of the terminal; `±` where an interval is known."""
+    table = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi"]]
+    if frame["low"].isna().all():
+        return table
+    share = (frame["high"] - frame["low"]) / 2 / frame["cycles"]
+    return table.assign(**{"±": share.map(lambda value: "" if math.isnan(value) else f"{value:.1%}")})
 
 
 def plot(frame: pd.DataFrame) -> Figure:

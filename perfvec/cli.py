@@ -501,19 +501,103 @@ def fit_uarch(
 def represent(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The vector file to write.")],
-    target: Annotated[str | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
+    target: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
     model_file: ModelFile = None,
+    sample: Annotated[
+        str | None, typer.Option(help="auto: from a part of the instructions, with an interval of confidence.")
+    ] = None,
+    half_width: Annotated[
+        str, typer.Option(help="Of the 95 % interval, relative, on every machine of the model's table.")
+    ] = "2%",
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
     max_instructions: MaxInstructions = None,
+    skip: Skip = 0,
+    region: RegionFunction = None,
+    start: RegionStart = None,
+    stop: RegionStop = None,
+    times: RegionTimes = None,
+    stdin: Stdin = None,
+    cwd: Cwd = None,
+    env: Env = None,
 ) -> None:
-    """Turn a program into its vector."""
+    """Turn a program into its vector: a trace (a killed run continues), or a program while it runs, with no trace.
+
+    The options after --max-instructions are for a program, as of perfvec trace; its exit status is passed through.
+    Ctrl-C ends the program and keeps the vector of what was seen.
+    """
+    from perfvec.model import load_model
+    from perfvec.represent import represent_file, represent_stream
+    from perfvec.sample import parse_half_width, represent_sampled, represent_stream_sampled
     from tracegen.files import require_writable
+    from tracegen.qemu import stream
 
     require_writable(output)
-    if target is not None and context.obj:
-        raise InputError("give one target: a trace or -- PROGRAM ARGS…, not both")
-    _, vectors = _resolve(context, [target] if target else [], model_file, max_instructions)
-    vectors[0].save(output)
-    print(f"{output}: {vectors[0].program}, {vectors[0].instructions:,} instructions", file=sys.stderr)
+    if (target is None) == (not context.obj):
+        raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
+    if sample not in (None, "auto"):
+        raise InputError(f"--sample {sample!r} must read auto")
+    width, model = parse_half_width(half_width), load_model(model_file)
+    if target is not None:
+        if sample is None:
+            represent_file(model, target, output, max_instructions=max_instructions)
+        else:
+            options: dict[str, Any] = {"half_width": width, "max_instructions": max_instructions, "seed": seed}
+            represent_sampled(model, target, **options).save(output)
+        print(_vector_line(output), file=sys.stderr)
+        return
+    with (
+        _surroundings(stdin, cwd, env) as surroundings,
+        stream(
+            context.obj, max_instructions=max_instructions, skip=skip, region=_region(region, start, stop, times),
+            **surroundings,
+        ) as running,
+    ):  # fmt: skip
+        if sample is None:
+            represent_stream(model, running).save(output)
+        else:
+            represent_stream_sampled(model, running, half_width=width, seed=seed).save(output)
+    print(_vector_line(output), file=sys.stderr)
+    if running.outcome is None:
+        raise typer.Exit(130)
+    _leave_as(running.outcome)
+
+
+def _vector_line(path: Path) -> str:
+    from perfvec.vector import load_vector
+
+    vector = load_vector(path)
+    sampling = vector.sampling
+    part = f", {sampling.units_represented:,} of {sampling.units:,} units represented" if sampling else ""
+    return f"{path}: {vector.program}, {vector.instructions:,} instructions{part}"
+
+
+@app.command()
+def phases(
+    trace_file: Annotated[Path, typer.Argument(help="A trace.")],
+    interval: Annotated[
+        int | None, typer.Option(min=1000, help="Instructions of an interval; a 200th of the trace by default.")
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, help="Phases at most.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Of the clustering.")] = 0,
+    prefix: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write PREFIX.simpoints, PREFIX.weights and PREFIX.bb.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Phases of a trace, as SimPoint finds them, and their simulation points, for gem5."""
+    import pandas as pd
+
+    from tracegen.phases import phases as run_phases
+    from tracegen.phases import strip, write_simpoints
+
+    found = run_phases(trace_file, interval=interval, most=most, seed=seed)
+    for path in write_simpoints(found, prefix) if prefix is not None else []:
+        print(path, file=sys.stderr)
+    if as_json:
+        print(json.dumps(found.document(), allow_nan=False))
+    else:
+        print(_table(pd.DataFrame(found.document()["phases"])))
+        print(f"over time, {found.interval:,} instructions an interval: {strip(found)}")
 
 
 @app.command()
@@ -536,7 +620,7 @@ def predict(
     chosen = load_predictable(machines, load_model(model_file)) if machines else _machines(None)
     model, vectors = _resolve(context, targets, model_file, max_instructions)
     frame = prediction.predict(model, vectors, chosen)
-    shown = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi"]]
+    shown = prediction.shown(frame)
     _emit(
         frame, lambda: prediction.to_json(frame), lambda: prediction.plot(frame), "Predicted run times",
         as_json=as_json, csv=csv, html=html, picture=picture, shown=shown,

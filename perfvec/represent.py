@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,11 +17,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.architectures import State
+from perfvec.kept_intervals import KeptIntervals
 from perfvec.model import FoundationModel, Model
 from perfvec.precision import forward, native_bf16
 from perfvec.vector import ProgramVector
 from tracegen.decode import decode
+from tracegen.qemu.stream import ProgramStream
 from tracegen.trace import Trace
+from uarch.instructions import Chunk, StaticInstructions
 
 LANES = 64
 OVERLAP = 128  # as long as the longest warm-up in training
@@ -37,21 +41,25 @@ def lane_sums(
     lead: int,
     *,
     lanes: int = LANES,
+    counted: int | None = None,
     bf16: bool = False,
 ) -> NDArray[np.float64]:
     """[lanes, d] sums of the representations of consecutive lanes of the instructions from `lead` on.
 
     `static` [S, static width], `static_id` [lead+n], `stored` [lead+n, columns]. The last lane may be shorter.
+    `counted`: only so many first instructions of each lane, all by default; what follows them only fills the state of
+    the next lane.
     """
     count = len(static_id) - lead
     length = -(-count // lanes)
     schema, device = foundation.schema, foundation.mean.device
+    run = length if counted is None else min(counted, length)
     state: State | None = None
     sums = np.zeros((lanes, foundation.width))
     lane_begin = np.arange(lanes) * length
     overlap = min(OVERLAP, lead + length * (lanes - 1))
-    for begin in range(-overlap, length, _STEPS):
-        steps = np.arange(begin, min(begin + _STEPS, length))
+    for begin in range(-overlap, run, _STEPS):
+        steps = np.arange(begin, min(begin + _STEPS, run))
         position = lane_begin[None, :] + steps[:, None]  # [T, lanes], counted from the first instruction that counts
         present = (position >= -lead) & (position < count)
         row = np.clip(position + lead, 0, len(static_id) - 1)
@@ -59,50 +67,153 @@ def lane_sums(
         if not present.all():  # as in training: before the trace's start the input is its mean
             x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
         representation, state = forward(foundation, x, state, bf16)
-        counted = torch.from_numpy(present & (steps[:, None] >= 0)).float().to(device)
-        sums += torch.einsum("tbd,tb->bd", representation, counted).double().cpu().numpy()
+        weight = torch.from_numpy(present & (steps[:, None] >= 0)).float().to(device)
+        sums += torch.einsum("tbd,tb->bd", representation, weight).double().cpu().numpy()
     return sums
 
 
-def stretches(model: Model, trace: Trace, *, stop: int | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """(number of instructions, [d] sum of their representations) of each stretch of the trace, in order."""
-    instructions = decode(trace.address, trace.code, trace.isa)
-    schema = model.schema
-    extractor = schema.extractor(instructions)
-    static = schema.static(instructions)
-    bf16 = native_bf16()
-    lead_id = np.empty(0, np.uint32)
-    lead_stored = np.empty((0, len(schema.columns)), schema.dtype)
-    for chunk in trace.chunks(STRETCH, stop=stop):
-        static_id = np.concatenate([lead_id, chunk.static_id])
-        stored = np.concatenate([lead_stored, extractor.extract(chunk)])
-        sums = lane_sums(model.foundation, static, static_id, stored, len(lead_id), bf16=bf16)
-        yield len(chunk), sums.sum(axis=0)
-        lead_id, lead_stored = static_id[-OVERLAP:], stored[-OVERLAP:]
+class Pass:
+    """The stateful pass over a run's consecutive chunks: `add` gives the sum of a chunk's representations.
+
+    `skip` only takes a chunk in, at the rate of feature extraction. Results depend on where chunks are cut.
+    """
+
+    def __init__(self, model: Model, instructions: StaticInstructions) -> None:
+        self._foundation, self._schema = model.foundation, model.schema
+        self._extractor = self._schema.extractor(instructions)
+        self._static = self._schema.static(instructions)
+        self._lead_id = np.empty(0, np.uint32)
+        self._lead = np.empty((0, len(self._schema.columns)), self._schema.dtype)
+        self._bf16 = native_bf16()
+
+    def grow(self, instructions: StaticInstructions) -> None:
+        """Go on with more static instructions, of which the ones so far are the first, unchanged."""
+        if len(instructions) != len(self._static):
+            self._extractor.grow(instructions)
+            self._static = self._schema.static(instructions)
+
+    def add(self, chunk: Chunk) -> NDArray[np.float64]:
+        """[d] of the next chunk."""
+        static_id, stored = self._with_lead(chunk)
+        sums = lane_sums(
+            self._foundation, self._static, static_id, stored, len(static_id) - len(chunk), bf16=self._bf16
+        )
+        return sums.sum(axis=0)
+
+    def skip(self, chunk: Chunk) -> None:
+        """Leave the next chunk out."""
+        self._with_lead(chunk)
+
+    def _with_lead(self, chunk: Chunk) -> tuple[NDArray[np.uint32], NDArray]:
+        static_id = np.concatenate([self._lead_id, chunk.static_id])
+        stored = np.concatenate([self._lead, self._extractor.extract(chunk)])
+        self._lead_id, self._lead = static_id[-OVERLAP:], stored[-OVERLAP:]
+        return static_id, stored
+
+
+def stretches(
+    model: Model, trace: Trace, *, stop: int | None = None, skip: int = 0
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """(number of instructions, [d] sum of their representations) of each stretch of the trace, in order.
+
+    The first `skip` stretches are left out, at the rate of feature extraction.
+    """
+    running = Pass(model, decode(trace.address, trace.code, trace.isa))
+    for number, chunk in enumerate(trace.chunks(STRETCH, stop=stop)):
+        if number < skip:
+            running.skip(chunk)
+        else:
+            yield len(chunk), running.add(chunk)
 
 
 def represent(
-    model: Model, trace: Trace | str | os.PathLike[str], *, max_instructions: int | None = None, progress: bool = True
+    model: Model,
+    trace: Trace | str | os.PathLike[str],
+    *,
+    max_instructions: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool = True,
 ) -> ProgramVector:
-    """The vector of a whole trace (or of its first `max_instructions`), with one vector per interval."""
+    """The vector of a whole trace (or of its first `max_instructions`), with one vector per interval.
+
+    `checkpoint` is a file that keeps the intervals while the work goes on: where it is there already, of the same trace
+    and model, the work continues, with the result that it would have had, bit by bit. The caller removes it.
+    """
     if not isinstance(trace, Trace):
         with Trace(trace) as opened:
-            return represent(model, opened, max_instructions=max_instructions, progress=progress)
+            return represent(model, opened, max_instructions=max_instructions, checkpoint=checkpoint, progress=progress)
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    intervals, counts = [], []
-    bar = tqdm(
-        total=total, unit="instr", unit_scale=True, desc=f"represent {trace.name}", disable=None if progress else True
-    )
-    with bar:
-        for count, vector in stretches(model, trace, stop=total):
+    kept = KeptIntervals(checkpoint, f"{trace.digest} {model.digest} {total} {STRETCH}") if checkpoint else None
+    intervals, counts = kept.read() if kept else ([], [])
+    with _bar(f"represent {trace.name}", total, progress) as bar:
+        bar.update(sum(counts))
+        for count, vector in stretches(model, trace, stop=total, skip=len(counts)):
             intervals.append(vector)
             counts.append(count)
-            bar.update(count)
+            if kept:
+                kept.keep(intervals, counts)
+            _advance(bar, model, count, intervals, counts)
+    return _whole(model, trace.name, trace.isa, trace.digest, intervals, counts)
+
+
+def represent_file(
+    model: Model, trace: str | os.PathLike[str], output: str | os.PathLike[str], *, max_instructions: int | None = None
+) -> ProgramVector:
+    """Write the vector of a trace to `output`, beside which a checkpoint (`.NAME.checkpoint`) lies until then."""
+    output = Path(output)
+    checkpoint = output.with_name(f".{output.name}.checkpoint")
+    vector = represent(model, trace, max_instructions=max_instructions, checkpoint=checkpoint)
+    vector.save(output)
+    checkpoint.unlink(missing_ok=True)
+    return vector
+
+
+def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = True) -> ProgramVector:
+    """The vector of a program while it runs; nothing is written, memory does not grow with its length.
+
+    It is bit by bit that of the program's trace. After Ctrl-C it is that of what was represented until then, and
+    `stream.outcome` is None.
+    """
+    running = Pass(model, stream.instructions)
+    intervals: list[NDArray[np.float64]] = []
+    counts: list[int] = []
+    with _bar(f"represent {stream.program}", None, progress) as bar:
+        for chunk in stream.chunks(STRETCH):
+            running.grow(stream.instructions)
+            intervals.append(running.add(chunk))
+            counts.append(len(chunk))
+            _advance(bar, model, len(chunk), intervals, counts)
+            if stream.interrupted:  # what waits to be read may take longer than the user is ready to wait
+                break
+    return _whole(model, stream.program, stream.isa, stream.digest, intervals, counts)
+
+
+def _bar(description: str, total: int | None, progress: bool) -> tqdm:
+    return tqdm(total=total, unit="instr", unit_scale=True, desc=description, disable=None if progress else True)
+
+
+def reference_machine(model: Model) -> tuple[str, NDArray[np.float64]]:
+    """Name and vector [d] of the machine that progress is told for: `base` where it trained the model."""
+    names = [machine.name for machine in model.machines]
+    row = names.index("base") if "base" in names else 0
+    return names[row], model.table()[row]
+
+
+def _advance(bar: tqdm, model: Model, count: int, intervals: list[NDArray[np.float64]], counts: list[int]) -> None:
+    if not bar.disable:
+        name, vector = reference_machine(model)
+        bar.set_postfix_str(f"CPI on {name} {np.sum(intervals, axis=0) @ vector / sum(counts):.3f}", refresh=False)
+    bar.update(count)
+
+
+def _whole(
+    model: Model, name: str, isa: str, digest: str, intervals: list[NDArray[np.float64]], counts: list[int]
+) -> ProgramVector:
     return ProgramVector(
-        program=trace.name,
-        isa=trace.isa,
+        program=name,
+        isa=isa,
         model=model.digest,
-        trace_digest=trace.digest,
+        trace_digest=digest,
         instructions=sum(counts),
         vector=np.sum(intervals, axis=0),
         interval_instructions=np.array(counts, np.int64),

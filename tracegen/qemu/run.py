@@ -144,6 +144,11 @@ class Run:
         """The files that were mapped, at the program's addresses."""
         return list(read_mappings(self.folder / "maps"))
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C came."""
+        return self._deadline is not None
+
     def outcome(self) -> Outcome:
         """How the program ended (after the last round)."""
         stopped = (self.folder / "stopped").exists()
@@ -154,7 +159,7 @@ class Run:
             signal=-code if code < 0 else None,
             stopped=stopped,
             replaced_by=replaced.read_text(errors="replace") if replaced.exists() and not stopped else None,
-            interrupted=self._deadline is not None,
+            interrupted=self.interrupted,
         )
 
     def nothing_recorded(self) -> InputError:

@@ -86,6 +86,11 @@ class ProgramStream:
         return self._static.instructions
 
     @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C has ended the program; `chunks` goes on with what it executed until then."""
+        return self._run.interrupted
+
+    @property
     def digest(self) -> str:
         """SHA-256 over those of `address`, `code`, and of the columns `static_id` … `is_store` of all chunks so far."""
         parts = [hashlib.sha256(self.address.data), hashlib.sha256(self.code.data), *self._columns]

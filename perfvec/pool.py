@@ -1,0 +1,183 @@
+"""A pool of sampling units of a run: all units' signatures, and the features of some units drawn at random.
+
+One pass over the run is enough, whatever its length: every unit has the same chance to be in the pool when the run ends
+(reservoir sampling: Vitter, ACM TOMS 1985, algorithm R), and features are exact, as every instruction is seen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from perfvec.model import Model
+from perfvec.precision import native_bf16
+from perfvec.represent import OVERLAP, lane_sums
+from tracegen.basic_blocks import BlockVectors
+from uarch.instructions import Chunk, StaticInstructions
+
+UNIT = 1024  # instructions; divides the chunks of a trace
+CAPACITY = 1 << 14  # units in the pool: 340 MB of features
+_WINDOW = OVERLAP + UNIT
+_LANES = 128  # units side by side in the model
+
+
+@njit(cache=True, nogil=True)
+def _unit_means(stored: NDArray, unit: int, out: NDArray[np.float32]) -> None:
+    """Mean of each column over each of consecutive units."""
+    sums = np.empty(stored.shape[1], np.int64)
+    for k in range(len(out)):
+        sums[:] = 0
+        for row in range(k * unit, (k + 1) * unit):
+            for column in range(stored.shape[1]):
+                sums[column] += np.int64(stored[row, column])
+        for column in range(stored.shape[1]):
+            out[k, column] = sums[column] / unit
+
+
+class Reservoir:
+    """Slots of a pool for units that come one after another, so that it is a simple random sample at any time."""
+
+    def __init__(self, capacity: int, seed: int) -> None:
+        self._capacity = capacity
+        self._random = np.random.default_rng([seed, 0])
+
+    def slots(self, first: int, count: int) -> NDArray[np.int64]:
+        """[count] where units first … first+count go; -1: nowhere."""
+        unit = np.arange(first, first + count)
+        slot = self._random.integers(0, unit + 1)
+        return np.where(unit < self._capacity, unit, np.where(slot < self._capacity, slot, -1))
+
+
+class Listed:
+    """Slots for units that are known beforehand, in ascending order."""
+
+    def __init__(self, units: NDArray[np.int64]) -> None:
+        self._units = units
+
+    def slots(self, first: int, count: int) -> NDArray[np.int64]:
+        """As of Reservoir."""
+        slot = np.full(count, -1, np.int64)
+        begin, end = np.searchsorted(self._units, [first, first + count])
+        slot[self._units[begin:end] - first] = np.arange(begin, end)
+        return slot
+
+
+class Pool:
+    """Fed with the chunks of one run in order (`observe`).
+
+    `unit` [P] are the numbers of the units in the pool, unit u being instructions u·UNIT … ; what is left at the run's
+    end is not a unit but `remainder` instructions. `signatures` [N, …] say what code each unit executes (its projected
+    basic-block vector) and how it behaves (the means of its stored features).
+    """
+
+    def __init__(
+        self, model: Model, instructions: StaticInstructions, slots: Reservoir | Listed, *, signatures: bool = True
+    ) -> None:
+        self._model, self._schema = model, model.schema
+        self._extractor = self._schema.extractor(instructions)
+        self._blocks = BlockVectors(instructions, UNIT) if signatures else None
+        self._static = self._schema.static(instructions)
+        self._slots = slots
+        self._means: list[NDArray[np.float32]] = []
+        self._ids = np.empty((0, _WINDOW), np.uint32)
+        self._stored = np.empty((0, _WINDOW, len(self._schema.columns)), self._schema.dtype)
+        self._unit = np.empty(0, np.int64)
+        # What the next unit needs: the instructions before it and those of it that are there.
+        self._tail_id = np.zeros(OVERLAP, np.uint32)
+        self._tail = np.zeros((OVERLAP, len(self._schema.columns)), self._schema.dtype)
+        self.units = 0
+        self.instructions = 0
+        self._bf16 = native_bf16()
+
+    def grow(self, instructions: StaticInstructions) -> None:
+        """Go on with more static instructions, of which the ones so far are the first, unchanged."""
+        if len(instructions) != len(self._static):
+            self._extractor.grow(instructions)
+            self._static = self._schema.static(instructions)
+            if self._blocks is not None:
+                self._blocks.grow(instructions)
+
+    @property
+    def unit(self) -> NDArray[np.int64]:
+        return self._unit[: self._filled]
+
+    @property
+    def remainder(self) -> int:
+        return len(self._tail_id) - OVERLAP
+
+    @property
+    def _filled(self) -> int:
+        return int((self._unit >= 0).sum())
+
+    def observe(self, chunk: Chunk) -> None:
+        """The next chunk (without gaps)."""
+        if self._blocks is not None:
+            self._blocks.observe(chunk)
+        ids = np.concatenate([self._tail_id, chunk.static_id])
+        stored = np.concatenate([self._tail, self._extractor.extract(chunk)])
+        count = (len(ids) - OVERLAP) // UNIT
+        if self._blocks is not None:
+            means = np.empty((count, stored.shape[1]), np.float32)
+            _unit_means(stored[OVERLAP:], UNIT, means)
+            self._means.append(means)
+        slots = self._slots.slots(self.units, count)
+        self._reserve(int(slots.max(initial=-1)) + 1)
+        for k in np.flatnonzero(slots >= 0).tolist():
+            slot, window = slots[k], slice(k * UNIT, k * UNIT + _WINDOW)
+            self._ids[slot], self._stored[slot], self._unit[slot] = ids[window], stored[window], self.units + k
+        self._tail_id, self._tail = ids[count * UNIT :].copy(), stored[count * UNIT :].copy()
+        self.units += count
+        self.instructions += len(chunk)
+
+    def _reserve(self, count: int) -> None:
+        have = len(self._unit)
+        if count <= have:
+            return
+        room = max(count, 2 * have)
+        for name in ("_ids", "_stored"):
+            old = getattr(self, name)
+            new = np.empty((room, *old.shape[1:]), old.dtype)
+            new[:have] = old
+            setattr(self, name, new)
+        self._unit = np.append(self._unit, np.full(room - have, -1, np.int64))
+
+    def signatures(self) -> NDArray[np.float32]:
+        """[N, columns + dimensions] of all units; features and code weigh alike, and so do the columns of features."""
+        assert self._blocks is not None
+        means = np.concatenate(self._means)
+        blocks = self._blocks.projected()[: self.units]
+        features = (means - means.mean(axis=0)) / np.maximum(means.std(axis=0), 1e-6)
+        spread = np.sqrt(max(float(blocks.var(axis=0).sum()), 1e-12) / means.shape[1])
+        return np.concatenate([features, (blocks - blocks.mean(axis=0)) / np.float32(spread)], axis=1, dtype=np.float32)
+
+    def represent(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
+        """[n, d] vectors of the units in these slots of the pool, each after OVERLAP instructions of warm-up."""
+        out = np.empty((len(slots), self._model.foundation.width))
+        order = np.argsort(self._unit[slots], kind="stable")  # the run's first unit, which has no warm-up, comes first
+        for begin in range(0, len(order), _LANES):
+            rows = order[begin : begin + _LANES]
+            ids, stored = self._ids[slots[rows]].reshape(-1), self._stored[slots[rows]]
+            stored = stored.reshape(-1, stored.shape[-1])
+            lead = OVERLAP
+            if self._unit[slots[rows[0]]] == 0:
+                ids, stored, lead = ids[OVERLAP:], stored[OVERLAP:], 0
+            # What follows a lane's unit is the next one's warm-up; behind the last one, anything.
+            ids, stored = np.append(ids, ids[:OVERLAP]), np.append(stored, stored[:OVERLAP], axis=0)
+            out[rows] = self._lane_sums(ids, stored, lead, len(rows), UNIT)
+        return out
+
+    def represent_remainder(self) -> NDArray[np.float64]:
+        """[d] of the instructions behind the last unit."""
+        if self.remainder == 0:
+            return np.zeros(self._model.foundation.width)
+        lead = min(OVERLAP, self.instructions - self.remainder)
+        begin = OVERLAP - lead
+        return self._lane_sums(self._tail_id[begin:], self._tail[begin:], lead, 1, None)[0]
+
+    def _lane_sums(
+        self, ids: NDArray[np.uint32], stored: NDArray, lead: int, lanes: int, counted: int | None
+    ) -> NDArray[np.float64]:
+        return lane_sums(
+            self._model.foundation, self._static, ids, stored, lead, lanes=lanes, counted=counted, bf16=self._bf16
+        )

@@ -1,0 +1,305 @@
+"""A program's vector from a part of its instructions, with its error (REPRESENTATION.md, *Sampled*).
+
+Units of UNIT instructions are stratified by what they execute and how; the model runs over units drawn at random from
+every stratum, each after a warm-up, until the 95 % confidence interval of the prediction on every machine of the
+model's table is as narrow as asked for, or all units are represented.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from perfvec.model import Model
+from perfvec.pool import CAPACITY, UNIT, Listed, Pool, Reservoir
+from perfvec.represent import STRETCH, reference_machine
+from perfvec.stratified import Estimate, allocate, estimate, variances
+from perfvec.vector import ProgramVector, Sampling
+from tracegen.decode import decode
+from tracegen.kmeans import kmeans
+from tracegen.qemu.stream import ProgramStream
+from tracegen.trace import Trace
+from uarch.errors import InputError
+
+HALF_WIDTH = 0.02
+STRATA = 48  # at most
+_UNITS_A_STRATUM = 40  # at least, on average
+_FAR = 0.02  # of the units, by distance to their cluster's centre, are strata apart
+_FAR_STRATA = 6  # at most
+_POOLED_A_STRATUM = 32  # expected in the pool, at least
+_PILOT = 192  # units of the first round, by the strata's sizes, and
+_LEAST = 24  # of each stratum at least: of fewer, the rare ones that cost much are missed, and so is their variance
+_ROUNDS = 12
+_QUANTILE = 2.02  # Student's, at the degrees of freedom of a finished sample
+_WORTHWHILE = 0.7  # of all units: where more are needed, all are represented
+
+
+def represent_sampled(
+    model: Model,
+    trace: Trace | str | os.PathLike[str],
+    *,
+    half_width: float = HALF_WIDTH,
+    max_instructions: int | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> ProgramVector:
+    """The estimated vector of a trace (or of its first `max_instructions`); `half_width` is relative.
+
+    Raises InputError for a bad trace or a half-width outside (0, 1).
+    """
+    if not isinstance(trace, Trace):
+        with Trace(trace) as opened:
+            return represent_sampled(
+                model, opened, half_width=half_width, max_instructions=max_instructions, seed=seed, progress=progress
+            )
+    require_half_width(half_width)
+    opened, total = trace, len(trace) if max_instructions is None else min(max_instructions, len(trace))
+    instructions = decode(trace.address, trace.code, trace.isa)
+
+    def collect(slots: Reservoir | Listed) -> Pool:
+        pool = Pool(model, instructions, slots, signatures=isinstance(slots, Reservoir))
+        with _bar(f"features {opened.name}", total, progress) as bar:
+            for chunk in opened.chunks(stop=total):
+                pool.observe(chunk)
+                bar.update(len(chunk))
+        return pool
+
+    drawn = Sample(model, collect(Reservoir(CAPACITY, seed)), seed=seed, collect=collect)
+    drawn.reach(half_width, progress=progress)
+    return drawn.vector(trace.name, trace.isa, trace.digest)
+
+
+def represent_stream_sampled(
+    model: Model, stream: ProgramStream, *, half_width: float = HALF_WIDTH, seed: int = 0, progress: bool = True
+) -> ProgramVector:
+    """The estimated vector of a program while it runs, in one pass: nothing is written, memory is bounded.
+
+    The same as of its trace, except that it can draw no more units than the pool holds: where these do not reach
+    `half_width`, a line on stderr says so. After Ctrl-C it is that of what was executed until then.
+    """
+    require_half_width(half_width)
+    pool = Pool(model, stream.instructions, Reservoir(CAPACITY, seed))
+    looked = 1 << 24
+    random = np.random.default_rng([seed, 2])
+    name, machine = reference_machine(model)
+    with _bar(f"features {stream.program}", None, progress) as bar:
+        for chunk in stream.chunks():
+            pool.grow(stream.instructions)
+            pool.observe(chunk)
+            if not bar.disable and pool.instructions >= looked:  # a glance each time it has run twice as long
+                looked *= 2
+                glance = pool.represent(random.choice(len(pool.unit), min(32, len(pool.unit)), replace=False))
+                bar.set_postfix_str(f"CPI on {name} about {(glance @ machine).mean() / UNIT:.2f}")
+            bar.update(len(chunk))
+            if stream.interrupted:
+                break
+    drawn = Sample(model, pool, seed=seed)
+    drawn.reach(half_width, progress=progress)
+    return drawn.vector(stream.program, stream.isa, stream.digest)
+
+
+def parse_half_width(text: str) -> float:
+    """`2%` or `0.02`; InputError where it is neither."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError as error:
+        raise InputError(f"half-width {text!r} must be a number such as 2% or 0.02") from error
+    require_half_width(value)
+    return value
+
+
+def require_half_width(half_width: float) -> None:
+    """Raise InputError unless it is a usable fraction."""
+    if not 0 < half_width < 1:
+        raise InputError(f"half-width {half_width} must lie between 0 and 1, as 0.02 for 2 %")
+
+
+@dataclass(frozen=True)
+class Strata:
+    """`label` [N]: the stratum of each unit; `size` [H]."""
+
+    label: NDArray[np.int32]
+    size: NDArray[np.int64]
+
+
+def stratify(signatures: NDArray[np.float32], pooled: NDArray[np.int64], *, seed: int = 0) -> Strata:
+    """Strata of units with `signatures` [N, …], those with the numbers `pooled` being in the pool.
+
+    Clusters of signatures; units far from their cluster's centre, among which are those that cost much more than their
+    neighbours, make strata of their own. A stratum so small that hardly any of its units would be in the pool
+    becomes part of the nearest one.
+    """
+    units = len(signatures)
+    clusters = kmeans(signatures, max(1, min(STRATA, units // _UNITS_A_STRATUM)), seed=seed, starts=2)
+    label = clusters.label.copy()
+    far = np.argsort(-clusters.distance, kind="stable")[: int(_FAR * units)]
+    if len(far) >= _LEAST:
+        label[far] = (
+            len(clusters.centre)
+            + kmeans(signatures[far], max(1, min(_FAR_STRATA, len(far) // _UNITS_A_STRATUM)), seed=seed, starts=2).label
+        )
+    size, there = np.bincount(label), np.bincount(label[pooled], minlength=label.max() + 1)
+    least = _POOLED_A_STRATUM * units / len(pooled) if len(pooled) < units else 2
+    keep = (size >= least) & (there >= np.minimum(_LEAST, size))
+    if not keep.any():
+        keep[np.argmax(size)] = True
+    sums = np.stack([np.bincount(label, column, len(size)) for column in signatures.T], axis=1)
+    centre = sums / np.maximum(size, 1)[:, None]
+    square = ((centre[:, None] - centre[keep][None]) ** 2).sum(axis=2)
+    nearest = np.argmin(square, axis=1).astype(np.int32)
+    nearest[keep] = np.arange(keep.sum())
+    label = nearest[label]
+    return Strata(label, np.bincount(label, minlength=int(keep.sum())))
+
+
+class Sample:
+    """A growing stratified sample of a pool's run; `collect` makes another pass over it, where that is possible."""
+
+    def __init__(
+        self,
+        model: Model,
+        pool: Pool,
+        *,
+        seed: int = 0,
+        collect: Callable[[Reservoir | Listed], Pool] | None = None,
+        strata: Strata | None = None,
+    ) -> None:
+        self._model, self._first, self._pool, self._collect = model, pool, pool, collect
+        self._table = model.table()
+        self._random = np.random.default_rng([seed, 1])
+        self._remainder = pool.represent_remainder()
+        if pool.units == 0:
+            self._strata = Strata(np.empty(0, np.int32), np.empty(0, np.int64))
+        else:
+            self._strata = strata or stratify(pool.signatures(), pool.unit, seed=seed)
+        self._drawn: list[NDArray[np.float64]] = [np.empty((0, len(self._remainder))) for _ in self._strata.size]
+        self._seen = np.zeros(pool.units, bool)  # units that were drawn, or were in a pool
+        self._queue: list[NDArray[np.int64]] = []  # slots of the pool by stratum, in the order in which they are drawn
+        self._enqueue()
+
+    def _enqueue(self) -> None:
+        self._seen[self._pool.unit] = True
+        label = self._strata.label[self._pool.unit]
+        self._queue = [self._random.permutation(np.flatnonzero(label == h)) for h in range(len(self._strata.size))]
+
+    @property
+    def count(self) -> NDArray[np.int64]:
+        """[H] units drawn so far."""
+        return np.array([len(units) for units in self._drawn], np.int64)
+
+    def reach(self, half_width: float, *, progress: bool = True) -> None:
+        """Draw until the relative half-width holds on every machine of the table, or there is nothing more to draw."""
+        size = self._strata.size
+        pilot = np.maximum(_LEAST, np.ceil(_PILOT * size / max(size.sum(), 1)).astype(np.int64))
+        with _bar("represent", None, progress) as bar:
+            self._draw(np.minimum(size, pilot), bar)
+            caution = 1.0
+            for _ in range(_ROUNDS):
+                reached, total = self._relative()
+                bar.set_postfix_str(f"±{reached:.1%}")
+                if reached <= half_width:
+                    return
+                wanted = (caution * half_width * total / _QUANTILE) ** 2
+                drawn = [units @ self._table.T for units in self._drawn]
+                count = allocate(size, variances(size, drawn), wanted, self.count)
+                if count.sum() > _WORTHWHILE * size.sum():
+                    count = size.copy()
+                if (count == self.count).all():
+                    caution *= 0.9
+                elif not self._draw(count, bar):
+                    caution *= 0.95
+                    if self._collect is None:
+                        break
+        reached, _ = self._relative()
+        if reached > half_width:
+            print(
+                f"the interval is ±{reached:.1%} where ±{half_width:.1%} was asked for: all {len(self._pool.unit):,} "
+                "units that were kept of the run are used; of a trace, more can be read",
+                file=sys.stderr,
+            )
+
+    def _relative(self) -> tuple[float, NDArray[np.float64]]:
+        """The largest half-width, relative, over the table's machines, and their predictions [M]."""
+        found = self.estimate()
+        total = self._table @ (found.total + self._remainder)
+        width = self._sampling(found).half_width(self._table)
+        return float(np.max(width / np.abs(total))), total
+
+    def _draw(self, count: NDArray[np.int64], bar: tqdm) -> bool:
+        """Draw until `count` [H] are drawn; whether the pool, or another pass, had enough."""
+        short = self._draw_from_pool(count, bar)
+        if short.any() and self._collect is not None:
+            units = [
+                self._random.choice(rest, min(int(missing), len(rest)), replace=False)
+                for h, missing in enumerate(short)
+                if missing and len(rest := np.flatnonzero(~self._seen & (self._strata.label == h)))
+            ]
+            if units:
+                chosen = np.sort(np.concatenate(units))
+                if len(chosen) > CAPACITY:  # some of every stratum, the rest in the next pass
+                    chosen = np.sort(self._random.choice(chosen, CAPACITY, replace=False))
+                self._pool = self._collect(Listed(chosen))
+                self._enqueue()
+                short = self._draw_from_pool(count, bar)
+        return not short.any()
+
+    def _draw_from_pool(self, count: NDArray[np.int64], bar: tqdm) -> NDArray[np.int64]:
+        """[H] how many the pool lacks."""
+        wanted = np.maximum(count - self.count, 0)
+        slots = [queue[:missing] for queue, missing in zip(self._queue, wanted, strict=True)]
+        self._queue = [queue[missing:] for queue, missing in zip(self._queue, wanted, strict=True)]
+        for begin, part in _batches(np.concatenate(slots) if slots else np.empty(0, np.int64)):
+            vectors = self._pool.represent(part)
+            bar.update(UNIT * len(part))
+            stratum = np.repeat(np.arange(len(slots)), [len(s) for s in slots])[begin : begin + len(part)]
+            for h in np.unique(stratum):
+                self._drawn[h] = np.concatenate([self._drawn[h], vectors[stratum == h]])
+        return wanted - np.array([len(s) for s in slots], np.int64)
+
+    def estimate(self) -> Estimate:
+        """Of all units, from those drawn so far."""
+        if not self._drawn:
+            width = len(self._remainder)
+            return Estimate(
+                np.zeros(width), np.empty((0, width)), np.empty((0, width), np.float32), np.empty(0, np.int32),
+                np.empty(0),
+            )  # fmt: skip
+        return estimate(self._strata.size, self._drawn, self._table)
+
+    def _sampling(self, found: Estimate) -> Sampling:
+        return Sampling(
+            UNIT, self._first.units, int(self.count.sum()), found.factors, found.factor_stratum, found.freedom
+        )
+
+    def vector(self, name: str, isa: str, digest: str) -> ProgramVector:
+        """What was reached. An interval's vector is the sum of its units' strata's means."""
+        found = self.estimate()
+        per = STRETCH // UNIT
+        intervals = max(1, -(-self._first.units // per))
+        shares = np.zeros((intervals, len(self._strata.size)))
+        np.add.at(shares, (np.arange(self._first.units) // per, self._strata.label), 1)
+        vectors = shares @ found.mean
+        vectors[-1] += self._remainder
+        counts = shares.sum(axis=1).astype(np.int64) * UNIT
+        counts[-1] += self._first.remainder
+        sampling = self._sampling(found)
+        return ProgramVector(
+            program=name, isa=isa, model=self._model.digest, trace_digest=digest,
+            instructions=self._first.instructions, vector=found.total + self._remainder, interval_instructions=counts,
+            interval_vectors=vectors, sampling=sampling if sampling.units_represented < sampling.units else None,
+        )  # fmt: skip
+
+
+def _batches(slots: NDArray[np.int64], size: int = 1024) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    for begin in range(0, len(slots), size):
+        yield begin, slots[begin : begin + size]
+
+
+def _bar(description: str, total: int | None, progress: bool) -> tqdm:
+    return tqdm(total=total, unit="instr", unit_scale=True, desc=description, disable=None if progress else True)

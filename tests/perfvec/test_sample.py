@@ -1,0 +1,221 @@
+"""The stratified estimate against enumeration, allocation against the textbook, sampled vectors of real traces."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from analysis import predict as prediction
+from perfvec import sample as sampling
+from perfvec.pool import UNIT, Listed, Pool, Reservoir
+from perfvec.represent import represent
+from perfvec.sample import Sample, parse_half_width, represent_sampled, represent_stream_sampled, stratify
+from perfvec.stratified import allocate, estimate
+from perfvec.vector import Sampling, load_vector
+from tracegen.decode import decode
+from tracegen.qemu import stream
+from tracegen.qemu import trace as trace_program
+from tracegen.trace import Trace
+from uarch.errors import InputError
+
+
+def test_all_samples_together_are_unbiased_and_so_is_their_variance():
+    """Two strata of 4 and 3 units, two drawn of each: all 18 samples, equally likely."""
+    random = np.random.default_rng(1)
+    strata = [random.normal(5, 2, (4, 2)), random.normal(-1, 3, (3, 2))]
+    size = np.array([4, 3])
+    found = [
+        estimate(size, [strata[0][list(a)], strata[1][list(b)]])
+        for a in combinations(range(4), 2)
+        for b in combinations(range(3), 2)
+    ]
+    truth = strata[0].sum(axis=0) + strata[1].sum(axis=0)
+    totals = np.array([each.total for each in found])
+    assert np.allclose(totals.mean(axis=0), truth)
+    expected = (totals - truth).T @ (totals - truth) / len(totals)
+    covariance = np.mean([each.factors.T @ each.factors for each in found], axis=0)
+    assert np.allclose(covariance, expected, rtol=1e-5)
+
+
+def test_a_triangular_factor_keeps_the_covariance():
+    units = np.random.default_rng(2).normal(0, 1, (50, 3))
+    many = estimate(np.array([1000]), [units])
+    assert many.factors.shape == (3, 3)
+    expected = 1000**2 * (1 - 50 / 1000) * np.cov(units.T) / 50
+    assert np.allclose(many.factors.T @ many.factors, expected, rtol=1e-4)
+
+
+def test_what_is_known_wholly_has_no_variance():
+    found = estimate(np.array([3]), [np.ones((3, 2))])
+    assert len(found.factors) == 0 and (found.total == 3).all()
+
+
+def test_one_stratum_is_the_textbook_interval():
+    """t quantile of 9 degrees of freedom, mean of ten."""
+    units = np.arange(10.0)[:, None]
+    found = estimate(np.array([1000]), [units])
+    widths = Sampling(1, 1000, 10, found.factors, found.factor_stratum, found.freedom).half_width(np.array([[1.0]]))
+    assert widths[0] == pytest.approx(2.262157 * 1000 * np.sqrt(0.99 * units.var(ddof=1) / 10), rel=1e-5)
+
+
+def test_allocation_to_one_machine_is_neymans():
+    size, variance = np.array([10_000, 20_000, 30_000]), np.array([[1.0], [4.0], [0.25]])
+    count = allocate(size, variance, np.array([1e5]), np.full(3, 2))
+    share = size * np.sqrt(variance[:, 0])
+    assert np.allclose(count / count.sum(), share / share.sum(), rtol=0.01)
+    assert (size**2 * (1 - count / size) / count) @ variance[:, 0] <= 1e5
+
+
+def test_allocation_reaches_every_machine_and_no_stratum_gives_more_than_it_has():
+    random = np.random.default_rng(3)
+    size, variance = random.integers(2, 500, 12), random.exponential(1, (12, 5)) ** 2
+    wanted = ((size**2) @ variance) / 300
+    count = allocate(size, variance, wanted, np.full(12, 2))
+    assert ((size**2 * (1 - count / size) / count) @ variance <= wanted * 1.0001).all()
+    assert ((count >= 2) & (count <= size)).all()
+
+
+def test_a_reservoir_gives_every_unit_the_same_chance():
+    hits = np.zeros(40)
+    for seed in range(3000):
+        slots, held = Reservoir(8, seed), np.empty(8, np.int64)
+        for first in range(0, 40, 10):
+            for unit, slot in enumerate(slots.slots(first, 10), first):
+                if slot >= 0:
+                    held[slot] = unit
+        hits[held] += 1
+    assert hits.sum() == 8 * 3000
+    assert np.abs(hits / 3000 - 0.2).max() < 0.04  # five standard deviations
+
+
+def test_intervals_of_skewed_strata_cover():
+    """Log-normal units in strata with unequal means: the procedure as a whole, 60 times."""
+    random = np.random.default_rng(5)
+    label = random.integers(0, 12, 12_000).astype(np.int32)
+    values = np.exp(random.normal(0, 0.5, 12_000)) * (1 + label)
+
+    class Values:
+        units, instructions, remainder, unit = 12_000, 12_000 * UNIT, 0, np.arange(12_000)
+
+        def represent(self, slots):
+            return values[slots][:, None]
+
+        def represent_remainder(self):
+            return np.zeros(1)
+
+    class OneMachine:
+        digest = "m"
+
+        def table(self):
+            return np.ones((1, 1))
+
+    strata = sampling.Strata(label, np.bincount(label))
+    inside, share = 0, 0.0
+    for seed in range(60):
+        drawn = Sample(OneMachine(), Values(), seed=seed, strata=strata)
+        drawn.reach(0.02, progress=False)
+        vector = drawn.vector("", "", "")
+        width = vector.sampling.half_width(np.ones((1, 1)))[0]
+        assert width <= 0.02 * vector.vector[0]
+        inside += abs(vector.vector[0] - values.sum()) <= width
+        share += drawn.count.sum() / 12_000
+    assert inside >= 53  # of 60; 57 are expected
+    assert share / 60 < 0.2
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Few strata and units, for traces of 58 units."""
+    monkeypatch.setattr(sampling, "_LEAST", 4)
+    monkeypatch.setattr(sampling, "_PILOT", 8)
+    monkeypatch.setattr(sampling, "_UNITS_A_STRATUM", 20)
+
+
+def pool_of(data, slots=None):
+    with Trace(data.traces / "qsort.trace.h5") as trace:
+        pool = Pool(data.model, decode(trace.address, trace.code, trace.isa), slots or Reservoir(1000, 0))
+        for chunk in trace.chunks(7001):
+            pool.observe(chunk)
+    return pool
+
+
+def test_all_units_add_up_to_the_exact_vector(data):
+    pool = pool_of(data)
+    assert (pool.units, pool.remainder) == (60_000 // UNIT, 60_000 % UNIT)
+    total = pool.represent(np.arange(pool.units)).sum(axis=0) + pool.represent_remainder()
+    exact = represent(data.model, data.traces / "qsort.trace.h5", progress=False).vector
+    table = data.model.table()
+    assert np.allclose(table @ total, table @ exact, rtol=0.01)
+
+
+def test_a_listed_unit_is_the_same_as_in_the_whole_pool(data):
+    chosen = np.array([0, 3, 57])
+    some = pool_of(data, Listed(chosen))
+    assert (some.unit == chosen).all()
+    assert np.allclose(some.represent(np.arange(3)), pool_of(data).represent(chosen), atol=1e-3)
+
+
+def test_a_wide_interval_takes_a_part_and_a_narrow_one_all(data, small, tmp_path):
+    trace = data.traces / "qsort.trace.h5"
+    wide = represent_sampled(data.model, trace, half_width=0.5, progress=False)
+    assert wide.sampling is not None and wide.sampling.units_represented < wide.sampling.units == 58
+    assert wide.interval_instructions.sum() == wide.instructions == 60_000
+    assert np.allclose(wide.interval_vectors.sum(axis=0), wide.vector)
+    wide.save(tmp_path / "w.vector.npz")
+    again = load_vector(tmp_path / "w.vector.npz").sampling
+    assert again is not None and (again.covariance() == wide.sampling.covariance()).all()
+    assert (again.half_width(data.model.table()) <= 0.5 * data.model.table() @ wide.vector).all()
+    narrow = represent_sampled(data.model, trace, half_width=1e-6, progress=False)
+    assert narrow.sampling is None
+    exact = represent(data.model, trace, progress=False)
+    assert np.allclose(data.model.table() @ narrow.vector, data.model.table() @ exact.vector, rtol=0.01)
+
+
+def test_another_pass_brings_what_the_pool_lacks(data, small, monkeypatch):
+    monkeypatch.setattr(sampling, "CAPACITY", 30)
+    vector = represent_sampled(data.model, data.traces / "qsort.trace.h5", half_width=1e-6, progress=False)
+    assert vector.sampling is None  # all 58 units
+
+
+def test_the_same_seed_gives_the_same_vector(data, small):
+    trace = data.traces / "matmul.trace.h5"
+    one, other = (represent_sampled(data.model, trace, half_width=0.3, seed=4, progress=False) for _ in range(2))
+    assert (one.vector == other.vector).all()
+
+
+def test_a_stream_is_sampled_as_its_trace(data, small, tmp_path):
+    command, path = [str(data.traces.parent / "qsort"), "3000"], tmp_path / "q.trace.h5"
+    trace_program(command, path, stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)
+    with stream(command, stdout=subprocess.DEVNULL, max_instructions=60_000) as running:
+        streamed = represent_stream_sampled(data.model, running, half_width=0.3, progress=False)
+    traced = represent_sampled(data.model, path, half_width=0.3, progress=False)
+    assert streamed.instructions == traced.instructions
+    table = data.model.table()
+    assert np.allclose(table @ streamed.vector, table @ traced.vector, rtol=1e-3)
+
+
+def test_tiny_strata_join_their_neighbours():
+    signatures = np.concatenate([np.zeros((200, 3)), np.full((200, 3), 5.0), np.full((3, 3), 5.5)]).astype(np.float32)
+    strata = stratify(signatures, np.arange(0, 403, 8))
+    assert strata.size.sum() == 403 and strata.size.min() > 100
+
+
+def test_predictions_carry_the_interval(data, small):
+    vector = represent_sampled(data.model, data.traces / "qsort.trace.h5", half_width=0.5, progress=False)
+    exact = replace(vector, program="exact", sampling=None)
+    frame = prediction.predict(data.model, [vector, exact], data.machines[:1])
+    first, second = prediction.to_json(frame)["predictions"]
+    low, high = first["interval"]
+    assert low < first["cycles"] < high and second["interval"] is None
+    assert list(prediction.shown(frame)["±"])[1] == ""
+
+
+@pytest.mark.parametrize("text", ["x", "0", "100%", "-1%", "nan", ""])
+def test_a_wrong_half_width_is_one_line(text):
+    with pytest.raises(InputError, match="half-width"):
+        parse_half_width(text)
+    assert parse_half_width("2%") == parse_half_width("0.02") == 0.02

@@ -1,0 +1,105 @@
+"""Representation of a running program; checkpoints of a long one; the command around both."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from perfvec import kept_intervals
+from perfvec import represent as representing
+from perfvec.represent import represent, represent_file, represent_stream
+from perfvec.vector import load_vector
+from tracegen.qemu import stream, trace
+
+LOOP = "i=0; while :; do i=$((i+1)); if [ $i = 100 ]; then : > started; fi; done"
+
+
+def command(data, output, *words):
+    return [
+        sys.executable, "-m", "perfvec", "represent", "--model", str(data.model_file), "-o", str(output), *words
+    ]  # fmt: skip
+
+
+def test_a_running_program_has_the_vector_of_its_trace(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(representing, "STRETCH", 16_384)
+    program = [str(data.traces.parent / "qsort"), "3000"]
+    trace(program, tmp_path / "q.trace.h5", stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)
+    with stream(program, stdout=subprocess.DEVNULL, max_instructions=60_000) as running:
+        streamed = represent_stream(data.model, running, progress=False)
+    traced = represent(data.model, tmp_path / "q.trace.h5", progress=False)
+    assert streamed.instructions == 60_000 and len(streamed.interval_vectors) == 4
+    assert np.array_equal(streamed.vector, traced.vector)
+
+
+@pytest.mark.parametrize("words", [[], ["--sample", "auto", "--half-width", "50%"]])
+def test_ctrl_c_keeps_what_was_seen(data, tmp_path, words):
+    output = tmp_path / "v.vector.npz"
+    words = [*words, "--cwd", str(tmp_path), "--", "sh", "-c", LOOP]
+    process = subprocess.Popen(command(data, output, *words), stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=120)
+    assert process.returncode == 130, messages
+    assert load_vector(output).instructions > 100_000
+    assert {path.name for path in tmp_path.iterdir()} == {"started", "v.vector.npz"}
+
+
+def test_the_programs_status_is_passed_on(data, tmp_path):
+    output = tmp_path / "v.vector.npz"
+    done = subprocess.run(command(data, output, "--", "sh", "-c", "exit 5"), capture_output=True, text=True)
+    assert done.returncode == 5, done.stderr
+    assert load_vector(output).program == "sh"
+
+
+KILLED = """
+import os, signal, sys
+from perfvec import kept_intervals, represent
+from perfvec.model import load_model
+kept_intervals._EVERY_S, represent.STRETCH = 0.0, 8192
+add, calls = represent.Pass.add, []
+def fatal(self, chunk):
+    calls.append(chunk.start)
+    if len(calls) == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return add(self, chunk)
+represent.Pass.add = fatal
+represent.represent_file(load_model(sys.argv[1]), sys.argv[2], sys.argv[3])
+"""
+
+
+def test_a_killed_representation_continues_to_the_same_vector(data, tmp_path, monkeypatch):
+    """SIGKILL in the fourth stretch; the second run represents only what is missing."""
+    path, output = data.traces / "matmul.trace.h5", tmp_path / "v.vector.npz"
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(data.model_file), str(path), str(output)])
+    assert killed.returncode == -signal.SIGKILL and not output.exists()
+    monkeypatch.setattr(representing, "STRETCH", 8192)
+    whole = represent(data.model, path, progress=False)
+    add, represented = representing.Pass.add, []
+
+    def noted(self, chunk):
+        represented.append(chunk.start)
+        return add(self, chunk)
+
+    monkeypatch.setattr(representing.Pass, "add", noted)
+    found = represent_file(data.model, path, output)
+    assert represented == list(range(3 * 8192, 60_000, 8192))
+    assert np.array_equal(found.vector, whole.vector) and np.array_equal(found.interval_vectors, whole.interval_vectors)
+    assert [path.name for path in tmp_path.iterdir()] == ["v.vector.npz"]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", None])
+def test_a_foreign_checkpoint_is_not_used(data, tmp_path, content):
+    path = tmp_path / "c"
+    if content is None:
+        np.savez(path.open("wb"), work=np.asarray("other work"), vectors=np.ones((3, 32)), counts=[1, 2, 3])
+    else:
+        path.write_bytes(content)
+    kept = kept_intervals.KeptIntervals(path, "this work")
+    assert kept.read() == ([], [])
