@@ -14,11 +14,11 @@ from uarch.errors import InputError
 
 @pytest.fixture(scope="module")
 def model(data):
-    return fit_table(data.model, data.traces, data.more, progress=False)
+    return fit_table(data.model, data.traces, data.encoder_latencies, progress=False)
 
 
 def test_they_are_the_machines_of_the_labels_and_known_from_then_on(data, model):
-    with LatencyFile(next(data.more.iterdir())) as labels:
+    with LatencyFile(next(data.encoder_latencies.iterdir())) as labels:
         machines = list(labels.machines)
     assert list(model.fitted_machines) == machines
     vectors, origin = model.machine_vectors([*machines, data.machines[0]])
@@ -27,7 +27,7 @@ def test_they_are_the_machines_of_the_labels_and_known_from_then_on(data, model)
 
 
 def test_they_predict_their_labels_better_than_the_encoder(data, model):
-    errors = evaluate(model, data.traces, data.more, progress=False).groupby("uarchs")["error"].mean()
+    errors = evaluate(model, data.traces, data.encoder_latencies, progress=False).groupby("uarchs")["error"].mean()
     assert errors["fitted"] <= errors["zero-shot"]
 
 
@@ -46,4 +46,4 @@ def test_the_file_keeps_them(model, tmp_path):
 def test_labels_of_a_program_that_the_model_has_not_seen_are_refused(data):
     stranger = replace(data.model, programs=data.model.programs[:1])
     with pytest.raises(InputError, match="which did not train the model"):
-        fit_table(stranger, data.traces, data.more, progress=False)
+        fit_table(stranger, data.traces, data.encoder_latencies, progress=False)
