@@ -357,6 +357,9 @@ def train(
     table_latencies: Annotated[
         Path | None, typer.Option(help="Latency files of machines to fit vectors for, after training.")
     ] = None,
+    encoder: Annotated[
+        bool, typer.Option("--encoder/--no-encoder", help="Whether to fit an encoder of other machines.")
+    ] = True,
     exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
     fold: Annotated[str, typer.Option(help="K/N: leave out the K-th of N folds of the programs.")] = "",
     hold_machines: Annotated[int, typer.Option(min=0, help="Leave out so many of the labels' machines.")] = 0,
@@ -420,8 +423,8 @@ def train(
     )  # fmt: skip
     run_train(
         traces, latencies, output, recipe=recipe, split=split, encoder_latencies=encoder_latencies,
-        table_latencies=table_latencies, initial=load_model(initial) if initial else None, device=device,
-        tensorboard=tensorboard, keep_work=keep_work,
+        table_latencies=table_latencies, encoder=encoder, initial=load_model(initial) if initial else None,
+        device=device, tensorboard=tensorboard, keep_work=keep_work,
     )  # fmt: skip
 
 

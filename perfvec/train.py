@@ -57,6 +57,7 @@ def train(
     split: Split = _NOTHING_LEFT_OUT,
     encoder_latencies: str | os.PathLike[str] | None = None,
     table_latencies: str | os.PathLike[str] | None = None,
+    encoder: bool = True,
     initial: Model | None = None,
     device: str = "auto",
     tensorboard: str | os.PathLike[str] | None = None,
@@ -67,9 +68,9 @@ def train(
 
     With `initial` training goes on from that model's weights (and its recipe's schema and shape must be these).
     `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder;
-    `table_latencies` such whose machines get vectors of their own, fitted with the foundation model frozen. `device` is
-    auto, cpu, cuda or cuda:N; `tensorboard` a folder for its files. Beside `output` a `*.metrics.csv` has one row a
-    step.
+    `table_latencies` such whose machines get vectors of their own, fitted with the foundation model frozen. Without
+    `encoder` the model knows no other machines. `device` is auto, cpu, cuda or cuda:N; `tensorboard` a folder for its
+    files. Beside `output` a `*.metrics.csv` has one row a step.
 
     A run that was killed continues from its last checkpoint when it is started again with the same arguments. Under
     torchrun the first process writes; the others return their model without an encoder.
@@ -96,11 +97,12 @@ def train(
     model = _model(foundation, division, split, recipe)
     if not ranks.first:
         return model
-    encoder = encoder_training.fit_encoder(
-        model, division.training, Path(traces), Path(encoder_latencies) if encoder_latencies else None, work,
-        seed=recipe.seed, progress=progress,
-    )  # fmt: skip
-    model = replace(model, encoder=encoder)
+    if encoder:
+        learned = encoder_training.fit_encoder(
+            model, division.training, Path(traces), Path(encoder_latencies) if encoder_latencies else None, work,
+            seed=recipe.seed, progress=progress,
+        )  # fmt: skip
+        model = replace(model, encoder=learned)
     if table_latencies:
         model = fit_table(model, traces, table_latencies, progress=progress)
     save_model(model, output)
