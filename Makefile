@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 # The shipped model, from nothing: trace the machine's programs, label them, train. Resumes after a kill; hours on two cores.
 TRAIN := train-out
 train-default: setup
-	sh tools/train-default.sh $(BIN)/perfvec $(TRAIN) perfvec/weights/default.safetensors
+	sh tools/train-default.sh $(BIN)/perfvec $(abspath $(TRAIN)) perfvec/weights/default.safetensors $(GEM5)
 
 clean:
 	rm -rf $(VENV) demo-out

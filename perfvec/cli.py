@@ -294,6 +294,7 @@ def label(
     presets: Annotated[bool, typer.Option("--presets", help="Label on every preset.")] = False,
     sample: Annotated[int, typer.Option(min=0, help="Label on so many machines sampled from the design space.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    machines_of: Annotated[Path | None, typer.Option(help="Label on the machines of this latency file.")] = None,
     start: Annotated[int, typer.Option(min=0, help="First labelled instruction; caches are warmed by all before.")] = 0,
     count: Annotated[
         int | None, typer.Option(min=1, help="Labelled instructions; to the trace's end by default.")
@@ -304,6 +305,7 @@ def label(
 ) -> None:
     """Time traces on machines: latency files for training and evaluation."""
     from tracegen.label import label as run_label
+    from tracegen.latency import LatencyFile
     from uarch.configuration import preset_names
     from uarch.space import sample as sample_space
 
@@ -312,6 +314,9 @@ def label(
         chosen += _machines(preset_names())
     if sample:
         chosen += sample_space(sample, seed)
+    if machines_of:
+        with LatencyFile(machines_of) as labels:
+            chosen += labels.machines
     for path in run_label(
         traces, chosen, output, start=start, count=count, workers=workers, simulator=simulator, gem5=gem5
     ):
@@ -853,9 +858,7 @@ def suite_list() -> None:
 def suite_run(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the traces.")],
     names: Annotated[list[str] | None, typer.Argument(help="Workloads; all that the machine has by default.")] = None,
-    set_name: Annotated[
-        str | None, typer.Option("--set", help="All of one set: default (what the shipped model is made of) or debian.")
-    ] = None,
+    set_name: Annotated[str | None, typer.Option("--set", help="All of one set: default, debian or mix.")] = None,
     max_instructions: Annotated[int, typer.Option(min=1000, help="Most instructions of each.")] = 4_000_000,
     workers: Annotated[int, typer.Option(min=1, help="Programs traced side by side.")] = 2,
 ) -> None:

@@ -1,26 +1,44 @@
 #!/bin/sh
-# Make the shipped model from nothing: PERFVEC FOLDER MODEL. Every step keeps what is there already, so that a run that
-# was stopped continues when it is started again.
+# Make the shipped model from nothing: PERFVEC FOLDER MODEL [GEM5]. Every step keeps what is there already, so that a run
+# that was stopped continues when it is started again.
+#
+# GEM5 is a folder with traces and gem5's own labels of them (as `perfvec label --simulator gem5` writes); its machines are
+# then the model's, and its programs train the second stage. Without it machines are the presets and 64 of the design
+# space, and the embedded timing model labels everything.
 set -eu
-perfvec=$1 out=$2 model=$3
+perfvec=$1 out=$2 model=$3 gem5=${4:-}
 
-# What the machine has of the catalogue, four million instructions of each.
-"$perfvec" suite run --set default -o "$out/traces" --max-instructions 4000000
+# What the machine has of the catalogue; programs that GEM5 has too are left out.
+"$perfvec" suite run -o "$out/traces" --max-instructions 3300000
+if [ -n "$gem5" ]; then
+    for path in "$gem5"/*.trace.h5; do
+        rm -f "$out/traces/$(basename "$path")"
+    done
+    set -- --machines-of "$(find "$gem5" -name '*.latency.h5' | sort | head -n 1)"
+else
+    set -- --presets --sample 64 --seed 1
+fi
 
-# Some of every kind, for what costs more.
-varied=""
-for name in gzip xz perl awk sqlite sort grep sha256sum bc cc1 k_matmul k_stream k_chase k_chase_small k_qsort k_life; do
-    [ -f "$out/traces/$name.trace.h5" ] && varied="$varied $out/traces/$name.trace.h5"
+# Three windows of each program; of the later one less in the second stage.
+for start in 1000000 2000000 3050000; do
+    "$perfvec" label "$out"/traces/*.trace.h5 "$@" --start $start --count 200000 -o "$out/labels-$start" >/dev/null
 done
+mkdir -p "$out/all" "$out/first" "$out/second"
+ln -sf "$out"/labels-*/*.latency.h5 "$out/first"
+ln -sf "$out"/labels-1000000/k_mix_*.latency.h5 "$out"/labels-3050000/[a-m]*.latency.h5 "$out/second"
+ln -sf "$out"/traces/*.trace.h5 "$out/all"
+if [ -n "$gem5" ]; then
+    ln -sf "$(cd "$gem5" && pwd)"/*.latency.h5 "$out/second"
+    ln -sf "$(cd "$gem5" && pwd)"/*.trace.h5 "$out/all"
+fi
 
-# Table machines: every preset and 59 of the design space, on the start of each run and on a later, warmed stretch of
-# some. Encoder machines: 240 others of the design space, on the start of some.
-# shellcheck disable=SC2086 # lists of words
-{
-    "$perfvec" label "$out"/traces/*.trace.h5 --presets --sample 59 --seed 1 --count 600000 -o "$out/latencies"
-    "$perfvec" label $varied --presets --sample 59 --seed 1 --start 3200000 --count 600000 -o "$out/latencies"
-    "$perfvec" label $varied --sample 240 --seed 2 --count 150000 -o "$out/encoder-latencies"
-} >/dev/null
+# Machines beyond the table: presets with vectors of their own, and 160 others that teach the encoder.
+"$perfvec" label "$out"/traces/k_*.trace.h5 "$out"/traces/[c-g]*.trace.h5 --presets --sample 160 --seed 2 \
+    --start 1000000 --count 60000 -o "$out/encoder" >/dev/null
+"$perfvec" label "$out"/traces/*.trace.h5 --presets --start 1000000 --count 200000 -o "$out/presets" >/dev/null
 
-"$perfvec" train --traces "$out/traces" --latencies "$out/latencies" --encoder-latencies "$out/encoder-latencies" \
-    --instructions 26000000 --seed 1 -o "$model"
+"$perfvec" train --traces "$out/traces" --latencies "$out/first" --instructions 22000000 --no-encoder \
+    -o "$out/first.safetensors"
+"$perfvec" train --traces "$out/all" --latencies "$out/second" --instructions 8000000 \
+    --learning-rate 1e-3 --matrix-rate 0.01 --initial "$out/first.safetensors" \
+    --encoder-latencies "$out/encoder" --table-latencies "$out/presets" -o "$model"

@@ -1,4 +1,4 @@
-"""What can be traced: the entries of `workloads.yaml` (the set `default`) and `debian.yaml` (the set `debian`)."""
+"""What can be traced: the entries of `workloads.yaml` (the set `default`), `debian.yaml` and `mix.yaml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracegen.suite.inputs import compile_c, input_file
 from uarch.errors import InputError
 
 _FOLDER = Path(__file__).parent
-_SETS = {"default": "workloads.yaml", "debian": "debian.yaml"}
+_SETS = {"default": "workloads.yaml", "debian": "debian.yaml", "mix": "mix.yaml"}
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Workload:
     set: str
     package: str = ""  # Debian's, empty for a kernel of our own
     kernel: str = ""  # a C file of our own, empty for the system's programs
+    optimise: int = 2  # the level that a kernel is compiled with
     stdin: str | None = None
     program: str = ""
     skip: int = 0
@@ -55,10 +56,10 @@ class Workload:
             return str(scratch)
         if name != "kernel":
             return str(input_file(name, inputs))
-        path = inputs / f"kernel-{self.kernel}"
+        path = inputs / f"kernel-{self.kernel}{f'-O{self.optimise}' if self.optimise != 2 else ''}"
         if not path.exists():
             inputs.mkdir(parents=True, exist_ok=True)
-            compile_c(_FOLDER / "kernels" / f"{self.kernel}.c", path, [])
+            compile_c(_FOLDER / "kernels" / f"{self.kernel}.c", path, [f"-O{self.optimise}"])
         return str(path)
 
 
