@@ -94,7 +94,7 @@ def train(
             metrics=Path(f"{os.fspath(output)}.metrics.csv"), tensorboard=Path(tensorboard) if tensorboard else None,
             progress=progress,
         )  # fmt: skip
-    model = _model(foundation, division, split, recipe)
+    model = _model(foundation, division, split, recipe, initial)
     if not ranks.first:
         return model
     if encoder:
@@ -111,9 +111,12 @@ def train(
     return model
 
 
-def _model(foundation: FoundationModel, division: Division, split: Split, recipe: Recipe) -> Model:
+def _model(
+    foundation: FoundationModel, division: Division, split: Split, recipe: Recipe, initial: Model | None
+) -> Model:
     training = division.training
-    programs = {shard.trace_digest: Program(shard.program, shard.trace_digest) for shard in training.shards}
+    programs = {program.digest: program for program in (initial.programs if initial else ())}  # seen there, seen here
+    programs |= {shard.trace_digest: Program(shard.program, shard.trace_digest) for shard in training.shards}
     return Model(
         foundation,
         training.machines,

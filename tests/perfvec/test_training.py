@@ -78,11 +78,21 @@ def test_training_goes_on_from_a_model(data, tmp_path):
     again = train(data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, initial=data.model,
                   progress=False)  # fmt: skip
     assert again.recipe["initial"] == data.model.digest
+    assert again.programs == data.model.programs
     for name, weights in data.model.foundation.state_dict().items():
         torch.testing.assert_close(again.foundation.state_dict()[name], weights, rtol=1e-3, atol=1e-3)
     with pytest.raises(InputError, match="the initial model's width"):
         train(data.traces, data.latencies, tmp_path / "n.safetensors", recipe=Recipe(width=8, layers=1),
               initial=data.model, progress=False)  # fmt: skip
+
+
+def test_programs_that_trained_the_initial_model_stay_seen(data, tmp_path):
+    recipe = Recipe(**{**sizes(data.model), "instructions": 1})
+    one = data.model.programs[0].name
+    again = train(data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, initial=data.model,
+                  split=Split(exclude=(one,)), encoder=False, progress=False)  # fmt: skip
+    assert set(again.programs) == set(data.model.programs)
+    assert again.encoder is None
 
 
 def sizes(model):
