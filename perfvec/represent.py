@@ -193,10 +193,10 @@ def _bar(description: str, total: int | None, progress: bool) -> tqdm:
 
 
 def reference_machine(model: Model) -> tuple[str, NDArray[np.float64]]:
-    """Name and vector [d] of the machine that progress is told for: `base` where it trained the model."""
-    names = [machine.name for machine in model.machines]
-    row = names.index("base") if "base" in names else 0
-    return names[row], model.table()[row]
+    """Name and vector [d] of the machine that progress is told for: `base` where the model knows it."""
+    known = model.machines + model.fitted_machines
+    chosen = next((machine for machine in known if machine.name == "base"), known[0])
+    return chosen.name, model.machine_vectors([chosen])[0][0]
 
 
 def _advance(bar: tqdm, model: Model, count: int, intervals: list[NDArray[np.float64]], counts: list[int]) -> None:
