@@ -113,30 +113,47 @@ def of_machines(machines: Sequence[Machine]) -> Columns:
     return Columns({f: column_of(f, [values.get(f) for values in flat]) for f in fields}, len(machines))
 
 
-def grid(base: Machine, values: Mapping[str, Sequence[Any]]) -> Columns:
-    """`base` with every combination of the fields' values; the first field varies slowest.
-
-    Combinations that are no machine are among them (`possible` tells). Raises InputError for an unknown field, or a
-    value that a field cannot hold.
+class Grid:
+    """`base` with any of some fields' values, whose combinations need not be listed. Raises InputError for an unknown
+    field, or a value that a field cannot hold.
     """
-    sizes = [len(options) for options in values.values()]
-    count = math.prod(sizes)
-    if not sizes or not count:
-        raise InputError("an empty sweep: give at least one field with a value, as l1d.size_kib=16,32,64")
-    if count > MOST_POINTS:
-        raise InputError(f"the grid has {count:,} points; at most {MOST_POINTS:,}: vary fewer fields, or search it")
-    columns: dict[str, Column] = of_machine(base)
-    given: dict[str, str] = {}
-    for number, (field, options) in enumerate(values.items()):
-        changes = [_change(base, field, value) for value in options]
-        index = np.arange(count) // math.prod(sizes[number + 1 :]) % sizes[number]
-        for changed in dict.fromkeys(name for change in changes for name in change):
-            if changed in given:
-                raise InputError(f"{field} and {given[changed]} cannot vary together: both set {changed}")
-            given[changed] = field
-            kept = columns.get(changed)
-            columns[changed] = column_of(changed, [change.get(changed, kept) for change in changes])[index]
-    return Columns(columns, count)
+
+    def __init__(self, base: Machine, values: Mapping[str, Sequence[Any]]) -> None:
+        if not values or not all(len(options) for options in values.values()):
+            raise InputError("an empty sweep: give at least one field with a value, as l1d.size_kib=16,32,64")
+        self.base = of_machine(base)
+        self.values = values
+        self.tables: dict[str, tuple[int, Column]] = {}  # by the field that changes: which of `values`, its options
+        for number, (field, options) in enumerate(values.items()):
+            changes = [_change(base, field, value) for value in options]
+            for changed in dict.fromkeys(name for change in changes for name in change):
+                if changed in self.tables:
+                    other = list(values)[self.tables[changed][0]]
+                    raise InputError(f"{field} and {other} cannot vary together: both set {changed}")
+                kept = self.base.get(changed)
+                self.tables[changed] = number, column_of(changed, [change.get(changed, kept) for change in changes])
+
+    @property
+    def count(self) -> int:
+        """How many combinations there are."""
+        return math.prod(len(options) for options in self.values.values())
+
+    def columns(self, options: Sequence[NDArray[np.int64]]) -> Columns:
+        """The combinations of the fields' options, an array [n] of indices for each field.
+
+        Combinations that are no machine are among them (`possible` tells).
+        """
+        changed = {field: table[options[number]] for field, (number, table) in self.tables.items()}
+        return Columns(self.base | changed, len(options[0]))
+
+    def every(self) -> list[NDArray[np.int64]]:
+        """The options of every combination; the first field varies slowest. Raises InputError where there are too many."""
+        if self.count > MOST_POINTS:
+            raise InputError(
+                f"the grid has {self.count:,} points; at most {MOST_POINTS:,}: vary fewer fields, or give --search N"
+            )
+        sizes = [len(options) for options in self.values.values()]
+        return [column.ravel() for column in np.indices(sizes)]
 
 
 def _change(base: Machine, field: str, value: Any) -> dict[str, Any]:
@@ -147,17 +164,14 @@ def _change(base: Machine, field: str, value: Any) -> dict[str, Any]:
         replace_field(base, field, value)
     except RelationError:
         pass  # possible perhaps together with another field's values
-    if field in ("memory", "memory.model") and value != "simple":
-        model = value["model"] if isinstance(value, Mapping) else value
-        rest = value if isinstance(value, Mapping) else {}
-        return {"memory.model": model} | {
-            name: rest.get(name.partition(".")[2]) for name in ("memory.latency_ns", "memory.bandwidth_gbs")
-        }
-    if field == "l3" or isinstance(value, Mapping):
-        fields = ("size_kib", "associativity", "latency", "mshrs", "prefetcher")
-        inside = flatten(value or dict.fromkeys(fields), f"{field}.") if field == "l3" else flatten(value, f"{field}.")
-        return inside
-    return {field: value}
+    if field in ("memory", "memory.model"):
+        inside = dict(value) if isinstance(value, Mapping) else {"model": value}
+        if inside == {"model": "simple"}:  # it was simple before
+            return {"memory.model": "simple"}
+        return {f"memory.{name}": inside.get(name) for name in ("model", "latency_ns", "bandwidth_gbs")}
+    if field == "l3" and value is None:
+        return {f"l3.{name}": None for name in ("size_kib", "associativity", "latency", "mshrs", "prefetcher")}
+    return flatten(value, f"{field}.") if isinstance(value, Mapping) else {field: value}
 
 
 def possible(columns: Columns, constraints: Iterable[Constraint] = ()) -> tuple[NDArray[np.bool_], str]:

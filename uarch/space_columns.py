@@ -104,9 +104,10 @@ def _leave_out(space: Space, points: NDArray[np.float64], values: dict[str, Colu
         for field in ("memory.latency_ns", "memory.bandwidth_gbs"):
             if field in values:
                 values[field] = _without(field, values[field], ~simple)
-    nothing = np.broadcast_to(np.asarray(values["branch_predictor.kind"] == "none"), count)
+    kind = values["branch_predictor.kind"]
+    nothing = np.broadcast_to(np.asarray(kind == "none"), count)
     for field in ("branch_predictor.entries", "branch_predictor.btb_entries", "branch_predictor.ras_entries"):
-        if nothing.any() or np.ndim(values[field]):
+        if np.ndim(kind) or np.ndim(values[field]):
             values[field] = _full(field, values[field], count)
             values[field][nothing] = 0
 
