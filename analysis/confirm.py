@@ -31,8 +31,8 @@ def export_gem5(
 ) -> pd.DataFrame:
     """A gem5 script for each of the `k` best points of each program of a sweep's table, and `predictions.json`.
 
-    `programs` gives each program's instructions and ISA. One row a script: `uarch`, `program`, `script`, `cpi`. Run each
-    with gem5's output folder inside this one, `gem5.opt -d FOLDER/UARCH FOLDER/UARCH.py -- PROGRAM ARGS`, and
+    `programs` gives each program's instructions and ISA. One row a script: `uarch`, `program`, `script`, `cpi`. Run
+    each with gem5's output folder inside this one, `gem5.opt -d FOLDER/UARCH FOLDER/UARCH.py -- PROGRAM ARGS`, and
     `gem5_results` finds it.
     """
     folder = Path(folder)
@@ -103,7 +103,9 @@ def gem5_results(folder: str | os.PathLike[str]) -> pd.DataFrame:
         )  # fmt: skip
     if not rows:
         names = ", ".join(list(points)[:3])
-        raise InputError(f"{folder}: no results of gem5 for the exported points ({names}, …); run them with -d {folder}/NAME")
+        raise InputError(
+            f"{folder}: no results of gem5 for the exported points ({names}, …); run them with -d {folder}/NAME"
+        )
     frame = pd.DataFrame(rows)
     for column, of in (("rank", "ns"), ("gem5_rank", "gem5_ns")):
         frame[column] = frame.groupby("program", sort=False)[of].rank(method="min").astype(int)

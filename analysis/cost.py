@@ -1,11 +1,11 @@
 """Arithmetic over fields, as a cost or an objective: `2*l1d.size_kib + l2.size_kib`, parsed and never run as code.
 
-    sum      = product { ("+" | "-") product }
-    product  = signed { ("*" | "/") signed }
-    signed   = ("+" | "-") signed | power
-    power    = primary [ "**" signed ]            (as in Python: -2**2 is -(2**2), and 2**3**2 is 2**(3**2))
-    primary  = number | name | function "(" sum { "," sum } ")" | "(" sum ")"
-    function = min | max (two or more arguments) | log2 | sqrt (one)
+sum      = product { ("+" | "-") product }
+product  = signed { ("*" | "/") signed }
+signed   = ("+" | "-") signed | power
+power    = primary [ "**" signed ]            (as in Python: -2**2 is -(2**2), and 2**3**2 is 2**(3**2))
+primary  = number | name | function "(" sum { "," sum } ")" | "(" sum ")"
+function = min | max (two or more arguments) | log2 | sqrt (one)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class Expression:
                 raise InputError(f"{self.what}, position {node.position}: no field {show(node.name)}{hint}")
 
     def value(self, values: Mapping[str, Any]) -> Any:
-        """Its value of the names' values: numbers, or arrays of one shape. Not finite where arithmetic has no answer."""
+        """Its value of the names' values: numbers, or arrays of one shape. Not finite where there is none."""
         with np.errstate(all="ignore"):
             return _value(self.root, values)
 
@@ -135,7 +135,7 @@ class _Parser:
             match = _TOKEN.match(text, position)
             if match is None:
                 start = position + len(text[position:]) - len(text[position:].lstrip())
-                self._fail(f"{show(text[start])} is no part of an expression", start)
+                raise self._error(f"{show(text[start])} is no part of an expression", start)
             kind = str(match.lastgroup)
             self.tokens.append((match.start(kind), kind, match[kind]))
             position = match.end()
@@ -146,10 +146,13 @@ class _Parser:
             self._fail(f"{show(self.tokens[self.at][2])} where an operator or the end belongs")
         return root
 
-    def _fail(self, problem: str, position: int | None = None) -> Any:
+    def _fail(self, problem: str, position: int | None = None) -> NoReturn:
+        raise self._error(problem, position)
+
+    def _error(self, problem: str, position: int | None = None) -> InputError:
         if position is None:
             position = self.tokens[self.at][0] if self.at < len(self.tokens) else len(self.text)
-        raise InputError(
+        return InputError(
             f"{self.what}, position {position + 1}: {problem}; write arithmetic over fields, as 2*l1d.size_kib + "
             "l2.size_kib, with + - * / ** ( ) min max log2 sqrt"
         )

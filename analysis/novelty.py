@@ -45,9 +45,10 @@ def novelty(
             rows.append(_row("program", program.program, names, distances, usual))
     configured = [machine for machine in machines if isinstance(machine, Machine)]
     if model.encoder is not None and configured:
-        trained = _normalised(model, model.machines)
+        known_machines = (*model.machines, *model.fitted_machines)
+        trained = _normalised(model, known_machines)
         usual = _usual(_root_mean_square(trained, trained))
-        names = [machine.name for machine in model.machines]
+        names = [machine.name for machine in known_machines]
         for machine, distances in zip(
             configured, _root_mean_square(_normalised(model, configured), trained), strict=True
         ):
@@ -70,7 +71,8 @@ def warnings(frame: pd.DataFrame) -> list[str]:
 
 def to_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """What `predict --json` holds under `outside`."""
-    return frame[frame["outside"]].drop(columns="outside").to_dict(orient="records")
+    rows = frame[frame["outside"]].drop(columns="outside").to_dict(orient="records")
+    return [{str(column): value for column, value in row.items()} for row in rows]
 
 
 def _row(what: str, name: str, names: Sequence[str], distances: NDArray[np.float64], usual: float) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def front_over_fields(
     axes = [np.unique(values, return_inverse=True) for values in numbers]
     shape = [len(values) for values, _ in axes]
     group = pd.MultiIndex.from_arrays(list(kinds)).factorize()[0] if len(kinds) else np.zeros(len(seconds), int)
-    index = tuple(place for _, place in axes) + (group,)
+    index = (*(place for _, place in axes), group)
     times = np.full((*shape, int(group.max(initial=0)) + 1), np.inf)
     np.minimum.at(times, index, seconds)
     least = times
@@ -50,8 +50,9 @@ def front_over_fields(
     found = best[index] & (seconds == times[index])
     _, first = np.unique(np.ravel_multi_index(index, times.shape), return_index=True)
     if len(first) < len(seconds):  # of equal points one is enough
-        order = np.lexsort((seconds, np.ravel_multi_index(index, times.shape)))
-        places = np.ravel_multi_index(index, times.shape)[order]
+        cell = np.asarray(np.ravel_multi_index(index, times.shape))
+        order = np.lexsort((seconds, cell))
+        places = cell[order]
         repeated = np.zeros(len(seconds), bool)
         repeated[order[1:][places[1:] == places[:-1]]] = True
         found &= ~repeated

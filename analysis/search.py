@@ -37,9 +37,7 @@ class Searchable:
     constraints: tuple[Constraint, ...]
 
 
-def search_grid(
-    base: Machine, grid: Mapping[str, Sequence[Any]], constraints: Sequence[Constraint] = ()
-) -> Searchable:
+def search_grid(base: Machine, grid: Mapping[str, Sequence[Any]], constraints: Sequence[Constraint] = ()) -> Searchable:
     """Combinations of the values: numbers by their rank, names as categories."""
     ordered = {
         field: sorted(values) if all(isinstance(value, int | float) for value in values) else list(values)
@@ -60,9 +58,7 @@ def search_grid(
     return Searchable(suggest, tuple(constraints))
 
 
-def search_space(
-    space: str | Path, *, base: str | None = None, constraints: Sequence[Constraint] = ()
-) -> Searchable:
+def search_space(space: str | Path, *, base: str | None = None, constraints: Sequence[Constraint] = ()) -> Searchable:
     """The machines of a design space, by the coordinates of its dimensions."""
     content = load_space(space)
     start = base_of(content, base)

@@ -3,13 +3,14 @@
 The index of field X is the share of the outcome's variance that its conditional mean explains,
 S = Var(E[Y | X]) / Var(Y) (Sobol', Mathematical Modelling and Computational Experiment 1993). On a full grid it is
 exact. On sampled points the values of a number are cut into classes of equal size, as in Plischke, Borgonovo & Smith
-(European Journal of Operational Research 226, 2013, §3), and what chance alone would explain is taken off: for C classes
-of n points (C − 1) / (n − C) of the unexplained rest (the adjusted R² of a one-way analysis of variance).
+(European Journal of Operational Research 226, 2013, §3), and what chance alone would explain is taken off: for C
+classes of n points (C − 1) / (n − C) of the unexplained rest (the adjusted R² of a one-way analysis of variance).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ def sensitivity(frame: pd.DataFrame, fields: Sequence[str], outcome: str, *, exa
     rows = []
     for program, part in frame.groupby("program", sort=False):
         y = part[outcome].to_numpy(float)
-        found = []
+        found: list[dict[str, Any]] = []
         for field in fields:
             place, values = classes(part[field], exact=exact)
             count = np.bincount(place, minlength=len(values))
@@ -42,7 +43,7 @@ def sensitivity(frame: pd.DataFrame, fields: Sequence[str], outcome: str, *, exa
                     "range": float(np.nanmax(ordered) / ordered[least]),
                 }
             )  # fmt: skip
-        rows += sorted(found, key=lambda row: -float(row["first_order"]))
+        rows += sorted(found, key=lambda row: -row["first_order"])
     return pd.DataFrame(rows, columns=["program", "field", "first_order", "best", "range"])
 
 
@@ -74,7 +75,9 @@ def classes(values: pd.Series, *, exact: bool = False, most: int = _CLASSES) -> 
         code = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2)
         code = np.where(np.isnan(numbers), -1, code)
         medians = pd.Series(numbers).groupby(code).median()
-        names = [medians.get(number, float((edges[number] + edges[number + 1]) / 2)) for number in range(len(edges) - 1)]
+        names = [
+            medians.get(number, float((edges[number] + edges[number + 1]) / 2)) for number in range(len(edges) - 1)
+        ]
     if (code < 0).any():
         code, names = np.where(code < 0, len(names), code), [*names, "none"]
     return code.astype(np.int64), names

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from analysis import style
 from analysis.cost import Expression, parse
 from analysis.pareto import cells, front, front_over_fields
+from analysis.report import Section
 from analysis.sensitivity import classes
 from perfvec.columns import cycles_of_columns, outside_of_columns
 from perfvec.encoder import MachineEncoder
@@ -37,6 +38,7 @@ _RESULTS = ("program", "cycles", "seconds", "cost", "objective", "pareto")
 _MOST_VALUES = 100_000  # of one field
 _HEAT_CLASSES = 12
 _TOLD = 4
+_MOST_IN_PAGE = 2000
 
 
 def parse_vary(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -52,7 +54,9 @@ def parse_vary(texts: Sequence[str]) -> dict[str, list[Any]]:
             raise InputError(f"--vary {text!r} must read FIELD=V1,V2,… such as l1d.size_kib=16,32,64")
         if field in grid:
             raise InputError(f"--vary names {field!r} twice; list all its values once")
-        found = [value for word in words for value in (_range(field, word) if ":" in word else [parse_value(field, word)])]
+        found = [
+            value for word in words for value in (_range(field, word) if ":" in word else [parse_value(field, word)])
+        ]
         grid[field] = list(dict.fromkeys(found))
     if not grid:
         raise InputError("an empty sweep: give at least one --vary FIELD=V1,V2,… or --space S --sample N")
@@ -122,7 +126,7 @@ def fields_of_grid(grid: Mapping[str, Sequence[Any]], options: Sequence[NDArray[
     found: dict[str, Any] = {}
     for (field, values), option in zip(grid.items(), options, strict=True):
         if all(isinstance(value, str) for value in values):
-            found[field] = pd.Categorical.from_codes(option, categories=list(values))
+            found[field] = pd.Categorical.from_codes(option, categories=pd.Index(values))
         elif all(isinstance(value, int | float) for value in values):
             found[field] = np.array(values)[option]
         else:  # l3=none
@@ -146,7 +150,7 @@ def fields_of_columns(columns: Columns) -> pd.DataFrame:
         if isinstance(values, pd.Categorical):
             if len(np.unique(values.codes)) > 1:
                 found[field] = values
-        elif not np.nanmin(values) == np.nanmax(values) or np.isnan(values).any():
+        elif np.nanmin(values) != np.nanmax(values) or np.isnan(values).any():
             whole = rule_of(field).type is int and not np.isnan(values).any()
             found[field] = values.astype(np.int32) if whole else values
     return pd.DataFrame(found)
@@ -201,7 +205,7 @@ def run(
     frames = []
     for number, program in enumerate(programs):
         frame = design.fields.assign(program=program.program, **outcome.columns(cycles[:, number]))
-        frames.append(frame.assign(pareto=_front(frame, list(design.fields), exact=design.exact)))
+        frames.append(frame.assign(pareto=_front(frame, fields_of(design.fields), exact=design.exact)))
     return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
 
@@ -314,14 +318,12 @@ def _pareto(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def heat_map(frame: pd.DataFrame, program: str, x: str, y: str) -> pd.DataFrame:
-    """The best outcome of a program over two fields: columns are x's values, rows y's, numbers of many values in classes.
+    """The best outcome of a program over two fields: columns are x's values, rows y's, of many values classes.
 
     Raises InputError for a field that did not vary.
     """
-    known = fields_of(frame)
     for field in (x, y):
-        if field not in known:
-            raise InputError(f"{field} does not vary in this sweep{nearest(field, known) or f' ({known})'}")
+        _require_varied(frame, field)
     part = frame[frame["program"] == program]
     places, names = zip(*(classes(part[field], most=_HEAT_CLASSES) for field in (x, y)), strict=True)
     table = pd.DataFrame({"x": places[0], "y": places[1], "value": part[outcome_of(frame)].to_numpy()})
@@ -392,13 +394,45 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def heat_fields(frame: pd.DataFrame, text: str | None) -> list[str]:
+    """`FIELD,FIELD` of the command line; none where there is no text. Raises InputError."""
+    if text is None:
+        return []
+    fields = [word.strip() for word in text.split(",")]
+    if len(fields) != 2 or fields[0] == fields[1]:
+        raise InputError(f"--heat {text!r} must read FIELD,FIELD, two fields that vary")
+    for field in fields:
+        _require_varied(frame, field)
+    return fields
+
+
+def _require_varied(frame: pd.DataFrame, field: str) -> None:
+    known = fields_of(frame)
+    if field not in known:
+        hint = nearest(field, known) or f" (varied: {', '.join(known)})"
+        raise InputError(f"{field} does not vary in this sweep{hint}")
+
+
+def sections(
+    frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, title: str, heat: Sequence[str] = ()
+) -> list[Section]:
+    """The parts of the HTML report; of more than a page's points only the front and the best."""
+    kept = frame if len(frame) <= _MOST_IN_PAGE else frame.loc[frame.index[frame["pareto"]].union(chosen.index)]
+    kept = kept.head(_MOST_IN_PAGE)
+    told = "" if len(kept) == len(frame) else f"{len(frame):,} points; the numbers of the front and the best are below."
+    parts = [Section(title, told, plot(frame, heat), kept)]
+    if "cost" in frame:
+        parts.append(Section("Time over cost", "The line is the Pareto front.", plot_front(frame)))
+    text = "Share of the variance that a field alone explains (first-order Sobol' index)."
+    return [*parts, Section("What matters", text, table=importance)]
+
+
 def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
-    """Each program's predicted time or objective: a heat map over two fields (the first two by default), or a curve over
-    one.
+    """Each program's predicted time or objective: a heat map over two fields (the first two by default), or a curve.
 
     Where more fields vary, the best over them is shown.
     """
-    fields = list(heat) or fields_of(frame)
+    fields = list(heat) or fields_of(frame)[:2]
     programs = list(dict.fromkeys(frame["program"]))
     outcome = outcome_of(frame)
     label, factor = ("predicted time, ms", 1e3) if outcome == "seconds" else ("objective", 1.0)

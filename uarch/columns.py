@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uarch.configuration import Machine, RelationError, flatten, machine_from_dict, replace_field, show
-from uarch.constraints import RELATIONS, RULES, Rule
+from uarch.constraints import RELATIONS, RULES, Relation, Rule
 from uarch.errors import InputError
 from uarch.space import Constraint
 
@@ -82,7 +83,7 @@ def column_of(field: str, values: Sequence[Any]) -> Column:
     rule = rule_of(field)
     if rule.names is not None:
         names = {name: code for code, name in enumerate(rule.names())}
-        return pd.Categorical.from_codes([names.get(value, -1) for value in values], categories=list(names))
+        return pd.Categorical.from_codes([names.get(value, -1) for value in values], categories=pd.Index(names))
     # float32 holds every whole number that a field may have (2**20 at most) exactly
     return np.array([math.nan if v is None else v for v in values], np.float32 if rule.type is int else np.float64)
 
@@ -147,7 +148,7 @@ class Grid:
         return Columns(self.base | changed, len(options[0]))
 
     def every(self) -> list[NDArray[np.int64]]:
-        """The options of every combination; the first field varies slowest. Raises InputError where there are too many."""
+        """The options of every combination; the first field varies slowest. Raises InputError for too many."""
         if self.count > MOST_POINTS:
             raise InputError(
                 f"the grid has {self.count:,} points; at most {MOST_POINTS:,}: vary fewer fields, or give --search N"
@@ -160,10 +161,8 @@ def _change(base: Machine, field: str, value: Any) -> dict[str, Any]:
     """What fields have another value once `field` is `value`; None where they are gone."""
     if field == "name":
         raise InputError("name cannot vary: it changes nothing of a machine")
-    try:
+    with suppress(RelationError):  # possible perhaps together with another field's values
         replace_field(base, field, value)
-    except RelationError:
-        pass  # possible perhaps together with another field's values
     if field in ("memory", "memory.model"):
         inside = dict(value) if isinstance(value, Mapping) else {"model": value}
         if inside == {"model": "simple"}:  # it was simple before
@@ -181,8 +180,9 @@ def possible(columns: Columns, constraints: Iterable[Constraint] = ()) -> tuple[
     """
     good = np.ones(columns.count, bool)
     reason = ""
-    for condition in (*RELATIONS, *constraints):
-        holds = np.broadcast_to(np.asarray(condition.holds(columns), bool), columns.count)
+    conditions: list[Relation | Constraint] = [*RELATIONS, *constraints]
+    for condition in conditions:
+        holds = np.zeros(columns.count, np.bool_) | condition.holds(columns)
         if not reason and not holds.all():
             row = int(np.argmin(holds))
             reason = condition.text if isinstance(condition, Constraint) else _broken(columns, row)

@@ -106,8 +106,8 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Relation:
-    """A condition between fields. `holds` sees the machine as a flat mapping of dotted names to values, or many machines
-    as one of columns (`uarch.columns`), in which NaN stands for a field that a machine does not have.
+    """A condition between fields. `holds` sees the machine as a flat mapping of dotted names to values, or many
+    machines as one of columns (`uarch.columns`), in which NaN stands for a field that a machine does not have.
     """
 
     field: str  # the one that the error blames

@@ -68,7 +68,7 @@ class Constraint:
     right: Operand
 
     def holds(self, machine: Mapping[str, Any]) -> Any:
-        """Whether it is true of a machine as a flat mapping of dotted names to values, or of each of many as columns."""
+        """Whether it is true of a machine as a flat mapping of dotted names to values, or of many as columns."""
         if any(side.field is not None and side.field not in machine for side in (self.left, self.right)):
             return True
         left, right = self.left.value(machine), self.right.value(machine)

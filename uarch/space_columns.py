@@ -37,6 +37,7 @@ def sample_columns(
     sequence = qmc.Sobol(content.coordinates, scramble=True, seed=seed)
     parts: list[Columns] = []
     found = drawn = 0
+    reason = ""
     while found < n:
         if drawn >= 100 * n + 1000:
             raise InputError(
@@ -48,7 +49,8 @@ def sample_columns(
             points = sequence.random(min(_BATCH, max(n, 64)))
         drawn += len(points)
         columns = columns_of(content, points, start)
-        good, reason = possible(columns, (*content.constraints, *constraints))
+        good, broken = possible(columns, (*content.constraints, *constraints))
+        reason = broken or reason
         kept = columns.rows(good)
         parts.append(kept)
         found += kept.count
