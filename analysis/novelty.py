@@ -56,7 +56,7 @@ def novelty(
             beyond = model.encoder.outside(machine) if row["distance"] > 0 else []
             rows.append(row | {"beyond": ", ".join(beyond), "outside": row["outside"] or bool(beyond)})
     frame = pd.DataFrame(rows, columns=[*COLUMNS, "beyond"])
-    return frame.assign(beyond=frame["beyond"].fillna(""))
+    return frame
 
 
 def warnings(frame: pd.DataFrame) -> list[str]:
@@ -80,7 +80,7 @@ def _row(what: str, name: str, names: Sequence[str], distances: NDArray[np.float
     distance = float(distances[nearest])
     return {
         "what": what, "name": name, "nearest": names[nearest], "distance": distance, "usual": usual,
-        "outside": distance > usual,
+        "outside": distance > usual, "beyond": "",
     }  # fmt: skip
 
 

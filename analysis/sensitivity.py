@@ -31,7 +31,8 @@ def sensitivity(frame: pd.DataFrame, fields: Sequence[str], outcome: str, *, exa
         y = part[outcome].to_numpy(float)
         found: list[dict[str, Any]] = []
         for field in fields:
-            place, values = classes(part[field], exact=exact)
+            most = max(2, min(_CLASSES, len(part) // _LEAST))
+            place, values = classes(part[field], exact=exact, most=most)
             count = np.bincount(place, minlength=len(values))
             mean = np.bincount(place, y, minlength=len(values)) / np.maximum(count, 1)
             share = first_order(y, place, exact=exact)
@@ -65,7 +66,6 @@ def classes(values: pd.Series, *, exact: bool = False, most: int = _CLASSES) -> 
 
     A number without a value (of a machine that lacks the field) is a class of its own, `none`.
     """
-    most = max(2, min(most, len(values) // _LEAST))
     number = pd.api.types.is_numeric_dtype(values)
     code, distinct = pd.factorize(values, sort=number, use_na_sentinel=True)
     names: list[object] = [value.item() if hasattr(value, "item") else value for value in distinct]

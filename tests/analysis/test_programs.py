@@ -59,7 +59,7 @@ def test_the_nearest_of_a_library(tmp_path):
     assert [one.program for one in compare.load_library(tmp_path, model)] == ["kept"]
     with pytest.raises(InputError, match="made by the model"):
         compare.load_library(tmp_path, replace(model, digest="other"))
-    with pytest.raises(InputError, match="no \\*.vector.npz"):
+    with pytest.raises(InputError, match=r"no \*\.vector\.npz"):
         compare.load_library(tmp_path / "none", model)
 
 
@@ -110,7 +110,7 @@ def test_twins_stand_for_each_other(on):
     found = subset.subset(shipped(), programs, 2, on=on, machines=50)
     assert sorted(found.members["program"].str[0]) == ["a", "b"]
     assert found.members["weight"].tolist() == [0.5, 0.5]
-    assert found.errors["worst"][0] < 1e-9
+    assert found.errors["worst"][0] < 1e-6  # cycles of many machines are in single precision
     assert max(map(len, subset.shown(found).splitlines())) <= 80
 
 

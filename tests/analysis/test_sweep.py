@@ -81,7 +81,7 @@ def test_ranges(text, values):
 @pytest.mark.parametrize("text", ["l2.latency=9:4:1", "l2.latency=4:9", "l2.latency=4:9:0", "l2.latency=4:9:*1",
                                   "branch_predictor.kind=a:b:1", "l2.latency=4:9:x"])  # fmt: skip
 def test_a_wrong_range_is_one_line(text):
-    with pytest.raises(InputError, match="must rise|must read|holds names"):
+    with pytest.raises(InputError, match=r"must rise|must read|holds names"):
         sweep.parse_vary([text])
 
 
