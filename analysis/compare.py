@@ -1,18 +1,23 @@
-"""How alike programs are: cosine distances between their vectors, and a dendrogram."""
+"""How alike programs are: cosine distances between their vectors, the nearest of a library, a dendrogram, a map."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy.cluster.hierarchy import dendrogram, linkage
 from scipy.spatial.distance import squareform
 
 from analysis import style
-from perfvec.vector import ProgramVector
+from analysis.report import Section
+from analysis.targets import check_model
+from perfvec.model import Model
+from perfvec.vector import ProgramVector, load_vector
 from uarch.errors import InputError
 
 
@@ -24,13 +29,67 @@ def compare(programs: Sequence[ProgramVector]) -> pd.DataFrame:
     """
     if len(programs) < 2:
         raise InputError(f"comparing needs at least two programs; {len(programs)} given")
-    if len({program.model for program in programs}) > 1:
-        raise InputError("the vectors were made by different models; represent all with one")
-    matrix = np.stack([program.vector / np.linalg.norm(program.vector) for program in programs])
+    matrix = directions(programs)
     distance = np.clip(1.0 - matrix @ matrix.T, 0.0, 2.0)
     np.fill_diagonal(distance, 0.0)
     names = _distinct([program.program for program in programs])
     return pd.DataFrame((distance + distance.T) / 2, index=names, columns=names)
+
+
+def directions(programs: Sequence[ProgramVector]) -> NDArray[np.float64]:
+    """[P, d] the vectors at length 1. Raises InputError for vectors of different models, or one that is all zero."""
+    if len({program.model for program in programs}) > 1:
+        raise InputError("the vectors were made by different models; represent all with one")
+    matrix = np.stack([program.vector for program in programs])
+    length = np.linalg.norm(matrix, axis=1, keepdims=True)
+    if not length.all():
+        raise InputError(f"{programs[int(np.argmin(length))].program}: its vector is all zeros; it has no direction")
+    return matrix / length
+
+
+def load_library(folder: str | Path, model: Model) -> list[ProgramVector]:
+    """The vectors (`*.vector.npz`) of a folder, by their names. Raises InputError where there is none, or one is broken
+    or of another model.
+    """
+    paths = sorted(Path(folder).glob("*.vector.npz"))
+    if not paths:
+        raise InputError(f"{folder}: no *.vector.npz there; a library is a folder of them (perfvec represent -o)")
+    return [check_model(load_vector(path), model, str(path)) for path in paths]
+
+
+def nearest(programs: Sequence[ProgramVector], library: Sequence[ProgramVector], k: int = 5) -> pd.DataFrame:
+    """The `k` programs of a library that are most like each of `programs`: `program`, `nearest`, `distance` (cosine).
+
+    A program's own trace is passed over. Raises InputError for vectors of different models.
+    """
+    matrix = directions([*programs, *library])
+    distance = np.clip(1.0 - matrix[: len(programs)] @ matrix[len(programs) :].T, 0.0, 2.0)
+    rows = []
+    for program, distances in zip(programs, distance, strict=True):
+        order = [n for n in np.argsort(distances, kind="stable") if library[n].trace_digest != program.trace_digest]
+        rows += [
+            {"program": program.program, "nearest": library[n].program, "distance": float(distances[n])}
+            for n in order[:k]
+        ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["program", "nearest", "distance"])
+
+
+def plane(programs: Sequence[ProgramVector]) -> pd.DataFrame:
+    """The two principal components of the programs' directions: index the program, columns `x`, `y`.
+
+    `attrs["explained"]` has the two components' shares of the variance. (Principal components by singular values.)
+    """
+    matrix = directions(programs)
+    centred = matrix - matrix.mean(axis=0)
+    left, singular, _ = np.linalg.svd(centred, full_matrices=False)
+    left, singular = left[:, :2], np.pad(singular, (0, 2))
+    place = np.zeros((len(programs), 2))
+    place[:, : left.shape[1]] = left * singular[: left.shape[1]]
+    place *= np.where(place[np.abs(place).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)  # the farthest point is positive
+    frame = pd.DataFrame(place, columns=["x", "y"], index=_distinct([program.program for program in programs]))
+    total = float((singular**2).sum())
+    frame.attrs["explained"] = [float(s**2) / total if total else 0.0 for s in singular[:2]]
+    return frame
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -43,9 +102,37 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return result
 
 
-def to_json(distance: pd.DataFrame) -> dict[str, Any]:
-    """The `--json` document."""
-    return {"programs": list(distance.index), "distance": distance.to_numpy().tolist()}
+def to_json(
+    distance: pd.DataFrame, place: pd.DataFrame | None = None, found: pd.DataFrame | None = None
+) -> dict[str, Any]:
+    """The `--json` document: of `compare`, and of `plane` and `nearest` where they are given."""
+    document: dict[str, Any] = {"programs": list(distance.index), "distance": distance.to_numpy().tolist()}
+    if place is not None:
+        document |= {"map": place.to_numpy().tolist(), "explained": place.attrs["explained"]}
+    if found is not None:
+        document["nearest"] = found.to_dict(orient="records")
+    return document
+
+
+def sections(distance: pd.DataFrame, place: pd.DataFrame, found: pd.DataFrame | None) -> list[Section]:
+    """The parts of the HTML report."""
+    parts = [
+        Section("How alike they are", "Cosine distance of their vectors.", plot(distance), distance),
+        Section("Map", "The two principal components of the vectors' directions.", plot_plane(place), place),
+    ]
+    if found is not None:
+        parts.append(Section("Nearest programs of the library", table=found))
+    return parts
+
+
+def shown(distance: pd.DataFrame, width: int = 80) -> str:
+    """The distances for the terminal: the matrix where it fits, else the nearest other of each program."""
+    text = distance.to_string(float_format="{:.4g}".format)
+    if max(len(line) for line in text.splitlines()) <= width:
+        return text
+    others = distance.mask(np.eye(len(distance), dtype=bool))
+    nearest_one = pd.DataFrame({"nearest": others.idxmin(axis=1), "distance": others.min(axis=1)})
+    return nearest_one.to_string(float_format="{:.4g}".format)
 
 
 def plot(distance: pd.DataFrame) -> Figure:
@@ -58,4 +145,16 @@ def plot(distance: pd.DataFrame) -> Figure:
     )  # fmt: skip
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("cosine distance")
+    return figure
+
+
+def plot_plane(frame: pd.DataFrame) -> Figure:
+    """The map of `plane`: programs that are near each other behave alike."""
+    figure, axes = style.axes(width=7, height=5)
+    axes.plot(frame["x"], frame["y"], "o", color=style.colour(0), ms=5)
+    for name, x, y in frame.itertuples():
+        axes.annotate(str(name), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=8)
+    first, second = frame.attrs["explained"]
+    axes.set_xlabel(f"first principal component ({first:.0%} of the variance)")
+    axes.set_ylabel(f"second ({second:.0%})")
     return figure

@@ -62,7 +62,7 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """The table of the terminal; `±` where an interval is known."""
-    table = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi"]]
+    table = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc"]]
     if frame["low"].isna().all():
         return table
     share = (frame["high"] - frame["low"]) / 2 / frame["cycles"]

@@ -1,9 +1,16 @@
-"""A grid over configuration fields: every point's time from the machine encoder, without simulation."""
+"""Sweeps: the time of every point of a grid or of a sampled design space, from the machine encoder, unsimulated.
+
+Points are columns (`uarch.columns`), not machines, so that a million of them are a few seconds. analysis/SWEEP.md has
+examples; `analysis.search` looks for the best point where there are too many to list.
+"""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,35 +19,145 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from analysis import style
+from analysis.cost import Expression, parse
+from analysis.pareto import cells, front, front_over_fields
+from analysis.report import Section
+from analysis.sensitivity import classes
+from perfvec.columns import cycles_of_columns, outside_of_columns
+from perfvec.encoder import MachineEncoder
 from perfvec.model import Model
 from perfvec.vector import ProgramVector
-from uarch.configuration import Machine, parse_value, replace_field
+from uarch.columns import MOST_POINTS, Columns, Grid, possible, rule_of
+from uarch.configuration import Machine, nearest, parse_value, replace_field
 from uarch.errors import InputError
+from uarch.space import Constraint, load_space, parse_constraint
+from uarch.space_columns import sample_columns
 
-MOST_POINTS = 200_000
+MOST_LISTED = 200_000  # points in a JSON document; of more, the front's and the best
+_RESULTS = ("program", "cycles", "seconds", "cost", "objective", "pareto")
+_MOST_VALUES = 100_000  # of one field
+_HEAT_CLASSES = 12
+_TOLD = 4
+_MOST_IN_PAGE = 2000
 
 
 def parse_vary(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """`FIELD=V1,V2,…` of the command line → field and values. Raises InputError for anything else."""
+    """`FIELD=V1,V2,…` of the command line → field and values, each once; a value may be a range, `LOW:HIGH:STEP` or
+    `LOW:HIGH:*FACTOR`, both ends in it. Raises InputError for anything else.
+    """
     grid: dict[str, list[Any]] = {}
     for text in texts:
         field, equals, values = text.partition("=")
+        field = field.strip()
         words = [word.strip() for word in values.split(",") if word.strip()]
         if not equals or not words:
             raise InputError(f"--vary {text!r} must read FIELD=V1,V2,… such as l1d.size_kib=16,32,64")
         if field in grid:
             raise InputError(f"--vary names {field!r} twice; list all its values once")
-        grid[field] = [parse_value(field, word) for word in words]
+        found = [
+            value for word in words for value in (_range(field, word) if ":" in word else [parse_value(field, word)])
+        ]
+        grid[field] = list(dict.fromkeys(found))
     if not grid:
-        raise InputError("an empty sweep: give at least one --vary FIELD=V1,V2,…")
+        raise InputError("an empty sweep: give at least one --vary FIELD=V1,V2,… or --space S --sample N")
     return grid
 
 
+def _range(field: str, word: str) -> list[Any]:
+    parts = word.split(":")
+    factor = len(parts) == 3 and parts[2].startswith("*")
+    if len(parts) != 3:
+        raise InputError(f"{field} = {word!r} must read LOW:HIGH:STEP or LOW:HIGH:*FACTOR, as 8:128:*2")
+    low, high = (parse_value(field, part) for part in parts[:2])
+    try:
+        step = float(parts[2].removeprefix("*"))
+    except ValueError:
+        step = float("nan")
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        raise InputError(f"{field} = {word!r}: {field} holds names; list them")
+    if not (step > (1 if factor else 0)) or not low <= high or (factor and low <= 0):
+        raise InputError(f"{field} = {word!r} must rise from LOW to HIGH by a STEP above 0 or a *FACTOR above 1")
+    if not factor and (high - low) / step > _MOST_VALUES:
+        raise InputError(f"{field} = {word!r} has more than {_MOST_VALUES:,} values; take a larger step")
+    found: list[Any] = []
+    for number in range(_MOST_VALUES + 1):
+        value = low * step**number if factor else low + number * step
+        if value > high * (1 + 1e-9):
+            break
+        found.append(parse_value(field, str(int(value)) if float(value).is_integer() else f"{value:.12g}"))
+    return found
+
+
+def parse_constraints(texts: Sequence[str]) -> tuple[Constraint, ...]:
+    """`--constraint` of the command line, each a comparison as in a design space's file. Raises InputError."""
+    return tuple(parse_constraint("--constraint", text) for text in texts)
+
+
+@dataclass(frozen=True)
+class Design:
+    """The points of a sweep: the machines, and the fields that a table shows of them."""
+
+    columns: Columns
+    fields: pd.DataFrame  # [columns.count], a column a varied field
+    exact: bool  # every combination of the fields' values (but those that are no machine)
+    left_out: str = ""  # what was left out and why, for a line on stderr
+
+
+def grid_design(base: Machine, grid: Mapping[str, Sequence[Any]], constraints: Sequence[Constraint] = ()) -> Design:
+    """Every combination of the values; those that are no machine or break a constraint are left out.
+
+    Raises InputError where none is left, a field is unknown, a value cannot be, or there are too many.
+    """
+    whole = Grid(base, grid)
+    options = whole.every()
+    columns = whole.columns(options)
+    good, reason = possible(columns, constraints)
+    if not good.any():
+        raise InputError(f"an empty sweep: none of {whole.count:,} points can be ({reason})")
+    told = ""
+    if not good.all():
+        told = f"{int((~good).sum()):,} of {whole.count:,} points are left out: the first of them breaks {reason}"
+        columns, options = columns.rows(good), [option[good] for option in options]
+    return Design(columns, fields_of_grid(grid, options), True, told)
+
+
+def fields_of_grid(grid: Mapping[str, Sequence[Any]], options: Sequence[NDArray[np.int64]]) -> pd.DataFrame:
+    """The fields' values at these options, names as categoricals."""
+    found: dict[str, Any] = {}
+    for (field, values), option in zip(grid.items(), options, strict=True):
+        if all(isinstance(value, str) for value in values):
+            found[field] = pd.Categorical.from_codes(option, categories=pd.Index(values))
+        elif all(isinstance(value, int | float) for value in values):
+            found[field] = np.array(values)[option]
+        else:  # l3=none
+            found[field] = [values[index] for index in option]
+    return pd.DataFrame(found)
+
+
+def space_design(
+    space: str | Path, n: int, *, seed: int = 0, base: str | None = None, constraints: Sequence[Constraint] = ()
+) -> Design:
+    """`n` machines of a design space, those of `uarch.space.sample` where there are no further constraints."""
+    columns = sample_columns(n, seed, load_space(space), base, tuple(constraints))
+    return Design(columns, fields_of_columns(columns), False)
+
+
+def fields_of_columns(columns: Columns) -> pd.DataFrame:
+    """The fields in which the machines differ."""
+    found: dict[str, Any] = {}
+    for field in columns.varied:
+        values = columns[field]
+        if isinstance(values, pd.Categorical):
+            if len(np.unique(values.codes)) > 1:
+                found[field] = values
+        elif np.nanmin(values) != np.nanmax(values) or np.isnan(values).any():
+            whole = rule_of(field).type is int and not np.isnan(values).any()
+            found[field] = values.astype(np.int32) if whole else values
+    return pd.DataFrame(found)
+
+
 def grid_machines(base: Machine, grid: Mapping[str, Sequence[Any]]) -> list[Machine]:
-    """`base` with every combination of the values; the first field varies slowest."""
-    size = int(np.prod([len(values) for values in grid.values()]))
-    if size > MOST_POINTS:
-        raise InputError(f"the grid has {size:,} points; at most {MOST_POINTS:,}: vary fewer fields or values")
+    """`base` with every combination of the values, as machines; the first field varies slowest. Raises InputError."""
     machines = []
     for point in itertools.product(*grid.values()):
         machine = base
@@ -51,85 +168,315 @@ def grid_machines(base: Machine, grid: Mapping[str, Sequence[Any]]) -> list[Mach
 
 
 def sweep(
-    model: Model, programs: Sequence[ProgramVector], base: Machine, grid: Mapping[str, Sequence[Any]]
+    model: Model,
+    programs: Sequence[ProgramVector],
+    base: Machine,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    cost: str | None = None,
+    objective: str | None = None,
+    constraints: Sequence[Constraint] = (),
 ) -> pd.DataFrame:
-    """One row per program and grid point: a column per field, then `program`, `cycles`, `seconds`, `pareto`.
+    """One row per program and point of a grid around `base`; columns as of `run`."""
+    return run(model, programs, grid_design(base, grid, constraints), cost=cost, objective=objective)
+
+
+def run(
+    model: Model,
+    programs: Sequence[ProgramVector],
+    design: Design,
+    *,
+    cost: str | None = None,
+    objective: str | None = None,
+) -> pd.DataFrame:
+    """One row per program and point: a column per varied field, then `program`, `cycles`, `seconds`, `cost` and
+    `objective` where they are given, and `pareto`.
 
     All points, the base too, go through the encoder, so that differences are between like and like. `pareto` marks the
-    points that no other of the program matches or beats in time with no varied number larger and no kind different.
+    points that no other of the program matches or beats in time and cost; without a cost, on a grid, in time with no
+    varied number larger and no kind different, and of sampled points only the fastest. Raises InputError for vectors
+    of another model, or an expression that is not arithmetic over fields.
     """
+    encoder = encoder_of(model)
+    require_model(model, programs)
+    outcome = Outcome(design.columns, cost, objective)
+    told_outside(encoder, design.columns)
+    cycles = cycles_of_columns(encoder, design.columns, np.stack([program.vector for program in programs]))
+    frames = []
+    for number, program in enumerate(programs):
+        frame = design.fields.assign(program=program.program, **outcome.columns(cycles[:, number]))
+        frames.append(frame.assign(pareto=_front(frame, fields_of(design.fields), exact=design.exact)))
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+def encoder_of(model: Model) -> MachineEncoder:
+    """The model's encoder. Raises InputError where it has none."""
     if model.encoder is None:
         raise InputError("this model has no machine encoder; a sweep needs one (perfvec train fits it)")
-    machines = grid_machines(base, grid)
-    vectors = model.encoder.vectors(machines)
-    points = pd.DataFrame(list(itertools.product(*grid.values())), columns=list(grid))
-    frequency = np.array([machine.frequency_ghz for machine in machines]) * 1e9
-    frames = []
+    return model.encoder
+
+
+def require_model(model: Model, programs: Sequence[ProgramVector]) -> None:
+    """Raises InputError for a vector that cannot be of this model, and where there is none."""
+    if not programs:
+        raise InputError("no program to sweep: give at least one vector")
     for program in programs:
-        cycles = vectors @ program.vector
-        frame = points.assign(program=program.program, cycles=cycles, seconds=cycles / frequency)
-        frames.append(frame.assign(pareto=_pareto(frame, list(grid))))
-    return pd.concat(frames, ignore_index=True)
+        if program.vector.shape != (model.foundation.width,):
+            raise InputError(
+                f"{program.program}: a vector of {program.vector.size} numbers, of another model than this one, whose "
+                f"have {model.foundation.width}; represent the trace again"
+            )
+    if len({program.model for program in programs}) > 1:
+        raise InputError("the vectors were made by different models; represent all with one")
+
+
+def told_outside(encoder: MachineEncoder, columns: Columns) -> None:
+    """One line on stderr where some points lie beyond what taught the encoder."""
+    outside = outside_of_columns(encoder, columns)
+    if outside:
+        some = ", ".join(outside[:_TOLD]) + (f" and {len(outside) - _TOLD} more" if len(outside) > _TOLD else "")
+        print(f"perfvec: the sweep goes beyond what the encoder was trained on: {some}", file=sys.stderr)
+
+
+class Outcome:
+    """Seconds, cost and objective of points, checked before any is evaluated."""
+
+    def __init__(self, columns: Columns, cost: str | None, objective: str | None) -> None:
+        self.machines = columns
+        numbers = [field for field in columns if rule_of(field).names is None]
+        names = [field for field in columns if field not in numbers]
+        self.cost = self._parsed(cost, "--cost", numbers, names) if cost is not None else None
+        known = ["time", "cycles", *(["cost"] if cost is not None else []), *numbers]
+        self.objective = self._parsed(objective, "--objective", known, names) if objective is not None else None
+
+    @staticmethod
+    def _parsed(text: str, what: str, known: Sequence[str], names: Sequence[str]) -> Expression:
+        expression = parse(text, what)
+        for name in expression.names:
+            if name in names:
+                raise InputError(f"{what}: {name} holds a name, not a number; arithmetic needs numbers")
+        expression.check_names(known)
+        return expression
+
+    def columns(self, cycles: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """`cycles` [n], and what follows from them. Raises InputError where an expression has no finite value."""
+        seconds = cycles / (np.asarray(self.machines["frequency_ghz"], np.float64) * 1e9)
+        found = {"cycles": cycles, "seconds": seconds}
+        if self.cost is not None:
+            found["cost"] = self._value(self.cost, {})
+        if self.objective is not None:
+            values = {"time": seconds, "cycles": cycles} | ({"cost": found["cost"]} if "cost" in found else {})
+            found["objective"] = self._value(self.objective, values)
+        return found
+
+    def _value(self, expression: Expression, values: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """A field that a machine does not have, as the size of an L3 that is not there, counts as 0."""
+        fields = {
+            name: np.nan_to_num(np.asarray(self.machines[name], np.float64))
+            for name in expression.names
+            if name not in values
+        }
+        result = np.array(np.broadcast_to(expression.value({**fields, **values}), self.machines.count), np.float64)
+        if not np.isfinite(result).all():
+            row = int(np.argmin(np.isfinite(result)))
+            point = ", ".join(f"{name} = {np.broadcast_to(fields[name], len(result))[row]:g}" for name in fields)
+            raise InputError(f"{expression.what}: {expression.text} is no finite number at {point or 'any point'}")
+        return result
+
+
+def outcome_of(frame: pd.DataFrame) -> str:
+    """What a sweep's points are ordered by: the objective where there is one, else the time."""
+    return "objective" if "objective" in frame else "seconds"
+
+
+def fields_of(frame: pd.DataFrame) -> list[str]:
+    """The varied fields of a sweep's table."""
+    return [str(column) for column in frame.columns if column not in _RESULTS]
+
+
+def best(frame: pd.DataFrame, k: int) -> pd.DataFrame:
+    """The `k` best points of each program, the best first; the index is that of the whole table."""
+    parts = [
+        part.nsmallest(k, outcome_of(frame)) for _, part in frame.groupby("program", sort=False)
+    ]  # fmt: skip
+    return pd.concat(parts)
+
+
+def _front(frame: pd.DataFrame, fields: Sequence[str], *, exact: bool) -> NDArray[np.bool_]:
+    if "cost" in frame:
+        return front(frame["seconds"].to_numpy(), frame["cost"].to_numpy())
+    if exact and cells([frame[f].to_numpy() for f in fields if pd.api.types.is_numeric_dtype(frame[f])]) <= MOST_POINTS:
+        return _pareto(frame, fields)
+    return front(frame["seconds"].to_numpy(), np.zeros(len(frame)))
 
 
 def _pareto(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
     """Points not dominated in (seconds, every numeric field), each the smaller the better, among equal kinds."""
     numeric = [field for field in fields if pd.api.types.is_numeric_dtype(frame[field])]
-    kinds = [field for field in fields if field not in numeric]
-    front = np.zeros(len(frame), bool)
-    groups = frame.groupby(kinds, sort=False).indices.values() if kinds else [np.arange(len(frame))]
-    for rows in groups:
-        values = frame.iloc[rows][["seconds", *numeric]].to_numpy(float)
-        order = np.lexsort(values.T[::-1])
-        kept = np.empty((0, values.shape[1]))
-        for position in order:
-            if not (kept <= values[position]).all(axis=1).any():
-                front[rows[position]] = True
-                kept = np.vstack([kept, values[position]])
-    return front
+    kinds = [pd.factorize(frame[field].astype(str))[0] for field in fields if field not in numeric]
+    return front_over_fields(frame["seconds"].to_numpy(float), [frame[field].to_numpy() for field in numeric], kinds)
 
 
-def to_json(frame: pd.DataFrame) -> dict[str, Any]:
-    """The `--json` document of DESIGN: `points` and the indices of those on the Pareto front."""
-    fields = [column for column in frame.columns if column not in ("program", "cycles", "seconds", "pareto")]
+def heat_map(frame: pd.DataFrame, program: str, x: str, y: str) -> pd.DataFrame:
+    """The best outcome of a program over two fields: columns are x's values, rows y's, of many values classes.
+
+    Raises InputError for a field that did not vary.
+    """
+    for field in (x, y):
+        _require_varied(frame, field)
+    part = frame[frame["program"] == program]
+    places, names = zip(*(classes(part[field], most=_HEAT_CLASSES) for field in (x, y)), strict=True)
+    table = pd.DataFrame({"x": places[0], "y": places[1], "value": part[outcome_of(frame)].to_numpy()})
+    result = table.pivot_table(index="y", columns="x", values="value", aggfunc="min")
+    result.index = pd.Index([names[1][place] for place in result.index], name=y)
+    result.columns = pd.Index([names[0][place] for place in result.columns], name=x)
+    return result
+
+
+def shown(frame: pd.DataFrame, order: Sequence[str], width: int = 80) -> pd.DataFrame:
+    """A table of few points for the terminal: the results, and of the fields in this order as many as fit.
+
+    Times are in milliseconds; `pareto` is a star.
+    """
+    results = pd.DataFrame({"program": [str(name)[:16] for name in frame["program"]], "ms": frame["seconds"] * 1e3})
+    results.index = frame.index
+    for column in ("cost", "objective"):
+        if column in frame:
+            results[column] = frame[column]
+    results["pareto"] = np.where(frame["pareto"], "*", "")
+    table, left = results, list(order)
+    while left:
+        wider = table.assign(**{left[0]: _text(frame[left[0]])})
+        if max(len(line) for line in wider.to_string(index=False, float_format="{:.4g}".format).splitlines()) > width:
+            break
+        table, left = wider, left[1:]
+    return table.reset_index(drop=True)
+
+
+def _text(values: pd.Series) -> pd.Series:
+    return values.map(lambda value: "-" if value != value else f"{value:g}" if isinstance(value, float) else str(value))
+
+
+def to_json(frame: pd.DataFrame, *, k: int = 10, sensitivities: pd.DataFrame | None = None) -> dict[str, Any]:
+    """The `--json` document of DESIGN: `points`, and the indices of those on the Pareto front and of the `k` best.
+
+    Of more than MOST_LISTED points only the front and the best are in it; `evaluated` counts all.
+    """
+    chosen, evaluated = best(frame, k), len(frame)
+    if len(frame) > MOST_LISTED:
+        kept = np.union1d(np.flatnonzero(frame["pareto"]), chosen.index)
+        frame, places = frame.iloc[kept], {int(index): place for place, index in enumerate(kept)}
+        chosen_places = [places[int(index)] for index in chosen.index]
+    else:
+        chosen_places = [int(index) for index in chosen.index]
+    fields = fields_of(frame)
+    results = [name for name in ("seconds", "cycles", "cost", "objective") if name in frame]
     points = [
         {
-            "uarch": {field: row[field] for field in fields},
-            "program": row["program"], "seconds": row["seconds"], "cycles": row["cycles"],
+            "uarch": {field: _plain(row[field]) for field in fields},
+            "program": row["program"], **{name: row[name] for name in results},
         }
         for row in frame.to_dict(orient="records")
     ]  # fmt: skip
-    return {"points": points, "pareto": np.flatnonzero(frame["pareto"]).tolist()}
+    document = {
+        "points": points, "pareto": np.flatnonzero(frame["pareto"]).tolist(), "best": chosen_places,
+        "evaluated": evaluated,
+    }  # fmt: skip
+    if sensitivities is not None:
+        document["sensitivity"] = sensitivities.to_dict(orient="records")
+    return document
 
 
-def plot(frame: pd.DataFrame) -> Figure:
-    """Each program's predicted time: a heat map over the first two fields, or a curve over one.
+def _plain(value: Any) -> Any:
+    """A field's value for JSON: null where the machine does not have it, whole numbers whole."""
+    if isinstance(value, float):
+        return None if value != value else int(value) if value.is_integer() else value
+    return value
+
+
+def heat_fields(frame: pd.DataFrame, text: str | None) -> list[str]:
+    """`FIELD,FIELD` of the command line; none where there is no text. Raises InputError."""
+    if text is None:
+        return []
+    fields = [word.strip() for word in text.split(",")]
+    if len(fields) != 2 or fields[0] == fields[1]:
+        raise InputError(f"--heat {text!r} must read FIELD,FIELD, two fields that vary")
+    for field in fields:
+        _require_varied(frame, field)
+    return fields
+
+
+def _require_varied(frame: pd.DataFrame, field: str) -> None:
+    known = fields_of(frame)
+    if field not in known:
+        hint = nearest(field, known) or f" (varied: {', '.join(known)})"
+        raise InputError(f"{field} does not vary in this sweep{hint}")
+
+
+def sections(
+    frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, title: str, heat: Sequence[str] = ()
+) -> list[Section]:
+    """The parts of the HTML report; of more than a page's points only the front and the best."""
+    kept = frame if len(frame) <= _MOST_IN_PAGE else frame.loc[frame.index[frame["pareto"]].union(chosen.index)]
+    kept = kept.head(_MOST_IN_PAGE)
+    told = "" if len(kept) == len(frame) else f"{len(frame):,} points; the numbers of the front and the best are below."
+    parts = [Section(title, told, plot(frame, heat), kept)]
+    if "cost" in frame:
+        parts.append(Section("Time over cost", "The line is the Pareto front.", plot_front(frame)))
+    text = "Share of the variance that a field alone explains (first-order Sobol' index)."
+    return [*parts, Section("What matters", text, table=importance)]
+
+
+def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
+    """Each program's predicted time or objective: a heat map over two fields (the first two by default), or a curve.
 
     Where more fields vary, the best over them is shown.
     """
-    fields = [column for column in frame.columns if column not in ("program", "cycles", "seconds", "pareto")]
+    fields = list(heat) or fields_of(frame)[:2]
     programs = list(dict.fromkeys(frame["program"]))
+    outcome = outcome_of(frame)
+    label, factor = ("predicted time, ms", 1e3) if outcome == "seconds" else ("objective", 1.0)
     if len(fields) == 1:
         figure, axes = style.axes(width=7, height=3.6)
         for index, program in enumerate(programs):
             part = frame[frame["program"] == program]
             labels = [str(value) for value in part[fields[0]]]
-            axes.plot(labels, part["seconds"] * 1e3, "o-", color=style.colour(index), label=program)
+            axes.plot(labels, part[outcome] * factor, "o-", color=style.colour(index), label=program)
         axes.set_xlabel(fields[0])
-        axes.set_ylabel("predicted time, ms")
+        axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
         axes.legend(frameon=False)
         return figure
     figure = Figure(figsize=(4.2 * len(programs) + 0.6, 3.6), layout="constrained")
     for index, program in enumerate(programs):
         axes = figure.add_subplot(1, len(programs), index + 1)
-        part = frame[frame["program"] == program]
-        table = part.pivot_table(index=fields[1], columns=fields[0], values="seconds", aggfunc="min", sort=False) * 1e3
+        table = heat_map(frame, program, fields[0], fields[1]) * factor
         image = axes.imshow(table.to_numpy(), cmap=style.HEAT_MAP, origin="lower", aspect="auto")
-        axes.set_xticks(range(len(table.columns)), [str(value) for value in table.columns])
-        axes.set_yticks(range(len(table.index)), [str(value) for value in table.index])
+        axes.set_xticks(range(len(table.columns)), [_short(value) for value in table.columns])
+        axes.set_yticks(range(len(table.index)), [_short(value) for value in table.index])
         axes.set_xlabel(fields[0])
         axes.set_ylabel(fields[1])
-        axes.set_title(f"{program}: predicted time, ms", fontsize=10)
+        axes.set_title(f"{program}: {label}", fontsize=10)
         figure.colorbar(image, ax=axes)
+    return figure
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def plot_front(frame: pd.DataFrame) -> Figure:
+    """Time over cost: the points, and the Pareto front as a line."""
+    figure, axes = style.axes(width=7, height=4)
+    for index, (program, part) in enumerate(frame.groupby("program", sort=False)):
+        cloud = part.sample(min(len(part), 3000), random_state=0)
+        axes.plot(cloud["cost"], cloud["seconds"] * 1e3, ".", color=style.colour(index), alpha=0.25, ms=3)
+        line = part[part["pareto"]].sort_values("cost")
+        axes.plot(
+            line["cost"], line["seconds"] * 1e3, "o-", color=style.colour(index), ms=4, drawstyle="steps-post",
+            label=str(program),
+        )  # fmt: skip
+    axes.set_xlabel("cost")
+    axes.set_ylabel("predicted time, ms")
+    axes.legend(frameon=False)
     return figure

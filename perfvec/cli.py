@@ -620,7 +620,10 @@ def predict(
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """Time, cycles and CPI of programs on machines (all presets by default)."""
+    """Time, cycles and CPI of programs on machines (all presets by default); a line on stderr for each that is unlike
+    what trained the model.
+    """
+    from analysis import novelty
     from analysis import predict as prediction
     from perfvec.machine_vector import load_predictable
     from perfvec.model import load_model
@@ -628,9 +631,13 @@ def predict(
     chosen = load_predictable(machines, load_model(model_file)) if machines else _machines(None)
     model, vectors = _resolve(context, targets, model_file, max_instructions)
     frame = prediction.predict(model, vectors, chosen)
+    unlike = novelty.novelty(model, vectors, chosen)
+    for warning in novelty.warnings(unlike):
+        print(f"perfvec: {warning}", file=sys.stderr)
     shown = prediction.shown(frame)
     _emit(
-        frame, lambda: prediction.to_json(frame), lambda: prediction.plot(frame), "Predicted run times",
+        frame, lambda: prediction.to_json(frame) | {"outside": novelty.to_json(unlike)},
+        lambda: prediction.plot(frame), "Predicted run times",
         as_json=as_json, csv=csv, html=html, picture=picture, shown=shown,
     )  # fmt: skip
 
@@ -638,9 +645,38 @@ def predict(
 @app.command()
 def sweep(
     context: typer.Context,
-    base: Annotated[str, typer.Option(help="The machine whose fields vary: preset or file.")],
     targets: Targets = None,
-    vary: Annotated[list[str] | None, typer.Option(help="FIELD=V1,V2,…; repeat for more fields.")] = None,
+    base: Annotated[
+        str | None, typer.Option(help="The machine whose fields vary: preset or file; with --space it may be left out.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help="FIELD=V1,V2,… or FIELD=LOW:HIGH:STEP (or :*FACTOR); repeat for more fields."),
+    ] = None,
+    space: Annotated[
+        str | None, typer.Option(help="Sample a design space instead: a name (perfvec uarch spaces) or a YAML file.")
+    ] = None,
+    sample: Annotated[int, typer.Option(min=1, help="Points of --space.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample, or of the search.")] = 0,
+    constraint: Annotated[
+        list[str] | None, typer.Option(help="Only points where it holds, as 'l3.size_kib >= 2 * l2.size_kib'; repeat.")
+    ] = None,
+    cost: Annotated[str | None, typer.Option(help="Arithmetic over fields, as '2*l1d.size_kib + l2.size_kib'.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="What is minimised, of time (seconds), cycles, cost and fields; time by default.")
+    ] = None,
+    best: Annotated[int, typer.Option(min=1, help="Best points shown and exported, of each program.")] = 10,
+    heat: Annotated[str | None, typer.Option(help="FIELD,FIELD of the heat map; the first two by default.")] = None,
+    search: Annotated[
+        int | None, typer.Option(min=1, help="Look for the best in so many trials instead of listing all (Optuna).")
+    ] = None,
+    export_gem5: Annotated[
+        Path | None, typer.Option("--export-gem5", help="Folder for gem5 scripts of the best points.")
+    ] = None,
+    gem5_results: Annotated[
+        Path | None,
+        typer.Option("--gem5-results", help="That folder, once gem5 ran: its results beside the predictions."),
+    ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     as_json: Json = False,
@@ -648,24 +684,94 @@ def sweep(
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """Times over a grid of configuration fields; `pareto` marks points that none beats at equal or smaller fields."""
+    """Times over a grid of configuration fields (--base, --vary) or a sampled design space (--space).
+
+    `pareto` marks the points that none beats in time and cost (without --cost, of a grid: at equal or smaller fields).
+    """
+    from analysis import confirm, report
     from analysis import sweep as sweeping
+    from analysis.sensitivity import sensitivity
     from uarch.configuration import load_machine
 
-    machine, grid = load_machine(base), sweeping.parse_vary(vary or [])
-    sweeping.grid_machines(machine, grid)  # a wrong field or value is told before the program is traced
-    model, vectors = _resolve(context, targets, model_file, max_instructions)
-    frame = sweeping.sweep(model, vectors, machine, grid)
-    _emit(
-        frame, lambda: sweeping.to_json(frame), lambda: sweeping.plot(frame), f"Sweep from {machine.name}",
-        as_json=as_json, csv=csv, html=html, picture=picture,
-    )  # fmt: skip
+    if gem5_results is not None:
+        table = confirm.gem5_results(gem5_results)
+        _write_csv(table, csv)
+        print(json.dumps({"points": table.to_dict(orient="records")}) if as_json else _table(table))
+        return
+    if (space is None) == (not vary):
+        raise InputError("an empty sweep: give --vary FIELD=V1,V2,… with --base M, or --space S, one of the two")
+    if vary and base is None:
+        raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
+    # A wrong field, value or expression is told before a program is traced.
+    limits = sweeping.parse_constraints(constraint or [])
+    grid = sweeping.parse_vary(vary) if vary else {}
+    machine = load_machine(base) if base is not None else None
+    if search is not None:
+        from analysis import search as searching
+
+        over = (
+            searching.search_space(space, base=base, constraints=limits)
+            if space is not None
+            else searching.search_grid(_given(machine), grid, limits)
+        )
+        model, vectors = _resolve(context, targets, model_file, max_instructions)
+        design = searching.search(model, vectors, over, search, seed=seed, cost=cost, objective=objective)
+    else:
+        design = (
+            sweeping.space_design(space, sample, seed=seed, base=base, constraints=limits)
+            if space is not None
+            else sweeping.grid_design(_given(machine), grid, limits)
+        )
+        sweeping.Outcome(design.columns, cost, objective)
+        model, vectors = _resolve(context, targets, model_file, max_instructions)
+    if design.left_out:
+        print(f"perfvec: {design.left_out}", file=sys.stderr)
+    frame = sweeping.run(model, vectors, design, cost=cost, objective=objective)
+    importance = sensitivity(frame, sweeping.fields_of(frame), sweeping.outcome_of(frame), exact=design.exact)
+    chosen = sweeping.best(frame, best)
+    _write_csv(frame, csv)
+    title, axes = f"Sweep of {space or base}", sweeping.heat_fields(frame, heat)
+    if html is not None:
+        report.write_report(html, title, sweeping.sections(frame, chosen, importance, title, axes))
+    if picture is not None:
+        report.write_picture(picture, sweeping.plot(frame, axes))
+    if export_gem5 is not None:
+        programs = {vector.program: (vector.instructions, vector.isa) for vector in vectors}
+        exported = confirm.export_gem5(export_gem5, frame, design, best, programs)
+        print(f"perfvec: {confirm.how_to_run(export_gem5, exported)}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(sweeping.to_json(frame, k=best, sensitivities=importance), allow_nan=False))
+        return
+    order = list(dict.fromkeys(importance["field"]))
+    print(_table(sweeping.shown(chosen, order)))
+    print(f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front\n")
+    print(_table(importance.groupby("program", sort=False).head(8).reset_index(drop=True)))
+
+
+def _given(machine: Machine | None) -> Machine:
+    assert machine is not None
+    return machine
+
+
+def _write_csv(frame: pd.DataFrame, path: Path | None) -> None:
+    from tracegen.files import atomic_path
+
+    if path is not None:
+        with atomic_path(path) as temporary:
+            frame.to_csv(temporary)
+
+
+Space = Annotated[str, typer.Option(help="Design space whose machines are sampled: a name or a YAML file.")]
 
 
 @app.command()
 def compare(
     context: typer.Context,
     targets: Targets = None,
+    library: Annotated[
+        Path | None, typer.Option(help="Folder of vectors (*.vector.npz): the nearest of them to each target.")
+    ] = None,
+    nearest: Annotated[int, typer.Option(min=1, help="How many of the library.")] = 5,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     as_json: Json = False,
@@ -673,17 +779,62 @@ def compare(
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """Cosine distances between programs, and a dendrogram."""
+    """Cosine distances between programs, a dendrogram, a map; with --library the programs most like them."""
     from analysis import compare as comparison
+    from analysis import report
+    from perfvec.model import load_model
 
-    if len(targets or []) + bool(context.obj) < 2:
-        raise InputError("comparing needs at least two targets")
+    if len(targets or []) + bool(context.obj) < (1 if library is not None else 2):
+        raise InputError("comparing needs at least two targets, or one and --library DIR")
+    known = comparison.load_library(library, load_model(model_file)) if library is not None else []
     _, vectors = _resolve(context, targets, model_file, max_instructions)
-    distance = comparison.compare(vectors)
-    _emit(
-        distance, lambda: comparison.to_json(distance), lambda: comparison.plot(distance), "Distances between programs",
-        as_json=as_json, csv=csv, html=html, picture=picture,
-    )  # fmt: skip
+    found = comparison.nearest(vectors, known, nearest) if known else None
+    everyone = vectors if len(vectors) > 1 else [*vectors, *known]
+    distance = comparison.compare(everyone)
+    place = comparison.plane(everyone)
+    _write_csv(distance if found is None else found, csv)
+    if html is not None:
+        sections = comparison.sections(distance, place, found)
+        report.write_report(html, "How alike programs are", sections)
+    if picture is not None:
+        report.write_picture(picture, comparison.plot(distance))
+    if as_json:
+        print(json.dumps(comparison.to_json(distance, place, found), allow_nan=False))
+        return
+    if len(vectors) > 1:
+        print(comparison.shown(distance))
+    if found is not None:
+        print(_table(found))
+
+
+@app.command()
+def subset(
+    context: typer.Context,
+    targets: Targets = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Programs of the subset.")] = 5,
+    on: Annotated[
+        str, typer.Option(help="machines: alike in CPI over sampled machines; vectors: in their vectors' direction.")
+    ] = "machines",
+    space: Space = "default",
+    sample: Annotated[int, typer.Option(min=1, help="Machines that the error is measured on.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the machines' sample.")] = 0,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+) -> None:
+    """The k programs that best stand for the others, with weights and the error that they make over many machines."""
+    from analysis import subset as subsetting
+
+    if len(targets or []) + bool(context.obj) <= k:
+        raise InputError(f"-k {k} must be less than the number of targets; name at least {k + 1}")
+    model, vectors = _resolve(context, targets, model_file, max_instructions)
+    found = subsetting.subset(model, vectors, k, on=on, space=space, machines=sample, seed=seed)
+    _write_csv(found.members, csv)
+    if as_json:
+        print(json.dumps(found.to_json(), allow_nan=False))
+        return
+    print(subsetting.shown(found))
 
 
 @app.command()

@@ -154,9 +154,12 @@ class MachineEncoder(nn.Module):
         self.high: Tensor
         self.eval()  # dropout is for training alone
 
-    def forward(self, features: Tensor) -> Tensor:
+    def _normalised(self, features: Tensor) -> Tensor:
         x = (features[:, : len(self.mean)] - self.mean) * self.scale
-        hidden = x = x.clamp(-self.limit, self.limit)
+        return x.clamp(-self.limit, self.limit)
+
+    def forward(self, features: Tensor) -> Tensor:
+        hidden = x = self._normalised(features)
         for layer in self.correction:
             hidden = layer(hidden)
             if isinstance(layer, nn.SiLU):
@@ -213,3 +216,25 @@ class MachineEncoder(nn.Module):
     def encode(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
         """[K, d] vectors from `machine_features` rows [K, F]."""
         return self(torch.from_numpy(features)).double().numpy()
+
+    @torch.no_grad()
+    def cycles(self, features: NDArray[np.float32], programs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[K, P] cycles of the program vectors [P, d] on the machines of `machine_features` rows [K, F].
+
+        As `encode(features) @ programs.T`, but the last layers, which are linear, are multiplied with the programs
+        first: a machine then costs 1 + P outputs instead of d.
+        """
+        vectors = torch.from_numpy(programs).float()
+        *inner, last = self.correction
+        assert isinstance(last, nn.Linear)
+        onto = self.basis_scale[:, None] * (self.basis @ vectors.T)  # [coordinates, P]
+        hidden = x = self._normalised(torch.from_numpy(features))
+        for layer in inner:
+            hidden = layer(hidden)
+        output = torch.zeros(len(x), 1 + len(vectors))
+        for layer, given in ((self.linear, x), (last, hidden)):
+            weight = torch.cat([layer.weight[:1], onto.T @ layer.weight[1:]])
+            bias = torch.cat([layer.bias[:1], onto.T @ layer.bias[1:]])
+            output += nn.functional.linear(given, weight, bias)
+        direction = self.basis_mean @ vectors.T + output[:, 1:]
+        return (torch.exp(self.pace + output[:, :1]) * direction).double().numpy()

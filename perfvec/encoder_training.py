@@ -34,8 +34,10 @@ _JITTER = 0.1  # deviations by which features are blurred in training: fields th
 
 def fit_encoder(
     model: Model, labels: Labels, traces: Path, latencies: Path | None, work: Path, *, seed: int, progress: bool = True
-) -> MachineEncoder:
-    """The encoder for `model`, from its training labels and optional further latency files of the same traces."""
+) -> tuple[MachineEncoder, NDArray[np.float64]]:
+    """The encoder for `model`, from its training labels and optional further latency files of the same traces; and the
+    mean vector per instruction of each of `model.programs` [P, d] over the windows it learned from.
+    """
     machines: list[Machine] = list(model.machines)
     row_of = {configuration_key(machine): row for row, machine in enumerate(machines)}
     vectors: list[NDArray[np.float64]] = []
@@ -64,7 +66,14 @@ def fit_encoder(
         progress=progress,
     )  # fmt: skip
     encoder.remember(machines)
-    return encoder
+    return encoder, _program_vectors(model, windows_of, np.array(vectors))
+
+
+def _program_vectors(
+    model: Model, windows_of: dict[str, list[tuple[Shard, int, int]]], vectors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    of_program = [[window for _, _, window in windows_of[program.digest]] for program in model.programs]
+    return np.stack([vectors[windows].mean(axis=0) / WINDOW for windows in of_program])
 
 
 def _starts(labels: Labels) -> list[tuple[Shard, int]]:

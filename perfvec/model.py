@@ -32,6 +32,7 @@ from uarch.errors import InputError
 FORMAT = "perfvec-model"
 VERSION = 2
 _FIRST = 1  # the version before architectures had names: an LSTM
+_PROGRAM_VECTORS = "programs.vectors"  # a tensor that a model may have
 DEFAULT_WEIGHTS = Path(__file__).parent / "weights" / "default.safetensors"
 
 
@@ -96,7 +97,8 @@ class Model:
     """A trained model as it is shipped: foundation, table of machine vectors, encoder for other machines.
 
     `machines[k]`'s vector is row k of `foundation.head.weight`, `fitted_machines[k]`'s row k of `fitted_vectors`
-    (fitted to labels with the foundation frozen). `digest` identifies the weights and the metadata.
+    (fitted to labels with the foundation frozen). `program_vectors`
+    [P, d] are the training programs' mean vectors per instruction. `digest` identifies the weights and the metadata.
     """
 
     foundation: FoundationModel
@@ -107,6 +109,7 @@ class Model:
     digest: str = ""
     fitted_machines: tuple[Machine, ...] = ()
     fitted_vectors: NDArray[np.float64] | None = None  # [fitted_machines, d]
+    program_vectors: NDArray[np.float64] | None = None
 
     @property
     def schema(self) -> Schema:
@@ -155,6 +158,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         tensors.update({f"encoder.{name}": value for name, value in model.encoder.state_dict().items()})
     if model.fitted_vectors is not None:
         tensors["fitted.vectors"] = torch.from_numpy(model.fitted_vectors).float()
+    if model.program_vectors is not None:
+        tensors[_PROGRAM_VECTORS] = torch.from_numpy(model.program_vectors).float()
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
@@ -217,12 +222,22 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
         fitted_vectors = tensors["fitted.vectors"].double().numpy() if fitted else None
         if fitted_vectors is not None and fitted_vectors.shape != (len(fitted), foundation.width):
             raise KeyError(f"fitted vectors of shape {fitted_vectors.shape}")
+        vectors = _program_vectors(tensors, len(programs), foundation.width)
     except (KeyError, RuntimeError, TypeError, InputError, json.JSONDecodeError) as error:
         line = str(error).splitlines()[0]
         raise InputError(f"{path}: the model's weights do not fit the schema {schema.identity}: {line}") from error
     foundation.eval()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors)
+    return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors, vectors)
+
+
+def _program_vectors(tensors: dict[str, Tensor], programs: int, width: int) -> NDArray[np.float64] | None:
+    if _PROGRAM_VECTORS not in tensors:
+        return None
+    vectors = tensors[_PROGRAM_VECTORS].double().numpy()
+    if vectors.shape != (programs, width) or not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
+        raise InputError(f"{_PROGRAM_VECTORS} holds {list(vectors.shape)} numbers, not [{programs}, {width}]")
+    return vectors
 
 
 def _load(module: nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:

@@ -98,11 +98,11 @@ def train(
     if not ranks.first:
         return model
     if encoder:
-        learned = encoder_training.fit_encoder(
+        learned, programs = encoder_training.fit_encoder(
             model, division.training, Path(traces), Path(encoder_latencies) if encoder_latencies else None, work,
             seed=recipe.seed, progress=progress,
         )  # fmt: skip
-        model = replace(model, encoder=learned)
+        model = replace(model, encoder=learned, program_vectors=programs)
     if table_latencies:
         model = fit_table(model, traces, table_latencies, progress=progress)
     save_model(model, output)

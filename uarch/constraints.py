@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
@@ -105,25 +106,32 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Relation:
-    """A condition between fields. `holds` sees the machine as a flat mapping of dotted names to values."""
+    """A condition between fields. `holds` sees the machine as a flat mapping of dotted names to values, or many
+    machines as one of columns (`uarch.columns`), in which NaN stands for a field that a machine does not have.
+    """
 
     field: str  # the one that the error blames
     bound: str  # what would be right; {names} are filled in with the machine's values
-    holds: Callable[[Mapping[str, Any]], bool]
+    holds: Callable[[Mapping[str, Any]], Any]
 
 
 def _at_most(field: str, other: str, why: str) -> Relation:
     text = f"at most {other} = {{{other}}} ({why})"
-    return Relation(field, text, lambda m: field not in m or m[field] <= m[other])
+    return Relation(field, text, lambda m: field not in m or np.logical_not(m[field] > m[other]))
 
 
 def _predicting(field: str, low: int) -> Relation:
     text = f"at least {low} with predictor {{branch_predictor.kind}}"
-    return Relation(field, text, lambda m: m["branch_predictor.kind"] == "none" or m[field] >= low)
+    return Relation(field, text, lambda m: np.logical_or(m["branch_predictor.kind"] == "none", m[field] >= low))
 
 
-def _lines(machine: Mapping[str, Any], level: str) -> int:
+def _lines(machine: Mapping[str, Any], level: str) -> Any:
     return machine[f"{level}.size_kib"] * 1024 // 64
+
+
+def _whole_sets(machine: Mapping[str, Any], level: str) -> Any:
+    sets, ways = _lines(machine, level) / machine[f"{level}.associativity"], machine[f"{level}.associativity"]
+    return np.logical_or(np.isnan(ways), is_power_of_two(sets))
 
 
 def _cache(level: str) -> list[Relation]:
@@ -132,20 +140,20 @@ def _cache(level: str) -> list[Relation]:
         Relation(
             ways,
             f"at most the number of 64-byte lines in {size} = {{{size}}}",
-            lambda m: ways not in m or m[ways] <= _lines(m, level),
+            lambda m: ways not in m or np.logical_not(m[ways] > _lines(m, level)),
         ),
         Relation(
             size,
             f"a whole power of two of sets of {ways} = {{{ways}}} lines of 64 bytes",
-            lambda m: (
-                size not in m or (_lines(m, level) % m[ways] == 0 and is_power_of_two(_lines(m, level) // m[ways]))
-            ),
+            lambda m: size not in m or _whole_sets(m, level),
         ),
     ]
 
 
-def is_power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
+def is_power_of_two(value: Any) -> Any:
+    """Of a number, or of each of an array: 1, 2, 4, …"""
+    fraction, exponent = np.frexp(value)
+    return np.logical_and(fraction == 0.5, exponent > 0)
 
 
 _QUEUE = "no entry could be used beyond the reorder buffer"
@@ -160,7 +168,7 @@ RELATIONS: tuple[Relation, ...] = (
     Relation(
         "branch_predictor.kind",
         "a predictor: an out-of-order core does not work without one",
-        lambda m: m["core"] == "in-order" or m["branch_predictor.kind"] != "none",
+        lambda m: np.logical_or(m["core"] == "in-order", m["branch_predictor.kind"] != "none"),
     ),
     *(relation for level in ("l1i", "l1d", "l2", "l3") for relation in _cache(level)),
 )

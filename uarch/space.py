@@ -37,7 +37,7 @@ SPACES = Path(__file__).parent / "spaces"
 CORES = ("out-of-order", "in-order")
 METHODS = ("sobol", "lhs")
 _SHARES = ("in_order_share", "l3_share", "simple_memory_share")
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
     ">=": operator.ge,
     "==": operator.eq,
@@ -54,7 +54,7 @@ class Operand:
     factor: float
     field: str | None
 
-    def value(self, machine: Mapping[str, Any]) -> float:
+    def value(self, machine: Mapping[str, Any]) -> Any:
         return self.factor if self.field is None else self.factor * machine[self.field]
 
 
@@ -67,11 +67,12 @@ class Constraint:
     comparison: str
     right: Operand
 
-    def holds(self, machine: Mapping[str, Any]) -> bool:
-        """Whether it is true of a machine as a flat mapping of dotted names to values."""
+    def holds(self, machine: Mapping[str, Any]) -> Any:
+        """Whether it is true of a machine as a flat mapping of dotted names to values, or of many as columns."""
         if any(side.field is not None and side.field not in machine for side in (self.left, self.right)):
             return True
-        return _COMPARISONS[self.comparison](self.left.value(machine), self.right.value(machine))
+        left, right = self.left.value(machine), self.right.value(machine)
+        return np.logical_or(np.isnan(left + right), _COMPARISONS[self.comparison](left, right))
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ class Space:
         """Fields that differ between its machines."""
         named = {name: dimension for group in self.dimensions.values() for name, dimension in group.items()}
         return [name for name, dimension in named.items() if len(set(dimension.get("choices", (0, 1)))) > 1]
+
+    @property
+    def coordinates(self) -> int:
+        """How many a point has: for core, L3 and memory, and of the core that has more dimensions."""
+        return 3 + max(sum(1 for _ in self.of_core(core)) for core in CORES)
 
     def of_core(self, core: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Field and dimension, in the order of the coordinates."""
@@ -128,10 +134,7 @@ def sample(
     if method not in METHODS:
         raise InputError(f"method = {method} must be one of {', '.join(METHODS)}{nearest(method, METHODS)}")
     content = load_space(space)
-    name = base if base is not None else content.base
-    start = load_machine(name) if name is not None else None
-    if start is not None and not any(content.of_core(start.core)):
-        raise InputError(f"design space {content.name} varies nothing of {start.name}, whose core is {start.core}")
+    start = base_of(content, base)
     prefix = "" if content.name == "default" else f"{content.name}-"
     prefix += f"{'s' if method == 'sobol' else 'lhs'}{seed}"
     found: list[Machine] = []
@@ -159,11 +162,20 @@ def sample(
     return found
 
 
+def base_of(space: Space, base: str | Path | None) -> Machine | None:
+    """The machine whose fields a space leaves alone: `base`, else the space's own, else none. Raises InputError."""
+    name = base if base is not None else space.base
+    start = load_machine(name) if name is not None else None
+    if start is not None and not any(space.of_core(start.core)):
+        raise InputError(f"design space {space.name} varies nothing of {start.name}, whose core is {start.core}")
+    return start
+
+
 def _points(space: Space, n: int, seed: int, method: str) -> Iterator[np.ndarray]:
     """Points without end, each with one coordinate in [0, 1) for core, L3, memory and every dimension."""
     if n == 0:
         return
-    dimensions = 3 + max(sum(1 for _ in space.of_core(core)) for core in CORES)
+    dimensions = space.coordinates
     if method == "sobol":
         sequence = qmc.Sobol(dimensions, scramble=True, seed=seed)
     else:
@@ -267,7 +279,7 @@ def _space(where: str, name: str, content: Mapping[str, Any]) -> Space:
     constraints = content.get("constraints", [])
     if not isinstance(constraints, list):
         raise InputError(f"{where}: constraints = {show(constraints)} must be a list of comparisons")
-    parsed = tuple(_constraint(where, text) for text in constraints)
+    parsed = tuple(parse_constraint(where, text) for text in constraints)
     return Space(name, " ".join(description.split()), base, shares, dimensions, parsed)
 
 
@@ -352,7 +364,8 @@ _CONSTRAINT = re.compile(
 )
 
 
-def _constraint(where: str, text: Any) -> Constraint:
+def parse_constraint(where: str, text: Any) -> Constraint:
+    """`l3.size_kib >= 2 * l2.size_kib`; `where` begins the error's line. Raises InputError."""
     match = _CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise InputError(

@@ -1,0 +1,201 @@
+"""Sweeps with the shipped model: points, costs, objectives, the search, gem5's scripts and results."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from analysis import confirm, search, sweep
+from analysis.sensitivity import sensitivity
+from perfvec.encoder import machine_features
+from tests.analysis.vectors import program, shipped
+from tests.tracegen import gem5_runs
+from uarch.configuration import load_machine, replace_field
+from uarch.errors import InputError
+from uarch.gem5.table import digest
+from uarch.space import sample
+
+GRID = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512]}
+
+
+def test_times_are_those_of_the_encoder():
+    frame = sweep.sweep(shipped(), [program()], load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]})
+    machines = sweep.grid_machines(load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]})
+    vectors = shipped().encoder.encode(np.stack([machine_features(machine) for machine in machines]))
+    expected = vectors @ program().vector
+    assert np.allclose(frame["cycles"], expected, rtol=1e-3)
+    assert np.allclose(frame["seconds"], frame["cycles"] / [machine.frequency_ghz * 1e9 for machine in machines])
+
+
+def test_cost_and_objective_by_hand():
+    frame = sweep.sweep(
+        shipped(), [program()], load_machine("base"), GRID, cost="2*l1d.size_kib + l2.size_kib",
+        objective="time * (1000 + cost) + 0*l1i.size_kib",
+    )  # fmt: skip
+    assert frame["cost"].tolist() == [288, 544, 320, 576, 384, 640]
+    assert np.allclose(frame["objective"], frame["seconds"] * (1000 + frame["cost"]))
+    assert sweep.best(frame, 1).index[0] == frame["objective"].idxmin()
+    on_front = frame[frame["pareto"]].sort_values("cost")
+    assert on_front["cost"].iloc[0] == 288
+    assert on_front["seconds"].is_monotonic_decreasing
+
+
+def test_a_field_that_a_machine_lacks_costs_nothing():
+    design = sweep.space_design("default", 50, seed=1)
+    frame = sweep.run(shipped(), [program()], design, cost="l3.size_kib")
+    absent = [machine.l3 is None for machine in sample(50, 1)]
+    assert (frame["cost"] == 0).tolist() == absent
+    document = sweep.to_json(frame)
+    assert [point["uarch"]["l3.size_kib"] is None for point in document["points"]] == absent
+    json.dumps(document, allow_nan=False)
+
+
+def test_points_that_are_no_machine_are_left_out_and_told():
+    design = sweep.grid_design(load_machine("base"), {"l1d.size_kib": [32, 40], "l2.latency": [8, 9]})
+    assert design.fields["l1d.size_kib"].tolist() == [32, 32]
+    assert "2 of 4" in design.left_out
+    with pytest.raises(InputError, match="empty sweep"):
+        sweep.grid_design(load_machine("base"), {"l1d.size_kib": [40]})
+
+
+def test_constraints_of_the_command_line():
+    limits = sweep.parse_constraints(["l2.size_kib >= 16 * l1d.size_kib"])
+    design = sweep.grid_design(load_machine("base"), GRID, limits)
+    assert design.fields.to_numpy().tolist() == [[16, 256], [16, 512], [32, 512]]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("l1d.size_kib=8:64:*2", [8, 16, 32, 64]),
+        ("l2.latency=4:9:2, 30", [4, 6, 8, 30]),
+        ("frequency_ghz=1:2:0.5", [1, 1.5, 2]),
+        ("l1d.size_kib=16,16", [16]),
+    ],
+)
+def test_ranges(text, values):
+    assert list(sweep.parse_vary([text]).values()) == [values]
+
+
+@pytest.mark.parametrize("text", ["l2.latency=9:4:1", "l2.latency=4:9", "l2.latency=4:9:0", "l2.latency=4:9:*1",
+                                  "branch_predictor.kind=a:b:1", "l2.latency=4:9:x"])  # fmt: skip
+def test_a_wrong_range_is_one_line(text):
+    with pytest.raises(InputError, match=r"must rise|must read|holds names"):
+        sweep.parse_vary([text])
+
+
+@pytest.mark.parametrize(
+    ("cost", "objective", "match"),
+    [
+        ("l1d.sise_kib", None, "l1d.size_kib"),
+        ("branch_predictor.kind", None, "holds a name"),
+        ("1/(l1d.size_kib - 16)", None, "no finite number"),
+        (None, "cost", "no field 'cost'"),
+        (None, "time; 1", "position 5"),
+    ],
+)
+def test_a_wrong_expression_is_one_line(cost, objective, match):
+    with pytest.raises(InputError, match=match):
+        sweep.sweep(shipped(), [program()], load_machine("base"), GRID, cost=cost, objective=objective)
+
+
+def test_vectors_of_different_models_are_told():
+    from dataclasses import replace
+
+    other = replace(program("q"), model="other")
+    with pytest.raises(InputError, match="different models"):
+        sweep.sweep(shipped(), [program(), other], load_machine("base"), GRID)
+
+
+def test_a_heat_map_has_the_best_of_the_other_fields():
+    frame = sweep.sweep(shipped(), [program()], load_machine("base"), {**GRID, "l2.latency": [8, 12]})
+    table = sweep.heat_map(frame, "p", "l1d.size_kib", "l2.size_kib")
+    part = frame[(frame["l1d.size_kib"] == 32) & (frame["l2.size_kib"] == 512)]
+    assert table.loc[512, 32] == part["seconds"].min()
+    assert table.shape == (2, 3)
+    with pytest.raises(InputError, match="does not vary"):
+        sweep.heat_map(frame, "p", "l1d.size_kib", "l3.size_kib")
+
+
+def test_the_terminal_s_table_fits(capsys):
+    frame = sweep.run(shipped(), [program("a-rather-long-name-of-a-program")], sweep.space_design("default", 30))
+    order = sensitivity(frame, sweep.fields_of(frame), "seconds", exact=False)["field"].tolist()
+    lines = sweep.shown(sweep.best(frame, 5), order).to_string(index=False, float_format="{:.4g}".format).splitlines()
+    assert len(lines) == 6
+    assert max(map(len, lines)) <= 80
+
+
+def test_of_many_points_json_lists_the_front_and_the_best(monkeypatch):
+    monkeypatch.setattr(sweep, "MOST_LISTED", 10)
+    frame = sweep.run(shipped(), [program()], sweep.space_design("caches", 40), cost="l2.size_kib")
+    document = sweep.to_json(frame, k=3)
+    assert document["evaluated"] == 40
+    assert len(document["points"]) == len(set(np.flatnonzero(frame["pareto"])) | set(sweep.best(frame, 3).index))
+    best = [document["points"][index]["seconds"] for index in document["best"]]
+    assert best == sorted(frame["seconds"])[:3]
+
+
+def test_a_search_finds_the_best_of_a_grid():
+    pytest.importorskip("optuna")
+    grid = {"l1d.size_kib": [8, 16, 32, 64], "l2.latency": [6, 8, 10], "branch_predictor.kind": ["local", "tage"]}
+    over = search.search_grid(load_machine("base"), grid)
+    design = search.search(
+        shipped(), [program()], over, 60, seed=1, objective="time*(900+l1d.size_kib)", progress=False
+    )
+    assert not design.fields.duplicated().any()
+    found = sweep.run(shipped(), [program()], design, objective="time*(900+l1d.size_kib)")["objective"].min()
+    every = sweep.sweep(shipped(), [program()], load_machine("base"), grid, objective="time*(900+l1d.size_kib)")
+    assert found <= every["objective"].quantile(0.1)
+
+
+def test_a_search_of_a_space_keeps_its_constraints():
+    pytest.importorskip("optuna")
+    over = search.search_space("caches", base="zen4")
+    design = search.search(shipped(), [program(), program("q", 1)], over, 12, progress=False)
+    again = search.search(shipped(), [program(), program("q", 1)], over, 12, progress=False)
+    assert design.fields.equals(again.fields)
+    machine = design.columns.machine(0, "m")
+    assert machine.l2.size_kib >= 2 * machine.l1d.size_kib
+    assert machine.pipeline == load_machine("zen4").pipeline
+
+
+def test_scripts_for_gem5_and_the_machines_in_them(tmp_path):
+    design = sweep.grid_design(load_machine("base"), GRID)
+    frame = sweep.run(shipped(), [program(), program("q/2", 1)], design)
+    exported = confirm.export_gem5(tmp_path, frame, design, 2, {"p": (1000, "x86-64"), "q/2": (1000, "aarch64")})
+    assert exported["uarch"].tolist() == ["p-01", "p-02", "q_2-01", "q_2-02"]
+    best = sweep.best(frame, 1).iloc[0]
+    machine = load_machine("base")
+    for field in GRID:
+        machine = replace_field(machine, field, int(best[field]))
+    document = json.loads((tmp_path / confirm.PREDICTIONS).read_text())
+    assert document["points"][0]["digest"] == digest(replace_field(machine, "name", "p-01"))
+    assert digest(replace_field(machine, "name", "p-01")) in (tmp_path / "p-01.py").read_text()
+    with pytest.raises(InputError, match="no results"):
+        confirm.gem5_results(tmp_path)
+
+
+def predictions(folder, name, key):
+    point = {"uarch": name, "program": "touch", "digest": key, "instructions": 933, "cpi": 3.0, "frequency_ghz": 1.8}
+    folder.mkdir(exist_ok=True)
+    (folder / confirm.PREDICTIONS).write_text(json.dumps({"format": "perfvec-confirm/1", "points": [point]}))
+
+
+def test_gem5_s_result_beside_the_prediction(tmp_path):
+    predictions(tmp_path / "x", "cortex-a72", digest(load_machine("cortex-a72")))
+    shutil.copytree(gem5_runs.DATA / "o3", tmp_path / "x" / "run")
+    (row,) = confirm.gem5_results(tmp_path / "x").to_dict(orient="records")
+    assert row["gem5_cpi"] == pytest.approx(2734 / 933)
+    assert row["error"] == pytest.approx(3.0 * 933 / 2734 - 1)
+    assert row["gem5_ns"] == pytest.approx(2734 / 933 / 1.8)
+
+
+def test_a_run_of_another_machine_is_told(tmp_path):
+    predictions(tmp_path / "x", "cortex-a72", "0" * 64)
+    shutil.copytree(gem5_runs.DATA / "o3", tmp_path / "x" / "run")
+    with pytest.raises(InputError, match="not the exported one"):
+        confirm.gem5_results(tmp_path / "x")
+    (tmp_path / "x" / confirm.PREDICTIONS).write_text("{")
+    with pytest.raises(InputError, match="damaged"):
+        confirm.gem5_results(tmp_path / "x")

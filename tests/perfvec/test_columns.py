@@ -1,0 +1,54 @@
+"""Features and cycles of many machines at once are those of each machine."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfvec.columns import cycles_of_columns, features_of_columns, outside_of_columns
+from perfvec.encoder import MachineEncoder, machine_features
+from tests.analysis.vectors import program, shipped
+from uarch.columns import of_machines
+from uarch.configuration import load_machine, preset_names, replace_field
+from uarch.space import sample
+
+
+def test_features_of_the_presets():
+    machines = [load_machine(name) for name in preset_names()]
+    assert np.array_equal(
+        features_of_columns(of_machines(machines)), np.stack([machine_features(machine) for machine in machines])
+    )
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000), space=st.sampled_from(["default", "caches", "embedded"]))
+def test_features_of_random_machines(seed, space):
+    machines = sample(12, seed, space)
+    expected = np.stack([machine_features(machine) for machine in machines])
+    assert np.allclose(features_of_columns(of_machines(machines)), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_cycles_are_the_products_of_vectors(monkeypatch):
+    monkeypatch.setattr("perfvec.columns.CHUNK", 7)  # several chunks, the last one shorter
+    machines = sample(20, 2)
+    encoder = shipped().encoder
+    programs = np.stack([program(seed=seed).vector for seed in range(3)])
+    expected = encoder.encode(np.stack([machine_features(machine) for machine in machines])) @ programs.T
+    assert np.allclose(cycles_of_columns(encoder, of_machines(machines), programs), expected, rtol=1e-3)
+
+
+def test_what_lies_outside_is_what_machines_say():
+    encoder = MachineEncoder(4)
+    known = [load_machine("base"), replace_field(load_machine("base"), "l1d.size_kib", 64)]
+    encoder.remember(known)
+    assert outside_of_columns(encoder, of_machines(known)) == []
+    far = replace_field(replace_field(load_machine("base"), "l1d.size_kib", 128), "branch_predictor.kind", "local")
+    assert set(outside_of_columns(encoder, of_machines([*known, far]))) == set(encoder.outside(far))
+
+
+@pytest.mark.parametrize("name", ["cortex-a53", "zen4"])
+def test_outside_of_one_machine(name):
+    encoder = MachineEncoder(4)
+    encoder.remember([load_machine("base")])
+    machine = load_machine(name)
+    assert set(outside_of_columns(encoder, of_machines([machine]))) == set(encoder.outside(machine))
