@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from tracegen.call_tree import CallTree
 from tracegen.decode import decode
 from tracegen.edges import EdgeCounter, Edges
 from tracegen.loops import Loops, find_loops
+from tracegen.qemu.runner import trace as run_trace
 from tracegen.source_lines import source_lines
 from tracegen.trace import Trace
 from uarch.configuration import Machine
@@ -81,8 +83,7 @@ class Parts:
 
     def by(self, partition: str) -> Partition:
         """One of PARTITIONS; only what was executed has a row. Raises InputError for another name."""
-        if partition not in PARTITIONS:
-            raise InputError(f"--by {partition!r} must be one of {', '.join(PARTITIONS)}")
+        require_partition(partition)
         if partition == "interval":
             first = np.arange(len(self.intervals.instructions)) * self.interval
             last = first + self.intervals.instructions
@@ -106,9 +107,7 @@ class Parts:
         known = self.lines["line"].to_numpy() > 0
         function = np.where(known, "", np.array(self.functions, object)[self.function])
         file, line = self.lines["file"], self.lines["line"].astype(np.int64)
-        name = [
-            f"{Path(f).name}:{n}" if n else f"{g} (no line)" for f, n, g in zip(file, line, function, strict=True)
-        ]
+        name = [f"{Path(f).name}:{n}" if n else f"{g} (no line)" for f, n, g in zip(file, line, function, strict=True)]
         return pd.DataFrame({"name": name, "file": file, "line": line, "function": function})
 
     def _by_loop(self) -> pd.DataFrame:
@@ -146,6 +145,12 @@ class Parts:
         return pd.DataFrame({"name": names})
 
 
+def require_partition(partition: str, valid: Sequence[str] = PARTITIONS) -> None:
+    """Raise InputError unless it is one of `valid`: call it before the work."""
+    if partition not in valid:
+        raise InputError(f"--by {partition!r} must be one of {', '.join(valid)}")
+
+
 def _functions(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     """[S] number of each instruction's function, and the names by number."""
     names = [_COLD.sub("", name) or UNKNOWN for name in lines["function"]]
@@ -170,9 +175,7 @@ def collect(
         if Path(trace).name.endswith(".npz"):
             raise InputError(f"{trace}: a vector is a sum that cannot be taken apart; give the trace (*.trace.h5)")
         with Trace(trace) as opened:
-            return collect(
-                model, opened, interval=interval, max_instructions=max_instructions, progress=progress
-            )
+            return collect(model, opened, interval=interval, max_instructions=max_instructions, progress=progress)
     total = min(len(trace), max_instructions or len(trace))
     length = interval or -(-total // INTERVALS)
     instructions = decode(trace.address, trace.code, trace.isa)
@@ -203,11 +206,23 @@ def collect(
     )  # fmt: skip
 
 
+def collect_command(
+    model: Model, command: Sequence[str], *, interval: int | None = None, max_instructions: int | None = None
+) -> Parts:
+    """Of a program that is traced now, into a temporary file; what it prints goes to stderr, beside the progress."""
+    with tempfile.TemporaryDirectory(prefix="perfvec-") as folder:
+        path = Path(folder) / f"{Path(command[0]).name}.trace.h5"
+        run_trace(command, path, stdout=2, max_instructions=max_instructions)
+        return collect(model, path, interval=interval)
+
+
 def price(model: Model, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:
     """[K, d] vectors of configured and fitted machines. Raises InputError where two share a name, or none is given."""
     names = [machine.name for machine in machines]
     if not names or len(set(names)) < len(names):
-        raise InputError(f"machines must have different names, and be one at least; given: {', '.join(names) or 'none'}")
+        raise InputError(
+            f"machines must have different names, and be one at least; given: {', '.join(names) or 'none'}"
+        )
     configured = [machine for machine in machines if not isinstance(machine, MachineVector)]
-    known = iter(model.machine_vectors(configured)[0] if configured else [])
+    known: Iterator[NDArray[np.float64]] = iter(model.machine_vectors(configured)[0] if configured else [])
     return np.stack([m.vector if isinstance(m, MachineVector) else next(known) for m in machines])

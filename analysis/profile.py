@@ -8,6 +8,7 @@ what caused it. A small part's prediction may be negative: only the sum was trai
 
 from __future__ import annotations
 
+import itertools
 import linecache
 from collections.abc import Sequence
 from typing import Any
@@ -16,16 +17,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.parts import PARTITIONS, Parts, price
-from perfvec.by_instruction import Sums
+from analysis.parts import Parts, price
 from perfvec.machine_vector import MachineVector
 from perfvec.model import Model
 from tracegen.decode import disassemble
 from uarch.configuration import Machine, nearest
 from uarch.errors import InputError
 
-__all__ = ["PARTITIONS", "annotate", "folded", "profile", "shown", "to_json"]
-_NAME = 30  # letters of a name in the terminal
+_SHORTEST = 12  # letters of a name in the terminal
 
 
 def profile(
@@ -62,7 +61,7 @@ def to_json(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by
     names = [machine.name for machine in machines]
     groups = []
     for row in frame.to_dict(orient="records"):
-        group = {key: value for key, value in row.items() if key.split(".")[0] not in ("cycles", "share", "ratio")}
+        group = {key: value for key, value in row.items() if str(key).split(".")[0] not in ("cycles", "share", "ratio")}
         group["cycles"] = [row[f"cycles.{name}"] for name in names]
         group["share"] = [row[f"share.{name}"] for name in names]
         ratios = [row[f"ratio.{name}"] for name in names[1:]]
@@ -77,56 +76,54 @@ def to_json(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by
     }
 
 
-def shown(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], rows: int = 20) -> str:
-    """The `rows` largest parts and the whole, within 80 columns for one or two machines."""
-    some = frame.head(rows)
-    names = [machine.name for machine in machines]
-    first = f"share.{names[0]}"
-    header = ["", "instructions", *names[:1], "share"]
+def shown(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by: str, rows: int = 20) -> str:
+    """The first `rows` parts (intervals: all), the rest together, and the whole; 80 columns for one or two machines.
+
+    `time` is the ratio of seconds to the first machine's.
+    """
+    rows = len(frame) if by == "interval" else rows
+    names, frequency = [machine.name for machine in machines], [machine.frequency_ghz for machine in machines]
+    header = [by, "instructions", names[0], "share"]
     for name in names[1:]:
         header += [name, "time"]
-    lines = []
-    for row in some.to_dict(orient="records"):
-        cells = [short(row["name"]), f"{row['instructions']:,}", f"{row[f'cycles.{names[0]}']:,.0f}"]
-        cells.append(f"{row[first]:.1%}")
-        for name in names[1:]:
-            ratio = row[f"ratio.{name}"]
-            cells += [f"{row[f'cycles.{name}']:,.0f}", "-" if np.isnan(ratio) else f"{ratio:.2f}x"]
-        lines.append(cells)
-    rest = frame.iloc[rows:]
-    frequency = [machine.frequency_ghz for machine in machines]
-    for name, part in ((f"{len(rest)} more", rest), ("whole", frame)):
-        if not len(part):
-            continue
-        cycles = [part[f"cycles.{machine}"].sum() for machine in names]
-        cells = [name, f"{part['instructions'].sum():,}", f"{cycles[0]:,.0f}", f"{part[first].sum():.1%}"]
+
+    def line(label: str, part: pd.DataFrame) -> list[str]:
+        cycles = [float(part[f"cycles.{name}"].sum()) for name in names]
+        cells = [
+            label,
+            f"{part['instructions'].sum():,}",
+            f"{round(cycles[0]):,}",
+            f"{part[f'share.{names[0]}'].sum():.1%}",
+        ]
         for k in range(1, len(names)):
-            ratio = cycles[k] / frequency[k] / (cycles[0] / frequency[0])
-            cells += [f"{cycles[k]:,.0f}", f"{ratio:.2f}x"]
-        lines.append(cells)
-    return columns(header, lines)
+            ratio = f"{cycles[k] / frequency[k] * frequency[0] / cycles[0]:.2f}x" if cycles[0] > 0 else "-"
+            cells += [f"{round(cycles[k]):,}", ratio]
+        return cells
+
+    lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
+    if len(frame) > rows:
+        lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
+    return columns(header, [*lines, line("whole", frame)])
 
 
-def short(name: str, width: int = _NAME) -> str:
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells as text in 80 columns: the first column to the left and shortened as needed, the others to the right."""
+    table = [list(header), *map(list, rows)]
+    widths = [max(len(row[k]) for row in table) for k in range(1, len(header))]
+    room = max(80 - sum(widths) - len(widths), _SHORTEST)
+    first = min(room, max(len(row[0]) for row in table))
+    right = [" ".join(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True)) for row in table]
+    cut = [short(row[0], first).ljust(first) for row in table]
+    return "\n".join(f"{name} {cells}".rstrip() for name, cells in zip(cut, right, strict=True))
+
+
+def short(name: str, width: int) -> str:
     """`name` within `width` letters; its two ends tell names apart."""
     keep = width - 1
     return name if len(name) <= width else f"{name[: keep // 2]}…{name[len(name) - (keep - keep // 2) :]}"
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells as text, the first column to the left and the others to the right."""
-    table = [list(header), *map(list, rows)]
-    widths = [max(len(row[k]) for row in table) for k in range(len(header))]
-    return "\n".join(
-        " ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])
-        .rstrip()
-        for row in table
-    )  # fmt: skip
-
-
-def annotate(
-    model: Model, parts: Parts, machines: Sequence[Machine | MachineVector], function: str
-) -> pd.DataFrame:
+def annotate(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector], function: str) -> pd.DataFrame:
     """One row per executed instruction of a function, in the order of addresses.
 
     Columns: `address`, `file`, `line` (0: not known), `source` (the line's text where the file is there), `text` (the
@@ -134,7 +131,9 @@ def annotate(
     such function.
     """
     if function not in parts.functions:
-        raise InputError(f"the trace of {parts.program} has no function {function!r}{nearest(function, parts.functions)}")
+        raise InputError(
+            f"the trace of {parts.program} has no function {function!r}{nearest(function, parts.functions)}"
+        )
     rows = np.flatnonzero((parts.function == parts.functions.index(function)) & (parts.statics.instructions > 0))
     if not len(rows):
         raise InputError(f"the trace of {parts.program} executes nothing of the function {function!r}")
@@ -155,6 +154,17 @@ def _source(file: str, line: int) -> str:
     return linecache.getline(file, line).rstrip() if line else ""
 
 
+def annotation_json(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], function: str) -> dict[str, Any]:
+    """The `--json` document: `lines`, an entry an instruction, with cycles by machine; `line` is 0 where not known."""
+    names = [machine.name for machine in machines]
+    lines = [
+        {key: value for key, value in row.items() if not str(key).startswith("cycles.")}
+        | {"cycles": [row[f"cycles.{name}"] for name in names]}
+        for row in frame.to_dict(orient="records")
+    ]
+    return {"function": function, "uarch": names, "lines": lines}
+
+
 def shown_annotation(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector]) -> str:
     """Source lines, each above its instructions, with cycles of the line and of each instruction; 80 columns."""
     names = [machine.name for machine in machines]
@@ -163,56 +173,23 @@ def shown_annotation(frame: pd.DataFrame, machines: Sequence[Machine | MachineVe
     room = max(80 - (width + 1) * len(names) - 2, 20)
     output = [" ".join(name.rjust(width) for name in names)]
     change = (frame["line"] != frame["line"].shift()) | (frame["file"] != frame["file"].shift())
-    for _, block in frame.groupby(change.cumsum(), sort=False):
+    bounds = [*np.flatnonzero(change), len(frame)]
+    for begin, end in itertools.pairwise(bounds):
+        block = frame.iloc[begin:end]
         file, line, source = block["file"].iloc[0], int(block["line"].iloc[0]), block["source"].iloc[0]
         if line:
-            total = cycles[block.index].sum(axis=0)
+            total = cycles[begin:end].sum(axis=0)
             where = f"{file.rsplit('/', 1)[-1]}:{line}"
             output.append(_numbers(total, width) + "  " + _cut(f"{where}: {source.strip()}", room))
-        for index, row in block.iterrows():
-            text = f"    {row['address']:x}  {row['text']}"
-            output.append(_numbers(cycles[index], width) + "  " + _cut(text, room))
+        for k, (address, instruction) in enumerate(zip(block["address"], block["text"], strict=True), begin):
+            output.append(_numbers(cycles[k], width) + "  " + _cut(f"    {address:x}  {instruction}", room))
     output.append(_numbers(cycles.sum(axis=0), width) + "  whole function")
     return "\n".join(output)
 
 
 def _numbers(values: NDArray[np.float64], width: int) -> str:
-    return " ".join(f"{value:,.0f}".rjust(width) for value in values)
+    return " ".join(f"{round(value):,}".rjust(width) for value in values)
 
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def folded(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector]) -> str:
-    """Folded stacks, `outer;inner;innermost cycles`, as Brendan Gregg's flamegraph.pl reads them.
-
-    A column of cycles per machine: with two, flamegraph.pl draws the differential flame graph. Whole cycles, and 0
-    where a context's prediction is negative.
-    """
-    cycles = np.maximum(np.rint(parts.contexts.vectors @ price(model, machines).T), 0).astype(np.int64)
-    stacks = context_names(parts)
-    return "".join(
-        f"{stack} {' '.join(map(str, numbers))}\n"
-        for stack, numbers in zip(stacks, cycles.tolist(), strict=True)
-        if stack and any(numbers)
-    )
-
-
-def context_names(parts: Parts) -> list[str]:
-    """Of each calling context its functions from the outermost on, joined by `;`; '' for the root."""
-    stacks = [""] * len(parts.context_parent)
-    for node in range(1, len(stacks)):
-        name = parts.functions[parts.context_function[node]].replace(";", ":")
-        above = stacks[parts.context_parent[node]]
-        stacks[node] = f"{above};{name}" if above else name
-    return stacks
-
-
-def context_sums(parts: Parts) -> Sums:
-    """Sums of each calling context with all that it calls."""
-    vectors, instructions = parts.contexts.vectors.copy(), parts.contexts.instructions.copy()
-    for node in range(len(instructions) - 1, 0, -1):
-        vectors[parts.context_parent[node]] += vectors[node]
-        instructions[parts.context_parent[node]] += instructions[node]
-    return Sums(vectors, instructions)

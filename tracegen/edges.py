@@ -15,7 +15,7 @@ class Edges(NamedTuple):
 
     source: NDArray[np.int64]  # [E]
     target: NDArray[np.int64]  # [E]
-    count: NDArray[np.int64]  # [E] times executed
+    times: NDArray[np.int64]  # [E] executed
 
 
 class EdgeCounter:

@@ -41,7 +41,7 @@ def find_loops(instructions: StaticInstructions, edges: Edges, function: NDArray
     calls, behind = _behind_calls(instructions, np.unique(edges.source[(flags[edges.source] & _CALL) != 0]), function)
     source = np.concatenate([edges.source[inside], calls])
     target = np.concatenate([edges.target[inside], behind])
-    count = np.concatenate([edges.count[inside], np.zeros(len(calls), np.int64)])
+    count = np.concatenate([edges.times[inside], np.zeros(len(calls), np.int64)])
 
     executed = np.unique(np.concatenate([edges.source, edges.target]))
     block, members = _blocks(len(instructions), executed, source, target, entered)
