@@ -12,7 +12,7 @@ program better at the machine's value than at the ideal one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import factorial
 from pathlib import Path
 from typing import Any
@@ -134,10 +134,19 @@ def attribute(
     return pd.DataFrame(rows)
 
 
+def _each(frame: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Program, machine and rows of each attribution; its last row is the ideal machine's."""
+    begin = 0
+    for end in np.flatnonzero(frame["group"] == REST) + 1:
+        rows = frame.iloc[begin:end]
+        yield rows["program"].iloc[0], rows["uarch"].iloc[0], rows
+        begin = end
+
+
 def to_json(frame: pd.DataFrame) -> dict[str, Any]:
     """The `--json` document: per program and machine its cycles, the groups, and what is left on the ideal machine."""
     found = []
-    for (program, uarch), rows in frame.groupby(["program", "uarch"], sort=False):
+    for program, uarch, rows in _each(frame):
         groups = rows[rows["group"] != REST]
         found.append({
             "program": program, "uarch": uarch, "encoded_cycles": float(rows["encoded"].iloc[0]),
@@ -153,7 +162,7 @@ def shown(frame: pd.DataFrame) -> str:
     from analysis.profile import columns
 
     tables = []
-    for (program, uarch), rows in frame.groupby(["program", "uarch"], sort=False):
+    for program, uarch, rows in _each(frame):
         groups = rows[rows["group"] != REST].sort_values("cycles", ascending=False)
         lines = [
             [

@@ -44,7 +44,8 @@ def find_loops(instructions: StaticInstructions, edges: Edges, function: NDArray
     count = np.concatenate([edges.times[inside], np.zeros(len(calls), np.int64)])
 
     executed = np.unique(np.concatenate([edges.source, edges.target]))
-    block, members = _blocks(len(instructions), executed, source, target, entered)
+    lowest = executed[np.unique(function[executed], return_index=True)[1]]  # a function without a call begins there
+    block, members = _blocks(len(instructions), executed, source, target, np.union1d(entered, lowest))
     successors: list[list[int]] = [[] for _ in members]
     predecessors: list[list[int]] = [[] for _ in members]
     last = np.array([chain[-1] for chain in members], np.int64)
