@@ -838,6 +838,136 @@ def subset(
 
 
 @app.command()
+def profile(
+    context: typer.Context,
+    target: Annotated[str | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
+    machines: Machines = None,
+    by: Annotated[str, typer.Option(help="function, line, loop, class or interval.")] = "function",
+    interval: Annotated[
+        int | None, typer.Option(min=1, help="Instructions of an interval; a 50th of the trace by default.")
+    ] = None,
+    annotate: Annotated[
+        str | None, typer.Option(metavar="FUNCTION", help="Source and disassembly of a function, with cycles.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Rows in the terminal.")] = 20,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page with flame graph and table.")] = None,
+    folded: Annotated[Path | None, typer.Option(help="Write folded stacks, for flamegraph.pl.")] = None,
+) -> None:
+    """Predicted cycles of a program's parts on machines, with no simulation; the parts add up to the whole."""
+    from analysis import flame, parts
+    from analysis import profile as profiling
+    from tracegen.files import atomic_path, require_writable
+
+    model, chosen = _named_machines(machines, model_file)
+    parts.require_partition(by)
+    for path in (csv, html, folded):
+        if path is not None:
+            require_writable(path)
+    if (target is None) == (not context.obj):
+        raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
+    options: dict[str, Any] = {"interval": interval, "max_instructions": max_instructions}
+    if target is not None:
+        found = parts.collect(model, target, **options)
+    else:
+        found = parts.collect_command(model, context.obj, **options)
+    frame = profiling.profile(model, found, chosen, by)
+    if html is not None:
+        flame.write_flame(html, model, found, chosen, frame, f"Predicted cycles by {by}")
+    if folded is not None:
+        with atomic_path(folded) as temporary:
+            temporary.write_text(flame.folded(model, found, chosen))
+    if annotate is not None:
+        lines = profiling.annotate(model, found, chosen, annotate)
+        document = profiling.annotation_json(lines, chosen, annotate)
+        _write(lines, document, profiling.shown_annotation(lines, chosen), as_json=as_json, csv=csv)
+        return
+    document = profiling.to_json(frame, chosen, by)
+    _write(frame, document, profiling.shown(frame, chosen, by, rows), as_json=as_json, csv=csv)
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(help="A trace.")],
+    new: Annotated[str, typer.Argument(help="A trace of another build, version or input.")],
+    machines: Machines = None,
+    by: Annotated[str, typer.Option(help="function, line, loop or class.")] = "function",
+    rows: Annotated[int, typer.Option(min=1, help="Rows in the terminal.")] = 20,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+) -> None:
+    """Which parts of a program gained or lost predicted time between two traces; they add up to the difference."""
+    from analysis import difference
+    from analysis.parts import collect, require_partition
+    from tracegen.files import require_writable
+
+    model, chosen = _named_machines(machines, model_file)
+    require_partition(by, difference.PARTITIONS)
+    if csv is not None:
+        require_writable(csv)
+    before, after = (collect(model, path, max_instructions=max_instructions) for path in (old, new))
+    frame = difference.diff(model, before, after, chosen, by)
+    document = difference.to_json(frame, before, after, chosen, by)
+    _write(frame, document, difference.shown(frame, chosen, rows), as_json=as_json, csv=csv)
+
+
+@app.command()
+def attribute(
+    context: typer.Context,
+    targets: Targets = None,
+    machines: Machines = None,
+    ideal: Annotated[
+        Path | None, typer.Option(help="YAML with the groups of fields and their ideal values (analysis/ideal.yaml).")
+    ] = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+) -> None:
+    """What of a machine the cycles are due to: Shapley values of its caches, predictor, widths, … against an ideal."""
+    import pandas as pd
+
+    from analysis import attribute as attribution
+
+    if not machines:
+        raise InputError("say on which machine: --uarch M")
+    chosen = _machines(machines)
+    for machine in chosen:
+        attribution.load_ideal(ideal or attribution.IDEAL, machine)  # a wrong file is told before a program is traced
+    model, vectors = _resolve(context, targets, model_file, max_instructions)
+    frame = pd.concat([attribution.attribute(model, vectors, machine, ideal) for machine in chosen], ignore_index=True)
+    _write(frame, attribution.to_json(frame), attribution.shown(frame), as_json=as_json, csv=csv)
+
+
+def _named_machines(names: Sequence[str] | None, model_file: Path | None) -> tuple[Model, list[Any]]:
+    """The model, and machines that must be named: presets, files or fitted vectors."""
+    from analysis.parts import price
+    from perfvec.machine_vector import load_predictable
+    from perfvec.model import load_model
+
+    if not names:
+        raise InputError("say on which machine: --uarch A, and --uarch B to compare")
+    model = load_model(model_file)
+    machines = load_predictable(names, model)
+    price(model, machines)  # a machine that cannot be predicted is told before the work
+    return model, machines
+
+
+def _write(frame: pd.DataFrame, document: dict[str, Any], text: str, *, as_json: bool, csv: Path | None) -> None:
+    from tracegen.files import atomic_path
+
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            frame.to_csv(temporary, index=False)
+    print(json.dumps(document, allow_nan=False) if as_json else text)
+
+
+@app.command()
 def demo(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for what the demonstration makes.")] = Path(
         "demo-out"

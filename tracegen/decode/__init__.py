@@ -131,3 +131,15 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         chained=micro_operations[:, 4] == 1,
         vector_unit=vector_unit,
     )
+
+
+def disassemble(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> list[str]:
+    """The text of each instruction of `code` [S, 16] at `address` [S]; '' in a trace without machine code."""
+    if isa not in _ISAS:
+        return [""] * len(code)
+    engine = capstone.Cs(_ISAS[isa].architecture, _ISAS[isa].mode)
+    text = []
+    for at, raw in zip(address.tolist(), code, strict=True):
+        line = next(engine.disasm_lite(raw.tobytes(), at, 1), None)
+        text.append(f"{line[2]} {line[3]}".rstrip() if line else "(unknown)")
+    return text

@@ -1,0 +1,183 @@
+"""What of a machine a program's cycles are due to: Shapley values over groups of fields, against an ideal machine.
+
+As Concorde attributes performance (Nasr-Esfahany et al., *Concorde: Fast and Accurate CPU Performance Modeling with
+Compositional Analytical-ML Fusion*, ISCA 2025, arXiv 2503.23076), but exact: with n groups all 2^n machines between the
+given one and the ideal one are predicted, one encoded vector each, and a group's value is its mean gain over all orders
+in which groups can become ideal (Shapley, 1953). The values add up to what the ideal machine would save.
+
+All of those machines are encoded, also the one that the model's table may know, so that differences are the encoder's;
+they are as good as its zero-shot predictions. A value may be negative: the encoder may err, and a field may serve a
+program better at the machine's value than at the ideal one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import factorial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perfvec.model import Model
+from perfvec.vector import ProgramVector
+from uarch.configuration import Machine, field_names, machine_from_dict, nearest, read_yaml, show
+from uarch.constraints import CORES
+from uarch.errors import InputError
+
+IDEAL = Path(__file__).parent / "ideal.yaml"
+MOST_GROUPS = 8
+REST = "the ideal machine itself"
+
+
+def load_ideal(path: str | Path, machine: Machine) -> dict[str, dict[str, Any]]:
+    """Each group's fields with their ideal values, as they are for `machine`. Raises InputError for a wrong file."""
+    path = Path(path)
+    content = read_yaml(path, "ideal machine")
+    if not isinstance(content, Mapping) or not 1 <= len(content) <= MOST_GROUPS:
+        raise InputError(f"{path} must hold 1 to {MOST_GROUPS} groups of fields")
+    groups: dict[str, dict[str, Any]] = {}
+    owner: dict[str, str] = {}
+    for group, given in content.items():
+        fields = groups[str(group)] = {}
+        if not isinstance(given, Mapping):
+            raise InputError(f"{path}: group {group} = {show(given)} must be a mapping of fields")
+        for core in CORES:
+            if not isinstance(given.get(core, {}), Mapping):
+                raise InputError(f"{path}: {group}.{core} = {show(given[core])} must be a mapping of fields")
+        own = {field: value for field, value in given.items() if field not in CORES} | given.get(machine.core, {})
+        for field, value in own.items():
+            if machine.l3 is None and str(field).startswith("l3."):
+                continue
+            valid = [*field_names(machine), "memory"]
+            if field not in valid or field in ("name", "core"):
+                raise InputError(f"{path}: {group}: unknown field {show(field)}{nearest(str(field), valid)}")
+            if owner.setdefault(field, str(group)) != str(group):
+                raise InputError(f"{path}: {field} is in two groups, {owner[field]} and {group}")
+            fields[field] = value
+    return groups
+
+
+def coalitions(machine: Machine, groups: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
+    """The 2^n machines of which number c has group k ideal where bit k of c is set. Raises InputError."""
+    names = list(groups)
+    found = []
+    for number in range(1 << len(names)):
+        values = machine.to_dict()
+        for k, name in enumerate(names):
+            if number >> k & 1:
+                for field, value in groups[name].items():
+                    section, _, last = field.partition(".")
+                    if last:
+                        values[section] = values[section] | {last: value}
+                    else:
+                        values[section] = value
+        found.append(machine_from_dict(values))
+    return found
+
+
+def shapley(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[n, …] each player's Shapley value of a game given by the worth [2^n, …] of every coalition, as bits."""
+    players = len(values).bit_length() - 1
+    if len(values) != 1 << players:
+        raise ValueError("the worth of every coalition is needed: 2^n of them")
+    number = np.arange(len(values))
+    size = np.array([int(c).bit_count() for c in number])
+    weight = np.array(
+        [factorial(s) * factorial(max(players - s - 1, 0)) / factorial(players) for s in range(players + 1)]
+    )
+    result = np.zeros((players, *values.shape[1:]))
+    for k in range(players):
+        without = number[number >> k & 1 == 0]
+        result[k] = np.tensordot(weight[size[without]], values[without | 1 << k] - values[without], 1)
+    return result
+
+
+def attribute(
+    model: Model, programs: Sequence[ProgramVector], machine: Machine, ideal: str | Path | None = None
+) -> pd.DataFrame:
+    """A row per program and group, and one for the ideal machine: they add up to the program's encoded cycles.
+
+    Columns: `program`, `uarch`, `group`; `cycles` (the Shapley value: what the group costs beyond the ideal), `share`
+    of the program's cycles; `alone` what the ideal value of this group alone would save, and `last` what it would still
+    save where all others are ideal (of the ideal machine's row NaN). `encoded` and `predicted` are the program's cycles
+    on the machine by the encoder, and as `predict` says (the same where the machine did not train the model).
+    Raises InputError for a wrong file, or a model without an encoder.
+    """
+    if model.encoder is None:
+        raise InputError("this model has no encoder, and attribution needs one; train with --encoder-latencies")
+    groups = load_ideal(ideal or IDEAL, machine)
+    try:
+        machines = coalitions(machine, groups)
+    except InputError as error:
+        raise InputError(f"{ideal or IDEAL}: {error}") from None
+    cycles = model.encoder.vectors(machines) @ np.stack([program.vector for program in programs]).T  # [2^n, P]
+    predicted = model.machine_vectors([machine])[0] @ np.stack([program.vector for program in programs]).T
+    saved = shapley(-cycles)
+    every = len(machines) - 1
+    rows = []
+    for p, program in enumerate(programs):
+        whole = cycles[0, p]
+        common = {"program": program.program, "uarch": machine.name}
+        known = {"encoded": whole, "predicted": predicted[0, p]}
+        for k, group in enumerate(groups):
+            bit = 1 << k
+            rows.append({
+                **common, "group": group, "cycles": saved[k, p], "share": saved[k, p] / whole,
+                "alone": whole - cycles[bit, p], "last": cycles[every ^ bit, p] - cycles[every, p], **known,
+            })  # fmt: skip
+        rest = cycles[every, p]
+        rows.append({**common, "group": REST, "cycles": rest, "share": rest / whole, "alone": np.nan,
+                     "last": np.nan, **known})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _each(frame: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Program, machine and rows of each attribution; its last row is the ideal machine's."""
+    begin = 0
+    for end in np.flatnonzero(frame["group"] == REST) + 1:
+        rows = frame.iloc[begin:end]
+        yield rows["program"].iloc[0], rows["uarch"].iloc[0], rows
+        begin = end
+
+
+def to_json(frame: pd.DataFrame) -> dict[str, Any]:
+    """The `--json` document: per program and machine its cycles, the groups, and what is left on the ideal machine."""
+    found = []
+    for program, uarch, rows in _each(frame):
+        groups = rows[rows["group"] != REST]
+        found.append({
+            "program": program, "uarch": uarch, "encoded_cycles": float(rows["encoded"].iloc[0]),
+            "predicted_cycles": float(rows["predicted"].iloc[0]),
+            "ideal_cycles": float(rows["cycles"][rows["group"] == REST].iloc[0]),
+            "groups": groups[["group", "cycles", "share", "alone", "last"]].to_dict(orient="records"),
+        })  # fmt: skip
+    return {"attributions": found}
+
+
+def shown(frame: pd.DataFrame) -> str:
+    """A table per program and machine, the most cycles first, within 80 columns."""
+    from analysis.profile import columns
+
+    tables = []
+    for program, uarch, rows in _each(frame):
+        groups = rows[rows["group"] != REST].sort_values("cycles", ascending=False)
+        lines = [
+            [
+                row["group"],
+                f"{row['cycles']:,.0f}",
+                f"{row['share']:.1%}",
+                f"{row['alone']:,.0f}",
+                f"{row['last']:,.0f}",
+            ]
+            for row in groups.to_dict(orient="records")
+        ]
+        rest = rows[rows["group"] == REST].iloc[0]
+        lines.append([REST, f"{rest['cycles']:,.0f}", f"{rest['share']:.1%}", "", ""])
+        lines.append(["whole, by the encoder", f"{rest['encoded']:,.0f}", "100.0%", "", ""])
+        if abs(rest["predicted"] - rest["encoded"]) > 1e-6 * abs(rest["encoded"]):
+            lines.append(["whole, as predict says", f"{rest['predicted']:,.0f}", "", "", ""])
+        tables.append(columns([f"{program} on {uarch}", "cycles", "share", "alone", "last"], lines))
+    return "\n\n".join(tables)

@@ -1,0 +1,109 @@
+"""Flame graphs of predicted time: a page of its own, and folded stacks for others' tools.
+
+As Brendan Gregg, *The Flame Graph* (CACM 59(6), 2016): a box a calling context, as wide as its cycles with all that it
+calls. With a second machine colours are differential: what gains and what loses there beside the whole program.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.parts import Parts, price
+from perfvec.by_instruction import Sums
+from perfvec.machine_vector import MachineVector
+from perfvec.model import Model
+from tracegen.files import atomic_path
+from uarch.configuration import Machine
+
+_TEMPLATE = Path(__file__).parent / "flame.html"
+_NARROW = 2e-5  # of the whole: contexts below it on every machine are not drawn
+_ROWS = 500  # of the table in the page
+
+
+def folded(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector]) -> str:
+    """Folded stacks, `outer;inner;innermost cycles`, as flamegraph.pl reads them.
+
+    A column of cycles per machine: with two, flamegraph.pl draws the differential flame graph. Whole cycles, and 0
+    where a context's prediction is negative.
+    """
+    cycles = np.maximum(np.rint(parts.contexts.vectors @ price(model, machines).T), 0).astype(np.int64)
+    return "".join(
+        f"{stack} {' '.join(map(str, numbers))}\n"
+        for stack, numbers in zip(context_names(parts), cycles.tolist(), strict=True)
+        if stack and any(numbers)
+    )
+
+
+def context_names(parts: Parts) -> list[str]:
+    """Of each calling context its functions from the outermost on, joined by `;`; '' for the root."""
+    stacks = [""] * len(parts.context_parent)
+    for node in range(1, len(stacks)):
+        name = parts.functions[parts.context_function[node]].replace(";", ":")
+        above = stacks[parts.context_parent[node]]
+        stacks[node] = f"{above};{name}" if above else name
+    return stacks
+
+
+def inclusive(parts: Parts) -> Sums:
+    """[K] sums of each calling context with all that it calls; row 0 is the whole."""
+    vectors, instructions = parts.contexts.vectors.copy(), parts.contexts.instructions.copy()
+    for node in range(len(instructions) - 1, 0, -1):  # a parent comes before its children
+        vectors[parts.context_parent[node]] += vectors[node]
+        instructions[parts.context_parent[node]] += instructions[node]
+    return Sums(vectors, instructions)
+
+
+def write_flame(
+    path: str | os.PathLike[str],
+    model: Model,
+    parts: Parts,
+    machines: Sequence[Machine | MachineVector],
+    table: pd.DataFrame,
+    table_title: str,
+) -> Path:
+    """Write the page, atomically: the flame graph and the first rows of `table`; it loads nothing from elsewhere."""
+    data = json.dumps(_data(model, parts, machines), allow_nan=False, separators=(",", ":")).replace("</", "<\\/")
+    filled = {
+        "TITLE": html.escape(f"Predicted time of {parts.program} on {', '.join(m.name for m in machines)}"),
+        "TABLE_TITLE": html.escape(table_title),
+        "TABLE": table.head(_ROWS).to_html(index=False, border=0, float_format="{:.6g}".format, na_rep="-"),
+        "DATA": data,
+    }
+    page = re.sub(r"@([A-Z_]+)@", lambda match: filled[match[1]], _TEMPLATE.read_text(encoding="utf-8"))
+    with atomic_path(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return Path(path)
+
+
+def _data(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector]) -> dict[str, Any]:
+    """What the page draws; contexts too narrow to see are left out, their cycles are in those that called them."""
+    sums = inclusive(parts)
+    cycles = sums.vectors @ price(model, machines).T
+    wide = (cycles > _NARROW * cycles[0]).any(axis=1)
+    wide[0] = True
+    for node in range(len(wide) - 1, 0, -1):
+        wide[parts.context_parent[node]] |= wide[node]
+    kept = np.flatnonzero(wide)
+    place = np.full(len(wide), -1)
+    place[kept] = np.arange(len(kept))
+    parent = np.where(parts.context_parent[kept] >= 0, place[parts.context_parent[kept]], -1)
+    return {
+        "machines": [machine.name for machine in machines],
+        "ghz": [machine.frequency_ghz for machine in machines],
+        "names": [*parts.functions, parts.program],
+        "parent": parent.tolist(),
+        "name": np.where(
+            parts.context_function[kept] >= 0, parts.context_function[kept], len(parts.functions)
+        ).tolist(),
+        "instructions": sums.instructions[kept].tolist(),
+        "cycles": np.round(cycles[kept].T, 1).tolist(),
+    }

@@ -1,0 +1,195 @@
+"""Where a program's time goes on each machine: predicted cycles of its parts, with no simulation.
+
+A part's cycles are the dot product of the sum of its representations with the machine's vector, so parts add up to the
+whole prediction. What the model learned is the incremental retire latency (PerfVec §III): a stall is charged to the
+instruction that retires late, as by time-proportional profilers (TIP: Gottschall, Eeckhout & Jahre, MICRO 2021), not to
+what caused it. A small part's prediction may be negative: only the sum was trained to be a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.parts import Parts, price
+from perfvec.machine_vector import MachineVector
+from perfvec.model import Model
+from tracegen.decode import disassemble
+from uarch.configuration import Machine, nearest
+from uarch.errors import InputError
+
+_SHORTEST = 12  # letters of a name in the terminal
+
+
+def profile(
+    model: Model, parts: Parts, machines: Sequence[Machine | MachineVector], by: str = "function"
+) -> pd.DataFrame:
+    """One row per part, the most cycles on the first machine first (intervals: in order).
+
+    Columns: those of the partition (`name`; of lines `file`, `line`; of loops also `depth`, `iterations`, `entries`;
+    of intervals `first`, `end`), `instructions`, and for each machine M `cycles.M`, `share.M` (of the whole) and, but
+    for the first, `ratio.M`: its seconds over those of the first machine, NaN where that has no positive time.
+    """
+    partition = parts.by(by)
+    vectors = price(model, machines)
+    frame = partition.labels.assign(instructions=partition.sums.instructions)
+    cycles = partition.sums.vectors @ vectors.T
+    whole = parts.whole @ vectors.T
+    frequency = np.array([machine.frequency_ghz for machine in machines])
+    for k, machine in enumerate(machines):
+        frame[f"cycles.{machine.name}"] = cycles[:, k]
+        frame[f"share.{machine.name}"] = cycles[:, k] / whole[k]
+        if k:
+            frame[f"ratio.{machine.name}"] = _ratio(cycles[:, k] / frequency[k], cycles[:, 0] / frequency[0])
+    if by == "interval":
+        return frame
+    return frame.sort_values(f"cycles.{machines[0].name}", ascending=False, kind="stable", ignore_index=True)
+
+
+def _ratio(time: NDArray[np.float64], base: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(base > 0, time / np.where(base > 0, base, 1.0), np.nan)
+
+
+def to_json(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by: str) -> dict[str, Any]:
+    """The `--json` document: `groups` with lists by machine; `ratio` is null where it has no meaning."""
+    names = [machine.name for machine in machines]
+    groups = []
+    for row in frame.to_dict(orient="records"):
+        group = {key: value for key, value in row.items() if str(key).split(".")[0] not in ("cycles", "share", "ratio")}
+        group["cycles"] = [row[f"cycles.{name}"] for name in names]
+        group["share"] = [row[f"share.{name}"] for name in names]
+        ratios = [row[f"ratio.{name}"] for name in names[1:]]
+        group["ratio"] = [None if np.isnan(ratio) else ratio for ratio in ratios]
+        groups.append(group)
+    return {
+        "by": by,
+        "uarch": names,
+        "instructions": int(frame["instructions"].sum()),
+        "cycles": [float(frame[f"cycles.{name}"].sum()) for name in names],
+        "groups": groups,
+    }
+
+
+def shown(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by: str, rows: int = 20) -> str:
+    """The first `rows` parts (intervals: all), the rest together, and the whole; 80 columns for one or two machines.
+
+    `time` is the ratio of seconds to the first machine's.
+    """
+    rows = len(frame) if by == "interval" else rows
+    names, frequency = [machine.name for machine in machines], [machine.frequency_ghz for machine in machines]
+    header = [by, "instructions", names[0], "share"]
+    for name in names[1:]:
+        header += [name, "time"]
+
+    def line(label: str, part: pd.DataFrame) -> list[str]:
+        cycles = [float(part[f"cycles.{name}"].sum()) for name in names]
+        cells = [
+            label,
+            f"{part['instructions'].sum():,}",
+            f"{round(cycles[0]):,}",
+            f"{part[f'share.{names[0]}'].sum():.1%}",
+        ]
+        for k in range(1, len(names)):
+            ratio = f"{cycles[k] / frequency[k] * frequency[0] / cycles[0]:.2f}x" if cycles[0] > 0 else "-"
+            cells += [f"{round(cycles[k]):,}", ratio]
+        return cells
+
+    lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
+    if len(frame) > rows:
+        lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
+    return columns(header, [*lines, line("whole", frame)])
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells as text in 80 columns: the first column to the left and shortened as needed, the others to the right."""
+    table = [list(header), *map(list, rows)]
+    widths = [max(len(row[k]) for row in table) for k in range(1, len(header))]
+    room = max(80 - sum(widths) - len(widths), _SHORTEST)
+    first = min(room, max(len(row[0]) for row in table))
+    right = [" ".join(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True)) for row in table]
+    cut = [short(row[0], first).ljust(first) for row in table]
+    return "\n".join(f"{name} {cells}".rstrip() for name, cells in zip(cut, right, strict=True))
+
+
+def short(name: str, width: int) -> str:
+    """`name` within `width` letters; its two ends tell names apart."""
+    keep = width - 1
+    return name if len(name) <= width else f"{name[: keep // 2]}…{name[len(name) - (keep - keep // 2) :]}"
+
+
+def annotate(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector], function: str) -> pd.DataFrame:
+    """One row per executed instruction of a function, in the order of addresses.
+
+    Columns: `address`, `file`, `line` (0: not known), `source` (the line's text where the file is there), `text` (the
+    disassembly), `instructions` (executions) and `cycles.M` for each machine. Raises InputError where the trace has no
+    such function.
+    """
+    if function not in parts.functions:
+        raise InputError(
+            f"the trace of {parts.program} has no function {function!r}{nearest(function, parts.functions)}"
+        )
+    rows = np.flatnonzero((parts.function == parts.functions.index(function)) & (parts.statics.instructions > 0))
+    if not len(rows):
+        raise InputError(f"the trace of {parts.program} executes nothing of the function {function!r}")
+    lines = parts.lines.iloc[rows]
+    address = parts.instructions.address[rows]
+    frame = pd.DataFrame({
+        "address": address, "file": lines["file"].to_numpy(), "line": lines["line"].to_numpy().astype(np.int64),
+        "source": [_source(file, line) for file, line in zip(lines["file"], lines["line"], strict=True)],
+        "text": disassemble(address, parts.code[rows], parts.isa), "instructions": parts.statics.instructions[rows],
+    })  # fmt: skip
+    cycles = parts.statics.vectors[rows] @ price(model, machines).T
+    for k, machine in enumerate(machines):
+        frame[f"cycles.{machine.name}"] = cycles[:, k]
+    return frame
+
+
+def _source(file: str, line: int) -> str:
+    return linecache.getline(file, line).rstrip() if line else ""
+
+
+def annotation_json(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], function: str) -> dict[str, Any]:
+    """The `--json` document: `lines`, an entry an instruction, with cycles by machine; `line` is 0 where not known."""
+    names = [machine.name for machine in machines]
+    lines = [
+        {key: value for key, value in row.items() if not str(key).startswith("cycles.")}
+        | {"cycles": [row[f"cycles.{name}"] for name in names]}
+        for row in frame.to_dict(orient="records")
+    ]
+    return {"function": function, "uarch": names, "lines": lines}
+
+
+def shown_annotation(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector]) -> str:
+    """Source lines, each above its instructions, with cycles of the line and of each instruction; 80 columns."""
+    names = [machine.name for machine in machines]
+    cycles = frame[[f"cycles.{name}" for name in names]].to_numpy()
+    width = max(max((len(name) for name in names), default=0), max(len(f"{v:,.0f}") for v in [*cycles.sum(axis=0), 0]))
+    room = max(80 - (width + 1) * len(names) - 2, 20)
+    output = [" ".join(name.rjust(width) for name in names)]
+    change = (frame["line"] != frame["line"].shift()) | (frame["file"] != frame["file"].shift())
+    bounds = [*np.flatnonzero(change), len(frame)]
+    for begin, end in itertools.pairwise(bounds):
+        block = frame.iloc[begin:end]
+        file, line, source = block["file"].iloc[0], int(block["line"].iloc[0]), block["source"].iloc[0]
+        if line:
+            total = cycles[begin:end].sum(axis=0)
+            where = f"{file.rsplit('/', 1)[-1]}:{line}"
+            output.append(_numbers(total, width) + "  " + _cut(f"{where}: {source.strip()}", room))
+        for k, (address, instruction) in enumerate(zip(block["address"], block["text"], strict=True), begin):
+            output.append(_numbers(cycles[k], width) + "  " + _cut(f"    {address:x}  {instruction}", room))
+    output.append(_numbers(cycles.sum(axis=0), width) + "  whole function")
+    return "\n".join(output)
+
+
+def _numbers(values: NDArray[np.float64], width: int) -> str:
+    return " ".join(f"{round(value):,}".rjust(width) for value in values)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,153 @@
+"""Where a program vector comes from: its instructions' representations, summed by group.
+
+A program vector is the sum of its instructions' representations (PerfVec, arXiv 2310.16792, §III), so any partition of
+the executed instructions parts the vector, and the predicted time on every machine, with nothing left over. The finest
+partition of use is by static instruction: functions, lines, loops and classes are sums of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from tqdm import tqdm
+
+from perfvec.architectures import State
+from perfvec.model import FoundationModel, Model
+from perfvec.precision import forward, native_bf16
+from perfvec.represent import LANES, OVERLAP, STRETCH
+from tracegen.trace import Trace
+from uarch.instructions import Chunk, StaticInstructions
+
+Grouping = Callable[[Chunk], NDArray[np.integer]]  # [n] the group, from 0 on, of each instruction of the next chunk
+_STEPS = 128  # steps whose inputs are expanded at once
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Representations summed by group; the rows add up to the program vector."""
+
+    vectors: NDArray[np.float64]  # [G, d]
+    instructions: NDArray[np.int64]  # [G] executed ones
+
+    def merge(self, group: NDArray[np.integer], groups: int) -> Sums:
+        """The sums of coarser groups, of which row g is part of number `group[g]`."""
+        rows = len(self.instructions)
+        member = csr_matrix((np.ones(rows), (group, np.arange(rows))), (groups, rows))
+        return Sums(member @ self.vectors, (member @ self.instructions).astype(np.int64))
+
+
+def by_static_instruction(chunk: Chunk) -> NDArray[np.integer]:
+    """The grouping whose row s is static instruction s."""
+    return chunk.static_id
+
+
+def grouped_sums(
+    model: Model,
+    trace: Trace,
+    instructions: StaticInstructions,
+    groupings: Sequence[Grouping],
+    *,
+    max_instructions: int | None = None,
+    progress: bool = True,
+) -> list[Sums]:
+    """Sums by each of `groupings` over a trace (or its first `max_instructions`), in one pass as `represent` makes it.
+
+    `instructions` are the trace's, decoded. Each grouping sees every chunk once, in order. Representations are float32
+    and added in float64. Memory is that of a stretch and of the sums: 8·d bytes a group.
+    """
+    total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
+    schema, bf16 = model.schema, native_bf16()
+    extractor, static = schema.extractor(instructions), schema.static(instructions)
+    growing = [_Growing(model.foundation.width) for _ in groupings]
+    lead_id = np.empty(0, np.uint32)
+    lead_stored = np.empty((0, len(schema.columns)), schema.dtype)
+    with tqdm(
+        total=total, unit="instr", unit_scale=True, desc=f"profile {trace.name}", disable=None if progress else True
+    ) as bar:
+        for chunk in trace.chunks(STRETCH, stop=total):
+            static_id = np.concatenate([lead_id, chunk.static_id])
+            stored = np.concatenate([lead_stored, extractor.extract(chunk)])
+            groups = [np.asarray(grouping(chunk), np.int64) for grouping in groupings]
+            for sums, group in zip(growing, groups, strict=True):
+                sums.count(group)
+            for representation, position in _representations(
+                model.foundation, static, static_id, stored, len(lead_id), bf16
+            ):
+                for sums, group in zip(growing, groups, strict=True):
+                    _scatter(representation, position, group, sums.vectors)
+            lead_id, lead_stored = static_id[-OVERLAP:], stored[-OVERLAP:]
+            bar.update(len(chunk))
+    return [sums.result() for sums in growing]
+
+
+class _Growing:
+    """Sums with room for more groups than there are yet."""
+
+    def __init__(self, width: int) -> None:
+        self.vectors = np.zeros((64, width))
+        self._counts = np.zeros(0, np.int64)
+
+    def count(self, group: NDArray[np.int64]) -> None:
+        counts = np.bincount(group, minlength=len(self._counts))
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+        if len(counts) > len(self.vectors):
+            grown = np.zeros((max(len(counts), 2 * len(self.vectors)), self.vectors.shape[1]))
+            grown[: len(self.vectors)] = self.vectors
+            self.vectors = grown
+
+    def result(self) -> Sums:
+        return Sums(self.vectors[: len(self._counts)], self._counts)
+
+
+@torch.no_grad()
+def _representations(
+    foundation: FoundationModel,
+    static: NDArray[np.float32],
+    static_id: NDArray[np.uint32],
+    stored: NDArray,
+    lead: int,
+    bf16: bool,
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+    """Representations [k, d] with the positions [k] of their instructions after `lead`, -1 for what does not count.
+
+    The lanes of `perfvec.represent.lane_sums`: each instruction's position comes once.
+    """
+    count = len(static_id) - lead
+    length = -(-count // LANES)
+    schema, device = foundation.schema, foundation.mean.device
+    state: State | None = None
+    lane_begin = np.arange(LANES) * length
+    overlap = min(OVERLAP, lead + length * (LANES - 1))
+    for begin in range(-overlap, length, _STEPS):
+        steps = np.arange(begin, min(begin + _STEPS, length))
+        position = lane_begin[None, :] + steps[:, None]  # [T, lanes]
+        present = (position >= -lead) & (position < count)
+        row = np.clip(position + lead, 0, len(static_id) - 1)
+        x = torch.from_numpy(schema.expand(static, static_id[row], stored[row])).to(device)
+        if not present.all():  # as in training: before the trace's start the input is its mean
+            x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
+        representation, state = forward(foundation, x, state, bf16)
+        counted = np.where(present & (steps[:, None] >= 0), position, -1)
+        yield representation.reshape(-1, foundation.width).cpu().numpy(), counted.reshape(-1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _scatter(
+    representation: NDArray[np.float32],
+    position: NDArray[np.int64],
+    group: NDArray[np.int64],
+    sums: NDArray[np.float64],
+) -> None:
+    """Add each representation to its group's row."""
+    for k in range(len(position)):
+        if position[k] >= 0:
+            row = group[position[k]]
+            for column in range(representation.shape[1]):
+                sums[row, column] += representation[k, column]

@@ -1,0 +1,61 @@
+"""Two builds of one program as parts, and a small model with random weights: sums add up whatever the weights are."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from analysis.parts import Parts, collect
+from perfvec.encoder import MachineEncoder, machine_features
+from perfvec.model import FoundationModel, Model
+from perfvec.represent import represent
+from perfvec.vector import ProgramVector
+from tracegen.features import get_schema
+from tracegen.qemu.runner import trace
+from uarch.configuration import load_machine
+
+PROGRAM = Path(__file__).parent / "parts.c"
+
+
+@pytest.fixture(scope="session")
+def small_model() -> Model:
+    """Table of two machines, base and cortex-a53, and an encoder."""
+    torch.manual_seed(4)
+    machines = (load_machine("base"), load_machine("cortex-a53"))
+    foundation = FoundationModel(get_schema("default"), 2, width=16, layers=1).eval()
+    encoder = MachineEncoder(16, features=len(machine_features(machines[0])), coordinates=4)
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    encoder.basis.normal_()
+    encoder.basis_mean.normal_()
+    encoder.low.fill_(0.0)
+    return Model(foundation, machines, (), encoder)
+
+
+def _traced(folder: Path, name: str, *flags: str) -> Path:
+    command = ["gcc", "-O1", "-g", "-static", *flags, "-o", str(folder / name), str(PROGRAM)]
+    subprocess.run(command, check=True)
+    return trace([str(folder / name)], folder / f"{name}.trace.h5", progress=False).path
+
+
+@pytest.fixture(scope="session")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The program, and a version of it that has one function more."""
+    folder = tmp_path_factory.mktemp("parts")
+    return _traced(folder, "old"), _traced(folder, "new", "-DMORE")
+
+
+@pytest.fixture(scope="session")
+def wholes(small_model: Model, traces: tuple[Path, Path]) -> tuple[ProgramVector, ProgramVector]:
+    """Their vectors, as every other command has them."""
+    old, new = (represent(small_model, path, progress=False) for path in traces)
+    return old, new
+
+
+@pytest.fixture(scope="session")
+def both(small_model: Model, traces: tuple[Path, Path]) -> tuple[Parts, Parts]:
+    old, new = (collect(small_model, path, progress=False) for path in traces)
+    return old, new

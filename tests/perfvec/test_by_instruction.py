@@ -1,0 +1,77 @@
+"""Sums of representations by group add up to the program vector, however the instructions are grouped."""
+
+import numpy as np
+import pytest
+import torch
+
+from perfvec import by_instruction
+from perfvec.by_instruction import Sums, by_static_instruction, grouped_sums
+from perfvec.model import FoundationModel, Model
+from perfvec.represent import represent
+from tests.conftest import KERNELS
+from tracegen.decode import decode
+from tracegen.features import get_schema
+from tracegen.qemu.runner import trace
+from tracegen.suite.inputs import compile_c
+from tracegen.trace import Trace
+from uarch.configuration import load_machine
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """A model with random weights, and a trace whose length no lane divides."""
+    folder = tmp_path_factory.mktemp("grouped")
+    compile_c(KERNELS / "qsort.c", folder / "qsort", ["-static"])
+    trace([str(folder / "qsort"), "300"], folder / "q.trace.h5", stdout=2, max_instructions=10_007, progress=False)
+    torch.manual_seed(1)
+    foundation = FoundationModel(get_schema("default"), 1, width=16, layers=1).eval()
+    with Trace(folder / "q.trace.h5") as opened:
+        yield Model(foundation, (load_machine("base"),), ()), opened, decode(opened.address, opened.code, opened.isa)
+
+
+@pytest.mark.parametrize("stretch", [None, 3_000])
+def test_groups_add_up_to_the_vector(case, stretch, monkeypatch):
+    model, opened, instructions = case
+    if stretch:
+        monkeypatch.setattr(by_instruction, "STRETCH", stretch)
+        monkeypatch.setattr("perfvec.represent.STRETCH", stretch)
+    whole = represent(model, opened, progress=False)
+    statics, halves = grouped_sums(
+        model, opened, instructions,
+        [by_static_instruction, lambda chunk: np.arange(chunk.start, chunk.start + len(chunk)) // 5_000],
+        progress=False,
+    )  # fmt: skip
+    np.testing.assert_allclose(statics.vectors.sum(axis=0), whole.vector, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(halves.vectors.sum(axis=0), whole.vector, rtol=1e-5, atol=1e-4)
+    assert halves.instructions.tolist() == [5_000, 5_000, 7]
+
+
+def test_each_instruction_is_in_its_group(case):
+    model, opened, instructions = case
+    (statics,) = grouped_sums(model, opened, instructions, [by_static_instruction], progress=False)
+    executed = np.concatenate([chunk.static_id for chunk in opened.chunks()])
+    counts = np.bincount(executed, minlength=len(statics.instructions))
+    assert statics.instructions.tolist() == counts.tolist()
+    assert not statics.vectors[counts == 0].any()
+
+    # every instruction in a group of its own
+    (each,) = grouped_sums(
+        model, opened, instructions, [lambda chunk: np.arange(chunk.start, chunk.start + len(chunk))], progress=False
+    )
+    expected = np.zeros_like(statics.vectors)
+    np.add.at(expected, executed, each.vectors)
+    np.testing.assert_allclose(statics.vectors, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_only_the_first_instructions(case):
+    model, opened, instructions = case
+    (sums,) = grouped_sums(model, opened, instructions, [by_static_instruction], max_instructions=1_000, progress=False)
+    assert sums.instructions.sum() == 1_000
+    whole = represent(model, opened, max_instructions=1_000, progress=False)
+    np.testing.assert_allclose(sums.vectors.sum(axis=0), whole.vector, rtol=1e-5, atol=1e-4)
+
+
+def test_merging_by_hand():
+    merged = Sums(np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([1, 2, 3])).merge(np.array([2, 0, 2]), 4)
+    assert merged.vectors.tolist() == [[3, 4], [0, 0], [6, 8], [0, 0]]
+    assert merged.instructions.tolist() == [2, 0, 4, 0]
