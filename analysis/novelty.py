@@ -36,9 +36,10 @@ def novelty(
     """
     rows: list[dict[str, Any]] = []
     if model.program_vectors is not None:
-        known = _directions(model.program_vectors)
+        there = np.flatnonzero(model.program_vectors.any(axis=1))
+        known = _directions(model.program_vectors[there])
         usual = _usual(_cosine(known, known))
-        names = [program.name for program in model.programs]
+        names = [model.programs[row].name for row in there]
         for program, distances in zip(
             programs, _cosine(_directions(np.stack([p.vector for p in programs])), known), strict=True
         ):

@@ -72,8 +72,11 @@ def fit_encoder(
 def _program_vectors(
     model: Model, windows_of: dict[str, list[tuple[Shard, int, int]]], vectors: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    of_program = [[window for _, _, window in windows_of[program.digest]] for program in model.programs]
-    return np.stack([vectors[windows].mean(axis=0) / WINDOW for windows in of_program])
+    means = np.zeros((len(model.programs), vectors.shape[1]))
+    for row, program in enumerate(model.programs):
+        if windows := [window for _, _, window in windows_of.get(program.digest, ())]:  # none: of the initial model
+            means[row] = vectors[windows].mean(axis=0) / WINDOW
+    return means
 
 
 def _starts(labels: Labels) -> list[tuple[Shard, int]]:

@@ -97,8 +97,8 @@ class Model:
     """A trained model as it is shipped: foundation, table of machine vectors, encoder for other machines.
 
     `machines[k]`'s vector is row k of `foundation.head.weight`, `fitted_machines[k]`'s row k of `fitted_vectors`
-    (fitted to labels with the foundation frozen). `program_vectors`
-    [P, d] are the training programs' mean vectors per instruction. `digest` identifies the weights and the metadata.
+    (fitted to labels with the foundation frozen). `program_vectors` [P, d] are the training programs' mean vectors per
+    instruction, 0 for those that trained an initial model only. `digest` identifies the weights and the metadata.
     """
 
     foundation: FoundationModel
@@ -235,7 +235,7 @@ def _program_vectors(tensors: dict[str, Tensor], programs: int, width: int) -> N
     if _PROGRAM_VECTORS not in tensors:
         return None
     vectors = tensors[_PROGRAM_VECTORS].double().numpy()
-    if vectors.shape != (programs, width) or not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
+    if vectors.shape != (programs, width) or not np.isfinite(vectors).all():
         raise InputError(f"{_PROGRAM_VECTORS} holds {list(vectors.shape)} numbers, not [{programs}, {width}]")
     return vectors
 
