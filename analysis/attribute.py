@@ -137,7 +137,7 @@ def attribute(
 def _each(frame: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Program, machine and rows of each attribution; its last row is the ideal machine's."""
     begin = 0
-    for end in np.flatnonzero(frame["group"] == REST) + 1:
+    for end in (np.flatnonzero(frame["group"] == REST) + 1).tolist():
         rows = frame.iloc[begin:end]
         yield rows["program"].iloc[0], rows["uarch"].iloc[0], rows
         begin = end
