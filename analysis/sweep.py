@@ -148,7 +148,7 @@ def fields_of_columns(columns: Columns) -> pd.DataFrame:
     for field in columns.varied:
         values = columns[field]
         if isinstance(values, pd.Categorical):
-            if len(np.unique(values.codes)) > 1:
+            if values.codes.min() != values.codes.max():
                 found[field] = values
         elif np.nanmin(values) != np.nanmax(values) or np.isnan(values).any():
             whole = rule_of(field).type is int and not np.isnan(values).any()
