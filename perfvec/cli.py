@@ -905,12 +905,14 @@ def diff(
     from analysis import difference
     from analysis.parts import collect, require_partition
     from tracegen.files import require_writable
+    from tracegen.trace import Trace
 
     model, chosen = _named_machines(machines, model_file)
     require_partition(by, difference.PARTITIONS)
     if csv is not None:
         require_writable(csv)
-    before, after = (collect(model, path, max_instructions=max_instructions) for path in (old, new))
+    with Trace(old) as first, Trace(new) as second:  # both are opened before the work on one begins
+        before, after = (collect(model, file, max_instructions=max_instructions) for file in (first, second))
     frame = difference.diff(model, before, after, chosen, by)
     document = difference.to_json(frame, before, after, chosen, by)
     _write(frame, document, difference.shown(frame, chosen, rows), as_json=as_json, csv=csv)
