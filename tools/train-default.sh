@@ -19,13 +19,13 @@ else
     set -- --presets --sample 64 --seed 1
 fi
 
-# Three windows of each program; of the later one less in the second stage.
+# Three windows of each program; of half of the programs one in the second stage too, which the encoder learns from.
 for start in 1000000 2000000 3050000; do
     "$perfvec" label "$out"/traces/*.trace.h5 "$@" --start $start --count 200000 -o "$out/labels-$start" >/dev/null
 done
 mkdir -p "$out/all" "$out/first" "$out/second"
 ln -sf "$out"/labels-*/*.latency.h5 "$out/first"
-ln -sf "$out"/labels-1000000/k_mix_*.latency.h5 "$out"/labels-3050000/[a-m]*.latency.h5 "$out/second"
+ln -sf "$out"/labels-1000000/[a-m]*.latency.h5 "$out/second"
 ln -sf "$out"/traces/*.trace.h5 "$out/all"
 if [ -n "$gem5" ]; then
     ln -sf "$(cd "$gem5" && pwd)"/*.latency.h5 "$out/second"
