@@ -518,6 +518,10 @@ def represent(
         str, typer.Option(help="Of the 95 % interval, relative, on every machine of the model's table.")
     ] = "2%",
     seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    windowed: Annotated[
+        bool,
+        typer.Option("--windowed", help="Of a trace: a 256-step window per instruction, PerfVec's way; very slow."),
+    ] = False,
     max_instructions: MaxInstructions = None,
     skip: Skip = 0,
     region: RegionFunction = None,
@@ -544,10 +548,12 @@ def represent(
         raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
     if sample not in (None, "auto"):
         raise InputError(f"--sample {sample!r} must read auto")
+    if windowed and (target is None or sample is not None):
+        raise InputError("--windowed is for a whole trace: give a trace file and leave --sample out")
     width, model = parse_half_width(half_width), load_model(model_file)
     if target is not None:
         if sample is None:
-            represent_file(model, target, output, max_instructions=max_instructions)
+            represent_file(model, target, output, max_instructions=max_instructions, windowed=windowed)
         else:
             options: dict[str, Any] = {"half_width": width, "max_instructions": max_instructions, "seed": seed}
             represent_sampled(model, target, **options).save(output)

@@ -21,6 +21,7 @@ from perfvec.kept_intervals import KeptIntervals
 from perfvec.model import FoundationModel, Model
 from perfvec.precision import forward, native_bf16
 from perfvec.vector import ProgramVector
+from perfvec.windowed import WINDOW, windowed_sums
 from tracegen.decode import decode
 from tracegen.qemu.stream import ProgramStream
 from tracegen.trace import Trace
@@ -32,7 +33,7 @@ STRETCH = LANES * 4096  # instructions a stretch, and an interval of the program
 _STEPS = 128  # steps whose inputs are expanded at once
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def lane_sums(
     foundation: FoundationModel,
     static: NDArray[np.float32],
@@ -67,23 +68,28 @@ def lane_sums(
         if not present.all():  # as in training: before the trace's start the input is its mean
             x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
         representation, state = forward(foundation, x, state, bf16)
-        weight = torch.from_numpy(present & (steps[:, None] >= 0)).float().to(device)
-        sums += torch.einsum("tbd,tb->bd", representation, weight).double().cpu().numpy()
+        counts = present & (steps[:, None] >= 0)
+        if not counts.all():
+            representation = representation * torch.from_numpy(counts).to(device)[..., None]
+        sums += representation.sum(dim=0).double().cpu().numpy()
     return sums
 
 
 class Pass:
     """The stateful pass over a run's consecutive chunks: `add` gives the sum of a chunk's representations.
 
-    `skip` only takes a chunk in, at the rate of feature extraction. Results depend on where chunks are cut.
+    `skip` only takes a chunk in, at the rate of feature extraction. Results depend on where chunks are cut. `windowed`:
+    by `windowed_sums` instead, the slow reference.
     """
 
-    def __init__(self, model: Model, instructions: StaticInstructions) -> None:
+    def __init__(self, model: Model, instructions: StaticInstructions, *, windowed: bool = False) -> None:
         self._foundation, self._schema = model.foundation, model.schema
         self._extractor = self._schema.extractor(instructions)
         self._static = self._schema.static(instructions)
         self._lead_id = np.empty(0, np.uint32)
         self._lead = np.empty((0, len(self._schema.columns)), self._schema.dtype)
+        self._windowed = windowed
+        self._before = WINDOW - 1 if windowed else OVERLAP  # instructions kept of what went by
         self._bf16 = native_bf16()
 
     def grow(self, instructions: StaticInstructions) -> None:
@@ -95,10 +101,10 @@ class Pass:
     def add(self, chunk: Chunk) -> NDArray[np.float64]:
         """[d] of the next chunk."""
         static_id, stored = self._with_lead(chunk)
-        sums = lane_sums(
-            self._foundation, self._static, static_id, stored, len(static_id) - len(chunk), bf16=self._bf16
-        )
-        return sums.sum(axis=0)
+        lead = len(static_id) - len(chunk)
+        if self._windowed:
+            return windowed_sums(self._foundation, self._static, static_id, stored, lead, bf16=self._bf16)
+        return lane_sums(self._foundation, self._static, static_id, stored, lead, bf16=self._bf16).sum(axis=0)
 
     def skip(self, chunk: Chunk) -> None:
         """Leave the next chunk out."""
@@ -107,23 +113,28 @@ class Pass:
     def _with_lead(self, chunk: Chunk) -> tuple[NDArray[np.uint32], NDArray]:
         static_id = np.concatenate([self._lead_id, chunk.static_id])
         stored = np.concatenate([self._lead, self._extractor.extract(chunk)])
-        self._lead_id, self._lead = static_id[-OVERLAP:], stored[-OVERLAP:]
+        self._lead_id, self._lead = static_id[-self._before :], stored[-self._before :]
         return static_id, stored
 
 
 def stretches(
-    model: Model, trace: Trace, *, stop: int | None = None, skip: int = 0
+    model: Model, trace: Trace, *, stop: int | None = None, skip: int = 0, windowed: bool = False
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
     """(number of instructions, [d] sum of their representations) of each stretch of the trace, in order.
 
     The first `skip` stretches are left out, at the rate of feature extraction.
     """
-    running = Pass(model, decode(trace.address, trace.code, trace.isa))
-    for number, chunk in enumerate(trace.chunks(STRETCH, stop=stop)):
+    running = Pass(model, decode(trace.address, trace.code, trace.isa), windowed=windowed)
+    for number, chunk in enumerate(trace.chunks(_stretch(windowed), stop=stop)):
         if number < skip:
             running.skip(chunk)
         else:
             yield len(chunk), running.add(chunk)
+
+
+def _stretch(windowed: bool) -> int:
+    """Instructions of a stretch: about as many seconds of work with windows as without."""
+    return STRETCH // WINDOW if windowed else STRETCH
 
 
 def represent(
@@ -132,22 +143,28 @@ def represent(
     *,
     max_instructions: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    windowed: bool = False,
     progress: bool = True,
 ) -> ProgramVector:
     """The vector of a whole trace (or of its first `max_instructions`), with one vector per interval.
 
     `checkpoint` is a file that keeps the intervals while the work goes on: where it is there already, of the same trace
     and model, the work continues, with the result that it would have had, bit by bit. The caller removes it.
+    `windowed`: PerfVec's own evaluation, some 250 times slower (perfvec.windowed).
     """
     if not isinstance(trace, Trace):
         with Trace(trace) as opened:
-            return represent(model, opened, max_instructions=max_instructions, checkpoint=checkpoint, progress=progress)
+            return represent(
+                model, opened, max_instructions=max_instructions, checkpoint=checkpoint, windowed=windowed,
+                progress=progress,
+            )  # fmt: skip
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    kept = KeptIntervals(checkpoint, f"{trace.digest} {model.digest} {total} {STRETCH}") if checkpoint else None
+    work = f"{trace.digest} {model.digest} {total} {_stretch(windowed)}{' windowed' if windowed else ''}"
+    kept = KeptIntervals(checkpoint, work) if checkpoint else None
     intervals, counts = kept.read() if kept else ([], [])
     with _bar(f"represent {trace.name}", total, progress) as bar:
         bar.update(sum(counts))
-        for count, vector in stretches(model, trace, stop=total, skip=len(counts)):
+        for count, vector in stretches(model, trace, stop=total, skip=len(counts), windowed=windowed):
             intervals.append(vector)
             counts.append(count)
             if kept:
@@ -157,12 +174,17 @@ def represent(
 
 
 def represent_file(
-    model: Model, trace: str | os.PathLike[str], output: str | os.PathLike[str], *, max_instructions: int | None = None
+    model: Model,
+    trace: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    max_instructions: int | None = None,
+    windowed: bool = False,
 ) -> ProgramVector:
     """Write the vector of a trace to `output`, beside which a checkpoint (`.NAME.checkpoint`) lies until then."""
     output = Path(output)
     checkpoint = output.with_name(f".{output.name}.checkpoint")
-    vector = represent(model, trace, max_instructions=max_instructions, checkpoint=checkpoint)
+    vector = represent(model, trace, max_instructions=max_instructions, checkpoint=checkpoint, windowed=windowed)
     vector.save(output)
     checkpoint.unlink(missing_ok=True)
     return vector

@@ -8,9 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from perfvec import represent as representing
-from perfvec.model import load_model, save_model
+from perfvec.model import FoundationModel, load_model, save_model
 from perfvec.represent import lane_sums, represent
 from perfvec.vector import load_vector
+from perfvec.windowed import windowed_sums
 from tracegen.decode import decode
 from tracegen.trace import Trace
 from uarch.configuration import load_machine, replace_field
@@ -36,6 +37,40 @@ def test_lanes_add_up_to_the_sequential_pass(data):
     many = lane_sums(foundation, static, ids, stored, 0, lanes=32).sum(axis=0)
     table = data.model.table()
     assert np.allclose(table @ many, table @ exact, rtol=0.005)  # the overlap forgets a little
+
+
+@torch.no_grad()
+def test_a_windowed_sum_is_of_every_window_by_itself(data):
+    static, ids, stored = features(data)
+    foundation, window, lead, n = data.model.foundation, 16, 5, 150  # more windows than run side by side
+    x = torch.from_numpy(data.model.schema.expand(static, ids[: lead + n, None], stored[: lead + n, None]))
+    x = torch.cat([foundation.mean.expand(window, 1, -1), x])  # before the first instruction, the mean
+    ends = range(window + lead + 1, window + lead + n + 1)
+    exact = sum(foundation(x[end - window : end])[0][-1, 0].double() for end in ends).numpy()
+    sums = windowed_sums(foundation, static, ids[: lead + n], stored[: lead + n], lead, window=window)
+    assert np.allclose(sums, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_a_windowed_vector_differs_by_what_the_state_carries_only(data):
+    trace = data.traces / "qsort.trace.h5"
+    reference = represent(data.model, trace, max_instructions=1500, windowed=True, progress=False)
+    stateful = represent(data.model, trace, max_instructions=1500, progress=False)
+    assert reference.interval_instructions.tolist() == [1024, 476]
+    assert not (reference.vector == stateful.vector).all()
+    table = data.model.table()
+    assert np.allclose(table @ reference.vector, table @ stateful.vector, rtol=0.02)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layers", [1, 2])
+def test_bfloat16_predicts_what_float32_does(data, layers):
+    static, ids, stored = features(data)
+    torch.manual_seed(0)
+    foundation = data.model.foundation if layers == 1 else FoundationModel(data.model.schema, 4, width=32, layers=2)
+    exact, rounded = (lane_sums(foundation, static, ids[:6000], stored[:6000], 0, bf16=bf16) for bf16 in (False, True))
+    head = np.abs(foundation.head.weight.double().numpy())  # so that no prediction is near zero by cancelling
+    assert not (exact == rounded).all()
+    assert np.allclose(head @ np.abs(rounded.sum(axis=0)), head @ np.abs(exact.sum(axis=0)), rtol=0.005)
 
 
 def test_every_instruction_counts_once(data):

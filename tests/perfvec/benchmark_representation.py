@@ -1,0 +1,170 @@
+"""Rate of representation, stage by stage, beside the processor's own matrix product; what shortcuts change.
+
+    python tests/perfvec/benchmark_representation.py TRACE… [--instructions N] [--windows N] [--threads N] [--model M]
+
+The first N instructions of each trace are represented in bfloat16 and in float32, some from their middle by windows
+too. Differences are of predicted cycles, over the machines of the model's table. Rates are of CPU time (other
+processes do not count); the best of three, of the first trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from perfvec.model import FoundationModel, Model, load_model
+from perfvec.precision import forward, native_bf16
+from perfvec.represent import LANES, OVERLAP, STRETCH, lane_sums
+from perfvec.windowed import WINDOW, windowed_sums
+from tracegen.decode import decode
+from tracegen.trace import Trace
+
+_STEPS = 128
+_LARGE = (2048, 2048, 2048)
+Features = tuple[NDArray[np.float32], NDArray[np.uint32], NDArray]  # static, static ids, stored
+
+
+def seconds(work: Callable[[], object], repetitions: int = 3) -> float:
+    """CPU time, the least of some repetitions."""
+    times = []
+    for _ in range(repetitions):
+        begin = time.process_time()
+        work()
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+def product_rate(rows: int, inner: int, columns: int, kind: torch.dtype) -> float:
+    """Operations a second of [rows, inner]·[inner, columns]; a multiplication and an addition are two."""
+    a, b = torch.randn(rows, inner).to(kind), torch.randn(inner, columns).to(kind)
+    out = torch.empty(rows, columns, dtype=kind)
+    operations = 2 * rows * inner * columns
+    repetitions = max(1, int(4e9 / operations))
+
+    def work() -> None:
+        for _ in range(repetitions):
+            torch.mm(a, b, out=out)
+
+    work()
+    return repetitions * operations / seconds(work)
+
+
+def operations(foundation: FoundationModel) -> int:
+    """Of the model's matrix products, an instruction: two a weight. Recurrent and dense models use each weight once."""
+    return 2 * sum(weight.numel() for weight in foundation.architecture.parameters() if weight.dim() == 2)
+
+
+def read(model: Model, path: Path, count: int) -> tuple[Features, float]:
+    """Features of the first instructions, and the CPU time of their extraction (tables of an empty past)."""
+    with Trace(path) as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        chunk = next(trace.chunks(count, stop=count))
+    static = model.schema.static(instructions)
+    stored = model.schema.extractor(instructions).extract(chunk)
+    took = seconds(lambda: model.schema.extractor(instructions).extract(chunk))
+    return (static, chunk.static_id, stored), took
+
+
+def peak() -> str:
+    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB"
+
+
+def stages(model: Model, features: Features, extraction: float, bf16: bool) -> float:
+    """Prints the table of stages; the whole's rate, instructions a second."""
+    foundation, schema = model.foundation, model.schema
+    static, ids, stored = features
+    count = len(ids)
+    rows = np.arange(_STEPS * LANES).reshape(_STEPS, LANES) % count
+    x = torch.from_numpy(schema.expand(static, ids[rows], stored[rows]))
+    peak_before = peak()
+    expansion = seconds(lambda: schema.expand(static, ids[rows], stored[rows])) / rows.size
+    with torch.inference_mode():
+        forward(foundation, x, None, bf16)
+        net = seconds(lambda: forward(foundation, x, None, bf16)) / rows.size
+    overhead = 1 + OVERLAP * LANES / count
+    whole = extraction / count + seconds(lambda: lane_sums(foundation, static, ids, stored, 0, bf16=bf16), 2) / count
+    print(f"{'stage':<28}{'instructions/s':>16}{'share of time':>16}{'peak memory so far':>22}")
+    for name, each, memory in (
+        ("features", extraction / count, peak_before),
+        ("expansion", expansion * overhead, peak()),
+        ("model", net * overhead, peak()),
+        ("whole", whole, peak()),
+    ):
+        print(f"{name:<28}{1 / each:>16,.0f}{each / whole:>16.1%}{memory:>22}")
+    print(f"(each lane's warm-up is {overhead - 1:.1%} more steps, counted in expansion, model and whole)")
+    return 1 / whole
+
+
+def ceiling(model: Model, rate: float, bf16: bool) -> None:
+    """Prints the processor's own rates and the share of them that the model reaches."""
+    foundation = model.foundation
+    width, inputs = foundation.width, model.schema.width
+    shapes = (_LARGE, (_STEPS * LANES, inputs, 4 * width), (LANES, width, 4 * width), (LANES, 2 * width, 4 * width))
+    print(f"\n{'product':<28}{'bfloat16':>12}{'float32':>12}   GFLOP/s")
+    largest = {torch.bfloat16: 0.0, torch.float32: 0.0}
+    for shape in shapes:
+        rates = {kind: product_rate(*shape, kind) for kind in largest}
+        largest = {kind: max(largest[kind], rates[kind]) for kind in largest}
+        text = f"[{shape[0]}, {shape[1]}]·[{shape[1]}, {shape[2]}]"
+        print(f"{text:<28}{rates[torch.bfloat16] / 1e9:>12.0f}{rates[torch.float32] / 1e9:>12.0f}")
+    each, most = operations(foundation), largest[torch.bfloat16 if bf16 else torch.float32]
+    print(f"the model: {each / 1e6:.2f} MFLOP an instruction; the highest rate allows {most / each:,.0f} a second")
+    print(f"share of that ceiling reached by the whole: {rate * each / most:.0%}")
+
+
+def difference(table: NDArray[np.float64], vector: NDArray[np.float64], exact: NDArray[np.float64]) -> NDArray:
+    """[machines] relative differences of predicted cycles."""
+    return np.abs(table @ vector / (table @ exact) - 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("traces", nargs="+", type=Path)
+    parser.add_argument("--instructions", type=int, default=STRETCH)
+    parser.add_argument("--windows", type=int, default=2000)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--model", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    model, bf16 = load_model(given.model), native_bf16()
+    table, foundation = model.table(), model.foundation
+    rounding, carrying, ratios = [], [], []
+    for index, path in enumerate(given.traces):
+        (static, ids, stored), extraction = read(model, path, given.instructions)
+        if index == 0:
+            ceiling(model, stages(model, (static, ids, stored), extraction, bf16), bf16)
+            print(f"\n{'predicted cycles, |difference|':<32}{'bfloat16 − float32':>24}{'stateful − windowed':>24}")
+            print(f"{'':<32}{'mean':>12}{'worst':>12}{'mean':>12}{'worst':>12}{'windowed, times slower':>26}")
+        exact = lane_sums(foundation, static, ids, stored, 0).sum(axis=0)
+        took = time.process_time()
+        half = lane_sums(foundation, static, ids, stored, 0, bf16=True).sum(axis=0)
+        fast = (time.process_time() - took) / len(ids)
+        rounding.append(difference(table, half, exact))
+
+        begin = len(ids) // 2
+        part = slice(max(0, begin - WINDOW), begin + given.windows)
+        rows, columns, lead = ids[part], stored[part], begin - part.start
+        stateful = lane_sums(foundation, static, rows, columns, lead, lanes=1).sum(axis=0)  # one lane, as in use
+        windowed = windowed_sums(foundation, static, rows, columns, lead)
+        carrying.append(difference(table, stateful, windowed))
+        took = time.process_time()
+        windowed_sums(foundation, static, rows[: lead + 256], columns[: lead + 256], lead, bf16=True)
+        slow = (time.process_time() - took) / 256
+        ratios.append(slow / fast)
+        a, b = rounding[-1], carrying[-1]
+        values = "".join(f"{value:>12.3%}" for value in (a.mean(), a.max(), b.mean(), b.max()))
+        print(f"{path.name.removesuffix('.trace.h5'):<32}{values}{ratios[-1]:>26.0f}", flush=True)
+    a, b = np.concatenate(rounding), np.concatenate(carrying)
+    values = "".join(f"{value:>12.3%}" for value in (a.mean(), a.max(), b.mean(), b.max()))
+    print(f"{'all':<32}{values}{np.median(ratios):>26.0f}")
+
+
+if __name__ == "__main__":
+    main()
