@@ -159,10 +159,10 @@ def main() -> None:
         slow = (time.process_time() - took) / 256
         ratios.append(slow / fast)
         a, b = rounding[-1], carrying[-1]
-        values = "".join(f"{value:>12.3%}" for value in (a.mean(), a.max(), b.mean(), b.max()))
+        values = "".join(f"{value:>12.4%}" for value in (a.mean(), a.max(), b.mean(), b.max()))
         print(f"{path.name.removesuffix('.trace.h5'):<32}{values}{ratios[-1]:>26.0f}", flush=True)
     a, b = np.concatenate(rounding), np.concatenate(carrying)
-    values = "".join(f"{value:>12.3%}" for value in (a.mean(), a.max(), b.mean(), b.max()))
+    values = "".join(f"{value:>12.4%}" for value in (a.mean(), a.max(), b.mean(), b.max()))
     print(f"{'all':<32}{values}{np.median(ratios):>26.0f}")
 
 
