@@ -43,9 +43,10 @@ def test_machines_unlike_the_table_are_told():
     for field, value in (("frequency_ghz", 20.0), ("l2.latency", 500), ("l1d.latency", 500), ("l1i.latency", 400)):
         odd = replace_field(odd, field, value)
     found = novelty.novelty(shipped(), [program()], [load_machine("base"), replace_field(odd, "name", "odd")])
-    assert found["what"].tolist() == ["machine", "machine"]  # the shipped model has no programs' vectors yet
-    assert found["distance"][0] == 0
-    assert found["outside"].tolist() == [False, True]
+    assert found["what"].tolist() == ["program", "machine", "machine"]
+    machines = found[found["what"] == "machine"]
+    assert machines["distance"].iloc[0] == 0
+    assert machines["outside"].tolist() == [False, True]
 
 
 def test_the_nearest_of_a_library(tmp_path):
