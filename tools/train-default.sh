@@ -39,6 +39,6 @@ fi
 
 "$perfvec" train --traces "$out/traces" --latencies "$out/first" --instructions 22000000 --no-encoder \
     -o "$out/first.safetensors"
-"$perfvec" train --traces "$out/all" --latencies "$out/second" --instructions 8000000 \
+"$perfvec" train --traces "$out/all" --latencies "$out/second" --instructions 10000000 \
     --learning-rate 1e-3 --matrix-rate 0.01 --initial "$out/first.safetensors" \
     --encoder-latencies "$out/encoder" --table-latencies "$out/presets" -o "$model"
