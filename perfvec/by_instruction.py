@@ -7,25 +7,22 @@ partition of use is by static instruction: functions, lines, loops and classes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numba
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from tqdm import tqdm
 
-from perfvec.architectures import State
-from perfvec.model import FoundationModel, Model
-from perfvec.precision import forward, native_bf16
-from perfvec.represent import LANES, OVERLAP, STRETCH
+from perfvec.model import Model
+from perfvec.precision import native_bf16
+from perfvec.represent import OVERLAP, STRETCH, lane_pieces
 from tracegen.trace import Trace
 from uarch.instructions import Chunk, StaticInstructions
 
 Grouping = Callable[[Chunk], NDArray[np.integer]]  # [n] the group, from 0 on, of each instruction of the next chunk
-_STEPS = 128  # steps whose inputs are expanded at once
 
 
 @dataclass(frozen=True)
@@ -76,11 +73,10 @@ def grouped_sums(
             groups = [np.asarray(grouping(chunk), np.int64) for grouping in groupings]
             for sums, group in zip(growing, groups, strict=True):
                 sums.count(group)
-            for representation, position in _representations(
-                model.foundation, static, static_id, stored, len(lead_id), bf16
-            ):
+            for piece, position in lane_pieces(model.foundation, static, static_id, stored, len(lead_id), bf16=bf16):
+                representation = piece.reshape(-1, model.foundation.width).cpu().numpy()
                 for sums, group in zip(growing, groups, strict=True):
-                    _scatter(representation, position, group, sums.vectors)
+                    _scatter(representation, position.reshape(-1), group, sums.vectors)
             lead_id, lead_stored = static_id[-OVERLAP:], stored[-OVERLAP:]
             bar.update(len(chunk))
     return [sums.result() for sums in growing]
@@ -104,38 +100,6 @@ class _Growing:
 
     def result(self) -> Sums:
         return Sums(self.vectors[: len(self._counts)], self._counts)
-
-
-@torch.no_grad()
-def _representations(
-    foundation: FoundationModel,
-    static: NDArray[np.float32],
-    static_id: NDArray[np.uint32],
-    stored: NDArray,
-    lead: int,
-    bf16: bool,
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-    """Representations [k, d] with the positions [k] of their instructions after `lead`, -1 for what does not count.
-
-    The lanes of `perfvec.represent.lane_sums`: each instruction's position comes once.
-    """
-    count = len(static_id) - lead
-    length = -(-count // LANES)
-    schema, device = foundation.schema, foundation.mean.device
-    state: State | None = None
-    lane_begin = np.arange(LANES) * length
-    overlap = min(OVERLAP, lead + length * (LANES - 1))
-    for begin in range(-overlap, length, _STEPS):
-        steps = np.arange(begin, min(begin + _STEPS, length))
-        position = lane_begin[None, :] + steps[:, None]  # [T, lanes]
-        present = (position >= -lead) & (position < count)
-        row = np.clip(position + lead, 0, len(static_id) - 1)
-        x = torch.from_numpy(schema.expand(static, static_id[row], stored[row])).to(device)
-        if not present.all():  # as in training: before the trace's start the input is its mean
-            x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
-        representation, state = forward(foundation, x, state, bf16)
-        counted = np.where(present & (steps[:, None] >= 0), position, -1)
-        yield representation.reshape(-1, foundation.width).cpu().numpy(), counted.reshape(-1)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from tqdm import tqdm
 
 from perfvec.architectures import State
@@ -34,6 +35,43 @@ _STEPS = 128  # steps whose inputs are expanded at once
 
 
 @torch.inference_mode()
+def lane_pieces(
+    foundation: FoundationModel,
+    static: NDArray[np.float32],
+    static_id: NDArray[np.uint32],
+    stored: NDArray,
+    lead: int,
+    *,
+    lanes: int = LANES,
+    counted: int | None = None,
+    bf16: bool = False,
+) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
+    """Representations [T, lanes, d] of the instructions from `lead` on, and which one each is [T, lanes].
+
+    They are numbered from 0 at `lead`; each comes once, and what only fills the state is -1. `static` [S, static
+    width], `static_id` [lead+n], `stored` [lead+n, columns]. The last lane may be shorter. `counted`: only so many
+    first instructions of each lane, all by default; what follows them only fills the state of the next lane.
+    """
+    count = len(static_id) - lead
+    length = -(-count // lanes)
+    schema, device = foundation.schema, foundation.mean.device
+    run = length if counted is None else min(counted, length)
+    state: State | None = None
+    lane_begin = np.arange(lanes) * length
+    overlap = min(OVERLAP, lead + length * (lanes - 1))
+    for begin in range(-overlap, run, _STEPS):
+        steps = np.arange(begin, min(begin + _STEPS, run))
+        position = lane_begin[None, :] + steps[:, None]
+        present = (position >= -lead) & (position < count)
+        row = np.clip(position + lead, 0, len(static_id) - 1)
+        x = torch.from_numpy(schema.expand(static, static_id[row], stored[row])).to(device)
+        if not present.all():  # as in training: before the trace's start the input is its mean
+            x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
+        representation, state = forward(foundation, x, state, bf16)
+        yield representation, np.where(present & (steps[:, None] >= 0), position, -1)
+
+
+@torch.inference_mode()
 def lane_sums(
     foundation: FoundationModel,
     static: NDArray[np.float32],
@@ -45,32 +83,14 @@ def lane_sums(
     counted: int | None = None,
     bf16: bool = False,
 ) -> NDArray[np.float64]:
-    """[lanes, d] sums of the representations of consecutive lanes of the instructions from `lead` on.
-
-    `static` [S, static width], `static_id` [lead+n], `stored` [lead+n, columns]. The last lane may be shorter.
-    `counted`: only so many first instructions of each lane, all by default; what follows them only fills the state of
-    the next lane.
-    """
-    count = len(static_id) - lead
-    length = -(-count // lanes)
-    schema, device = foundation.schema, foundation.mean.device
-    run = length if counted is None else min(counted, length)
-    state: State | None = None
+    """[lanes, d] sums of the representations of consecutive lanes; arguments as of `lane_pieces`."""
     sums = np.zeros((lanes, foundation.width))
-    lane_begin = np.arange(lanes) * length
-    overlap = min(OVERLAP, lead + length * (lanes - 1))
-    for begin in range(-overlap, run, _STEPS):
-        steps = np.arange(begin, min(begin + _STEPS, run))
-        position = lane_begin[None, :] + steps[:, None]  # [T, lanes], counted from the first instruction that counts
-        present = (position >= -lead) & (position < count)
-        row = np.clip(position + lead, 0, len(static_id) - 1)
-        x = torch.from_numpy(schema.expand(static, static_id[row], stored[row])).to(device)
-        if not present.all():  # as in training: before the trace's start the input is its mean
-            x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
-        representation, state = forward(foundation, x, state, bf16)
-        counts = present & (steps[:, None] >= 0)
+    for representation, position in lane_pieces(
+        foundation, static, static_id, stored, lead, lanes=lanes, counted=counted, bf16=bf16
+    ):
+        counts = position >= 0
         if not counts.all():
-            representation = representation * torch.from_numpy(counts).to(device)[..., None]
+            representation = representation * torch.from_numpy(counts).to(representation.device)[..., None]
         sums += representation.sum(dim=0).double().cpu().numpy()
     return sums
 
