@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perfvec.model import Model
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
 from uarch.configuration import Machine, field_names, machine_from_dict, nearest, read_yaml, show
 from uarch.constraints import CORES
 from uarch.errors import InputError

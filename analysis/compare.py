@@ -17,7 +17,7 @@ from analysis import style
 from analysis.report import Section
 from analysis.targets import check_model
 from perfvec.model import Model
-from perfvec.vector import ProgramVector, load_vector
+from perfvec.representation.vector import ProgramVector, load_vector
 from uarch.errors import InputError
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 from analysis import compare, predict, sweep
 from analysis.report import Section, write_report
 from perfvec.model import Model
-from perfvec.represent import represent
+from perfvec.representation.represent import represent
 from tracegen.decode import decode
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import input_file

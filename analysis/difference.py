@@ -16,7 +16,7 @@ import pandas as pd
 
 from analysis.parts import Parts, price, require_partition
 from analysis.profile import columns
-from perfvec.machine_vector import MachineVector
+from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from uarch.configuration import Machine
 

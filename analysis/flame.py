@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.parts import Parts, price
-from perfvec.by_instruction import Sums
-from perfvec.machine_vector import MachineVector
+from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
+from perfvec.representation.by_instruction import Sums
 from tracegen.files import atomic_path
 from uarch.configuration import Machine
 

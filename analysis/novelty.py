@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perfvec.encoder import machine_features
-from perfvec.machine_vector import MachineVector
+from perfvec.machines.encoder import machine_features
+from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
 from uarch.configuration import Machine
 
 COLUMNS = ("what", "name", "nearest", "distance", "usual", "outside")

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perfvec.by_instruction import Sums, by_static_instruction, grouped_sums
-from perfvec.machine_vector import MachineVector
+from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
+from perfvec.representation.by_instruction import Sums, by_static_instruction, grouped_sums
 from tracegen.call_tree import CallTree
 from tracegen.decode import decode
 from tracegen.edges import EdgeCounter, Edges

@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import style
-from perfvec.machine_vector import MachineVector
+from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
 from uarch.configuration import Machine
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.parts import Parts, price
-from perfvec.machine_vector import MachineVector
+from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from tracegen.decode import disassemble
 from uarch.configuration import Machine, nearest

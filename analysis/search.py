@@ -15,9 +15,9 @@ import numpy as np
 from tqdm import tqdm
 
 from analysis.sweep import Design, Outcome, encoder_of, fields_of_columns, require_model
-from perfvec.columns import cycles_of_columns
+from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
 from uarch.columns import Columns, Grid, concatenate, possible
 from uarch.configuration import Machine
 from uarch.errors import InputError

@@ -20,9 +20,9 @@ from scipy.spatial.distance import cdist
 
 from analysis.compare import _distinct, directions
 from analysis.sweep import encoder_of, require_model
-from perfvec.columns import cycles_of_columns
+from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
 from uarch.errors import InputError
 from uarch.space_columns import sample_columns
 

@@ -23,10 +23,10 @@ from analysis.cost import Expression, parse
 from analysis.pareto import cells, front, front_over_fields
 from analysis.report import Section
 from analysis.sensitivity import classes
-from perfvec.columns import cycles_of_columns, outside_of_columns
-from perfvec.encoder import MachineEncoder
+from perfvec.machines.columns import cycles_of_columns, outside_of_columns
+from perfvec.machines.encoder import MachineEncoder
 from perfvec.model import Model
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
 from uarch.columns import MOST_POINTS, Columns, Grid, possible, rule_of
 from uarch.configuration import Machine, nearest, parse_value, replace_field
 from uarch.errors import InputError

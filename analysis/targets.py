@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfvec.model import Model
-from perfvec.represent import represent
-from perfvec.vector import ProgramVector, load_vector
+from perfvec.representation.represent import represent
+from perfvec.representation.vector import ProgramVector, load_vector
 from tracegen.qemu.runner import trace
 from uarch.errors import InputError
 

@@ -19,11 +19,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.data import WARMUP, pair_files
+from perfvec.machines.posterior import Observations, fit_windows
 from perfvec.model import Model, configuration_key
-from perfvec.posterior import Observations, fit_windows
 from perfvec.precision import native_bf16
-from perfvec.represent import LANES, STRETCH, lane_sums
+from perfvec.representation.represent import LANES, STRETCH, lane_sums
+from perfvec.training.data import WARMUP, pair_files
 from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.latency import LatencyFile

@@ -23,7 +23,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from perfvec.architectures import State, build, complete
-from perfvec.encoder import MachineEncoder
+from perfvec.machines.encoder import MachineEncoder
 from tracegen.features import Schema, get_schema
 from tracegen.files import atomic_path
 from uarch.configuration import Machine, machine_from_dict

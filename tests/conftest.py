@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfvec.model import Model
-from perfvec.recipe import Recipe
-from perfvec.train import train
+from perfvec.training.recipe import Recipe
+from perfvec.training.train import train
 from tracegen.label import label
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import compile_c

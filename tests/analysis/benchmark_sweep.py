@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis import sweep
 from perfvec.model import load_model
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
 from uarch.configuration import load_machine
 
 _GRID = {

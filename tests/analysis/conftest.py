@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from analysis.parts import Parts, collect
-from perfvec.encoder import MachineEncoder, machine_features
+from perfvec.machines.encoder import MachineEncoder, machine_features
 from perfvec.model import FoundationModel, Model
-from perfvec.represent import represent
-from perfvec.vector import ProgramVector
+from perfvec.representation.represent import represent
+from perfvec.representation.vector import ProgramVector
 from tracegen.features import get_schema
 from tracegen.qemu.runner import trace
 from uarch.configuration import load_machine

@@ -8,7 +8,7 @@ import pytest
 
 from analysis import compare, predict, sweep
 from analysis.report import Section, write_picture, write_report
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
 from uarch.configuration import get_field, load_machine
 from uarch.errors import InputError
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.attribute import IDEAL, REST, attribute, coalitions, load_ideal, shapley, shown, to_json
-from perfvec.represent import represent
+from perfvec.representation.represent import represent
 from uarch.configuration import field_names, get_field, load_machine, preset_names
 from uarch.errors import InputError
 

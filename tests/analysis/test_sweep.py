@@ -8,7 +8,7 @@ import pytest
 
 from analysis import confirm, search, sweep
 from analysis.sensitivity import sensitivity
-from perfvec.encoder import machine_features
+from perfvec.machines.encoder import machine_features
 from tests.analysis.vectors import program, shipped
 from tests.tracegen import gem5_runs
 from uarch.configuration import load_machine, replace_field

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from perfvec.model import Model, load_model
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
 
 
 @cache

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from perfvec.model import FoundationModel, Model, load_model
 from perfvec.precision import forward, native_bf16
-from perfvec.represent import LANES, OVERLAP, STRETCH, lane_sums
-from perfvec.windowed import WINDOW, windowed_sums
+from perfvec.representation.represent import LANES, OVERLAP, STRETCH, lane_sums
+from perfvec.representation.windowed import WINDOW, windowed_sums
 from tracegen.decode import decode
 from tracegen.trace import Trace
 

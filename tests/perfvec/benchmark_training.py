@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from perfvec.data import Division, Labels, Rows, Shard, Split, prepare
 from perfvec.precision import native_bf16
-from perfvec.ranks import Ranks, device_of
-from perfvec.recipe import Recipe
-from perfvec.train import fit
+from perfvec.training.data import Division, Labels, Rows, Shard, Split, prepare
+from perfvec.training.ranks import Ranks, device_of
+from perfvec.training.recipe import Recipe
+from perfvec.training.train import fit
 from tracegen.features import Schema, get_schema
 from uarch.space import sample
 

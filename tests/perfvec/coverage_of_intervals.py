@@ -3,8 +3,8 @@
     python tests/perfvec/coverage_of_intervals.py TRACE… [--instructions N] [--seeds S] [--half-width W] [--pool K]
 
 Every unit of each trace is represented once; the sampling, its random pool included, is then repeated with S seeds on
-these vectors and compared with the exact vector (`perfvec.represent`) on every machine of the model's table. A unit
-that is drawn costs UNIT and OVERLAP instructions of the model.
+these vectors and compared with the exact vector (representation/represent.py) on every machine of the model's table. A
+unit that is drawn costs UNIT and OVERLAP instructions of the model.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from perfvec.model import load_model
-from perfvec.pool import UNIT, Pool, Reservoir
-from perfvec.represent import OVERLAP, represent
-from perfvec.sample import Sample
-from perfvec.vector import ProgramVector
+from perfvec.representation.pool import UNIT, Pool, Reservoir
+from perfvec.representation.represent import OVERLAP, represent
+from perfvec.representation.sample import Sample
+from perfvec.representation.vector import ProgramVector
 from tracegen.decode import decode
 from tracegen.trace import Trace
 

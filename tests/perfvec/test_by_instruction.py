@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from perfvec import by_instruction
-from perfvec.by_instruction import Sums, by_static_instruction, grouped_sums
 from perfvec.model import FoundationModel, Model
-from perfvec.represent import represent
+from perfvec.representation import by_instruction
+from perfvec.representation.by_instruction import Sums, by_static_instruction, grouped_sums
+from perfvec.representation.represent import represent
 from tests.conftest import KERNELS
 from tracegen.decode import decode
 from tracegen.features import get_schema
@@ -34,7 +34,7 @@ def test_groups_add_up_to_the_vector(case, stretch, monkeypatch):
     model, opened, instructions = case
     if stretch:
         monkeypatch.setattr(by_instruction, "STRETCH", stretch)
-        monkeypatch.setattr("perfvec.represent.STRETCH", stretch)
+        monkeypatch.setattr("perfvec.representation.represent.STRETCH", stretch)
     whole = represent(model, opened, progress=False)
     statics, halves = grouped_sums(
         model, opened, instructions,

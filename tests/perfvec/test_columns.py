@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfvec.columns import cycles_of_columns, features_of_columns, outside_of_columns
-from perfvec.encoder import MachineEncoder, machine_features
+from perfvec.machines.columns import cycles_of_columns, features_of_columns, outside_of_columns
+from perfvec.machines.encoder import MachineEncoder, machine_features
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machines
 from uarch.configuration import load_machine, preset_names, replace_field
@@ -29,7 +29,7 @@ def test_features_of_random_machines(seed, space):
 
 
 def test_cycles_are_the_products_of_vectors(monkeypatch):
-    monkeypatch.setattr("perfvec.columns.CHUNK", 7)  # several chunks, the last one shorter
+    monkeypatch.setattr("perfvec.machines.columns.CHUNK", 7)  # several chunks, the last one shorter
     machines = sample(20, 2)
     encoder = shipped().encoder
     programs = np.stack([program(seed=seed).vector for seed in range(3)])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from perfvec.encoder import MachineEncoder, machine_features
-from perfvec.encoder_training import learn
+from perfvec.machines.encoder import MachineEncoder, machine_features
 from perfvec.model import load_model
+from perfvec.training.encoder_training import learn
 from uarch.configuration import load_machine, preset_names, replace_field
 from uarch.space import sample
 

@@ -8,10 +8,10 @@ import pytest
 from analysis.predict import predict, to_json
 from analysis.targets import resolve
 from perfvec.cli import main
-from perfvec.fit_uarch import fit_labels, fit_times
-from perfvec.machine_vector import MachineVector, load_machine_vector
-from perfvec.represent import represent
-from perfvec.times import Time, gather, read_times
+from perfvec.machines.fit_uarch import fit_labels, fit_times
+from perfvec.machines.machine_vector import MachineVector, load_machine_vector
+from perfvec.machines.times import Time, gather, read_times
+from perfvec.representation.represent import represent
 from tracegen.latency import LatencyFile
 from uarch.configuration import load_machine
 from uarch.errors import InputError

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from perfvec.evaluate import evaluate
-from perfvec.fitted_table import fit_table
 from perfvec.model import load_model, save_model
+from perfvec.training.fitted_table import fit_table
 from tracegen.latency import LatencyFile
 from uarch.errors import InputError
 

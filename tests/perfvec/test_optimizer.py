@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from perfvec.model import FoundationModel
-from perfvec.optimizer import Muon, optimizer_for, orthogonal
-from perfvec.recipe import Recipe
+from perfvec.training.optimizer import Muon, optimizer_for, orthogonal
+from perfvec.training.recipe import Recipe
 from tracegen.features import get_schema
 from uarch.errors import InputError
 

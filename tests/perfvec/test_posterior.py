@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from perfvec import posterior
-from perfvec.posterior import Observations, fit
+from perfvec.machines import posterior
+from perfvec.machines.posterior import Observations, fit
 from uarch.errors import InputError
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from perfvec import represent as representing
 from perfvec.model import FoundationModel, load_model, save_model
-from perfvec.represent import lane_sums, represent
-from perfvec.vector import load_vector
-from perfvec.windowed import windowed_sums
+from perfvec.representation import represent as representing
+from perfvec.representation.represent import lane_sums, represent
+from perfvec.representation.vector import load_vector
+from perfvec.representation.windowed import windowed_sums
 from tracegen.decode import decode
 from tracegen.trace import Trace
 from uarch.configuration import load_machine, replace_field

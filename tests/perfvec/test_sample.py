@@ -10,12 +10,18 @@ import numpy as np
 import pytest
 
 from analysis import predict as prediction
-from perfvec import sample as sampling
-from perfvec.pool import UNIT, Listed, Pool, Reservoir
-from perfvec.represent import represent
-from perfvec.sample import Sample, parse_half_width, represent_sampled, represent_stream_sampled, stratify
-from perfvec.stratified import allocate, estimate
-from perfvec.vector import Sampling, load_vector
+from perfvec.representation import sample as sampling
+from perfvec.representation.pool import UNIT, Listed, Pool, Reservoir
+from perfvec.representation.represent import represent
+from perfvec.representation.sample import (
+    Sample,
+    parse_half_width,
+    represent_sampled,
+    represent_stream_sampled,
+    stratify,
+)
+from perfvec.representation.stratified import allocate, estimate
+from perfvec.representation.vector import Sampling, load_vector
 from tracegen.decode import decode
 from tracegen.qemu import stream
 from tracegen.qemu import trace as trace_program

@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from perfvec import kept_intervals
-from perfvec import represent as representing
-from perfvec.represent import represent, represent_file, represent_stream
-from perfvec.vector import load_vector
+from perfvec.representation import kept_intervals
+from perfvec.representation import represent as representing
+from perfvec.representation.represent import represent, represent_file, represent_stream
+from perfvec.representation.vector import load_vector
 from tracegen.qemu import stream, trace
 
 LOOP = "i=0; while :; do i=$((i+1)); if [ $i = 100 ]; then : > started; fi; done"
@@ -60,7 +60,7 @@ def test_the_programs_status_is_passed_on(data, tmp_path):
 
 KILLED = """
 import os, signal, sys
-from perfvec import kept_intervals, represent
+from perfvec.representation import kept_intervals, represent
 from perfvec.model import load_model
 kept_intervals._EVERY_S, represent.STRETCH = 0.0, 8192
 add, calls = represent.Pass.add, []

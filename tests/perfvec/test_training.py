@@ -9,12 +9,12 @@ import h5py
 import pytest
 import torch
 
-from perfvec.data import Split, prepare, work_folder
 from perfvec.evaluate import evaluate, summary
-from perfvec.loss import OUTLIER, SEGMENTS, segment_loss
 from perfvec.model import load_model
-from perfvec.recipe import Recipe
-from perfvec.train import train
+from perfvec.training.data import Split, prepare, work_folder
+from perfvec.training.loss import OUTLIER, SEGMENTS, segment_loss
+from perfvec.training.recipe import Recipe
+from perfvec.training.train import train
 from tracegen.seal import seal
 from uarch.errors import InputError
 

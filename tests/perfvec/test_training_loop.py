@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from perfvec import train as training
-from perfvec.data import Division, Labels, Rows, Split, fold_of, folds, prepare
 from perfvec.model import load_model
-from perfvec.ranks import device_of
-from perfvec.recipe import Recipe, parse_numbers
-from perfvec.train import fit, validation_error
+from perfvec.training import train as training
+from perfvec.training.data import Division, Labels, Rows, Split, fold_of, folds, prepare
+from perfvec.training.ranks import device_of
+from perfvec.training.recipe import Recipe, parse_numbers
+from perfvec.training.train import fit, validation_error
 from tests.conftest import Data
 from tracegen.features import get_schema
 from tracegen.seal import seal
@@ -299,7 +299,7 @@ def test_validating_on_every_program_leaves_nothing(labels):
 
 
 def test_lanes_that_cannot_be_shared_are_refused(labels, tmp_path):
-    from perfvec.ranks import Ranks
+    from perfvec.training.ranks import Ranks
 
     with pytest.raises(InputError, match="4 lanes cannot be shared evenly by 3 processes"):
         fit(VALIDATING.divide(labels), get_schema("default"), RECIPE, tmp_path / "c.pt", ranks=Ranks(0, 3))
@@ -342,7 +342,7 @@ def test_a_diverging_run_is_told(labels, tmp_path, monkeypatch):
 
 
 def test_tensorboard_has_the_curve_or_is_asked_for(data, labels, tmp_path):
-    from perfvec.metrics import require_tensorboard
+    from perfvec.training.metrics import require_tensorboard
 
     try:
         require_tensorboard()

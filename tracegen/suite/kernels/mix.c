@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef unsigned long word;
 
@@ -164,8 +165,176 @@ static word lookups(word steps) {
     return found;
 }
 
+/* A list in random order through nodes of 8 bytes to 4 KiB, `chains` places at once: nothing but dependent loads. */
+#define NODES 8192
+static word *list, node;
+
+static void link_list(void) {
+    static word order[NODES];
+    node = 1UL << draw(10);
+    list = calloc(NODES * node, sizeof *list);
+    if (!list) exit(1);
+    for (word i = 0; i < NODES; i++) order[i] = i;
+    for (word i = NODES - 1; i > 0; i--) {
+        word other = draw(i), kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+    for (word i = 0; i < NODES; i++) list[order[i] * node] = (word)(list + order[(i + 1) % NODES] * node);
+}
+
+static word follow(word steps) {
+    word chains = 1 + draw(3), *at[3];
+    for (word c = 0; c < chains; c++) at[c] = list + draw(NODES) * node;
+    for (word i = 0; i < steps; i++)
+        for (word c = 0; c < chains; c++) at[c] = (word *)*at[c];
+    return (word)at[0] & 7;
+}
+
+/* Rows of a sparse matrix times a vector: indices are read, then what they point at. */
+static word gather(word steps) {
+    word bytes = span(), mask = bytes / 8 - 1, row = 1 + draw(40), near = draw(2), at = 0;
+    double *x = (double *)memory, total = 0;
+    static unsigned index[4096];
+    for (word i = 0; i < 4096; i++) index[i] = near ? i * 3 & mask : draw(mask + 1);
+    for (word i = 0; i < steps; i += row) {
+        double sum = 0;
+        for (word j = 0; j < row; j++, at = (at + 1) & 4095) sum += 1.5 * x[index[at]];
+        total += sum;
+    }
+    return (word)total;
+}
+
+/* Butterflies at the distances of a Fourier transform. */
+static word butterflies(word steps) {
+    word n = span() / 16, done = 0;
+    double *re = (double *)memory, *im = re + n;
+    for (word half = 1; half < n && done < steps; half *= 2)
+        for (word block = 0; block + 2 * half <= n && done < steps; block += 2 * half)
+            for (word i = block; i < block + half && done < steps; i++, done++) {
+                double a = re[i + half] * 0.8 - im[i + half] * 0.6, b = re[i + half] * 0.6 + im[i + half] * 0.8;
+                re[i + half] = re[i] - a; im[i + half] = im[i] - b;
+                re[i] += a; im[i] += b;
+            }
+    return (word)re[0];
+}
+
+/* Rounds of a hash: rotations, sums and choices in a long chain beside a schedule in memory. */
+static word rounds(word steps) {
+    unsigned w[64], s[4] = {1, 2, 3, 4}, shift = 1 + draw(30);
+    for (int i = 0; i < 64; i++) w[i] = draw(1UL << 32);
+    for (word i = 0; i < steps; i++) {
+        unsigned t = s[3] + ((s[0] << shift | s[0] >> (32 - shift)) ^ (s[0] >> 3)) + ((s[0] & s[1]) ^ (~s[0] & s[2])) + w[i & 63];
+        w[i & 63] += (w[(i + 9) & 63] >> 7 ^ w[(i + 9) & 63] << 25) + w[(i + 14) & 63];
+        s[3] = s[2]; s[2] = s[1]; s[1] = s[0]; s[0] = t;
+    }
+    return s[0];
+}
+
+/* Lengths to which bytes at two places agree, as a compressor looks for. */
+static word matches(word steps) {
+    word alphabet = 1 + draw(4), mask = (1UL << (10 + draw(8))) - 1, sum = 0;
+    for (word i = 0; i < 2048; i++) memory[draw(mask + 1)] = draw(alphabet);
+    for (word done = 0; done < steps; done++) {
+        char *a = memory + draw(mask + 1), *b = memory + draw(mask + 1);
+        word length = 0;
+        while (length < 258 && a[length] == b[length]) length++;
+        sum += length;
+        done += length;
+    }
+    return sum;
+}
+
+/* Insertion sorts of short runs of random numbers. */
+static word sorting(word steps) {
+    unsigned run[64];
+    word n = 4 + draw(60), sum = 0;
+    for (word done = 0; done < steps; done += n * n / 4) {
+        for (word i = 0; i < n; i++) run[i] = draw(1000);
+        for (word i = 1; i < n; i++) {
+            unsigned key = run[i];
+            word j = i;
+            for (; j > 0 && run[j - 1] > key; j--) run[j] = run[j - 1];
+            run[j] = key;
+        }
+        sum += run[0];
+    }
+    return sum;
+}
+
+/* Blocks copied, filled and measured by the C library. */
+static word copies(word steps) {
+    word bytes = span() / 2, most = 8UL << draw(10), kind = draw(3), sum = 0;
+    if (most > bytes) most = bytes;
+    for (word done = 0; done < steps;) {
+        word size = 1 + draw(most), from = draw(bytes - size + 1), to = bytes + draw(bytes - size + 1);
+        if (kind == 0) memcpy(memory + to, memory + from, size);
+        else if (kind == 1) memset(memory + to, (int)done, size);
+        else sum += strnlen(memory + from, size);
+        done += 20 + size / 16;
+    }
+    return sum;
+}
+
+/* Each element from the one before: a chain through memory, in numbers or in floating point. */
+static word recurrence(word steps) {
+    word n = span() / 16, kind = draw(2), *a = (word *)memory;
+    double *f = (double *)memory;
+    for (word i = 1; i < steps; i++) {
+        word at = i % n ? i % n : 1;
+        if (kind) a[at] = a[at - 1] * 31 + (a[at] >> 3); else f[at] = f[at - 1] * 0.5 + f[at];
+    }
+    return a[n / 2] & 7;
+}
+
+/* Neighbours in a plane. */
+static word stencil(word steps) {
+    word width = 16UL << draw(7), rows = span() / 8 / width, done = 0;
+    double *a = (double *)memory;
+    for (word y = 1; y + 1 < rows && done < steps; y++)
+        for (word x = 1; x + 1 < width; x++, done++) {
+            double *p = a + y * width + x;
+            *p = 0.2 * (p[0] + p[1] + p[-1] + p[width] + p[-width]);
+        }
+    return (word)a[0];
+}
+
+/* A table of bytes driven by data: a checksum, and conditional moves on what it says. */
+static word checksums(word steps) {
+    word mask = span() - 1, kind = draw(2), low = 0;
+    unsigned crc = 0, codes[256];
+    for (unsigned i = 0; i < 256; i++) codes[i] = i * 0xedb88320u ^ i << 7;
+    for (word i = 0; i < steps; i++) {
+        crc = codes[(crc ^ memory[i & mask]) & 255] ^ crc >> 8;
+        if (kind) low = crc > low ? crc - low : low + 1;
+    }
+    return crc ^ low;
+}
+
+/* An interpreter: operations fetched from a program, random or in a loop, and dispatched by a jump through a table. */
+static word interpreter(word steps) {
+    unsigned char program[256];
+    word length = 4 + draw(250), stack[16] = {1, 2, 3}, top = 3, acc = 1;
+    for (word i = 0; i < length; i++) program[i] = draw(9);
+    for (word i = 0, pc = 0; i < steps; i++, pc = pc + 1 < length ? pc + 1 : 0)
+        switch (program[pc]) {
+        case 0: stack[top++ & 15] = acc; break;
+        case 1: acc += stack[--top & 15]; break;
+        case 2: acc = acc * 5 + 1; break;
+        case 3: acc ^= acc >> 7; break;
+        case 4: if (acc & 4) pc = pc > 3 ? pc - 3 : 0; break;
+        case 5: memory[acc & 4095] = acc; break;
+        case 6: acc += memory[acc & 4095]; break;
+        case 7: acc = acc / (stack[top & 15] | 1) + i; break;
+        default: acc++;
+        }
+    return acc;
+}
+
 static word (*const passages[])(word) = {chase, scatter, stream, fill, branches, periods, floating, integers, calls,
-                                         codes, queue, matrices, lookups, chase, scatter, stream};
+                                         codes, queue, matrices, lookups, chase, scatter, stream, follow, follow, gather,
+                                         butterflies, rounds, matches, sorting, copies, recurrence, stencil, checksums,
+                                         interpreter};
 
 int main(int argc, char **argv) {
     state = 88172645463325252UL + 7919 * (argc > 1 ? strtoul(argv[1], 0, 10) : 1);
@@ -175,6 +344,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 20; i++) draw(2);
     memory = calloc(1UL << largest, 1);
     if (!memory) return 1;
+    link_list();
     for (word i = 0; i < count; i++) sum += passages[draw(sizeof passages / sizeof *passages)](500 + draw(3500));
     printf("%lu\n", sum);
     return 0;

@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.data import Labels, Shard, pair_files
-from perfvec.encoder import MachineEncoder, machine_features
+from perfvec.machines.encoder import MachineEncoder, machine_features
 from perfvec.model import FoundationModel, Model, configuration_key
 from perfvec.precision import native_bf16
-from perfvec.represent import lane_sums
+from perfvec.representation.represent import lane_sums
+from perfvec.training.data import Labels, Shard, pair_files
 from tracegen.latency import LatencyFile
 from uarch.configuration import Machine
 from uarch.errors import InputError

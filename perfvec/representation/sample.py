@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.model import Model
-from perfvec.pool import CAPACITY, UNIT, Listed, Pool, Reservoir
-from perfvec.represent import STRETCH, reference_machine
-from perfvec.stratified import Estimate, allocate, estimate, variances
-from perfvec.vector import ProgramVector, Sampling
+from perfvec.representation.pool import CAPACITY, UNIT, Listed, Pool, Reservoir
+from perfvec.representation.represent import STRETCH, reference_machine
+from perfvec.representation.stratified import Estimate, allocate, estimate, variances
+from perfvec.representation.vector import ProgramVector, Sampling
 from tracegen.decode import decode
 from tracegen.kmeans import kmeans
 from tracegen.qemu.stream import ProgramStream

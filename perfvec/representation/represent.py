@@ -18,11 +18,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from perfvec.architectures import State
-from perfvec.kept_intervals import KeptIntervals
 from perfvec.model import FoundationModel, Model
 from perfvec.precision import forward, native_bf16
-from perfvec.vector import ProgramVector
-from perfvec.windowed import WINDOW, windowed_sums
+from perfvec.representation.kept_intervals import KeptIntervals
+from perfvec.representation.vector import ProgramVector
+from perfvec.representation.windowed import WINDOW, windowed_sums
 from tracegen.decode import decode
 from tracegen.qemu.stream import ProgramStream
 from tracegen.trace import Trace
@@ -170,7 +170,7 @@ def represent(
 
     `checkpoint` is a file that keeps the intervals while the work goes on: where it is there already, of the same trace
     and model, the work continues, with the result that it would have had, bit by bit. The caller removes it.
-    `windowed`: PerfVec's own evaluation, some 250 times slower (perfvec.windowed).
+    `windowed`: PerfVec's own evaluation, some 250 times slower (perfvec.representation.windowed).
     """
     if not isinstance(trace, Trace):
         with Trace(trace) as opened:

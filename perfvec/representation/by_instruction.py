@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from perfvec.model import Model
 from perfvec.precision import native_bf16
-from perfvec.represent import OVERLAP, STRETCH, lane_pieces
+from perfvec.representation.represent import OVERLAP, STRETCH, lane_pieces
 from tracegen.trace import Trace
 from uarch.instructions import Chunk, StaticInstructions
 

@@ -2,9 +2,9 @@
 
 A training sample is a chunk of consecutive instructions behind a warm-up prefix that only fills the model's state, so
 every instruction costs one step of the recurrence (PerfVec runs a 256-step window for each). Errors are relative to
-the mean latency of the program on the machine, so slow machines and programs do not dominate; perfvec.loss has the
-rest. One loop serves a processor, a GPU, and several of either under torchrun: each process then takes its share of
-the same batches.
+the mean latency of the program on the machine, so slow machines and programs do not dominate; loss.py has the rest. One
+loop serves a processor, a GPU, and several of either under torchrun: each process then takes its share of the same
+batches.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from perfvec import encoder_training
-from perfvec.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
-from perfvec.data import WARMUP, Division, Labels, Shard, Split, batch, prepare, work_folder
-from perfvec.fitted_table import fit_table
-from perfvec.loss import segment_loss
-from perfvec.metrics import Metrics, require_tensorboard
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
-from perfvec.optimizer import optimizer_for
 from perfvec.precision import native_bf16
-from perfvec.ranks import Ranks, device_of, processes
-from perfvec.recipe import Recipe
-from perfvec.represent import LANES, STRETCH, lane_sums
+from perfvec.representation.represent import LANES, STRETCH, lane_sums
+from perfvec.training import encoder_training
+from perfvec.training.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
+from perfvec.training.data import WARMUP, Division, Labels, Shard, Split, batch, prepare, work_folder
+from perfvec.training.fitted_table import fit_table
+from perfvec.training.loss import segment_loss
+from perfvec.training.metrics import Metrics, require_tensorboard
+from perfvec.training.optimizer import optimizer_for
+from perfvec.training.ranks import Ranks, device_of, processes
+from perfvec.training.recipe import Recipe
 from tracegen.features import Schema, get_schema
 from tracegen.files import require_writable
 from uarch.errors import InputError

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfvec.architectures import complete
-from perfvec.data import WARMUP
-from perfvec.loss import SEGMENTS
-from perfvec.optimizer import OPTIMIZERS
+from perfvec.training.data import WARMUP
+from perfvec.training.loss import SEGMENTS
+from perfvec.training.optimizer import OPTIMIZERS
 from uarch.errors import InputError
 
 

@@ -14,13 +14,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.data import pair_files
 from perfvec.evaluate import labelled_windows
-from perfvec.machine_vector import SUFFIX, MachineVector
+from perfvec.machines.machine_vector import SUFFIX, MachineVector
+from perfvec.machines.posterior import Observations, Posterior, fit, fit_windows, mean_prior
+from perfvec.machines.times import gather, read_times
 from perfvec.model import Model, configuration_key
-from perfvec.posterior import Observations, Posterior, fit, fit_windows, mean_prior
-from perfvec.times import gather, read_times
-from perfvec.vector import ProgramVector
+from perfvec.representation.vector import ProgramVector
+from perfvec.training.data import pair_files
 from tracegen.files import require_writable
 from tracegen.latency import LatencyFile
 from tracegen.trace import Trace
@@ -60,7 +60,7 @@ def fit_times(
     frequency_ghz: float | None = None,
     name: str | None = None,
 ) -> Fitted:
-    """Fit to the times file `times` (`perfvec.times.read_times`) and write the machine vector to `output`.
+    """Fit to the times file `times` (`perfvec.machines.times.read_times`) and write the machine vector to `output`.
 
     `uarch` names a preset or file that describes the machine, wholly or roughly: the prior. `resolve(model, targets)`
     gives the vectors of traces and vector files. Raises InputError.

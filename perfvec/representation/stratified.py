@@ -21,7 +21,7 @@ _PRIOR = 8.0  # degrees of freedom that the strata's common variance counts as, 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The total [d] of a population, each stratum's mean [H, d], and the total's error as `perfvec.vector.Sampling`."""
+    """The total [d] of a population, each stratum's mean [H, d], and the total's error as `vector.Sampling`."""
 
     total: NDArray[np.float64]
     mean: NDArray[np.float64]

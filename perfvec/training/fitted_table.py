@@ -1,6 +1,7 @@
 """Further machines of the table: their vectors fitted to labels in closed form, with the foundation model frozen.
 
-A machine that joins so costs labels of some programs and one linear regression (perfvec.posterior), no training.
+A machine that joins so costs labels of some programs and one linear regression (perfvec.machines.posterior) and no
+training.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from perfvec.data import pair_files
 from perfvec.evaluate import labelled_windows
+from perfvec.machines.posterior import Observations, fit_windows
 from perfvec.model import Model, configuration_key
-from perfvec.posterior import Observations, fit_windows
+from perfvec.training.data import pair_files
 from tracegen.latency import LatencyFile
 from tracegen.trace import Trace
 from uarch.configuration import Machine

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from perfvec.posterior import Observations
-from perfvec.vector import ProgramVector
+from perfvec.machines.posterior import Observations
+from perfvec.representation.vector import ProgramVector
 from tracegen.trace import Trace
 from uarch.configuration import nearest
 from uarch.errors import InputError

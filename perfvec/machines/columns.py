@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.encoder import (
+from perfvec.machines.encoder import (
     _CACHES,
     _PIPELINE,
     _PREFETCHERS,
@@ -58,7 +58,7 @@ def features_of_columns(columns: Columns) -> NDArray[np.float32]:
 
 
 def _together(get: _Fields, in_order: Any, latency_ns: Any, bandwidth: Any) -> list[Any]:
-    """As `perfvec.encoder._together`."""
+    """As `perfvec.machines.encoder._together`."""
     frequency, has_l3 = get("frequency_ghz"), np.isfinite(get("l3.size_kib"))
     width = get(f"pipeline.{_WIDTHS[0]}")
     for name in _WIDTHS[1:]:
@@ -104,7 +104,7 @@ class _Fields:
         return np.asarray(self.columns.get(field) == name, np.float64)
 
     def memory(self) -> tuple[Any, Any, Any]:
-        """Latency (ns), bandwidth (GB/s), whether it is a named DRAM; as `perfvec.encoder.memory_timing`."""
+        """Latency (ns), bandwidth (GB/s), whether it is a named DRAM; as `perfvec.machines.encoder.memory_timing`."""
         latency, bandwidth = self("memory.latency_ns"), self("memory.bandwidth_gbs")
         for name, dram in dram_models().items():
             chosen = self.is_name("memory.model", name)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from perfvec.model import Model
 from perfvec.precision import native_bf16
-from perfvec.represent import OVERLAP, lane_sums
+from perfvec.representation.represent import OVERLAP, lane_sums
 from tracegen.basic_blocks import BlockVectors
 from uarch.instructions import Chunk, StaticInstructions
 

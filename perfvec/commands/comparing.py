@@ -1,0 +1,89 @@
+"""How alike: programs, their parts, subsets of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfvec.commands.inputs import resolve_targets
+from perfvec.commands.options import Csv, Html, Json, MaxInstructions, ModelFile, Picture, Space, Targets
+from perfvec.commands.output import shown_table, write_csv
+from uarch.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command()
+def compare(
+    context: typer.Context,
+    targets: Targets = None,
+    library: Annotated[
+        Path | None, typer.Option(help="Folder of vectors (*.vector.npz): the nearest of them to each target.")
+    ] = None,
+    nearest: Annotated[int, typer.Option(min=1, help="How many of the library.")] = 5,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """Cosine distances between programs, a dendrogram, a map; with --library the programs most like them."""
+    from analysis import compare as comparison
+    from analysis import report
+    from perfvec.model import load_model
+
+    if len(targets or []) + bool(context.obj) < (1 if library is not None else 2):
+        raise InputError("comparing needs at least two targets, or one and --library DIR")
+    known = comparison.load_library(library, load_model(model_file)) if library is not None else []
+    _, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    found = comparison.nearest(vectors, known, nearest) if known else None
+    everyone = vectors if len(vectors) > 1 else [*vectors, *known]
+    distance = comparison.compare(everyone)
+    place = comparison.plane(everyone)
+    write_csv(distance if found is None else found, csv)
+    if html is not None:
+        sections = comparison.sections(distance, place, found)
+        report.write_report(html, "How alike programs are", sections)
+    if picture is not None:
+        report.write_picture(picture, comparison.plot(distance))
+    if as_json:
+        print(json.dumps(comparison.to_json(distance, place, found), allow_nan=False))
+        return
+    if len(vectors) > 1:
+        print(comparison.shown(distance))
+    if found is not None:
+        print(shown_table(found))
+
+
+@app.command()
+def subset(
+    context: typer.Context,
+    targets: Targets = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Programs of the subset.")] = 5,
+    on: Annotated[
+        str, typer.Option(help="machines: alike in CPI over sampled machines; vectors: in their vectors' direction.")
+    ] = "machines",
+    space: Space = "default",
+    sample: Annotated[int, typer.Option(min=1, help="Machines that the error is measured on.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the machines' sample.")] = 0,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+) -> None:
+    """The k programs that best stand for the others, with weights and the error that they make over many machines."""
+    from analysis import subset as subsetting
+
+    if len(targets or []) + bool(context.obj) <= k:
+        raise InputError(f"-k {k} must be less than the number of targets; name at least {k + 1}")
+    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    found = subsetting.subset(model, vectors, k, on=on, space=space, machines=sample, seed=seed)
+    write_csv(found.members, csv)
+    if as_json:
+        print(json.dumps(found.to_json(), allow_nan=False))
+        return
+    print(subsetting.shown(found))

@@ -1,0 +1,51 @@
+"""What the command line names: programs, models, machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from uarch.errors import InputError
+
+if TYPE_CHECKING:
+    from perfvec.model import Model
+    from perfvec.representation.vector import ProgramVector
+    from uarch.configuration import Machine
+
+
+def resolve_targets(
+    context: typer.Context, targets: Sequence[str] | None, model_file: Path | None, limit: int | None
+) -> tuple[Model, list[ProgramVector]]:
+    from analysis.targets import resolve
+    from perfvec.model import load_model
+
+    model = load_model(model_file)
+    return model, resolve(model, targets or [], context.obj, max_instructions=limit)
+
+
+def machines_named(names: Sequence[str] | None) -> list[Machine]:
+    from uarch.configuration import load_machine, preset_names
+
+    return [load_machine(name) for name in (names or preset_names())]
+
+
+def predictable_machines(names: Sequence[str] | None, model_file: Path | None) -> tuple[Model, list[Any]]:
+    """The model, and machines that must be named: presets, files or fitted vectors."""
+    from analysis.parts import price
+    from perfvec.machines.machine_vector import load_predictable
+    from perfvec.model import load_model
+
+    if not names:
+        raise InputError("say on which machine: --uarch A, and --uarch B to compare")
+    model = load_model(model_file)
+    machines = load_predictable(names, model)
+    price(model, machines)  # a machine that cannot be predicted is told before the work
+    return model, machines
+
+
+def given(machine: Machine | None) -> Machine:
+    assert machine is not None
+    return machine

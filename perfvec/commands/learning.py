@@ -1,0 +1,170 @@
+"""Models: train, evaluate, fit machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfvec.commands.options import Csv, Json, ModelFile
+from perfvec.commands.output import shown_table
+from uarch.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command()
+def train(
+    traces: Annotated[Path, typer.Option(help="Folder with traces.")],
+    latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model to write.")],
+    encoder_latencies: Annotated[
+        Path | None, typer.Option(help="Latency files of more machines, for the encoder.")
+    ] = None,
+    table_latencies: Annotated[
+        Path | None, typer.Option(help="Latency files of machines to fit vectors for, after training.")
+    ] = None,
+    encoder: Annotated[
+        bool, typer.Option("--encoder/--no-encoder", help="Whether to fit an encoder of other machines.")
+    ] = True,
+    exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
+    fold: Annotated[str, typer.Option(help="K/N: leave out the K-th of N folds of the programs.")] = "",
+    hold_machines: Annotated[int, typer.Option(min=0, help="Leave out so many of the labels' machines.")] = 0,
+    machine_seed: Annotated[int, typer.Option(min=0, help="Seed of which machines are left out.")] = 0,
+    validate_programs: Annotated[
+        str, typer.Option(help="Programs A,B,… that do not train but tell which weights are the best.")
+    ] = "",
+    validate_fraction: Annotated[
+        float, typer.Option(min=0.0, max=0.5, help="Validate on this fraction of the programs instead.")
+    ] = 0.0,
+    validate_every: Annotated[int, typer.Option(min=1, help="Steps between validations.")] = 500,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Validations without a better one before training stops; 0: never.")
+    ] = 0,
+    schema: Annotated[str, typer.Option(help="Feature schema.")] = "default",
+    architecture: Annotated[str, typer.Option(help="lstm, gru, convolution, transformer, linear or mlp.")] = "lstm",
+    width: Annotated[int, typer.Option(min=1, help="Length of the vectors.")] = 256,
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the architecture.")] = 2,
+    number: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE of the architecture, as window=32 of a transformer; repeat for more."),
+    ] = None,
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Features also enter an instruction's vector by a linear map.")
+    ] = False,
+    instructions: Annotated[
+        int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")
+    ] = 60_000_000,
+    lanes: Annotated[int, typer.Option(min=1, help="Chunks in a batch.")] = 16,
+    optimizer: Annotated[str, typer.Option(help="muon (matrices by Muon, the rest by Adam) or adam.")] = "muon",
+    learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
+    matrix_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Muon's peak learning rate.")] = 0.02,
+    weight_decay: Annotated[float, typer.Option(min=0.0, help="Decay of the weights, as AdamW's.")] = 0.0,
+    average: Annotated[
+        float, typer.Option(min=0.0, max=0.999999, help="Save a moving average of the weights with this decay a step.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    initial: Annotated[Path | None, typer.Option(help="A model to go on from, instead of from nothing.")] = None,
+    device: Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")] = "auto",
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
+    keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep shards and checkpoint afterwards.")] = False,
+) -> None:
+    """Train the foundation model and the machine encoder; a killed run continues where its checkpoint was.
+
+    Several GPUs or processors: torchrun --nproc-per-node N -m perfvec train …
+    """
+    from perfvec.model import load_model
+    from perfvec.training.data import Split
+    from perfvec.training.recipe import Recipe, parse_numbers
+    from perfvec.training.train import train as run_train
+
+    recipe = Recipe(
+        schema=schema, architecture=architecture, width=width, layers=layers, numbers=parse_numbers(number or []),
+        skip=skip, instructions=instructions, lanes=lanes, optimizer=optimizer, learning_rate=learning_rate,
+        matrix_rate=matrix_rate, weight_decay=weight_decay, average=average, validate_every=validate_every,
+        patience=patience, seed=seed,
+    )  # fmt: skip
+    split = Split(
+        exclude=tuple(exclude or []), fold=fold, hold_machines=hold_machines, machine_seed=machine_seed,
+        validate_programs=tuple(filter(None, validate_programs.split(","))), validate_fraction=validate_fraction,
+    )  # fmt: skip
+    run_train(
+        traces, latencies, output, recipe=recipe, split=split, encoder_latencies=encoder_latencies,
+        table_latencies=table_latencies, encoder=encoder, initial=load_model(initial) if initial else None,
+        device=device, tensorboard=tensorboard, keep_work=keep_work,
+    )  # fmt: skip
+
+
+@app.command()
+def evaluate(
+    traces: Annotated[Path, typer.Option(help="Folder with traces.")],
+    latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
+    model_files: Annotated[
+        list[Path] | None, typer.Option("--model", help="Model file, the shipped one by default; repeat for folds.")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--by", help="A table by program or by uarch instead.")] = None,
+    as_json: Json = False,
+    csv: Csv = None,
+) -> None:
+    """The accuracy protocol: errors for seen and unseen programs and machines, of one model or of several folds."""
+    from perfvec import evaluate as evaluation
+    from perfvec.model import load_model
+    from tracegen.files import atomic_path
+
+    if group is not None:
+        evaluation.require_group(group)
+    models = [load_model(path) for path in model_files] if model_files else [load_model()]
+    pairs = evaluation.evaluate(models, traces, latencies)
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            pairs.to_csv(temporary, index=False)
+    if as_json:
+        print(json.dumps(evaluation.to_json(pairs), allow_nan=False))
+    else:
+        print(shown_table(evaluation.summary(pairs) if group is None else evaluation.by(pairs, group)))
+        print(evaluation.describe(pairs), file=sys.stderr)
+
+
+@app.command("fit-uarch")
+def fit_uarch(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The machine vector to write (*.machine.npz).")],
+    times: Annotated[
+        Path | None, typer.Option(help="CSV or JSON: target, seconds or cycles, and optionally uncertainty.")
+    ] = None,
+    traces: Annotated[Path | None, typer.Option(help="Folder with traces, for --latencies.")] = None,
+    latencies: Annotated[Path | None, typer.Option(help="Folder with latency files: fit to labels.")] = None,
+    machine: Annotated[
+        str | None, typer.Option("--uarch", help="What is known of the machine: preset, file, or a name in the labels.")
+    ] = None,
+    frequency_ghz: Annotated[
+        float | None, typer.Option("--frequency-ghz", help="Core clock; by default that of --uarch.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The machine's name; by default that of --uarch or the file.")
+    ] = None,
+    model_file: ModelFile = None,
+    as_json: Json = False,
+) -> None:
+    """Fit a machine's vector to whole-program times, or to labels; predict --uarch FILE then uses it."""
+    from analysis.targets import resolve
+    from perfvec.machines import fit_uarch as fitting
+    from perfvec.model import load_model
+
+    fitting.require_name(output)
+    if (times is None) == (latencies is None) or (latencies is None) != (traces is None):
+        raise InputError("give one source: --times FILE, or --traces DIR with --latencies DIR")
+    if times is not None:
+        fitted = fitting.fit_times(
+            times, output, load_model=lambda: load_model(model_file), resolve=resolve, uarch=machine,
+            frequency_ghz=frequency_ghz, name=name,
+        )  # fmt: skip
+    else:
+        assert traces is not None
+        assert latencies is not None
+        fitted = fitting.fit_labels(load_model(model_file), traces, latencies, output, uarch=machine, name=name)
+    for warning in fitted.warnings:
+        print(f"perfvec: {warning}", file=sys.stderr)
+    print(json.dumps(fitted.to_json(), allow_nan=False) if as_json else shown_table(fitted.table))

@@ -1,0 +1,36 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Targets = Annotated[
+    list[str] | None, typer.Argument(help="Traces (*.trace.h5) or vectors (*.vector.npz); or -- PROGRAM ARGS…")
+]
+ModelFile = Annotated[Path | None, typer.Option("--model", help="Model file; the shipped model by default.")]
+Machines = Annotated[list[str] | None, typer.Option("--uarch", help="Preset name or YAML/JSON file; repeat for more.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")]
+Csv = Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Write a self-contained page with picture and table.")]
+Picture = Annotated[Path | None, typer.Option("--picture", help="Write the picture (.png, .svg or .pdf).")]
+MaxInstructions = Annotated[
+    int | None, typer.Option("--max-instructions", min=1, help="Stop after so many instructions.")
+]
+Skip = Annotated[int, typer.Option(min=0, help="Instructions executed before recording starts.")]
+RegionFunction = Annotated[
+    str | None, typer.Option("--region", help="Record only this function, from its entry to its return.")
+]
+RegionStart = Annotated[
+    str | None, typer.Option("--from", help="Record from here: SYMBOL, SYMBOL+OFFSET or 0xADDRESS of the executable.")
+]
+RegionStop = Annotated[str | None, typer.Option("--to", help="Record until here; to the program's end by default.")]
+RegionTimes = Annotated[
+    int | None, typer.Option("--times", min=1, help="Stop after so many passages of the region; all by default.")
+]
+Stdin = Annotated[Path | None, typer.Option(help="File on the program's standard input.")]
+Cwd = Annotated[Path | None, typer.Option(help="The program's working directory.")]
+Env = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the program; repeat for more.")]
+Space = Annotated[str, typer.Option(help="Design space whose machines are sampled: a name or a YAML file.")]

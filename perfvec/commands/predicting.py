@@ -1,0 +1,199 @@
+"""How fast: predictions, sweeps, and what the cycles are due to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfvec.commands.inputs import given, machines_named, resolve_targets
+from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture, Targets
+from perfvec.commands.output import emit, shown_table, write, write_csv
+from uarch.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command()
+def predict(
+    context: typer.Context,
+    targets: Targets = None,
+    machines: Machines = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """Time, cycles and CPI of programs on machines (all presets by default); a line on stderr for each that is unlike
+    what trained the model.
+    """
+    from analysis import novelty
+    from analysis import predict as prediction
+    from perfvec.machines.machine_vector import load_predictable
+    from perfvec.model import load_model
+
+    chosen = load_predictable(machines, load_model(model_file)) if machines else machines_named(None)
+    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    frame = prediction.predict(model, vectors, chosen)
+    unlike = novelty.novelty(model, vectors, chosen)
+    for warning in novelty.warnings(unlike):
+        print(f"perfvec: {warning}", file=sys.stderr)
+    shown = prediction.shown(frame)
+    emit(
+        frame, lambda: prediction.to_json(frame) | {"outside": novelty.to_json(unlike)},
+        lambda: prediction.plot(frame), "Predicted run times",
+        as_json=as_json, csv=csv, html=html, picture=picture, shown=shown,
+    )  # fmt: skip
+
+
+@app.command()
+def sweep(
+    context: typer.Context,
+    targets: Targets = None,
+    base: Annotated[
+        str | None, typer.Option(help="The machine whose fields vary: preset or file; with --space it may be left out.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help="FIELD=V1,V2,… or FIELD=LOW:HIGH:STEP (or :*FACTOR); repeat for more fields."),
+    ] = None,
+    space: Annotated[
+        str | None, typer.Option(help="Sample a design space instead: a name (perfvec uarch spaces) or a YAML file.")
+    ] = None,
+    sample: Annotated[int, typer.Option(min=1, help="Points of --space.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample, or of the search.")] = 0,
+    constraint: Annotated[
+        list[str] | None, typer.Option(help="Only points where it holds, as 'l3.size_kib >= 2 * l2.size_kib'; repeat.")
+    ] = None,
+    cost: Annotated[str | None, typer.Option(help="Arithmetic over fields, as '2*l1d.size_kib + l2.size_kib'.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="What is minimised, of time (seconds), cycles, cost and fields; time by default.")
+    ] = None,
+    best: Annotated[int, typer.Option(min=1, help="Best points shown and exported, of each program.")] = 10,
+    heat: Annotated[str | None, typer.Option(help="FIELD,FIELD of the heat map; the first two by default.")] = None,
+    search: Annotated[
+        int | None, typer.Option(min=1, help="Look for the best in so many trials instead of listing all (Optuna).")
+    ] = None,
+    export_gem5: Annotated[
+        Path | None, typer.Option("--export-gem5", help="Folder for gem5 scripts of the best points.")
+    ] = None,
+    gem5_results: Annotated[
+        Path | None,
+        typer.Option("--gem5-results", help="That folder, once gem5 ran: its results beside the predictions."),
+    ] = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """Times over a grid of configuration fields (--base, --vary) or a sampled design space (--space).
+
+    `pareto` marks the points that none beats in time and cost (without --cost, of a grid: at equal or smaller fields).
+    """
+    from analysis import confirm, report
+    from analysis import sweep as sweeping
+    from analysis.sensitivity import sensitivity
+    from uarch.configuration import load_machine
+
+    if gem5_results is not None:
+        table = confirm.gem5_results(gem5_results)
+        write_csv(table, csv)
+        print(json.dumps({"points": table.to_dict(orient="records")}) if as_json else shown_table(table))
+        return
+    if (space is None) == (not vary):
+        raise InputError("an empty sweep: give --vary FIELD=V1,V2,… with --base M, or --space S, one of the two")
+    if vary and base is None:
+        raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
+    # A wrong field, value or expression is told before a program is traced.
+    limits = sweeping.parse_constraints(constraint or [])
+    grid = sweeping.parse_vary(vary) if vary else {}
+    machine = load_machine(base) if base is not None else None
+    if search is not None:
+        from analysis import search as searching
+
+        over = (
+            searching.search_space(space, base=base, constraints=limits)
+            if space is not None
+            else searching.search_grid(given(machine), grid, limits)
+        )
+        model, vectors = resolve_targets(context, targets, model_file, max_instructions)
+        design = searching.search(model, vectors, over, search, seed=seed, cost=cost, objective=objective)
+    else:
+        design = (
+            sweeping.space_design(space, sample, seed=seed, base=base, constraints=limits)
+            if space is not None
+            else sweeping.grid_design(given(machine), grid, limits)
+        )
+        sweeping.Outcome(design.columns, cost, objective)
+        model, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    if design.left_out:
+        print(f"perfvec: {design.left_out}", file=sys.stderr)
+    frame = sweeping.run(model, vectors, design, cost=cost, objective=objective)
+    importance = sensitivity(frame, sweeping.fields_of(frame), sweeping.outcome_of(frame), exact=design.exact)
+    chosen = sweeping.best(frame, best)
+    write_csv(frame, csv)
+    title, axes = f"Sweep of {space or base}", sweeping.heat_fields(frame, heat)
+    if html is not None:
+        report.write_report(html, title, sweeping.sections(frame, chosen, importance, title, axes))
+    if picture is not None:
+        report.write_picture(picture, sweeping.plot(frame, axes))
+    if export_gem5 is not None:
+        programs = {vector.program: (vector.instructions, vector.isa) for vector in vectors}
+        exported = confirm.export_gem5(export_gem5, frame, design, best, programs)
+        print(f"perfvec: {confirm.how_to_run(export_gem5, exported)}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(sweeping.to_json(frame, k=best, sensitivities=importance), allow_nan=False))
+        return
+    order = list(dict.fromkeys(importance["field"]))
+    print(shown_table(sweeping.shown(chosen, order)))
+    print(f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front\n")
+    print(shown_table(importance.groupby("program", sort=False).head(8).reset_index(drop=True)))
+
+
+@app.command()
+def attribute(
+    context: typer.Context,
+    targets: Targets = None,
+    machines: Machines = None,
+    ideal: Annotated[
+        Path | None, typer.Option(help="YAML with the groups of fields and their ideal values (analysis/ideal.yaml).")
+    ] = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+) -> None:
+    """What of a machine the cycles are due to: Shapley values of its caches, predictor, widths, … against an ideal."""
+    import pandas as pd
+
+    from analysis import attribute as attribution
+
+    if not machines:
+        raise InputError("say on which machine: --uarch M")
+    chosen = machines_named(machines)
+    for machine in chosen:
+        attribution.load_ideal(ideal or attribution.IDEAL, machine)  # a wrong file is told before a program is traced
+    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    frame = pd.concat([attribution.attribute(model, vectors, machine, ideal) for machine in chosen], ignore_index=True)
+    write(frame, attribution.to_json(frame), attribution.shown(frame), as_json=as_json, csv=csv)
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for what the demonstration makes.")] = Path(
+        "demo-out"
+    ),
+    model_file: ModelFile = None,
+) -> None:
+    """Trace gzip, predict it on every preset, sweep caches, compare it with two programs; leaves one HTML page."""
+    from analysis.demo import demo as run_demo
+    from perfvec.model import load_model
+
+    run_demo(output, load_model(model_file))

@@ -1,0 +1,96 @@
+"""Where: the parts of a program, and what changed between two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perfvec.commands.inputs import predictable_machines
+from perfvec.commands.options import Csv, Json, Machines, MaxInstructions, ModelFile
+from perfvec.commands.output import write
+from uarch.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command()
+def profile(
+    context: typer.Context,
+    target: Annotated[str | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
+    machines: Machines = None,
+    by: Annotated[str, typer.Option(help="function, line, loop, class or interval.")] = "function",
+    interval: Annotated[
+        int | None, typer.Option(min=1, help="Instructions of an interval; a 50th of the trace by default.")
+    ] = None,
+    annotate: Annotated[
+        str | None, typer.Option(metavar="FUNCTION", help="Source and disassembly of a function, with cycles.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Rows in the terminal.")] = 20,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page with flame graph and table.")] = None,
+    folded: Annotated[Path | None, typer.Option(help="Write folded stacks, for flamegraph.pl.")] = None,
+) -> None:
+    """Predicted cycles of a program's parts on machines, with no simulation; the parts add up to the whole."""
+    from analysis import flame, parts
+    from analysis import profile as profiling
+    from tracegen.files import atomic_path, require_writable
+
+    model, chosen = predictable_machines(machines, model_file)
+    parts.require_partition(by)
+    for path in (csv, html, folded):
+        if path is not None:
+            require_writable(path)
+    if (target is None) == (not context.obj):
+        raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
+    options: dict[str, Any] = {"interval": interval, "max_instructions": max_instructions}
+    if target is not None:
+        found = parts.collect(model, target, **options)
+    else:
+        found = parts.collect_command(model, context.obj, **options)
+    frame = profiling.profile(model, found, chosen, by)
+    if html is not None:
+        flame.write_flame(html, model, found, chosen, frame, f"Predicted cycles by {by}")
+    if folded is not None:
+        with atomic_path(folded) as temporary:
+            temporary.write_text(flame.folded(model, found, chosen))
+    if annotate is not None:
+        lines = profiling.annotate(model, found, chosen, annotate)
+        document = profiling.annotation_json(lines, chosen, annotate)
+        write(lines, document, profiling.shown_annotation(lines, chosen), as_json=as_json, csv=csv)
+        return
+    document = profiling.to_json(frame, chosen, by)
+    write(frame, document, profiling.shown(frame, chosen, by, rows), as_json=as_json, csv=csv)
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(help="A trace.")],
+    new: Annotated[str, typer.Argument(help="A trace of another build, version or input.")],
+    machines: Machines = None,
+    by: Annotated[str, typer.Option(help="function, line, loop or class.")] = "function",
+    rows: Annotated[int, typer.Option(min=1, help="Rows in the terminal.")] = 20,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+) -> None:
+    """Which parts of a program gained or lost predicted time between two traces; they add up to the difference."""
+    from analysis import difference
+    from analysis.parts import collect, require_partition
+    from tracegen.files import require_writable
+    from tracegen.trace import Trace
+
+    model, chosen = predictable_machines(machines, model_file)
+    require_partition(by, difference.PARTITIONS)
+    if csv is not None:
+        require_writable(csv)
+    with Trace(old) as first, Trace(new) as second:  # both are opened before the work on one begins
+        before, after = (collect(model, file, max_instructions=max_instructions) for file in (first, second))
+    frame = difference.diff(model, before, after, chosen, by)
+    document = difference.to_json(frame, before, after, chosen, by)
+    write(frame, document, difference.shown(frame, chosen, rows), as_json=as_json, csv=csv)

@@ -1,0 +1,140 @@
+"""Traces of programs, their features and their character."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfvec.commands.options import (
+    Csv,
+    Cwd,
+    Env,
+    Json,
+    MaxInstructions,
+    RegionFunction,
+    RegionStart,
+    RegionStop,
+    RegionTimes,
+    Skip,
+    Stdin,
+)
+from perfvec.commands.running import leave_as, region_of, surroundings
+from uarch.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+app = typer.Typer()
+
+
+@app.command()
+def trace(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
+    max_instructions: MaxInstructions = None,
+    skip: Skip = 0,
+    region: RegionFunction = None,
+    start: RegionStart = None,
+    stop: RegionStop = None,
+    times: RegionTimes = None,
+    threads: Annotated[
+        bool, typer.Option("--threads", help="Trace every thread, each into a file of its own.")
+    ] = False,
+    stdin: Stdin = None,
+    cwd: Cwd = None,
+    env: Env = None,
+) -> None:
+    """Trace a program: perfvec trace -o T.trace.h5 -- PROGRAM ARGS…; its exit status is passed through.
+
+    Children that it forks run untraced; where it becomes another program by exec, the trace ends.
+    """
+    from tracegen.qemu import trace as run_trace
+
+    if not context.obj:
+        raise InputError("no program to trace; write perfvec trace -o T.trace.h5 -- PROGRAM ARGS…")
+    with surroundings(stdin, cwd, env) as around:
+        result = run_trace(
+            context.obj, output, max_instructions=max_instructions, skip=skip, threads=threads,
+            region=region_of(region, start, stop, times), **around,
+        )  # fmt: skip
+    paths = ", ".join(str(path) for path in (result.path, *result.threads))
+    print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
+    leave_as(result)
+
+
+@app.command()
+def features(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write.")],
+    trace_file: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
+    schema: Annotated[str, typer.Option(help="Feature schema: default or perfvec-51.")] = "default",
+    max_instructions: MaxInstructions = None,
+    skip: Skip = 0,
+    region: RegionFunction = None,
+    start: RegionStart = None,
+    stop: RegionStop = None,
+    times: RegionTimes = None,
+    stdin: Stdin = None,
+    cwd: Cwd = None,
+    env: Env = None,
+) -> None:
+    """Extract a trace's features into a file, or a program's while it runs, with no trace in between.
+
+    The options after --schema are for a program, as of perfvec trace; its exit status is passed through.
+    """
+    from tracegen.features import get_schema
+    from tracegen.features.file import extract, extract_stream
+    from tracegen.files import require_writable
+    from tracegen.qemu import stream
+    from tracegen.trace import Trace
+
+    chosen = get_schema(schema)
+    require_writable(output)
+    if (trace_file is None) == (not context.obj):
+        raise InputError("give one source of features: a trace, or -- PROGRAM ARGS…")
+    if trace_file is not None:
+        with Trace(trace_file) as opened:
+            extract(opened, chosen, output)
+        return
+    with (
+        surroundings(stdin, cwd, env) as around,
+        stream(
+            context.obj, max_instructions=max_instructions, skip=skip, region=region_of(region, start, stop, times),
+            **around,
+        ) as running,
+    ):  # fmt: skip
+        instructions = extract_stream(running, chosen, output)
+    print(f"{output}: {instructions:,} instructions, {running.isa}", file=sys.stderr)
+    assert running.outcome is not None
+    leave_as(running.outcome)
+
+
+@app.command()
+def characterise(
+    trace_file: Annotated[Path, typer.Argument(help="A trace.")],
+    as_json: Json = False,
+    csv: Csv = None,
+    max_instructions: MaxInstructions = None,
+) -> None:
+    """A trace's microarchitecture-independent profile: mix, branch entropy, footprints, miss ratios, parallelism."""
+    import pandas as pd
+
+    from tracegen.characterise import characterise as run_characterise
+    from tracegen.characterise import rows
+    from tracegen.files import atomic_path, require_writable
+
+    if csv is not None:
+        require_writable(csv)
+    document = run_characterise(trace_file, max_instructions=max_instructions)
+    frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            frame.to_csv(temporary, index=False)
+    if as_json:
+        print(json.dumps(document, allow_nan=False))
+    else:
+        print(frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"))

@@ -1,0 +1,67 @@
+"""The catalogue of workloads: list, run, table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfvec.commands.options import Json
+from perfvec.commands.output import shown_table
+
+if TYPE_CHECKING:
+    pass
+
+app = typer.Typer(help="The catalogue of workloads: list, run, table.", no_args_is_help=True)
+
+
+@app.command("list")
+def suite_list() -> None:
+    """The workloads; those whose program is not on this machine, and what to install for them."""
+    from tracegen.suite import catalogue, packages_missing
+
+    workloads = catalogue().values()
+    for w in workloads:
+        missing_here = "" if w.available else "(not on this machine)"
+        print(f"{w.name:16} {w.group:12} {w.set:8} {w.package:20} {missing_here}".rstrip())
+    if missing := packages_missing(workloads):
+        print(f"apt-get install --no-install-recommends {' '.join(missing)}", file=sys.stderr)
+
+
+@app.command("run")
+def suite_run(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the traces.")],
+    names: Annotated[list[str] | None, typer.Argument(help="Workloads; all that the machine has by default.")] = None,
+    set_name: Annotated[str | None, typer.Option("--set", help="All of one set: default, debian or mix.")] = None,
+    max_instructions: Annotated[int, typer.Option(min=1000, help="Most instructions of each.")] = 4_000_000,
+    workers: Annotated[int, typer.Option(min=1, help="Programs traced side by side.")] = 2,
+) -> None:
+    """Trace the workloads; traces that are there already stay. Status 2 where one failed; the others are there then."""
+    from tracegen.suite import run
+
+    traced = run(names or [], output, max_instructions, set_name=set_name, workers=workers)
+    for name, instructions in traced.instructions.items():
+        print(f"{name:16} {instructions:>12,}")
+    for name, reason in traced.failures.items():
+        print(f"perfvec: {name} has no trace: {' '.join(reason.split())}", file=sys.stderr)
+    if traced.failures:
+        raise typer.Exit(2)
+
+
+@app.command("table")
+def suite_table(
+    folder: Annotated[Path, typer.Argument(help="Folder with traces.")],
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What the traces of a folder are like: instructions, bytes, footprint, branches."""
+    import pandas as pd
+
+    from tracegen.suite import table
+    from tracegen.suite.table import markdown
+
+    rows = table(folder)
+    print(json.dumps(rows) if as_json else markdown(rows) if as_markdown else shown_table(pd.DataFrame(rows)))
