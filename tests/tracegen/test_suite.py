@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tracegen.suite import catalogue, packages_missing, run, select, table, tracing
-from tracegen.suite.inputs import input_file
+from tracegen.suite.inputs import compile_c, input_file
+from tracegen.suite.random_loops import LOOPS, source
 from tracegen.suite.table import markdown
 from tracegen.suite.workloads import Workload
 from tracegen.trace import Trace
@@ -35,9 +36,23 @@ def test_kernels_are_compiled_at_their_level(tmp_path):
     assert len({Path(command[0]).read_bytes() for command in commands.values()}) == 3
 
 
+def test_a_seed_gives_one_text_of_random_loops_and_another_another():
+    texts = [source(seed) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+    assert all(text.count("for (long i = 0; i < n; i++)") == LOOPS for text in texts)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_loops_stay_within_their_memory(tmp_path, seed):
+    (tmp_path / "loops.c").write_text(source(seed))
+    compile_c(tmp_path / "loops.c", tmp_path / "loops", ["-w", "-g", "-fsanitize=address,bounds"])
+    done = subprocess.run([tmp_path / "loops"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_every_program_names_its_package_and_every_kernel_its_file():
     for workload in catalogue().values():
-        assert bool(workload.package) != bool(workload.kernel), workload.name
+        assert bool(workload.package) + bool(workload.kernel) + bool(workload.loops) == 1, workload.name
         if workload.kernel:
             assert (REPOSITORY / "tracegen" / "suite" / "kernels" / f"{workload.kernel}.c").exists()
     assert len({w.package for w in catalogue().values()}) > 60
@@ -47,7 +62,7 @@ def test_programs_that_lack_are_left_out_and_their_packages_named():
     absent = Workload("absent", "text", ("no-such-program",), "debian", package="absent-package")
     assert packages_missing([absent, *(w for w in catalogue().values() if w.kernel)]) == ["absent-package"]
     assert all(w.available for w in select())
-    with pytest.raises(InputError, match="unknown set 'no'; one of default, debian, mix"):
+    with pytest.raises(InputError, match="unknown set 'no'; one of default, debian, mix, loops"):
         select(set_name="no")
 
 

@@ -1,4 +1,4 @@
-"""What can be traced: the entries of `workloads.yaml` (the set `default`), `debian.yaml` and `mix.yaml`."""
+"""What can be traced: the entries of `workloads.yaml` (the set `default`) and of the other sets' files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pathlib import Path
 
 import yaml
 
+from tracegen.files import atomic_path
+from tracegen.suite import random_loops
 from tracegen.suite.inputs import compile_c, input_file
 from uarch.errors import InputError
 
 _FOLDER = Path(__file__).parent
-_SETS = {"default": "workloads.yaml", "debian": "debian.yaml", "mix": "mix.yaml"}
+_SETS = {"default": "workloads.yaml", "debian": "debian.yaml", "mix": "mix.yaml", "loops": "loops.yaml"}
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Workload:
     set: str
     package: str = ""  # Debian's, empty for a kernel of our own
     kernel: str = ""  # a C file of our own, empty for the system's programs
+    loops: int = 0  # or the seed of a kernel of random loops
     optimise: int = 2  # the level that a kernel is compiled with
     stdin: str | None = None
     program: str = ""
@@ -38,7 +41,7 @@ class Workload:
     @property
     def available(self) -> bool:
         """Whether this machine has the program."""
-        return bool(self.kernel) or shutil.which(self.command[0]) is not None
+        return bool(self.kernel or self.loops) or shutil.which(self.command[0]) is not None
 
     def prepare(self, inputs: Path, scratch: Path) -> tuple[list[str], Path | None]:
         """The command with its placeholders filled, and the file on its standard input; makes inputs that lack."""
@@ -56,10 +59,16 @@ class Workload:
             return str(scratch)
         if name != "kernel":
             return str(input_file(name, inputs))
-        path = inputs / f"kernel-{self.kernel}{f'-O{self.optimise}' if self.optimise != 2 else ''}"
+        kernel = self.kernel or f"loops-{self.loops}"
+        path = inputs / f"kernel-{kernel}{f'-O{self.optimise}' if self.optimise != 2 else ''}"
         if not path.exists():
             inputs.mkdir(parents=True, exist_ok=True)
-            compile_c(_FOLDER / "kernels" / f"{self.kernel}.c", path, [f"-O{self.optimise}"])
+            text = _FOLDER / "kernels" / f"{kernel}.c"
+            if self.loops:
+                text = inputs / f"{kernel}.c"
+                with atomic_path(text) as temporary:
+                    temporary.write_text(random_loops.source(self.loops))
+            compile_c(text, path, [f"-O{self.optimise}"])
         return str(path)
 
 
@@ -77,7 +86,7 @@ def catalogue() -> dict[str, Workload]:
     for set_name, file in _SETS.items():
         for name, entry in yaml.safe_load((_FOLDER / file).read_text()).items():
             command = tuple(str(word) for word in entry.pop("command"))  # YAML reads -6 as a number
-            if command[0] == "{kernel}":
+            if command[0] == "{kernel}" and "loops" not in entry:
                 entry.setdefault("kernel", name.removeprefix("k_"))
             status = entry.pop("status", 0)
             statuses = tuple(status) if isinstance(status, list) else (status,)
