@@ -197,7 +197,7 @@ def blocks(source: Source) -> Iterator[bytes]:
                 raise InputError(f"{name}: the gzip file is cut off; copy it again, or wait for gem5's end")
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
-    except igzip_lib.IsalError as error:
+    except igzip_lib.IsalError as error:  # type: ignore[misc]  # its stub calls it an instance
         raise InputError(f"{name}: is no whole gzip file ({error})") from None
 
 
