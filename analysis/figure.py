@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.hierarchy import dendrogram
 
-# Okabe & Ito (2008), which colour-blind readers can tell apart; their black is a grey that dark pages show too.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#888888")
+# Okabe & Ito (2008), which colour-blind readers can tell apart; their black is a grey that dark pages show too. Then
+# two of Tol's (SRON/EPS/TN/09-002, 2021).
+PALETTE = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#888888", "#882255", "#999933",
+)  # fmt: skip
 DIVERGING = ("#0072B2", "#F2F2F2", "#D55E00")  # below 0, 0, above
 
 
@@ -165,3 +168,13 @@ def categories(panel: Panel) -> list[str]:
 def label(value: Any) -> str:
     """A number or a name on an axis."""
     return f"{value:g}" if isinstance(value, int | float | np.number) else str(value)
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names, numbered where they repeat (two runs of one program, two files of one name)."""
+    seen: dict[str, int] = {}
+    result = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        result.append(name if names.count(name) == 1 else f"{name}#{seen[name]}")
+    return result
