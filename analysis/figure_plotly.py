@@ -34,9 +34,8 @@ from analysis.figure import (
 )
 
 _INCH = 96  # CSS pixels
-_GAP = 0.11  # of the width between panels beside one another: room for their ticks
-_SCALE = 0.05  # of the width: a heat map's colour scale
-_LETTER = 6.6  # pixels of one in a tick label
+_GAP = 0.1  # of the width between panels beside one another: room for their ticks
+_SCALE = 0.09  # of the width: a heat map's colour scale
 Trace = dict[str, Any]
 
 
@@ -126,7 +125,8 @@ def _axes(
             side["type"] = "category"
     for mark in panel.marks:
         if isinstance(mark, Dendrogram):
-            leaves = mark.branches()[2]
+            distance, _, leaves = mark.branches()
+            layout[f"xaxis{suffix}"]["range"] = [0, 1.02 * float(distance.max()) or 1.0]
             layout[f"yaxis{suffix}"] |= {
                 "tickmode": "array", "tickvals": [5 + 10 * k for k in range(len(leaves))], "ticktext": leaves,
                 "showgrid": False, "range": [0, 10 * len(leaves)],

@@ -52,6 +52,7 @@ def write_report(path: str | os.PathLike[str], title: str, sections: Sequence[Se
         "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
         "SECTIONS": "\n".join(_section(section, next(numbers) if section.figure else None) for section in sections),
         "FIGURES": to_script(figures), "PLOTLY": packed_library() if figures else "",
+        "COMMON": (_HERE / "page.js").read_text(encoding="utf-8"),
         "SCRIPT": (_HERE / "report.js").read_text(encoding="utf-8"),
         "FOOTER": f"perfvec {version('perfvec-toolkit')}" + (f", plotly {version('plotly')}" if figures else ""),
     })  # fmt: skip

@@ -413,13 +413,13 @@ def _require_varied(frame: pd.DataFrame, field: str) -> None:
 
 
 def sections(
-    frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, title: str, heat: Sequence[str] = ()
+    frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, heat: Sequence[str] = ()
 ) -> list[Section]:
     """The parts of the HTML report; of more than a page's points only the front and the best."""
     kept = frame if len(frame) <= _MOST_IN_PAGE else frame.loc[frame.index[frame["pareto"]].union(chosen.index)]
     kept = kept.head(_MOST_IN_PAGE)
     told = "" if len(kept) == len(frame) else f"{len(frame):,} points; the numbers of the front and the best are below."
-    parts = [Section(title, told, plot(frame, heat), kept)]
+    parts = [Section("Time" if outcome_of(frame) == "seconds" else "Objective", told, plot(frame, heat), kept)]
     if "cost" in frame:
         parts.append(Section("Time over cost", "The line is the Pareto front.", plot_front(frame)))
     text = "Share of the variance that a field alone explains (first-order Sobol' index)."

@@ -146,7 +146,7 @@ def sweep(
     write_csv(frame, csv)
     title, axes = f"Sweep of {space or base}", sweeping.heat_fields(frame, heat)
     draw(
-        title, lambda: sweeping.sections(frame, chosen, importance, title, axes),
+        title, lambda: sweeping.sections(frame, chosen, importance, axes),
         lambda: sweeping.plot(frame, axes), html=html, picture=picture,
     )  # fmt: skip
     if export_gem5 is not None:
@@ -209,3 +209,27 @@ def demo(
     from perfvec.model import load_model
 
     run_demo(output, load_model(model_file))
+
+
+@app.command()
+def explore(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write (.html).")],
+    targets: Targets = None,
+    machines: Annotated[
+        list[str] | None,
+        typer.Option("--uarch", help="Where it begins: preset or YAML/JSON file; repeat for more."),
+    ] = None,
+    ideal: Annotated[
+        Path | None, typer.Option(help="YAML with the groups of fields and their ideal values (analysis/ideal.yaml).")
+    ] = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+) -> None:
+    """A page with a slider for every field of a machine: times, attribution and a heat map follow the hand, offline."""
+    from analysis.explore import explore as run_explore
+
+    require_outputs(html=output)
+    chosen = machines_named(machines) if machines else []
+    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    print(run_explore(output, model, vectors, chosen, ideal=ideal), file=sys.stderr)
