@@ -62,8 +62,6 @@ function cyclesOf(fields) {  // of every program
 
 // What a machine may be (uarch/constraints.py), and what taught the encoder.
 
-const described = field => `a ${field.whole ? "whole " : ""}number from ${field.low} to ${field.high}` +
-  (field.power_of_two ? " and a power of two" : "");
 function wrong(field, value) {  // the rule of a single field
   if (field.names) return !field.names.includes(value);
   const power = !field.power_of_two || value === 0 || Number.isInteger(Math.log2(value));
@@ -71,7 +69,7 @@ function wrong(field, value) {  // the rule of a single field
 }
 function broken(machine) {  // why it is no machine
   const found = page.fields.filter(field => field.field in machine && wrong(field, machine[field.field]))
-    .map(field => `${field.field} must be ${described(field)}`);
+    .map(field => `${field.field} = ${machine[field.field]} must be ${field.must}`);
   for (const relation of relations) {
     if (relation.holds(machine)) continue;
     const bound = relation.bound.replace(/\{([^}]+)\}/g, (_, name) => machine[name]);
@@ -236,10 +234,9 @@ function show() {
   for (const { field, row, show: set } of rows.values()) {
     const value = machine[field.field];
     row.hidden = value === undefined;
-    if (row.hidden) continue;
-    set(value);
-    row.classList.toggle("changed", value !== start.fields[field.field]);
-    row.classList.toggle("wrong", wrong(field, value));
+    row.classList.toggle("changed", !row.hidden && value !== start.fields[field.field]);
+    row.classList.toggle("wrong", !row.hidden && wrong(field, value));
+    if (!row.hidden) set(value);
   }
   at("has-l3").checked = "l3.size_kib" in machine;
   const reasons = broken(machine), outside = beyond(machine);

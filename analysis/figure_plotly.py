@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib import resources
@@ -142,7 +143,7 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
             "type": "scatter", "mode": "markers+text" if mark.labelled else "markers", "name": mark.name,
             "x": _plain(mark.x), "y": _plain(mark.y), "textposition": "top right", "cliponaxis": False,
             "marker": {"color": colour, "size": 4 if mark.faint else 8, "opacity": 0.35 if mark.faint else 1.0},
-            **_hover(panel, mark.text),
+            **_hover(panel, mark.text, mark.x, mark.y),
         }]  # fmt: skip
     if isinstance(mark, Bars):
         return [_bars(mark, panel, colour)]
@@ -182,7 +183,8 @@ def _lines(mark: Lines, panel: Panel, colour: str) -> list[Trace]:
         line["shape"] = "hv"
     traces.append({
         "type": "scatter", "mode": "lines+markers" if mark.points else "lines", "name": mark.name, "line": line,
-        "x": _plain(mark.x), "y": _plain(mark.y), "marker": {"color": colour, "size": 7}, **_hover(panel, mark.text),
+        "x": _plain(mark.x), "y": _plain(mark.y), "marker": {"color": colour, "size": 7},
+        **_hover(panel, mark.text, mark.x, mark.y),
     })  # fmt: skip
     return traces
 
@@ -192,7 +194,8 @@ def _bars(mark: Bars, panel: Panel, colour: str) -> Trace:
     along, across = ("x", "y") if panel.sideways else ("y", "x")
     trace: Trace = {
         "type": "bar", "name": mark.name, along: value, across: names, "orientation": "h" if panel.sideways else "v",
-        "marker": {"color": colour}, "textposition": "none", **_hover(panel, mark.text),
+        "marker": {"color": colour}, "textposition": "none",
+        **_hover(panel, mark.text, *((mark.value, names) if panel.sideways else (names, mark.value))),
     }  # fmt: skip
     if mark.low is not None and mark.high is not None:
         middle = np.asarray(mark.value, float)
@@ -241,13 +244,12 @@ def _rule(mark: Rule, colour: str, names: tuple[str, str]) -> dict[str, Any]:
     return line | text | {"xref": f"{names[0]} domain", "yref": names[1], "x0": 0, "x1": 1, "y0": mark.y, "y1": mark.y}
 
 
-def _hover(panel: Panel, text: Any) -> Trace:
+def _hover(panel: Panel, text: Sequence[str], x: ArrayLike, y: ArrayLike) -> Trace:
+    """What is shown where a reader points; only numbers have a format, which would make NaN of a name."""
     lines = ["%{text}"] if len(text) else []
-    lines += [
-        f"{escape(axis.title)} %{{{letter}:,.6~r}}{_unit(axis)}".strip()
-        for letter, axis in (("x", panel.x), ("y", panel.y))
-    ]
-    # A reader of categories sees them as they are: plotly.js formats only numbers.
+    for letter, axis, values in (("x", panel.x, x), ("y", panel.y, y)):
+        value = f"%{{{letter}:,.6~r}}" if _numeric(values) else f"%{{{letter}}}"
+        lines.append(f"{escape(axis.title)} {value}{_unit(axis)}".strip())
     found: Trace = {"hovertemplate": "<br>".join(lines)}
     if len(text):
         found["text"] = [escape(str(one)) for one in text]

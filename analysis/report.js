@@ -5,7 +5,7 @@ function draw(place) {
   return Plotly.react(place, figure.data, themed(figure.layout), options);
 }
 function drawOpen(redraw) {
-  const places = [...document.querySelectorAll("[data-figure]")].filter(place => place.offsetParent !== null);
+  const places = [...document.querySelectorAll("[data-figure]")].filter(place => !place.closest("details:not([open])"));
   return Promise.all(places.filter(place => redraw || !place.data).map(draw));
 }
 function sortBy(heading) {
