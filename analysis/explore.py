@@ -155,7 +155,8 @@ def _fields(encoder: MachineEncoder) -> list[dict[str, Any]]:
             continue
         low, high = ranges.get(field, (-np.inf, np.inf))
         entry |= {
-            "low": rule.low, "high": rule.high, "must": rule.describe(), "whole": rule.type is int, "power_of_two": rule.power_of_two,
+            "low": rule.low, "high": rule.high, "must": rule.describe(), "whole": rule.type is int,
+            "power_of_two": rule.power_of_two,
             "seen": [low if np.isfinite(low) else None, high if np.isfinite(high) else None],
             "never": low > high, "stops": stops(rule, low, high),
         }  # fmt: skip

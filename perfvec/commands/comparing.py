@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from perfvec.commands.inputs import resolve_targets
-from perfvec.commands.options import Csv, Html, Json, MaxInstructions, ModelFile, Picture, Space, Targets
+from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture, Space, Targets
 from perfvec.commands.output import draw, require_outputs, shown_table, write_csv
 from uarch.errors import InputError
 
@@ -91,3 +92,28 @@ def subset(
         print(json.dumps(found.to_json(), allow_nan=False))
         return
     print(subsetting.shown(found))
+
+
+@app.command("report")
+def write_overview(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write (.html).")],
+    targets: Targets = None,
+    machines: Machines = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+) -> None:
+    """One page of everything about programs on machines: predictions, attribution, comparison, a sweep of caches around
+    the first machine and, of traces, profile and phases.
+    """
+    from analysis.overview import overview
+    from analysis.report import write_report
+    from perfvec.commands.inputs import predictable_machines
+
+    require_outputs(html=output)
+    model, chosen = predictable_machines(machines, model_file)
+    _, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    traces = [target for target in targets or [] if not target.endswith(".npz")]
+    sections = overview(model, vectors, traces, chosen, max_instructions=max_instructions)
+    title = f"{', '.join(vector.program for vector in vectors)} on {', '.join(machine.name for machine in chosen)}"
+    print(write_report(output, title, sections, f"Predicted by the model {model.digest[:12]}"), file=sys.stderr)

@@ -31,8 +31,7 @@ def draw(
     html: Path | None, picture: Path | None, subtitle: str = "",
 ) -> None:  # fmt: skip
     """Write the page and the picture that were asked for."""
-    from analysis.figure_matplotlib import write_picture
-    from analysis.report import write_report
+    from analysis.report import write_picture, write_report
 
     if html is not None:
         write_report(html, title, sections(), subtitle)

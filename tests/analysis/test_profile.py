@@ -129,7 +129,7 @@ def test_the_page_stands_alone_and_holds_the_graph(small_model, both, machines, 
     page = write_report(tmp_path / "f.html", "T", sections).read_text()
     for loaded in ("src=", "<link", "@import", "http:", "https:", "<by function>", "old</script>"):
         assert loaded not in page
-    data = json.loads(re.search(r'<script id="flame-data" type="application/json">(.*?)</script>', page, re.S)[1])
+    data = json.loads(re.search(r'<script class="flame-data" type="application/json">(.*?)</script>', page, re.S)[1])
     count = len(data["parent"])
     assert data["parent"][0] == -1
     assert all(0 <= parent < k for k, parent in enumerate(data["parent"]) if k)

@@ -223,7 +223,7 @@ def test_parts_of_a_program_and_its_flame_graph(browser, small_model, both, tmp_
         frame = profile.profile(small_model, both[0], machines, by)
         sections.append(Section(by, figure=profile.plot(frame, machines, by), table=frame))
     browser.open(write_report(tmp_path / "r.html", "T", sections))
-    outermost = "return document.querySelector('#flame button').title"
+    outermost = "return document.querySelector('.flame button').title"
     frame = profile.profile(small_model, both[0], machines)
     said = browser.js(outermost)
     assert said.startswith(f"old: {frame['instructions'].sum():,} instructions; base ")
@@ -232,8 +232,8 @@ def test_parts_of_a_program_and_its_flame_graph(browser, small_model, both, tmp_
     assert [trace["name"] for trace in traces(browser, 0)] == ["base", "cortex-a53"]
     for trace in traces(browser, 1):
         assert trace["x"] == [k * both[0].interval for k in range(len(both[0].intervals.instructions))]
-    browser.js("document.getElementById('find').value = 'old'; document.getElementById('find').oninput()")
-    assert browser.js("return document.querySelectorAll('#flame button.found').length") == 1
+    browser.js("const find = document.querySelector('.find'); find.value = 'old'; find.oninput()")
+    assert browser.js("return document.querySelectorAll('.flame button.found').length") == 1
 
 
 def test_differences_add_up_in_the_picture(browser, small_model, both, tmp_path):
