@@ -65,7 +65,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Spans:
-    """Stretches [n] of the x axis from `begin` to `end`, in the row of this category: phases over time."""
+    """Stretches [n] of the x axis from `begin` to `end`, in the row of this category: phases over time. A name
+    that is its row's has no entry in the legend.
+    """
 
     name: str
     begin: ArrayLike

@@ -140,9 +140,8 @@ def _mark(axes: Axes, mark: Mark, colour: str, names: list[str]) -> None:
             axes.annotate(text, (a, b), xytext=(4, 3), textcoords="offset points", fontsize=8)
     elif isinstance(mark, Spans):
         begin, end = np.asarray(mark.begin, float), np.asarray(mark.end, float)
-        axes.barh(
-            np.full(len(begin), names.index(mark.row)), end - begin, 0.8, begin, color=colour, label=mark.name or None
-        )
+        told = mark.name if mark.name != mark.row else None
+        axes.barh(np.full(len(begin), names.index(mark.row)), end - begin, 0.8, begin, color=colour, label=told)
     elif isinstance(mark, HeatMap):
         _heat_map(axes, mark)
     elif isinstance(mark, Dendrogram):

@@ -152,7 +152,7 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
         return [{
             "type": "bar", "orientation": "h", "name": mark.name, "base": _plain(begin), "x": _plain(end - begin),
             "y": [mark.row] * len(begin), "marker": {"color": colour}, "width": 0.8, "offset": -0.4,
-            "customdata": _plain(end),
+            "customdata": _plain(end), "showlegend": mark.name != mark.row,
             "hovertemplate": f"%{{base:,}} to %{{customdata:,}}{_unit(panel.x)}<extra>{escape(mark.name)}</extra>",
         }]  # fmt: skip
     if isinstance(mark, HeatMap):
@@ -266,7 +266,7 @@ def _one_entry_a_name(traces: list[Trace]) -> None:
     seen: set[str] = set()
     for trace in reversed(traces):  # the last mark of a name is the telling one: the line, not the cloud behind it
         name = trace["name"]
-        trace["showlegend"] = bool(name) and len(names) > 1 and name not in seen
+        trace["showlegend"] = trace.get("showlegend", True) and bool(name) and len(names) > 1 and name not in seen
         if name:
             trace["legendgroup"] = name
             seen.add(name)
