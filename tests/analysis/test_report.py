@@ -13,6 +13,7 @@ from analysis.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Pane
 from analysis.figure_matplotlib import canvas, write_picture
 from analysis.figure_plotly import document
 from analysis.flame import section as flame_section
+from analysis.overview import overview
 from analysis.report import MOST_ROWS, Section, table, write_report
 from analysis.sensitivity import sensitivity
 from perfvec.commands.output import require_outputs
@@ -243,3 +244,15 @@ def test_differences_add_up_in_the_picture(browser, small_model, both, tmp_path)
     before, after = traces(browser, 0)
     assert after["x"][0] - before["x"][0] == pytest.approx(frame["difference.base"].sum(), rel=1e-4, abs=1e-4)
     np.testing.assert_allclose(traces(browser, 1)[0]["x"], frame["difference.base"].head(20), rtol=1e-6, atol=1e-6)
+
+
+def test_one_page_has_everything(browser, small_model, wholes, request, tmp_path):
+    files = request.getfixturevalue("traces")  # (here `traces` is what plotly.js drew)
+    machines = [load_machine("base"), load_machine("cortex-a53")]
+    sections = overview(small_model, wholes, files[:1], machines)
+    titles = " ".join(section.title for section in sections)
+    for part in ("Cycles per instruction", "What of the machine", "flame graph", "phases", "alike", "base with"):
+        assert part in titles
+    browser.open(write_report(tmp_path / "r.html", "T", sections))
+    places = "[...document.querySelectorAll('[data-figure]')]"
+    assert browser.js(f"return {places}.filter(place => !place.querySelector('svg')).length") == 0
