@@ -5,12 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check setup system train-default clean
+.PHONY: demo test check setup system browser train-default clean
 
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
-test: setup check
+test: browser setup check
 	$(BIN)/python -m pytest
 
 check: setup
@@ -22,6 +22,10 @@ setup: system $(STAMP)
 # QEMU's user mode, a C compiler, Python's venv: installed through apt where that is allowed, otherwise named.
 system:
 	@PYTHON=$(PYTHON) sh tools/system-packages.sh
+
+# What only tests need: pages are opened in headless Chromium (skipped where it is absent).
+browser:
+	@sh tools/system-packages.sh chromium
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; set PYTHON=...")'

@@ -21,6 +21,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.report import Section
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from uarch.configuration import Machine, field_names, machine_from_dict, nearest, read_yaml, show
@@ -181,3 +183,27 @@ def shown(frame: pd.DataFrame) -> str:
             lines.append(["whole, as predict says", f"{rest['predicted']:,.0f}", "", "", ""])
         tables.append(columns([f"{program} on {uarch}", "cycles", "share", "alone", "last"], lines))
     return "\n\n".join(tables)
+
+
+def sections(frame: pd.DataFrame) -> list[Section]:
+    """The parts of the HTML report."""
+    text = (
+        "Each bar is a program's predicted cycles, by the groups of fields that they are due to (Shapley values), and "
+        "what is left on the ideal machine; a value below 0 stands to the left."
+    )
+    return [Section("What of the machine costs the time", text, plot(frame), frame)]
+
+
+def plot(frame: pd.DataFrame) -> Figure:
+    """Stacked bars: a panel a program, a bar a machine, in it the groups of fields."""
+    groups = [REST, *dict.fromkeys(group for group in frame["group"] if group != REST)]
+    panels = []
+    for program, part in frame.groupby("program", sort=False):
+        bars = []
+        for group in groups:
+            rows = part[part["group"] == group]
+            text = [f"{group}: {share:.1%}" for share in rows["share"]]
+            bars.append(Bars(group, [str(name) for name in rows["uarch"]], rows["cycles"], text=text))
+        panels.append(Panel(bars, str(program), Axis("cycles"), stacked=True, sideways=True))
+    machines = frame["uarch"].nunique()
+    return Figure(panels, width=9, height=(1.1 + 0.4 * machines) * len(panels) + 0.5)

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import dendrogram, linkage
+from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from analysis import style
+from analysis.figure import Axis, Dendrogram, Figure, HeatMap, Panel, Points, distinct
 from analysis.report import Section
 from analysis.targets import check_model
 from perfvec.model import Model
@@ -32,7 +31,7 @@ def compare(programs: Sequence[ProgramVector]) -> pd.DataFrame:
     matrix = directions(programs)
     distance = np.clip(1.0 - matrix @ matrix.T, 0.0, 2.0)
     np.fill_diagonal(distance, 0.0)
-    names = _distinct([program.program for program in programs])
+    names = distinct([program.program for program in programs])
     return pd.DataFrame((distance + distance.T) / 2, index=names, columns=names)
 
 
@@ -86,20 +85,10 @@ def plane(programs: Sequence[ProgramVector]) -> pd.DataFrame:
     place = np.zeros((len(programs), 2))
     place[:, : left.shape[1]] = left * singular[: left.shape[1]]
     place *= np.where(place[np.abs(place).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)  # the farthest point is positive
-    frame = pd.DataFrame(place, columns=["x", "y"], index=_distinct([program.program for program in programs]))
+    frame = pd.DataFrame(place, columns=["x", "y"], index=distinct([program.program for program in programs]))
     total = float((singular**2).sum())
     frame.attrs["explained"] = [float(s**2) / total if total else 0.0 for s in singular[:2]]
     return frame
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """The names, numbered where they repeat (two runs of one program)."""
-    seen: dict[str, int] = {}
-    result = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        result.append(name if names.count(name) == 1 else f"{name}#{seen[name]}")
-    return result
 
 
 def to_json(
@@ -117,8 +106,9 @@ def to_json(
 def sections(distance: pd.DataFrame, place: pd.DataFrame, found: pd.DataFrame | None) -> list[Section]:
     """The parts of the HTML report."""
     parts = [
-        Section("How alike they are", "Cosine distance of their vectors.", plot(distance), distance),
+        Section("How alike they are", "Cosine distances of their vectors, joined by the average.", plot(distance)),
         Section("Map", "The two principal components of the vectors' directions.", plot_plane(place), place),
+        Section("Distances", "Every pair, in the order of the tree above.", plot_matrix(distance), distance),
     ]
     if found is not None:
         parts.append(Section("Nearest programs of the library", table=found))
@@ -137,24 +127,27 @@ def shown(distance: pd.DataFrame, width: int = 80) -> str:
 
 def plot(distance: pd.DataFrame) -> Figure:
     """Average-linkage dendrogram."""
-    figure, axes = style.axes(width=7, height=1.2 + 0.35 * len(distance))
-    tree = linkage(squareform(distance.to_numpy(), checks=False), method="average")
-    dendrogram(
-        tree, labels=list(distance.index), orientation="right", ax=axes, color_threshold=0,
-        above_threshold_color=style.colour(0),
-    )  # fmt: skip
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("cosine distance")
-    return figure
+    tree = Dendrogram(list(distance.index), _tree(distance))
+    return Figure([Panel([tree], x=Axis("cosine distance", zero=True))], height=1.2 + 0.35 * len(distance))
+
+
+def _tree(distance: pd.DataFrame) -> NDArray[np.float64]:
+    return linkage(squareform(distance.to_numpy(), checks=False), method="average")
+
+
+def plot_matrix(distance: pd.DataFrame) -> Figure:
+    """All distances; programs that are alike stand together."""
+    order = leaves_list(_tree(distance))
+    names = [str(distance.index[number]) for number in order]
+    values = distance.to_numpy()[np.ix_(order, order)]
+    cells = HeatMap(names, names, values, "cosine distance", numbers=len(names) <= 12)
+    return Figure([Panel([cells])], width=8, height=max(2.5, min(1.5 + 0.35 * len(names), 12)))
 
 
 def plot_plane(frame: pd.DataFrame) -> Figure:
     """The map of `plane`: programs that are near each other behave alike."""
-    figure, axes = style.axes(width=7, height=5)
-    axes.plot(frame["x"], frame["y"], "o", color=style.colour(0), ms=5)
-    for name, x, y in frame.itertuples():
-        axes.annotate(str(name), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=8)
     first, second = frame.attrs["explained"]
-    axes.set_xlabel(f"first principal component ({first:.0%} of the variance)")
-    axes.set_ylabel(f"second ({second:.0%})")
-    return figure
+    names = [str(name) for name in frame.index]
+    points = Points("", frame["x"], frame["y"], names, labelled=True)
+    x, y = Axis(f"first principal component ({first:.0%} of the variance)"), Axis(f"second ({second:.0%})")
+    return Figure([Panel([points], x=x, y=y)], height=5)

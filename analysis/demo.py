@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import compare, predict, sweep
+from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.report import Section, write_report
 from perfvec.model import Model
 from perfvec.representation.represent import represent
@@ -75,7 +76,8 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
             Section(
                 "Prediction against the timing model",
                 f"gzip: mean error {table['error'].mean():.1%} over {len(table)} machines.",
-                table=table.reset_index(),
+                _beside(table),
+                table.reset_index(),
             ),
             Section(
                 "gzip over L1 data and L2 cache sizes",
@@ -90,6 +92,17 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
     )
     _say(f"{report} holds the pictures ({time.monotonic() - began:.0f} s)")
     return report
+
+
+def _beside(table: pd.DataFrame) -> Figure:
+    """Predicted and simulated cycles of each machine."""
+    names = [str(name) for name in table.index]
+    text = [f"error {error:.1%}" for error in table["error"]]
+    bars = [
+        Bars("predicted", names, table["predicted_cycles"], text=text),
+        Bars("by the timing model", names, table["simulated_cycles"]),
+    ]
+    return Figure([Panel(bars, x=Axis("cycles", zero=True), sideways=True)], height=1.4 + 0.3 * len(names))
 
 
 def simulate(path: Path, machines: list[Machine]) -> np.ndarray:

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.figure import Axis, Bars, Figure, Panel, distinct
 from analysis.parts import Parts, price, require_partition
-from analysis.profile import columns
+from analysis.profile import columns, short
+from analysis.report import Section
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from uarch.configuration import Machine
@@ -131,3 +133,34 @@ def shown(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], rows
             lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
         tables.append(columns([machine.name, "old", "new", "change", "of all", ""], [*lines, line("whole", frame)]))
     return "\n\n".join(tables)
+
+
+def sections(
+    frame: pd.DataFrame, old: Parts, new: Parts, machines: Sequence[Machine | MachineVector], by: str
+) -> list[Section]:
+    """The parts of the HTML report."""
+    text = (
+        f"{old.program} before, {new.program} after: what is below 0 gained, what is above 0 lost. The differences of "
+    )
+    text += "all parts add up to that of the whole."
+    whole = Bars("before", [m.name for m in machines], [frame[f"old.{m.name}"].sum() for m in machines])
+    after = Bars("after", [m.name for m in machines], [frame[f"new.{m.name}"].sum() for m in machines])
+    panel = Panel([whole, after], x=Axis("predicted cycles", zero=True), sideways=True)
+    return [
+        Section("The whole", "Predicted cycles before and after.", Figure([panel], height=1.4 + 0.45 * len(machines))),
+        Section(f"What changed, by {by}", text, plot(frame, machines), frame),
+    ]
+
+
+def plot(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], most: int = 20) -> Figure:
+    """The largest differences, a bar a machine."""
+    shown = frame.head(most)
+    only = {"old": " (gone)", "new": " (new)", "": ""}
+    names = distinct([short(str(n), 36) + only[side] for n, side in zip(shown["name"], shown["only"], strict=True)])
+    bars = []
+    for machine in machines:
+        old, new = shown[f"old.{machine.name}"], shown[f"new.{machine.name}"]
+        text = [f"{a:,.0f} → {b:,.0f}" for a, b in zip(old, new, strict=True)]
+        bars.append(Bars(machine.name, names, shown[f"difference.{machine.name}"], text=text))
+    height = 1.4 + 0.2 * len(shown) * (0.6 + 0.4 * len(machines))
+    return Figure([Panel(bars, x=Axis("difference, cycles"), sideways=True)], height=height)

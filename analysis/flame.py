@@ -1,4 +1,4 @@
-"""Flame graphs of predicted time: a page of its own, and folded stacks for others' tools.
+"""Flame graphs of predicted time: a section of a page, and folded stacks for others' tools.
 
 As Brendan Gregg, *The Flame Graph* (CACM 59(6), 2016): a box a calling context, as wide as its cycles with all that it
 calls. With a second machine colours are differential: what gains and what loses there beside the whole program.
@@ -6,27 +6,21 @@ calls. With a second machine colours are differential: what gains and what loses
 
 from __future__ import annotations
 
-import html
-import json
-import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analysis.parts import Parts, price
+from analysis.report import Section, fill, to_script
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.by_instruction import Sums
-from tracegen.files import atomic_path
 from uarch.configuration import Machine
 
 _TEMPLATE = Path(__file__).parent / "flame.html"
 _NARROW = 2e-5  # of the whole: contexts below it on every machine are not drawn
-_ROWS = 500  # of the table in the page
 
 
 def folded(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector]) -> str:
@@ -62,26 +56,13 @@ def inclusive(parts: Parts) -> Sums:
     return Sums(vectors, instructions)
 
 
-def write_flame(
-    path: str | os.PathLike[str],
-    model: Model,
-    parts: Parts,
-    machines: Sequence[Machine | MachineVector],
-    table: pd.DataFrame,
-    table_title: str,
-) -> Path:
-    """Write the page, atomically: the flame graph and the first rows of `table`; it loads nothing from elsewhere."""
-    data = json.dumps(_data(model, parts, machines), allow_nan=False, separators=(",", ":")).replace("</", "<\\/")
-    filled = {
-        "TITLE": html.escape(f"Predicted time of {parts.program} on {', '.join(m.name for m in machines)}"),
-        "TABLE_TITLE": html.escape(table_title),
-        "TABLE": table.head(_ROWS).to_html(index=False, border=0, float_format="{:.6g}".format, na_rep="-"),
-        "DATA": data,
-    }
-    page = re.sub(r"@([A-Z_]+)@", lambda match: filled[match[1]], _TEMPLATE.read_text(encoding="utf-8"))
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return Path(path)
+def section(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector]) -> Section:
+    """The flame graph as a part of the HTML report."""
+    return Section(
+        "Flame graph",
+        "Time by call stack, the whole program on top, what it calls below. A click zooms in.",
+        fragment=fill(_TEMPLATE, {"DATA": to_script(_data(model, parts, machines))}),
+    )
 
 
 def _data(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perfvec.machines.encoder import machine_features
+from perfvec.machines.features import features_of_machines
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -109,5 +109,5 @@ def _normalised(model: Model, machines: Sequence[Machine]) -> NDArray[np.float64
     encoder = model.encoder
     assert encoder is not None
     mean, scale = encoder.mean.double().numpy(), encoder.scale.double().numpy()
-    features = np.stack([machine_features(machine) for machine in machines])[:, : len(mean)]
+    features = features_of_machines(machines)[:, : len(mean)]
     return (features - mean) * scale

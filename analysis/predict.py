@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from analysis import style
+from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.report import Section
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -69,17 +69,26 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{"±": share.map(lambda value: "" if math.isnan(value) else f"{value:.1%}")})
 
 
-def plot(frame: pd.DataFrame) -> Figure:
-    """CPI of every program on every machine, machines sorted by their geometric mean."""
-    table = frame.pivot_table(index="uarch", columns="program", values="cpi", sort=False)
-    table = table.loc[np.log(table).mean(axis=1).sort_values(ascending=False).index]
-    figure, axes = style.axes(width=8, height=1.2 + 0.22 * len(table) * (0.6 + 0.4 * len(table.columns)))
-    positions = np.arange(len(table), dtype=float)
-    bar = 0.8 / len(table.columns)
-    for index, program in enumerate(table.columns):
-        offset = (index - (len(table.columns) - 1) / 2) * bar
-        axes.barh(positions - offset, table[program], bar * 0.9, color=style.colour(index), label=str(program))
-    axes.set_yticks(positions, [str(name) for name in table.index])
-    axes.set_xlabel("predicted cycles per instruction")
-    axes.legend(frameon=False)
-    return figure
+def sections(frame: pd.DataFrame) -> list[Section]:
+    """The parts of the HTML report."""
+    return [
+        Section(
+            "Cycles per instruction", "Machines in the order of their mean; the fastest is last.", plot(frame), frame
+        ),
+        Section("Time", "Cycles at each machine's frequency.", plot(frame, "seconds")),
+    ]
+
+
+def plot(frame: pd.DataFrame, what: str = "cpi") -> Figure:
+    """`cpi`, or `seconds` as milliseconds, of every program on every machine, machines sorted by the geometric mean."""
+    programs, machines = (list(dict.fromkeys(frame[column])) for column in ("program", "uarch"))
+    mean = np.log(frame[what].clip(lower=1e-30)).groupby(frame["uarch"], sort=False).mean()
+    machines = [str(name) for name in mean.sort_values(ascending=False).index]
+    title, factor = ("predicted cycles per instruction", 1.0) if what == "cpi" else ("predicted time, ms", 1e3)
+    bars = []
+    for program in programs:
+        rows = frame[frame["program"] == program].drop_duplicates("uarch").set_index("uarch").loc[machines]
+        each = rows[what] * factor / rows["cycles"]  # of a cycle
+        bars.append(Bars(str(program), machines, rows[what] * factor, rows["low"] * each, rows["high"] * each))
+    height = 1.4 + 0.22 * len(machines) * (0.6 + 0.4 * len(programs))
+    return Figure([Panel(bars, x=Axis(title, zero=True), sideways=True)], height=height)

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.figure import Axis, Bars, Figure, Lines, Panel, distinct
 from analysis.parts import Parts, price
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
@@ -121,6 +122,25 @@ def short(name: str, width: int) -> str:
     """`name` within `width` letters; its two ends tell names apart."""
     keep = width - 1
     return name if len(name) <= width else f"{name[: keep // 2]}…{name[len(name) - (keep - keep // 2) :]}"
+
+
+def plot(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by: str, most: int = 20) -> Figure:
+    """The parts that cost most, a bar a machine; of intervals the cycles per instruction over the run."""
+    if by == "interval":
+        lines = [
+            Lines(m.name, frame["first"], frame[f"cycles.{m.name}"] / frame["instructions"], steps=True)
+            for m in machines
+        ]
+        x = Axis("instructions executed")
+        return Figure([Panel(lines, x=x, y=Axis("predicted cycles per instruction", zero=True))], height=4)
+    shown = frame.head(most)
+    names = distinct([short(str(name), 40) for name in shown["name"]])
+    bars = [
+        Bars(m.name, names, shown[f"cycles.{m.name}"], text=[f"{s:.1%} of the whole" for s in shown[f"share.{m.name}"]])
+        for m in machines
+    ]
+    height = 1.4 + 0.2 * len(shown) * (0.6 + 0.4 * len(machines))
+    return Figure([Panel(bars, x=Axis("predicted cycles"), sideways=True)], height=height)
 
 
 def annotate(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector], function: str) -> pd.DataFrame:

@@ -1,81 +1,119 @@
-"""Pictures and tables in one self-contained HTML page that opens offline, in light and dark mode."""
+"""One self-contained HTML page of collapsible sections: figures that answer the pointer, and their numbers.
+
+It opens offline, in light and dark mode: plotly.js, from the installed package, is inside once, deflated, and a content
+security policy forbids the page every request.
+"""
 
 from __future__ import annotations
 
 import html
-import io
+import json
+import math
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
+from analysis.figure import Figure
+from analysis.figure_matplotlib import write_picture
+from analysis.figure_plotly import document, packed_library
 from tracegen.files import atomic_path
-from uarch.errors import InputError
 
-PICTURES = (".png", ".svg", ".pdf")
-_CSS = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .5rem 0; }
-th, td { padding: .15rem .7rem; text-align: right; border-bottom: 1px solid #8884; }
-th { font-weight: 600; } summary { cursor: pointer; } .scroll { max-height: 28rem; overflow: auto; }
-"""
+__all__ = ["Section", "fill", "table", "to_script", "write_picture", "write_report"]
+_HERE = Path(__file__).parent
+MOST_ROWS = 2000  # of a table in the page
 
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the page: a heading, a paragraph, a picture and its numbers (either may be absent)."""
+    """One part of the page: a heading, a paragraph, a figure and its numbers (each but the heading may be absent).
+
+    `fragment` is HTML of the module that draws something of its own, trusted as it is; `closed`: shown on a click.
+    """
 
     title: str
     text: str = ""
     figure: Figure | None = None
     table: pd.DataFrame | None = None
+    fragment: str = ""
+    closed: bool = False
 
 
-def write_report(path: str | os.PathLike[str], title: str, sections: Sequence[Section]) -> Path:
+def write_report(path: str | os.PathLike[str], title: str, sections: Sequence[Section], subtitle: str = "") -> Path:
     """Write the page atomically; nothing in it is loaded from elsewhere."""
-    body = "".join(_section(section) for section in sections)
-    page = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_CSS}</style></head>'
-        f"<body><h1>{html.escape(title)}</h1>{body}</body></html>\n"
-    )
+    figures = [document(section.figure) for section in sections if section.figure is not None]
+    numbers = iter(range(len(figures)))
+    text = fill(_HERE / "report.html", {
+        "TITLE": html.escape(title), "SUBTITLE": f"<p>{html.escape(subtitle)}</p>" if subtitle else "",
+        "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
+        "SECTIONS": "\n".join(_section(section, next(numbers) if section.figure else None) for section in sections),
+        "FIGURES": to_script(figures), "PLOTLY": packed_library() if figures else "",
+        "COMMON": (_HERE / "page.js").read_text(encoding="utf-8"),
+        "SCRIPT": (_HERE / "report.js").read_text(encoding="utf-8"),
+        "FOOTER": f"perfvec {version('perfvec-toolkit')}" + (f", plotly {version('plotly')}" if figures else ""),
+    })  # fmt: skip
     with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
     return Path(path)
 
 
-def _section(section: Section) -> str:
-    parts = [f"<section><h2>{html.escape(section.title)}</h2>"]
+def fill(template: Path, values: Mapping[str, str]) -> str:
+    """The template's text with each `@NAME@` replaced; what is put in is not looked at again."""
+    return re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], template.read_text(encoding="utf-8"))
+
+
+def to_script(value: Any) -> str:
+    """JSON that may stand inside a script element. Raises ValueError for numbers that are not finite."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+
+
+def _section(section: Section, number: int | None) -> str:
+    parts = [f'<details class="section"{"" if section.closed else " open"}>']
+    parts.append(f"<summary><h2>{html.escape(section.title)}</h2></summary>")
     if section.text:
         parts.append(f"<p>{html.escape(section.text)}</p>")
     if section.figure is not None:
-        parts.append(f'<figure role="img" aria-label="{html.escape(section.title)}">{_svg(section.figure)}</figure>')
+        size = f"min-height:{section.figure.height * 96:.0f}px"
+        label = html.escape(section.title)
+        parts.append(f'<figure role="img" aria-label="{label}" data-figure="{number}" style="{size}"></figure>')
+    parts.append(section.fragment)
     if section.table is not None:
-        table = section.table.to_html(
-            index=not isinstance(section.table.index, pd.RangeIndex), border=0, float_format="{:.6g}".format
-        )
-        parts.append(f'<details><summary>Numbers</summary><div class="scroll">{table}</div></details>')
-    parts.append("</section>")
+        state = " open" if section.figure is None and not section.fragment else ""
+        parts.append(f'<details class="numbers"{state}><summary>Numbers</summary>{table(section.table)}</details>')
+    parts.append("</details>")
     return "".join(parts)
 
 
-def _svg(figure: Figure) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg")
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+def table(frame: pd.DataFrame) -> str:
+    """A scrolling table that a click on a heading sorts; the first MOST_ROWS rows, and a line where there are more."""
+    if not isinstance(frame.index, pd.RangeIndex):
+        frame = frame.reset_index(names=frame.index.name or "")
+    shown = frame.head(MOST_ROWS)
+    text = [not pd.api.types.is_numeric_dtype(frame[name]) for name in frame.columns]
+    style = [' class="text"' if is_text else "" for is_text in text]
+    head = "".join(f"<th{s}>{html.escape(str(name))}</th>" for name, s in zip(frame.columns, style, strict=True))
+    rows = []
+    for row in shown.itertuples(index=False):
+        cells = (_cell(value, s) for value, s in zip(row, style, strict=True))
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    more = f"<p>The first {MOST_ROWS:,} of {len(frame):,} rows.</p>" if len(frame) > MOST_ROWS else ""
+    body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'{more}<div class="scroll">{body}</div>'
 
 
-def write_picture(path: str | os.PathLike[str], figure: Figure) -> Path:
-    """Save a figure as PNG, SVG or PDF by its suffix, atomically."""
-    suffix = Path(path).suffix
-    if suffix not in PICTURES:
-        raise InputError(f"{path}: a picture must end in {', '.join(PICTURES)}")
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=suffix[1:], dpi=150)
-    return Path(path)
+def _cell(value: Any, style: str) -> str:
+    if isinstance(value, bool | np.bool_):
+        return f"<td{style}>{'yes' if value else ''}</td>"
+    if isinstance(value, int | float | np.number):
+        number = float(value)
+        if math.isnan(number):
+            return f"<td{style}></td>"
+        whole = isinstance(value, int | np.integer) or abs(number) >= 1e5
+        return f'<td{style} data-value="{number:.10g}">{f"{number:,.0f}" if whole else f"{number:.5g}"}</td>'
+    return f"<td{style}>{html.escape(str(value))}</td>"

@@ -18,7 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from analysis.compare import _distinct, directions
+from analysis.compare import directions
+from analysis.figure import Axis, Bars, Figure, Panel, distinct
+from analysis.report import Section
 from analysis.sweep import encoder_of, require_model
 from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
@@ -61,6 +63,31 @@ def shown(found: Subset, width: int = 80) -> str:
     return "\n".join(lines)
 
 
+def sections(found: Subset) -> list[Section]:
+    """The parts of the HTML report."""
+    text = f"Of the suite's geometric mean CPI, over {found.machines:,} sampled machines that took no part in choosing."
+    return [
+        Section("The programs", "Weights are shares of the suite.", plot(found), found.members),
+        Section("The error that they make", text, plot_errors(found), found.errors),
+    ]
+
+
+def plot(found: Subset) -> Figure:
+    """The weight of each program of the subset."""
+    members = found.members
+    text = [f"stands for {others or 'itself'}" for others in members["stands_for"]]
+    bars = Bars("", [str(name) for name in members["program"]], members["weight"] * 100, text=text)
+    panel = Panel([bars], x=Axis("weight, %", zero=True), sideways=True)
+    return Figure([panel], height=1.2 + 0.32 * len(members))
+
+
+def plot_errors(found: Subset) -> Figure:
+    """Mean and worst error of the subset, beside random ones."""
+    errors = found.errors
+    bars = [Bars(kind, list(errors["subset"]), errors[kind] * 100) for kind in ("mean", "worst")]
+    return Figure([Panel(bars, x=Axis("error, %", zero=True), sideways=True)], height=2.4)
+
+
 def subset(
     model: Model,
     programs: Sequence[ProgramVector],
@@ -93,7 +120,7 @@ def subset(
     distance = cdist(points, points) / np.sqrt(points.shape[1])
     chosen, cluster = medoids(distance, k)
     weights = np.bincount(cluster, minlength=k) / len(programs)
-    names = _distinct([program.program for program in programs])
+    names = distinct([program.program for program in programs])
     members = pd.DataFrame(
         {
             "program": [names[medoid] for medoid in chosen], "weight": weights,

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis import style
 from analysis.cost import Expression, parse
+from analysis.figure import Axis, Bars, Figure, HeatMap, Lines, Panel, Points, label
 from analysis.pareto import cells, front, front_over_fields
 from analysis.report import Section
 from analysis.sensitivity import classes
@@ -414,17 +413,21 @@ def _require_varied(frame: pd.DataFrame, field: str) -> None:
 
 
 def sections(
-    frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, title: str, heat: Sequence[str] = ()
+    frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, heat: Sequence[str] = ()
 ) -> list[Section]:
     """The parts of the HTML report; of more than a page's points only the front and the best."""
     kept = frame if len(frame) <= _MOST_IN_PAGE else frame.loc[frame.index[frame["pareto"]].union(chosen.index)]
     kept = kept.head(_MOST_IN_PAGE)
     told = "" if len(kept) == len(frame) else f"{len(frame):,} points; the numbers of the front and the best are below."
-    parts = [Section(title, told, plot(frame, heat), kept)]
+    parts = [Section("Time" if outcome_of(frame) == "seconds" else "Objective", told, plot(frame, heat), kept)]
     if "cost" in frame:
         parts.append(Section("Time over cost", "The line is the Pareto front.", plot_front(frame)))
     text = "Share of the variance that a field alone explains (first-order Sobol' index)."
-    return [*parts, Section("What matters", text, table=importance)]
+    return [
+        *parts,
+        Section("What matters", text, plot_sensitivity(importance), importance),
+        Section("Best points", "Of each program, the best first.", table=chosen.reset_index(drop=True)),
+    ]
 
 
 def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
@@ -435,48 +438,60 @@ def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
     fields = list(heat) or fields_of(frame)[:2]
     programs = list(dict.fromkeys(frame["program"]))
     outcome = outcome_of(frame)
-    label, factor = ("predicted time, ms", 1e3) if outcome == "seconds" else ("objective", 1.0)
+    told, factor = ("predicted time, ms", 1e3) if outcome == "seconds" else ("objective", 1.0)
     if len(fields) == 1:
-        figure, axes = style.axes(width=7, height=3.6)
-        for index, program in enumerate(programs):
-            part = frame[frame["program"] == program]
-            labels = [str(value) for value in part[fields[0]]]
-            axes.plot(labels, part[outcome] * factor, "o-", color=style.colour(index), label=program)
-        axes.set_xlabel(fields[0])
-        axes.set_ylabel(label)
-        axes.set_ylim(bottom=0)
-        axes.legend(frameon=False)
-        return figure
-    figure = Figure(figsize=(4.2 * len(programs) + 0.6, 3.6), layout="constrained")
-    for index, program in enumerate(programs):
-        axes = figure.add_subplot(1, len(programs), index + 1)
+        lines = [
+            Lines(program, _places(part[fields[0]]), part[outcome] * factor, points=True)
+            for program, part in ((str(name), frame[frame["program"] == name]) for name in programs)
+        ]
+        values = frame[fields[0]]
+        wide = pd.api.types.is_numeric_dtype(values) and values.min() > 0 and values.max() >= 8 * values.min()
+        return Figure([Panel(lines, x=Axis(fields[0], log=bool(wide)), y=Axis(told, zero=True))])
+    panels = []
+    for program in programs:
         table = heat_map(frame, program, fields[0], fields[1]) * factor
-        image = axes.imshow(table.to_numpy(), cmap=style.HEAT_MAP, origin="lower", aspect="auto")
-        axes.set_xticks(range(len(table.columns)), [_short(value) for value in table.columns])
-        axes.set_yticks(range(len(table.index)), [_short(value) for value in table.index])
-        axes.set_xlabel(fields[0])
-        axes.set_ylabel(fields[1])
-        axes.set_title(f"{program}: {label}", fontsize=10)
-        figure.colorbar(image, ax=axes)
-    return figure
+        cells = HeatMap(list(table.columns), list(table.index), table.to_numpy(), told, numbers=table.size <= 64)
+        panels.append(Panel([cells], str(program), Axis(fields[0]), Axis(fields[1])))
+    columns = min(len(panels), 2)
+    rows = -(-len(panels) // columns)
+    return Figure(panels, columns=columns, width=5.0 * columns + 0.6, height=4.0 * rows)
 
 
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
+def _places(values: pd.Series) -> Any:
+    """Numbers, or the names of what is none."""
+    return values if pd.api.types.is_numeric_dtype(values) else [label(value) for value in values]
 
 
 def plot_front(frame: pd.DataFrame) -> Figure:
     """Time over cost: the points, and the Pareto front as a line."""
-    figure, axes = style.axes(width=7, height=4)
-    for index, (program, part) in enumerate(frame.groupby("program", sort=False)):
+    marks: list[Points | Lines] = []
+    fields = fields_of(frame)
+    for program, part in frame.groupby("program", sort=False):
         cloud = part.sample(min(len(part), 3000), random_state=0)
-        axes.plot(cloud["cost"], cloud["seconds"] * 1e3, ".", color=style.colour(index), alpha=0.25, ms=3)
         line = part[part["pareto"]].sort_values("cost")
-        axes.plot(
-            line["cost"], line["seconds"] * 1e3, "o-", color=style.colour(index), ms=4, drawstyle="steps-post",
-            label=str(program),
-        )  # fmt: skip
-    axes.set_xlabel("cost")
-    axes.set_ylabel("predicted time, ms")
-    axes.legend(frameon=False)
-    return figure
+        marks.append(Points(str(program), cloud["cost"], cloud["seconds"] * 1e3, _points(cloud, fields), faint=True))
+        marks.append(
+            Lines(
+                str(program), line["cost"], line["seconds"] * 1e3, points=True, steps=True, text=_points(line, fields)
+            )
+        )
+    return Figure([Panel(marks, x=Axis("cost"), y=Axis("predicted time, ms"))], height=4.5)
+
+
+def _points(frame: pd.DataFrame, fields: Sequence[str]) -> list[str]:
+    """What each point is: the fields that vary, as many as a hand holds."""
+    shown = list(fields[:6])
+    rows = zip(*(frame[field] for field in shown), strict=True)
+    return [", ".join(f"{field} {label(value)}" for field, value in zip(shown, row, strict=True)) for row in rows]
+
+
+def plot_sensitivity(importance: pd.DataFrame, most: int = 12) -> Figure:
+    """The first-order index of the fields that matter most, programs beside one another."""
+    order = importance.groupby("field", sort=False)["first_order"].mean().nlargest(most).index
+    bars = []
+    for program, part in importance.groupby("program", sort=False):
+        rows = part.set_index("field").loc[order]
+        text = [f"best at {label(best)}" for best in rows["best"]]
+        bars.append(Bars(str(program), [str(field) for field in order], rows["first_order"], text=text))
+    height = 1.2 + 0.16 * len(order) * (1 + len(bars))
+    return Figure([Panel(bars, x=Axis("share of the variance explained", zero=True), sideways=True)], height=height)

@@ -53,7 +53,7 @@ def test_smoke_from_a_binary_to_predictions(data, tmp_path):
         *model,
     )
     assert len(json.loads(swept.stdout)["points"]) == 4
-    assert "<svg" in page.read_text()
+    assert "data-figure=" in page.read_text()
     assert len(csv.read_text().splitlines()) == 5
 
     compared = perfvec(

@@ -16,8 +16,9 @@ from typing import Any
 
 import yaml
 
-from uarch.constraints import RELATIONS, RULES, Rule, is_power_of_two, memory_models
+from uarch.constraints import RELATIONS, RULES, Rule, memory_models
 from uarch.errors import InputError
+from uarch.formula import is_power_of_two
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
+
+from uarch.formula import Formula, evaluate
 
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
 PREFETCHERS = ("none", "stride", "tagged")
@@ -106,54 +107,41 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Relation:
-    """A condition between fields. `holds` sees the machine as a flat mapping of dotted names to values, or many
-    machines as one of columns (`uarch.columns`), in which NaN stands for a field that a machine does not have.
-    """
+    """A condition between fields. NaN stands for a field that a machine does not have."""
 
     field: str  # the one that the error blames
     bound: str  # what would be right; {names} are filled in with the machine's values
-    holds: Callable[[Mapping[str, Any]], Any]
+    condition: Formula
+
+    def holds(self, machine: Mapping[str, Any]) -> Any:
+        """Of a machine as a flat mapping of dotted names to values, or of each of many as columns (`uarch.columns`)."""
+        return evaluate(self.condition, machine)
 
 
 def _at_most(field: str, other: str, why: str) -> Relation:
-    text = f"at most {other} = {{{other}}} ({why})"
-    return Relation(field, text, lambda m: field not in m or np.logical_not(m[field] > m[other]))
+    return Relation(field, f"at most {other} = {{{other}}} ({why})", ("not", (">", field, other)))
 
 
 def _predicting(field: str, low: int) -> Relation:
     text = f"at least {low} with predictor {{branch_predictor.kind}}"
-    return Relation(field, text, lambda m: np.logical_or(m["branch_predictor.kind"] == "none", m[field] >= low))
-
-
-def _lines(machine: Mapping[str, Any], level: str) -> Any:
-    return machine[f"{level}.size_kib"] * 1024 // 64
-
-
-def _whole_sets(machine: Mapping[str, Any], level: str) -> Any:
-    sets, ways = _lines(machine, level) / machine[f"{level}.associativity"], machine[f"{level}.associativity"]
-    return np.logical_or(np.isnan(ways), is_power_of_two(sets))
+    return Relation(field, text, ("or", ("is", "branch_predictor.kind", "none"), (">=", field, low)))
 
 
 def _cache(level: str) -> list[Relation]:
     size, ways = f"{level}.size_kib", f"{level}.associativity"
+    lines = ("*", 1024 / 64, size)
     return [
         Relation(
             ways,
             f"at most the number of 64-byte lines in {size} = {{{size}}}",
-            lambda m: ways not in m or np.logical_not(m[ways] > _lines(m, level)),
+            ("not", (">", ways, lines)),
         ),
         Relation(
             size,
             f"a whole power of two of sets of {ways} = {{{ways}}} lines of 64 bytes",
-            lambda m: size not in m or _whole_sets(m, level),
+            ("or", ("not", ("has", ways)), ("power of two", ("/", lines, ways))),
         ),
     ]
-
-
-def is_power_of_two(value: Any) -> Any:
-    """Of a number, or of each of an array: 1, 2, 4, …"""
-    fraction, exponent = np.frexp(value)
-    return np.logical_and(fraction == 0.5, exponent > 0)
 
 
 _QUEUE = "no entry could be used beyond the reorder buffer"
@@ -168,7 +156,7 @@ RELATIONS: tuple[Relation, ...] = (
     Relation(
         "branch_predictor.kind",
         "a predictor: an out-of-order core does not work without one",
-        lambda m: np.logical_or(m["core"] == "in-order", m["branch_predictor.kind"] != "none"),
+        ("or", ("is", "core", "in-order"), ("not", ("is", "branch_predictor.kind", "none"))),
     ),
     *(relation for level in ("l1i", "l1d", "l2", "l3") for relation in _cache(level)),
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from perfvec.commands.inputs import resolve_targets
-from perfvec.commands.options import Csv, Html, Json, MaxInstructions, ModelFile, Picture, Space, Targets
-from perfvec.commands.output import shown_table, write_csv
+from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture, Space, Targets
+from perfvec.commands.output import draw, require_outputs, shown_table, write_csv
 from uarch.errors import InputError
 
 app = typer.Typer()
@@ -33,11 +34,11 @@ def compare(
 ) -> None:
     """Cosine distances between programs, a dendrogram, a map; with --library the programs most like them."""
     from analysis import compare as comparison
-    from analysis import report
     from perfvec.model import load_model
 
     if len(targets or []) + bool(context.obj) < (1 if library is not None else 2):
         raise InputError("comparing needs at least two targets, or one and --library DIR")
+    require_outputs(csv=csv, html=html, picture=picture)
     known = comparison.load_library(library, load_model(model_file)) if library is not None else []
     _, vectors = resolve_targets(context, targets, model_file, max_instructions)
     found = comparison.nearest(vectors, known, nearest) if known else None
@@ -45,11 +46,10 @@ def compare(
     distance = comparison.compare(everyone)
     place = comparison.plane(everyone)
     write_csv(distance if found is None else found, csv)
-    if html is not None:
-        sections = comparison.sections(distance, place, found)
-        report.write_report(html, "How alike programs are", sections)
-    if picture is not None:
-        report.write_picture(picture, comparison.plot(distance))
+    draw(
+        "How alike programs are", lambda: comparison.sections(distance, place, found),
+        lambda: comparison.plot(distance), html=html, picture=picture,
+    )  # fmt: skip
     if as_json:
         print(json.dumps(comparison.to_json(distance, place, found), allow_nan=False))
         return
@@ -74,16 +74,46 @@ def subset(
     max_instructions: MaxInstructions = None,
     as_json: Json = False,
     csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
 ) -> None:
     """The k programs that best stand for the others, with weights and the error that they make over many machines."""
     from analysis import subset as subsetting
 
     if len(targets or []) + bool(context.obj) <= k:
         raise InputError(f"-k {k} must be less than the number of targets; name at least {k + 1}")
+    require_outputs(csv=csv, html=html, picture=picture)
     model, vectors = resolve_targets(context, targets, model_file, max_instructions)
     found = subsetting.subset(model, vectors, k, on=on, space=space, machines=sample, seed=seed)
     write_csv(found.members, csv)
+    title = f"{k} programs that stand for {len(vectors)}"
+    draw(title, lambda: subsetting.sections(found), lambda: subsetting.plot(found), html=html, picture=picture)
     if as_json:
         print(json.dumps(found.to_json(), allow_nan=False))
         return
     print(subsetting.shown(found))
+
+
+@app.command("report")
+def write_overview(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write (.html).")],
+    targets: Targets = None,
+    machines: Machines = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+) -> None:
+    """One page of everything about programs on machines: predictions, attribution, comparison, a sweep of caches around
+    the first machine and, of traces, profile and phases.
+    """
+    from analysis.overview import overview
+    from analysis.report import write_report
+    from perfvec.commands.inputs import predictable_machines
+
+    require_outputs(html=output)
+    model, chosen = predictable_machines(machines, model_file)
+    _, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    traces = [target for target in targets or [] if not target.endswith(".npz")]
+    sections = overview(model, vectors, traces, chosen, max_instructions=max_instructions)
+    title = f"{', '.join(vector.program for vector in vectors)} on {', '.join(machine.name for machine in chosen)}"
+    print(write_report(output, title, sections, f"Predicted by the model {model.digest[:12]}"), file=sys.stderr)

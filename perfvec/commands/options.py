@@ -14,7 +14,9 @@ ModelFile = Annotated[Path | None, typer.Option("--model", help="Model file; the
 Machines = Annotated[list[str] | None, typer.Option("--uarch", help="Preset name or YAML/JSON file; repeat for more.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")]
-Html = Annotated[Path | None, typer.Option("--html", help="Write a self-contained page with picture and table.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", help="Write an offline page of pictures that answer the pointer, and tables.")
+]
 Picture = Annotated[Path | None, typer.Option("--picture", help="Write the picture (.png, .svg or .pdf).")]
 MaxInstructions = Annotated[
     int | None, typer.Option("--max-instructions", min=1, help="Stop after so many instructions.")

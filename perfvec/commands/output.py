@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
+
+    from analysis.figure import Figure
+    from analysis.report import Section
 
 
-def emit(
-    frame: pd.DataFrame, document: Callable[[], dict[str, Any]], plot: Callable[[], Figure], title: str, *,
-    as_json: bool, csv: Path | None, html: Path | None, picture: Path | None, shown: pd.DataFrame | None = None,
-) -> None:  # fmt: skip
-    """Print the table or its JSON, and write the files that were asked for."""
-    from analysis.report import Section, write_picture, write_report
-    from tracegen.files import atomic_path
+def require_outputs(*, csv: Path | None = None, html: Path | None = None, picture: Path | None = None) -> None:
+    """Files that cannot be written are told before the work."""
+    from analysis.figure_matplotlib import require_picture
+    from tracegen.files import require_writable
 
-    if csv is not None:
-        with atomic_path(csv) as temporary:
-            frame.to_csv(temporary)
-    if html is not None:
-        write_report(html, title, [Section(title, figure=plot(), table=frame)])
     if picture is not None:
-        write_picture(picture, plot())
-    if as_json:
-        print(json.dumps(document(), allow_nan=False))
-    else:
-        print(shown_table(frame if shown is None else shown))
+        require_picture(picture)
+    for path in (csv, html, picture):
+        if path is not None:
+            require_writable(path)
+
+
+def draw(
+    title: str, sections: Callable[[], Sequence[Section]], figure: Callable[[], Figure], *,
+    html: Path | None, picture: Path | None, subtitle: str = "",
+) -> None:  # fmt: skip
+    """Write the page and the picture that were asked for."""
+    from analysis.report import write_picture, write_report
+
+    if html is not None:
+        write_report(html, title, sections(), subtitle)
+    if picture is not None:
+        write_picture(picture, figure())
 
 
 def write(frame: pd.DataFrame, document: dict[str, Any], text: str, *, as_json: bool, csv: Path | None) -> None:

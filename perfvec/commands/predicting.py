@@ -11,7 +11,7 @@ import typer
 
 from perfvec.commands.inputs import given, machines_named, resolve_targets
 from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture, Targets
-from perfvec.commands.output import emit, shown_table, write, write_csv
+from perfvec.commands.output import draw, require_outputs, shown_table, write, write_csv
 from uarch.errors import InputError
 
 app = typer.Typer()
@@ -37,18 +37,22 @@ def predict(
     from perfvec.machines.machine_vector import load_predictable
     from perfvec.model import load_model
 
+    require_outputs(csv=csv, html=html, picture=picture)
     chosen = load_predictable(machines, load_model(model_file)) if machines else machines_named(None)
     model, vectors = resolve_targets(context, targets, model_file, max_instructions)
     frame = prediction.predict(model, vectors, chosen)
     unlike = novelty.novelty(model, vectors, chosen)
     for warning in novelty.warnings(unlike):
         print(f"perfvec: {warning}", file=sys.stderr)
-    shown = prediction.shown(frame)
-    emit(
-        frame, lambda: prediction.to_json(frame) | {"outside": novelty.to_json(unlike)},
-        lambda: prediction.plot(frame), "Predicted run times",
-        as_json=as_json, csv=csv, html=html, picture=picture, shown=shown,
+    write_csv(frame, csv)
+    draw(
+        "Predicted run times", lambda: prediction.sections(frame), lambda: prediction.plot(frame),
+        html=html, picture=picture,
     )  # fmt: skip
+    if as_json:
+        print(json.dumps(prediction.to_json(frame) | {"outside": novelty.to_json(unlike)}, allow_nan=False))
+    else:
+        print(shown_table(prediction.shown(frame)))
 
 
 @app.command()
@@ -97,7 +101,7 @@ def sweep(
 
     `pareto` marks the points that none beats in time and cost (without --cost, of a grid: at equal or smaller fields).
     """
-    from analysis import confirm, report
+    from analysis import confirm
     from analysis import sweep as sweeping
     from analysis.sensitivity import sensitivity
     from uarch.configuration import load_machine
@@ -111,6 +115,7 @@ def sweep(
         raise InputError("an empty sweep: give --vary FIELD=V1,V2,… with --base M, or --space S, one of the two")
     if vary and base is None:
         raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
+    require_outputs(csv=csv, html=html, picture=picture)
     # A wrong field, value or expression is told before a program is traced.
     limits = sweeping.parse_constraints(constraint or [])
     grid = sweeping.parse_vary(vary) if vary else {}
@@ -140,10 +145,10 @@ def sweep(
     chosen = sweeping.best(frame, best)
     write_csv(frame, csv)
     title, axes = f"Sweep of {space or base}", sweeping.heat_fields(frame, heat)
-    if html is not None:
-        report.write_report(html, title, sweeping.sections(frame, chosen, importance, title, axes))
-    if picture is not None:
-        report.write_picture(picture, sweeping.plot(frame, axes))
+    draw(
+        title, lambda: sweeping.sections(frame, chosen, importance, axes),
+        lambda: sweeping.plot(frame, axes), html=html, picture=picture,
+    )  # fmt: skip
     if export_gem5 is not None:
         programs = {vector.program: (vector.instructions, vector.isa) for vector in vectors}
         exported = confirm.export_gem5(export_gem5, frame, design, best, programs)
@@ -169,6 +174,8 @@ def attribute(
     max_instructions: MaxInstructions = None,
     as_json: Json = False,
     csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
 ) -> None:
     """What of a machine the cycles are due to: Shapley values of its caches, predictor, widths, … against an ideal."""
     import pandas as pd
@@ -177,11 +184,16 @@ def attribute(
 
     if not machines:
         raise InputError("say on which machine: --uarch M")
+    require_outputs(csv=csv, html=html, picture=picture)
     chosen = machines_named(machines)
     for machine in chosen:
         attribution.load_ideal(ideal or attribution.IDEAL, machine)  # a wrong file is told before a program is traced
     model, vectors = resolve_targets(context, targets, model_file, max_instructions)
     frame = pd.concat([attribution.attribute(model, vectors, machine, ideal) for machine in chosen], ignore_index=True)
+    draw(
+        "What the cycles are due to", lambda: attribution.sections(frame), lambda: attribution.plot(frame),
+        html=html, picture=picture,
+    )  # fmt: skip
     write(frame, attribution.to_json(frame), attribution.shown(frame), as_json=as_json, csv=csv)
 
 
@@ -197,3 +209,27 @@ def demo(
     from perfvec.model import load_model
 
     run_demo(output, load_model(model_file))
+
+
+@app.command()
+def explore(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write (.html).")],
+    targets: Targets = None,
+    machines: Annotated[
+        list[str] | None,
+        typer.Option("--uarch", help="Where it begins: preset or YAML/JSON file; repeat for more."),
+    ] = None,
+    ideal: Annotated[
+        Path | None, typer.Option(help="YAML with the groups of fields and their ideal values (analysis/ideal.yaml).")
+    ] = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+) -> None:
+    """A page with a slider for every field of a machine: times, attribution and a heat map follow the hand, offline."""
+    from analysis.explore import explore as run_explore
+
+    require_outputs(html=output)
+    chosen = machines_named(machines) if machines else []
+    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    print(run_explore(output, model, vectors, chosen, ideal=ideal), file=sys.stderr)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from perfvec.commands.inputs import predictable_machines
-from perfvec.commands.options import Csv, Json, Machines, MaxInstructions, ModelFile
-from perfvec.commands.output import write
+from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture
+from perfvec.commands.output import draw, require_outputs, write
 from uarch.errors import InputError
 
 app = typer.Typer()
@@ -32,19 +32,21 @@ def profile(
     max_instructions: MaxInstructions = None,
     as_json: Json = False,
     csv: Csv = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Write a page with flame graph and table.")] = None,
+    html: Html = None,
+    picture: Picture = None,
     folded: Annotated[Path | None, typer.Option(help="Write folded stacks, for flamegraph.pl.")] = None,
 ) -> None:
     """Predicted cycles of a program's parts on machines, with no simulation; the parts add up to the whole."""
     from analysis import flame, parts
     from analysis import profile as profiling
+    from analysis.report import Section
     from tracegen.files import atomic_path, require_writable
 
     model, chosen = predictable_machines(machines, model_file)
     parts.require_partition(by)
-    for path in (csv, html, folded):
-        if path is not None:
-            require_writable(path)
+    require_outputs(csv=csv, html=html, picture=picture)
+    if folded is not None:
+        require_writable(folded)
     if (target is None) == (not context.obj):
         raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
     options: dict[str, Any] = {"interval": interval, "max_instructions": max_instructions}
@@ -53,8 +55,14 @@ def profile(
     else:
         found = parts.collect_command(model, context.obj, **options)
     frame = profiling.profile(model, found, chosen, by)
-    if html is not None:
-        flame.write_flame(html, model, found, chosen, frame, f"Predicted cycles by {by}")
+    draw(
+        f"Predicted time of {found.program} on {', '.join(machine.name for machine in chosen)}",
+        lambda: [
+            flame.section(model, found, chosen),
+            Section(f"Predicted cycles by {by}", figure=profiling.plot(frame, chosen, by), table=frame),
+        ],
+        lambda: profiling.plot(frame, chosen, by), html=html, picture=picture,
+    )  # fmt: skip
     if folded is not None:
         with atomic_path(folded) as temporary:
             temporary.write_text(flame.folded(model, found, chosen))
@@ -78,19 +86,24 @@ def diff(
     max_instructions: MaxInstructions = None,
     as_json: Json = False,
     csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
 ) -> None:
     """Which parts of a program gained or lost predicted time between two traces; they add up to the difference."""
     from analysis import difference
     from analysis.parts import collect, require_partition
-    from tracegen.files import require_writable
     from tracegen.trace import Trace
 
     model, chosen = predictable_machines(machines, model_file)
     require_partition(by, difference.PARTITIONS)
-    if csv is not None:
-        require_writable(csv)
+    require_outputs(csv=csv, html=html, picture=picture)
     with Trace(old) as first, Trace(new) as second:  # both are opened before the work on one begins
         before, after = (collect(model, file, max_instructions=max_instructions) for file in (first, second))
     frame = difference.diff(model, before, after, chosen, by)
+    draw(
+        f"{after.program} beside {before.program}",
+        lambda: difference.sections(frame, before, after, chosen, by),
+        lambda: difference.plot(frame, chosen), html=html, picture=picture,
+    )  # fmt: skip
     document = difference.to_json(frame, before, after, chosen, by)
     write(frame, document, difference.shown(frame, chosen, rows), as_json=as_json, csv=csv)

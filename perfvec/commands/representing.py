@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfvec.commands.options import (
+    Csv,
     Cwd,
     Env,
+    Html,
     Json,
     MaxInstructions,
     ModelFile,
+    Picture,
     RegionFunction,
     RegionStart,
     RegionStop,
@@ -22,7 +25,7 @@ from perfvec.commands.options import (
     Skip,
     Stdin,
 )
-from perfvec.commands.output import shown_table
+from perfvec.commands.output import draw, require_outputs, shown_table, write_csv
 from perfvec.commands.running import leave_as, region_of, surroundings
 from uarch.errors import InputError
 
@@ -124,18 +127,29 @@ def phases(
         Path | None, typer.Option("-o", "--output", help="Write PREFIX.simpoints, PREFIX.weights and PREFIX.bb.")
     ] = None,
     as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
 ) -> None:
     """Phases of a trace, as SimPoint finds them, and their simulation points, for gem5."""
     import pandas as pd
 
+    from analysis import phases as pictures
     from tracegen.phases import phases as run_phases
     from tracegen.phases import strip, write_simpoints
 
+    require_outputs(csv=csv, html=html, picture=picture)
     found = run_phases(trace_file, interval=interval, most=most, seed=seed)
     for path in write_simpoints(found, prefix) if prefix is not None else []:
         print(path, file=sys.stderr)
+    table = pd.DataFrame(found.document()["phases"])
+    write_csv(table, csv)
+    draw(
+        f"Phases of {found.trace}", lambda: pictures.sections(found), lambda: pictures.plot(found),
+        html=html, picture=picture,
+    )  # fmt: skip
     if as_json:
         print(json.dumps(found.document(), allow_nan=False))
     else:
-        print(shown_table(pd.DataFrame(found.document()["phases"])))
+        print(shown_table(table))
         print(f"over time, {found.interval:,} instructions an interval: {strip(found)}")

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.machines.encoder import MachineEncoder, machine_features
+from perfvec.machines.encoder import MachineEncoder
+from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, configuration_key
 from perfvec.precision import native_bf16
 from perfvec.representation.represent import lane_sums
@@ -59,7 +60,7 @@ def fit_encoder(
                 if file.start <= begin and begin + WINDOW <= file.start + len(file):
                     cycles = file.read(begin - file.start, begin - file.start + WINDOW).sum(axis=1, dtype=np.float64)
                     samples += [(window, row, float(value)) for row, value in zip(rows, cycles, strict=True)]
-    features = np.stack([machine_features(machine) for machine in machines])
+    features = features_of_machines(machines)
     windows, rows_of_samples, cycles_of_samples = (np.array(column) for column in zip(*samples, strict=True))
     encoder = learn(
         features, np.array(vectors), windows, rows_of_samples, cycles_of_samples, model.table(), seed=seed,

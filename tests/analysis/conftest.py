@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from perfvec.machines.encoder import MachineEncoder, machine_features
 from perfvec.model import FoundationModel, Model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
+from tests.browser import Browser, chromium
 from tracegen.features import get_schema
 from tracegen.qemu.runner import trace
 from uarch.configuration import load_machine
@@ -59,3 +61,10 @@ def wholes(small_model: Model, traces: tuple[Path, Path]) -> tuple[ProgramVector
 def both(small_model: Model, traces: tuple[Path, Path]) -> tuple[Parts, Parts]:
     old, new = (collect(small_model, path, progress=False) for path in traces)
     return old, new
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One for all tests; they skip where there is no Chromium."""
+    with chromium(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from analysis import flame
 from analysis.parts import PARTITIONS, collect
 from analysis.profile import annotate, profile, shown, shown_annotation, to_json
+from analysis.report import Section, write_report
 from tests.analysis.conftest import PROGRAM
 from uarch.errors import InputError
 
@@ -121,13 +123,13 @@ def test_folded_stacks_are_whole_cycles(small_model, both, machines):
 
 
 def test_the_page_stands_alone_and_holds_the_graph(small_model, both, machines, tmp_path):
-    frame = profile(small_model, both[0], machines)
-    frame["name"] = frame["name"].replace("divide", "divide</script>@DATA@")
-    page = flame.write_flame(tmp_path / "f.html", small_model, both[0], machines, frame, "<by function>").read_text()
-    for loaded in ("src=", "<link", "@import", "http:", "https:", "<by function>"):
+    odd = replace(both[0], program="old</script>@DATA@")
+    frame = profile(small_model, odd, machines)
+    sections = [flame.section(small_model, odd, machines), Section("<by function>", table=frame)]
+    page = write_report(tmp_path / "f.html", "T", sections).read_text()
+    for loaded in ("src=", "<link", "@import", "http:", "https:", "<by function>", "old</script>"):
         assert loaded not in page
-    assert page.count("</script>") == 2
-    data = json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)[1])
+    data = json.loads(re.search(r'<script class="flame-data" type="application/json">(.*?)</script>', page, re.S)[1])
     count = len(data["parent"])
     assert data["parent"][0] == -1
     assert all(0 <= parent < k for k, parent in enumerate(data["parent"]) if k)

@@ -1,0 +1,353 @@
+// A machine's fields under the hand (behind page.js): fields → features → encoder → cycles, as perfvec.machines does it.
+const page = JSON.parse(document.getElementById("data").textContent);
+const at = id => document.getElementById(id);
+
+// Formulas (uarch/formula.py): nested lists become functions of a machine's fields.
+
+const number = value => typeof value === "number" ? value : NaN;
+const fold = operation => parts => values => parts.map(part => part(values)).reduce(operation);
+const operations = {
+  "+": fold((a, b) => a + b), "-": fold((a, b) => a - b), "*": fold((a, b) => a * b), "/": fold((a, b) => a / b),
+  "min": fold((a, b) => a < b || Number.isNaN(b) ? a : b), "<=": fold((a, b) => a <= b), ">=": fold((a, b) => a >= b),
+  ">": fold((a, b) => a > b), "!=": fold((a, b) => a !== b), "and": fold((a, b) => a && b), "or": fold((a, b) => a || b),
+  "not": ([a]) => values => !a(values), "log2": ([a]) => values => Math.log2(a(values)),
+  "else": ([a, b]) => values => { const found = a(values); return Number.isNaN(found) ? b(values) : found; },
+  "power of two": ([a]) => values => Number.isInteger(a(values)) && Number.isInteger(Math.log2(a(values))),
+};
+function compile(formula) {
+  if (typeof formula === "number") return () => formula;
+  if (typeof formula === "string") return values => number(values[formula]);
+  const [kind, ...parts] = formula;
+  if (kind === "is") return values => +(values[parts[0]] === parts[1]);
+  if (kind === "has") return values => +Number.isFinite(number(values[parts[0]]));
+  if (kind === "choose") {
+    const other = compile(parts[3]), numbers = new Map(parts[1].map((name, k) => [name, parts[2][k]]));
+    return values => numbers.get(values[parts[0]]) ?? other(values);
+  }
+  return operations[kind](parts.map(compile));
+}
+const quantities = page.quantities.map(([name, formula]) => [name, compile(formula)]);
+const features = page.features.map(compile);
+const relations = page.relations.map(relation => ({ ...relation, holds: compile(relation.condition) }));
+
+// The encoder (perfvec/machines/encoder.py).
+
+function floats(base64) {
+  const bytes = Uint8Array.from(atob(base64), letter => letter.charCodeAt(0));
+  return new Float32Array(bytes.buffer);
+}
+const unpack = layer => ({ weight: floats(layer.weight), bias: floats(layer.bias) });
+const encoder = { ...page.encoder, mean: floats(page.encoder.mean), scale: floats(page.encoder.scale) };
+for (const name of ["linear", "first", "second", "last"]) encoder[name] = unpack(page.encoder[name]);
+encoder.limit ??= Infinity;
+
+function affine({ weight, bias }, x) {
+  return Array.from(bias, (sum, row) => {
+    for (let k = 0, place = row * x.length; k < x.length; k++) sum += weight[place + k] * x[k];
+    return sum;
+  });
+}
+const silu = x => x.map(value => value / (1 + Math.exp(-value)));
+function cyclesOf(fields) {  // of every program
+  const values = { ...fields };
+  for (const [name, formula] of quantities) values[name] = formula(values);
+  const x = Array.from(encoder.mean, (mean, k) =>
+    Math.max(-encoder.limit, Math.min(encoder.limit, (Math.fround(+features[k](values)) - mean) * encoder.scale[k])));
+  const corrected = affine(encoder.last, silu(affine(encoder.second, silu(affine(encoder.first, x)))));
+  const output = affine(encoder.linear, x).map((value, k) => value + corrected[k]);
+  const pace = Math.exp(encoder.pace + output[0]);
+  return page.programs.map(program =>
+    pace * program.onto.reduce((sum, value, k) => sum + value * output[k + 1], program.middle));
+}
+
+// What a machine may be (uarch/constraints.py), and what taught the encoder.
+
+function wrong(field, value) {  // the rule of a single field
+  if (field.names) return !field.names.includes(value);
+  const power = !field.power_of_two || value === 0 || Number.isInteger(Math.log2(value));
+  return !(value >= field.low && value <= field.high) || (field.whole && !Number.isInteger(value)) || !power;
+}
+function broken(machine) {  // why it is no machine
+  const found = page.fields.filter(field => field.field in machine && wrong(field, machine[field.field]))
+    .map(field => `${field.field} = ${machine[field.field]} must be ${field.must}`);
+  for (const relation of relations) {
+    if (relation.holds(machine)) continue;
+    const bound = relation.bound.replace(/\{([^}]+)\}/g, (_, name) => machine[name]);
+    found.push(`${relation.field} = ${machine[relation.field]} must be ${bound}`);
+  }
+  return found;
+}
+const close = (value, bound, sign) => sign * value >= sign * bound * (1 - sign * 1e-6);  // ranges are float32
+function beyond(machine) {
+  const found = [];
+  for (const field of page.fields) {
+    const value = machine[field.field];
+    if (value === undefined) continue;
+    if (field.names) { if (field.never.includes(value)) found.push(`${field.field} = ${value} (never)`); continue; }
+    const [low, high] = field.seen;
+    if (field.never) found.push(`${field.field} = ${value} (never)`);
+    else if ((low !== null && !close(value, low, 1)) || (high !== null && !close(value, high, -1)))
+      found.push(`${field.field} = ${value} (${+(low ?? -Infinity).toPrecision(6)} to ${+(high ?? Infinity).toPrecision(6)})`);
+  }
+  return found;
+}
+
+// Attribution (analysis/attribute.py): Shapley values over all machines between this one and the ideal one.
+
+function idealGroups(machine) {
+  return page.ideal[machine.core].map(group => ({ name: group.name,
+    fields: Object.entries(group.fields).filter(([field]) => "l3.size_kib" in machine || !field.startsWith("l3.")) }));
+}
+function attribution(machine, program) {
+  const groups = idealGroups(machine), count = groups.length, worth = [];
+  for (let set = 0; set < 1 << count; set++) {
+    const fields = { ...machine };
+    groups.forEach((group, k) => {
+      if (set >> k & 1) for (const [field, value] of group.fields) value === null ? delete fields[field] : fields[field] = value;
+    });
+    const reasons = set ? broken(fields) : [];
+    if (reasons.length) return { reason: reasons[0] };
+    worth.push(cyclesOf(fields)[program]);
+  }
+  const factorial = n => n < 2 ? 1 : n * factorial(n - 1);
+  const size = set => { let bits = 0; for (; set; set &= set - 1) bits++; return bits; };
+  const weight = Array.from({ length: count }, (_, s) => factorial(s) * factorial(count - s - 1) / factorial(count));
+  const values = groups.map((group, k) => {
+    let saved = 0;
+    for (let set = 0; set < worth.length; set++)
+      if (!(set >> k & 1)) saved += weight[size(set)] * (worth[set] - worth[set | 1 << k]);
+    return { name: group.name, cycles: saved };
+  });
+  return { whole: worth[0], values: [...values, { name: "the ideal machine itself", cycles: worth[worth.length - 1] }] };
+}
+
+// The machine under the hand.
+
+let start, machine;
+const rows = new Map();
+const belongs = (field, core) => field.cores.includes("any") || field.cores.includes(core);
+function begin(index) {
+  start = page.machines[index];
+  machine = { ...start.fields };
+  showAll();
+}
+function change(field, value) {
+  machine[field] = value;
+  const defaults = page.defaults[machine.core];
+  if (field === "core") {
+    for (const one of page.fields) {
+      if (!belongs(one, value)) delete machine[one.field];
+      else if (one.field.startsWith("pipeline.")) machine[one.field] ??= defaults[one.field];
+    }
+  }
+  if (field === "memory.model") {
+    for (const name of ["memory.latency_ns", "memory.bandwidth_gbs"])
+      value === "simple" ? machine[name] ??= defaults[name] : delete machine[name];
+  }
+  showAll();
+}
+function changeL3(present) {
+  const defaults = start.fields["l3.size_kib"] ? start.fields : page.defaults[machine.core];
+  for (const one of page.fields.filter(one => one.field.startsWith("l3.")))
+    present ? machine[one.field] ??= defaults[one.field] : delete machine[one.field];
+  showAll();
+}
+const nearest = (stops, value) => stops.reduce((best, stop, k) => Math.abs(stop - value) < Math.abs(stops[best] - value) ? k : best, 0);
+
+function possibleStop(field, wanted) {  // the slider passes over what cannot be: a cache of no whole number of sets
+  const own = relations.filter(relation => relation.field === field.field);
+  const can = k => own.every(relation => relation.holds({ ...machine, [field.field]: field.stops[k] }));
+  const order = field.stops.map((_, k) => k).sort((a, b) => Math.abs(a - wanted) - Math.abs(b - wanted));
+  return order.find(can) ?? wanted;
+}
+function element(kind, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(kind), properties);
+  made.append(...children);
+  return made;
+}
+const titles = { "": "Core and clock", pipeline: "Pipeline", functional_units: "Functional units",
+  branch_predictor: "Branch predictor", l1i: "L1 instruction cache", l1d: "L1 data cache", l2: "L2", l3: "L3", memory: "Memory" };
+function control(field) {
+  const id = `field-${field.field}`, name = field.field.split(".").pop();
+  const row = element("div", { className: "row", title: field.field }, element("label", { htmlFor: id }, name.replaceAll("_", " ")));
+  if (field.names) {
+    const select = element("select", { id });
+    field.names.forEach(one => select.add(new Option(one, one)));
+    select.addEventListener("input", () => change(field.field, select.value));
+    row.append(select);
+    rows.set(field.field, { field, row, show: value => { select.value = value; } });
+  } else {
+    const slider = element("input", { type: "range", min: 0, max: field.stops.length - 1, step: 1 });
+    slider.setAttribute("aria-label", field.field);
+    const exact = element("input", { type: "number", id, step: field.whole ? 1 : "any", min: field.low, max: field.high });
+    slider.addEventListener("input", () => change(field.field, field.stops[possibleStop(field, +slider.value)]));
+    exact.addEventListener("input", () => change(field.field, exact.value === "" ? NaN : +exact.value));
+    row.append(slider, exact);
+    rows.set(field.field, { field, row, show: value => {
+      slider.value = nearest(field.stops, value);
+      if (document.activeElement !== exact && +exact.value !== value || exact.value === "" && !Number.isNaN(value)) exact.value = value;
+    } });
+  }
+  return row;
+}
+function build() {
+  const groups = new Map();
+  for (const field of page.fields) {
+    const section = field.field.includes(".") ? field.field.split(".")[0] : "";
+    if (!groups.has(section)) {
+      const box = element("details", { className: "section", open: true }, element("summary", {}, element("h2", {}, titles[section])));
+      if (section === "l3") {
+        const present = element("input", { type: "checkbox", id: "has-l3" });
+        present.addEventListener("input", () => changeL3(present.checked));
+        box.append(element("div", { className: "row" }, element("label", { htmlFor: "has-l3" }, "present"), present));
+      }
+      groups.set(section, box);
+      at("controls").append(box);
+    }
+    groups.get(section).append(control(field));
+  }
+  const kinds = Map.groupBy(page.machines.map((one, index) => ({ ...one, index })), one => one.kind);
+  for (const [kind, list] of kinds) {
+    const group = element("optgroup", { label: kind });
+    list.forEach(one => group.append(new Option(one.name, one.index)));
+    at("start").append(group);
+  }
+  page.programs.forEach((program, k) => at("program").add(new Option(program.name, k)));
+  for (const id of ["across", "up"]) page.fields.forEach(one => at(id).add(new Option(one.field, one.field)));
+  at("across").value = "l1d.size_kib";
+  at("up").value = "l2.size_kib";
+  at("start").addEventListener("input", () => begin(+at("start").value));
+  at("reset").addEventListener("click", () => begin(+at("start").value));
+  for (const id of ["program", "across", "up"]) at(id).addEventListener("input", showAll);
+  at("copy").addEventListener("click", copy);
+}
+
+// What is shown.
+
+let waiting = false;
+function showAll() {  // once a frame at most
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => { waiting = false; show(); });
+}
+function show() {
+  for (const { field, row, show: set } of rows.values()) {
+    const value = machine[field.field];
+    row.hidden = value === undefined;
+    row.classList.toggle("changed", !row.hidden && value !== start.fields[field.field]);
+    row.classList.toggle("wrong", !row.hidden && wrong(field, value));
+    if (!row.hidden) set(value);
+  }
+  at("has-l3").checked = "l3.size_kib" in machine;
+  const reasons = broken(machine), outside = beyond(machine);
+  at("told").replaceChildren(...reasons.map(text => element("li", { className: "broken" }, `No machine: ${text}`)),
+    ...(outside.length ? [element("li", { className: "beyond" }, `Beyond what the encoder was trained on: ${outside.join(", ")}`)] : []));
+  showPredictions(!reasons.length);
+  showAttribution(!reasons.length);
+  showHeat();
+  at("yaml").textContent = yaml();
+  document.documentElement.dataset.shown = +(document.documentElement.dataset.shown ?? 0) + 1;
+}
+const same = (a, b) => Object.keys(a).length === Object.keys(b).length && Object.keys(a).every(key => a[key] === b[key]);
+const digits = (value, most = 4) => value.toLocaleString("en", { maximumSignificantDigits: Math.max(most, String(Math.trunc(Math.abs(value))).length) });
+function showPredictions(possible) {
+  const known = page.machines.find(one => one.cycles && same(one.fields, machine));
+  const begun = cyclesOf(start.fields), now = cyclesOf(machine), ghz = machine.frequency_ghz;
+  const heads = ["program", "time, ms", "cycles", "CPI", `beside ${start.name}`, ...(known ? ["cycles, as predict says"] : [])];
+  const body = page.programs.map((program, k) => {
+    const seconds = now[k] / ghz / 1e9, before = begun[k] / start.fields.frequency_ghz / 1e9;
+    const values = [seconds * 1e3, now[k], now[k] / program.instructions, seconds / before, ...(known ? [known.cycles[k]] : [])];
+    const texts = [digits(values[0]), digits(values[1]), values[2].toFixed(3), `${values[3].toFixed(3)} ×`, digits(values[4] ?? 0)];
+    const cells = values.map((value, column) => {
+      const cell = element("td", {}, possible ? texts[column] : "–");
+      if (possible) cell.dataset.value = value;
+      return cell;
+    });
+    return element("tr", {}, element("td", { className: "text" }, program.name), ...cells);
+  });
+  at("predictions").replaceChildren(
+    element("thead", {}, element("tr", {}, ...heads.map((head, k) => element("th", { className: k ? "" : "text" }, head)))),
+    element("tbody", {}, ...body));
+  if (known) at("told").append(element("li", { className: "quiet" }, `${known.name} trained the model: predict takes what it learned of it, the ` +
+    "other numbers are the encoder's, as a sweep's are."));
+}
+const small = height => ({ height, margin: { l: 90, r: 20, t: 30, b: 45 }, showlegend: false, hovermode: "closest" });
+function showAttribution(possible) {
+  const found = possible ? attribution(machine, +at("program").value) : { reason: "this is no machine" };
+  const values = [...(found.values ?? [])].reverse();
+  const layout = { ...small(290), xaxis: { title: { text: "cycles", standoff: 6 }, zeroline: true, zerolinecolor: css("--line") },
+    yaxis: { type: "category", automargin: true },
+    annotations: found.reason ? [{ text: `None: ${found.reason}`, showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }] : [] };
+  const bars = { type: "bar", orientation: "h", x: values.map(one => one.cycles), y: values.map(one => one.name),
+    marker: { color: values.map(one => one.name.startsWith("the ideal") ? "#888888" : css("--accent")) },
+    text: values.map(one => `${(100 * one.cycles / found.whole).toFixed(1)} %`), textposition: "auto",
+    hovertemplate: "%{y}: %{x:,.6~r} cycles, %{text}<extra></extra>" };
+  Plotly.react(at("attribution"), [bars], themed(layout), options);
+}
+function spread(field) {  // values of an axis: names, or at most 24 of the slider's stops
+  if (field.names) return field.names;
+  const step = Math.max(1, Math.ceil(field.stops.length / 24));
+  return field.stops.filter((_, k) => k % step === 0);
+}
+function withField(fields, name, value) {  // as `change`, of a copy
+  const made = { ...fields, [name]: value };
+  if (name === "memory.model" && value !== "simple") { delete made["memory.latency_ns"]; delete made["memory.bandwidth_gbs"]; }
+  return made;
+}
+function showHeat() {
+  const program = +at("program").value, names = [at("across").value, at("up").value];
+  const [x, y] = names.map(name => page.fields.find(one => one.field === name));
+  const present = names.every(name => name in machine) && names[0] !== names[1];
+  const layout = { ...small(380), xaxis: { type: "category", title: { text: names[0], standoff: 6 } },
+    yaxis: { type: "category", title: { text: names[1], standoff: 6 }, automargin: true } };
+  if (!present) {
+    layout.annotations = [{ text: "Choose two fields that this machine has", showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }];
+    Plotly.react(at("heat"), [], themed(layout), options);
+    return;
+  }
+  let [across, up] = [spread(x), spread(y)];
+  const all = up.map(b => across.map(a => {
+    const fields = withField(withField(machine, names[0], a), names[1], b);
+    if (broken(fields).length || (fields["memory.model"] === "simple" && !("memory.latency_ns" in fields))) return null;
+    return cyclesOf(fields)[program] / fields.frequency_ghz / 1e6;
+  }));
+  // Rows and columns in which no machine can be are left out.
+  const rowsLeft = up.map((_, r) => r).filter(r => all[r].some(value => value !== null));
+  const columnsLeft = across.map((_, c) => c).filter(c => all.some(row => row[c] !== null));
+  [across, up] = [columnsLeft.map(c => across[c]), rowsLeft.map(r => up[r])];
+  const z = rowsLeft.map(r => columnsLeft.map(c => all[r][c]));
+  const place = (field, values) => String(field.names || !values.length ? machine[field.field] : values[nearest(values, machine[field.field])]);
+  const cells = { type: "heatmap", x: across.map(String), y: up.map(String), z, colorscale: "Cividis", xgap: 1, ygap: 1,
+    hoverongaps: false, colorbar: { title: { text: "ms", side: "right" }, thickness: 12, outlinewidth: 0 },
+    hovertemplate: `${names[0]} %{x}<br>${names[1]} %{y}<br>%{z:,.6~r} ms<extra></extra>` };
+  const here = { visible: z.length > 0, type: "scatter", mode: "markers", x: [place(x, across)], y: [place(y, up)], hoverinfo: "skip",
+    marker: { symbol: "circle-open", size: 14, color: "#D55E00", line: { width: 3 } } };
+  Plotly.react(at("heat"), [cells, here], themed(layout), options);
+}
+function yaml() {
+  const changed = !same(machine, start.fields), lines = [`name: ${JSON.stringify(start.name + (changed ? "-explored" : ""))}`];
+  let section = "";
+  const fields = page.order[machine.core].filter(field => field !== "name" && !field.startsWith("memory."));
+  for (const field of [...fields, "memory.model", "memory.latency_ns", "memory.bandwidth_gbs"]) {
+    const [head, tail] = field.includes(".") ? field.split(".") : ["", field];
+    if (!(field in machine)) { if (field === "l3.size_kib") lines.push("l3: null"); continue; }
+    if (head && head !== section) lines.push(`${head}:`);
+    section = head;
+    lines.push(`${head ? "  " : ""}${tail}: ${machine[field]}`);
+  }
+  return lines.join("\n") + "\n";
+}
+async function copy() {
+  try { await navigator.clipboard.writeText(at("yaml").textContent); at("copy").textContent = "Copied"; }
+  catch { getSelection().selectAllChildren(at("yaml")); at("copy").textContent = "Selected: press Ctrl+C"; }
+  setTimeout(() => { at("copy").textContent = "Copy as YAML"; }, 1500);
+}
+async function main() {
+  await loadPlotly();
+  build();
+  begin(0);
+  dark.addEventListener("change", showAll);
+  document.querySelectorAll("#results details").forEach(one => one.addEventListener("toggle", showAll));
+  document.documentElement.dataset.ready = "yes";
+}
+main();

@@ -1,0 +1,42 @@
+"""Pictures of a trace's phases over time (`tracegen.phases`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.figure import Axis, Bars, Figure, Panel, Spans
+from analysis.report import Section
+from tracegen.phases import Phases
+
+
+def sections(found: Phases) -> list[Section]:
+    """The parts of the HTML report."""
+    text = f"Intervals of {found.interval:,} instructions, clustered by the code that they execute, as SimPoint does."
+    table = pd.DataFrame(found.document()["phases"])
+    return [
+        Section("Phases over time", text, plot(found)),
+        Section("Simulation points", "Each phase's share of the run and the interval that stands for it.",
+                plot_weights(found), table),
+    ]  # fmt: skip
+
+
+def plot(found: Phases) -> Figure:
+    """A row a phase; in it the stretches of the run that belong to it."""
+    change = np.flatnonzero(np.diff(found.phase, prepend=-1))
+    ends = np.append(change[1:], len(found.phase))
+    marks = []
+    for phase in range(len(found.point)):
+        rows = found.phase[change] == phase
+        name = f"phase {phase}"
+        marks.append(Spans(name, change[rows] * found.interval, ends[rows] * found.interval, name))
+    return Figure([Panel(marks, x=Axis("instructions executed"))], height=1.3 + 0.28 * len(marks))
+
+
+def plot_weights(found: Phases) -> Figure:
+    """The share of each phase."""
+    names = [f"phase {phase}" for phase in range(len(found.point))]
+    text = [f"simulation point: interval {point:,}" for point in found.point.tolist()]
+    bars = Bars("", names, found.weight * 100, text=text)
+    return Figure([Panel([bars], x=Axis("share of the intervals, %", zero=True), sideways=True)],
+                  height=1.3 + 0.28 * len(names))  # fmt: skip

@@ -1,0 +1,105 @@
+"""What the machine encoder reads of a configuration: a table of formulas over its fields (`uarch.formula`).
+
+Quantities enter as log2 (1 + x), kinds as one-hot; what a machine does not have is 0. What the fields mean together is
+added: hit latencies from the core on, memory's in cycles, the narrowest width, misses in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uarch.columns import Columns, of_machines
+from uarch.configuration import Machine
+from uarch.constraints import PREDICTORS, PREFETCHERS, dram_models
+from uarch.formula import Formula, evaluate
+
+CACHES = ("l1i", "l1d", "l2", "l3")
+PIPELINE = (
+    "fetch_width", "decode_width", "rename_width", "issue_width", "commit_width", "frontend_delay", "dispatch_delay",
+    "rob_entries", "issue_queue_entries", "load_queue_entries", "store_queue_entries", "int_registers", "fp_registers",
+    "width", "memory_width", "store_buffer", "memory_in_flight",
+)  # fmt: skip
+_WIDTHS = ("fetch_width", "decode_width", "rename_width", "issue_width", "commit_width", "width")
+UNITS = (
+    "int_alu", "int_mul", "fp_add", "fp_mul", "simd", "load_ports", "store_ports", "mul_latency", "div_latency",
+    "fp_add_latency", "fp_mul_latency", "fp_div_latency",
+)  # fmt: skip
+
+
+@cache
+def quantities() -> dict[str, Formula]:
+    """Named formulas, each over fields and the quantities before it; latencies and delays in core cycles."""
+    drams = dram_models()
+    bursts = [64.0 / dram["burst_bytes"] for dram in drams.values()]
+    idle = tuple(d["t_rcd"] + d["t_cl"] + b * d["t_burst"] for d, b in zip(drams.values(), bursts, strict=True))
+    peak = tuple(64.0 / (b * d["t_burst"]) for d, b in zip(drams.values(), bursts, strict=True))
+    window = ("*", 8, "narrowest")
+    return {
+        "latency ns": ("choose", "memory.model", tuple(drams), idle, "memory.latency_ns"),  # idle
+        "bandwidth": ("choose", "memory.model", tuple(drams), peak, "memory.bandwidth_gbs"),  # peak, GB/s
+        "in order": ("is", "core", "in-order"),
+        "narrowest": ("min", *(f"pipeline.{width}" for width in _WIDTHS)),
+        "to L2": ("+", "l1d.latency", "l2.latency"),
+        "to L3": ("+", "to L2", ("else", "l3.latency", 0.0)),
+        "to memory": ("+", "to L3", ("*", "latency ns", "frequency_ghz")),
+        "a line": ("*", ("/", 64.0, "bandwidth"), "frequency_ghz"),  # cycles of one at the memory's peak
+        "last level": ("else", "l3.size_kib", "l2.size_kib"),
+        "in flight": ("min", "l1d.mshrs", "l2.mshrs", "l3.mshrs"),
+        "window": ("min", ("else", "pipeline.rob_entries", window), ("else", "pipeline.int_registers", window)),
+        "depth": ("+", 3, "pipeline.frontend_delay", ("else", "pipeline.dispatch_delay", 0.0)),
+    }
+
+
+@cache
+def features() -> tuple[Formula, ...]:
+    """The encoder's features in their order: new ones go to the end, since older models read only those before."""
+    kinds = [kind for kind in PREFETCHERS if kind != "none"]
+    found: list[Formula] = ["in order", ("log2", "frequency_ghz")]
+    found += [_log(f"pipeline.{name}") for name in PIPELINE]
+    found += [_log(f"functional_units.{name}") for name in UNITS]
+    found += [("is", "branch_predictor.kind", kind) for kind in PREDICTORS]
+    found += [_log(f"branch_predictor.{name}") for name in ("entries", "btb_entries", "ras_entries")]
+    for level in CACHES:
+        found.append(("has", f"{level}.size_kib"))
+        found += [_log(f"{level}.{name}") for name in ("size_kib", "associativity", "latency", "mshrs")]
+        found += [("is", f"{level}.prefetcher", kind) for kind in kinds]
+    found += [_log("latency ns"), _log("bandwidth"), _log(("*", "latency ns", "frequency_ghz")), _log("a line")]
+    found.append(("-", 1, ("is", "memory.model", "simple")))
+    together: tuple[Formula, ...] = (
+        "narrowest", "l1d.latency", "to L2", "to L3", "to memory", ("+", "l1i.latency", "l2.latency"), "last level",
+        "in flight", ("/", "to memory", "in flight"), "a line", ("/", "a line", "to memory"), "window",
+        ("/", "window", "to memory"), ("/", "functional_units.load_ports", "narrowest"), "depth",
+    )  # fmt: skip
+    found += [("log2", quantity) for quantity in together]
+    found.append(("and", "in order", ("is", "branch_predictor.kind", "none")))
+    found += [("*", "in order", ("log2", "narrowest")), ("*", "in order", ("log2", "to memory"))]
+    return tuple(found)
+
+
+def _log(of: Formula) -> Formula:
+    return ("else", ("log2", ("+", 1.0, of)), 0.0)
+
+
+def features_of_columns(columns: Columns) -> NDArray[np.float32]:
+    """[count, F] of many machines at once."""
+    known = dict(columns)
+    for name, formula in quantities().items():
+        known[name] = evaluate(formula, known)
+    found = np.empty((columns.count, len(features())), np.float32)
+    for number, formula in enumerate(features()):
+        found[:, number] = evaluate(formula, known)
+    return found
+
+
+def features_of_machines(machines: Sequence[Machine]) -> NDArray[np.float32]:
+    """[K, F] of machines of any kinds."""
+    return features_of_columns(of_machines(machines))
+
+
+def machine_features(machine: Machine) -> NDArray[np.float32]:
+    """[F] of one."""
+    return features_of_machines([machine])[0]

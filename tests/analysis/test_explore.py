@@ -1,0 +1,273 @@
+"""The Explore page in a real browser: its numbers are the commands', whatever the hand does."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from analysis.attribute import attribute
+from analysis.explore import contents, explore, stops
+from analysis.predict import predict
+from tests.analysis.vectors import program, shipped
+from uarch.columns import of_machine, of_machines, possible
+from uarch.configuration import load_machine, machine_from_dict, replace_field
+from uarch.constraints import RULES, Rule
+from uarch.errors import InputError
+from uarch.formula import evaluate
+from uarch.space import sample
+
+PROGRAMS = (program("first", 1), program("second", 2))
+SHOWN = "return document.documentElement.dataset.shown"
+
+
+@pytest.fixture(scope="module")
+def page(browser, tmp_path_factory):
+    path = explore(tmp_path_factory.mktemp("explore") / "e.html", shipped(), PROGRAMS, [load_machine("zen4")])
+    browser.open(path)
+    return path
+
+
+def after(browser, action, *arguments):
+    """Do something in the page and wait until it has answered."""
+    before = browser.js(SHOWN)
+    browser.js(action, *arguments)
+    browser.wait(f"{SHOWN} !== arguments[0]", before)
+
+
+def begin_at(browser, name):
+    after(
+        browser,
+        "const start = document.getElementById('start');"
+        "start.value = [...start.options].find(o => o.text === arguments[0]).value;"
+        "start.dispatchEvent(new Event('input'))",
+        name,
+    )
+
+
+def put(browser, field, value):
+    """A value into a field's box or menu, as if by hand."""
+    after(
+        browser,
+        "const box = document.getElementById('field-' + arguments[0]); box.value = arguments[1];"
+        "box.dispatchEvent(new Event('input'))",
+        field, value,
+    )  # fmt: skip
+
+
+def build(browser, machine):
+    """Every field of a machine by its control, from the preset of its core."""
+    begin_at(browser, "base" if machine.core == "out-of-order" else "cortex-a53")
+    present = machine.l3 is not None
+    if browser.js("return document.getElementById('has-l3').checked") != present:
+        after(browser, "document.getElementById('has-l3').click()")
+    fields = of_machine(machine)
+    put(browser, "memory.model", fields["memory.model"])
+    browser.js(
+        "for (const [field, value] of Object.entries(arguments[0])) {"
+        "const box = document.getElementById('field-' + field); box.value = value;"
+        "box.dispatchEvent(new Event('input')) }",
+        {field: value for field, value in fields.items() if field not in ("core", "memory.model")},
+    )
+    browser.wait(
+        "return +document.getElementById('field-frequency_ghz').value === arguments[0]", fields["frequency_ghz"]
+    )
+    settle(browser)
+
+
+def settle(browser):
+    """Until the frame after the last change is drawn."""
+    browser.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
+
+def numbers(browser):
+    """[P, columns] of the table of predictions."""
+    return np.array(
+        browser.js(
+            "return [...document.querySelectorAll('#predictions tbody tr')].map("
+            "row => [...row.cells].slice(1).map(cell => +cell.dataset.value))"
+        ),
+        float,
+    )
+
+
+def told(browser):
+    return browser.js("return document.getElementById('told').textContent")
+
+
+def test_random_machines_are_predicted_as_the_command_does(browser, page):
+    for machine in sample(6, 11):  # of both cores, with and without L3, with named and simple memory
+        build(browser, machine)
+        frame = predict(shipped(), PROGRAMS, [machine])
+        found = numbers(browser)
+        np.testing.assert_allclose(found[:, 0], frame["seconds"] * 1e3, rtol=1e-3)
+        np.testing.assert_allclose(found[:, 1], frame["cycles"], rtol=1e-3)
+        np.testing.assert_allclose(found[:, 2], frame["cpi"], rtol=1e-3)
+    browser.quiet(page)
+
+
+def test_sliders_move_their_fields(browser, page):
+    draw = random.Random(3)
+    begin_at(browser, "zen4")
+    machine = load_machine("zen4")
+    fields = {entry["field"]: entry for entry in contents(shipped(), PROGRAMS)["fields"]}
+    for field in ("l1d.size_kib", "l2.latency", "pipeline.rob_entries", "frequency_ghz", "functional_units.simd"):
+        values = fields[field]["stops"]
+        if field == "l1d.size_kib":
+            values = [8, 16, 32, 64, 128]  # of a power of two of sets of 8 lines: the slider passes over the others
+        if field == "pipeline.rob_entries":
+            values = [value for value in values if value >= machine.pipeline.issue_queue_entries]
+        value = draw.choice(values)
+        after(
+            browser,
+            "const slider = document.querySelector(`input[type=range][aria-label='${arguments[0]}']`);"
+            "slider.value = arguments[1]; slider.dispatchEvent(new Event('input'))",
+            field, fields[field]["stops"].index(value),
+        )  # fmt: skip
+        machine = replace_field(machine, field, value)
+        shown = browser.js("return +document.getElementById('field-' + arguments[0]).value", field)
+        assert shown == value
+        np.testing.assert_allclose(numbers(browser)[:, 1], predict(shipped(), PROGRAMS, [machine])["cycles"], rtol=1e-3)
+
+
+def test_a_slider_passes_over_what_cannot_be(browser, page):
+    begin_at(browser, "zen4")
+    after(
+        browser,
+        "const slider = document.querySelector(`input[type=range][aria-label='l1d.size_kib']`);"
+        "slider.value = 3; slider.dispatchEvent(new Event('input'))",  # 24 KiB of 8 ways: 48 sets
+    )
+    assert browser.js("return document.getElementById('field-l1d.size_kib').value") in ("16", "32")
+    assert "No machine" not in told(browser)
+
+
+def test_presets_are_what_predict_says(browser, page):
+    for name in ("zen4", "cortex-a53"):
+        begin_at(browser, name)
+        frame = predict(shipped(), PROGRAMS, [load_machine(name)])
+        assert set(frame["machine_vector"]) <= {"table", "fitted"}
+        np.testing.assert_allclose(numbers(browser)[:, 4], frame["cycles"], rtol=1e-6)
+        assert f"{name} trained the model" in told(browser)
+
+
+@pytest.mark.parametrize("machine", sample(3, 5), ids=lambda machine: machine.core)
+def test_attribution_is_the_commands(browser, page, machine):
+    build(browser, machine)
+    frame = attribute(shipped(), PROGRAMS[:1], machine)
+    found = browser.js(
+        "const bars = document.getElementById('attribution').data[0]; return [Array.from(bars.y), Array.from(bars.x)]"
+    )
+    values = dict(zip(*found, strict=True))
+    for row in frame.itertuples():
+        assert values[row.group] == pytest.approx(row.cycles, abs=1e-3 * frame["encoded"].iloc[0])
+
+
+def test_the_heat_map_holds_times_of_machines(browser, page):
+    begin_at(browser, "base")
+    put(browser, "l2.associativity", 8)
+    after(
+        browser,
+        "const list = document.getElementById('program'); list.value = 1; list.dispatchEvent(new Event('input'))",
+    )
+    trace = browser.js(
+        "const cells = document.getElementById('heat').data[0];"
+        "return {x: Array.from(cells.x), y: Array.from(cells.y), z: cells.z.map(row => Array.from(row))}"
+    )
+    base = replace_field(load_machine("base"), "l2.associativity", 8)
+    for row, column in ((0, 0), (1, 2), (-1, -1)):
+        machine = replace_field(base, "l1d.size_kib", int(trace["x"][column]))
+        machine = replace_field(machine, "l2.size_kib", int(trace["y"][row]))
+        (seconds,) = predict(shipped(), PROGRAMS[1:], [machine])["seconds"]
+        assert trace["z"][row][column] == pytest.approx(seconds * 1e3, rel=1e-3)
+
+
+def test_what_is_no_machine_is_told_as_the_command_does(browser, page):
+    begin_at(browser, "zen4")
+    machine = load_machine("zen4")
+    put(browser, "pipeline.issue_queue_entries", 400)
+    with pytest.raises(InputError) as error:
+        replace_field(machine, "pipeline.issue_queue_entries", 400)
+    assert str(error.value).removeprefix("machine zen4: ") in told(browser)
+    assert np.isnan(numbers(browser)).all()
+    put(browser, "pipeline.issue_queue_entries", 216)
+    put(browser, "l1d.size_kib", 33)
+    assert "l1d.size_kib = 33 must be a whole power of two of sets of l1d.associativity = 8" in told(browser)
+    put(browser, "l1d.size_kib", 1.5)
+    assert f"l1d.size_kib = 1.5 must be {RULES['l1d.size_kib'].describe()}" in told(browser)
+
+
+def test_beyond_the_training_is_told_as_the_command_does(browser, page):
+    begin_at(browser, "zen4")
+    put(browser, "l3.latency", 90)
+    machine = replace_field(load_machine("zen4"), "l3.latency", 90)
+    (said,) = shipped().encoder.outside(machine)
+    assert said in told(browser)
+
+
+def test_the_yaml_is_the_machine(browser, page):
+    for machine in (*sample(2, 23), load_machine("sifive-u74")):
+        build(browser, machine)
+        read = machine_from_dict(yaml.safe_load(browser.js("return document.getElementById('yaml').textContent")))
+        assert of_machine(read) == of_machine(machine)
+
+
+def test_another_core_has_other_fields(browser, page):
+    begin_at(browser, "zen4")
+    put(browser, "core", "in-order")
+    visible = "return [...document.querySelectorAll('.row:not([hidden])')].map(row => row.title)"
+    assert "pipeline.width" in browser.js(visible)
+    assert "pipeline.rob_entries" not in browser.js(visible)
+    assert not np.isnan(numbers(browser)).any()
+    after(browser, "document.getElementById('reset').click()")
+    assert browser.js("return document.querySelectorAll('.row.changed').length") == 0
+
+
+def test_a_typed_number_is_taken_as_it_is_typed(browser, page):
+    begin_at(browser, "zen4")
+    box = browser.driver.find_element(By.ID, "field-pipeline.rob_entries")
+    box.send_keys(Keys.CONTROL, "a")
+    box.send_keys("333")
+    settle(browser)
+    assert box.get_attribute("value") == "333"
+    machine = replace_field(load_machine("zen4"), "pipeline.rob_entries", 333)
+    np.testing.assert_allclose(numbers(browser)[:, 1], predict(shipped(), PROGRAMS, [machine])["cycles"], rtol=1e-3)
+
+
+def test_every_field_that_the_encoder_reads_has_a_control(browser, page):
+    ids = set(browser.js("return [...document.querySelectorAll('[id^=field-]')].map(one => one.id.slice(6))"))
+    machines = [load_machine("zen4"), *sample(20, 1)]
+    assert {field for machine in machines for field in of_machine(machine)} <= ids
+
+
+def test_stops_of_sliders():
+    assert stops(Rule(int, 1, 100), 2, 5) == [2, 3, 4, 5]
+    assert stops(Rule(int, 0, 64, power_of_two=True), 0, 16) == [0, 1, 2, 4, 8, 16]
+    assert stops(Rule(int, 1, 4096), 10, 100) == [10, 12, 16, 24, 32, 48, 64, 96, 100]
+    found = stops(Rule(float, 0.1, 10), 1, 4)
+    assert (found[0], found[-1]) == (1, 4)
+    assert np.allclose(np.diff(np.log(found)), np.log(4) / (len(found) - 1), atol=0.01)  # but for rounding
+    assert stops(Rule(int, 1, 4), np.inf, -np.inf) == [1, 2, 3, 4]  # never seen: what the rule allows
+
+
+def test_formulas_by_hand():
+    fields = {"a": 6.0, "b": 1.5, "kind": "x"}
+    for formula, value in (
+        (("+", "a", "b", 1), 8.5), (("-", 1, "a"), -5), (("/", "a", "b"), 4), (("min", "a", "none", "b"), 1.5),
+        (("is", "kind", "x"), 1), (("is", "none", "x"), 0), (("has", "none"), 0), (("else", "none", 3), 3),
+        (("choose", "kind", ("w", "x"), (1, 2), "a"), 2), (("choose", "kind", ("w",), (1,), "a"), 6),
+        (("not", (">", "a", "none")), 1), (("power of two", ("/", "a", "b")), 1), (("power of two", "b"), 0),
+    ):  # fmt: skip
+        assert float(evaluate(formula, fields)) == value
+
+
+def test_relations_hold_of_machines_and_of_columns():
+    machines = sample(30, 2)
+    assert possible(of_machines(machines))[0].all()
+
+
+def test_a_model_without_an_encoder_is_told(tmp_path):
+    with pytest.raises(InputError, match="no machine encoder"):
+        explore(tmp_path / "e.html", replace(shipped(), encoder=None), PROGRAMS)

@@ -1,0 +1,79 @@
+"""Headless Chromium for the tests of pages: one browser, opened on files, which may load nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+MOST_BYTES = 5_000_000
+_FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run", "--window-size=1280,1600",
+)  # fmt: skip
+
+
+class Browser:
+    """Pages as a reader has them."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def open(self, path: Path) -> None:
+        """Open a page and wait until it is drawn; it must be small, and silent on the console and the network."""
+        assert path.stat().st_size < MOST_BYTES
+        self.requests(), self.driver.get_log("browser")  # what came before is of another page
+        self.driver.get(path.as_uri())
+        self.wait("return document.documentElement.dataset.ready === 'yes'")
+        self.quiet(path)
+
+    def quiet(self, path: Path) -> None:
+        """Nothing was told on the console, nothing asked for but the page itself."""
+        assert self.driver.get_log("browser") == []
+        assert {url for url in self.requests() if not url.startswith(("data:", "blob:"))} <= {path.as_uri()}
+
+    def requests(self) -> list[str]:
+        """What was asked for since the last call."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def wait(self, condition: str, *arguments: Any) -> None:
+        """Until the script's value is true."""
+        end = time.monotonic() + 60
+        while not self.js(condition, *arguments):
+            assert time.monotonic() < end, f"never true in the page: {condition}"
+            time.sleep(0.02)
+
+    def dark(self, on: bool) -> None:
+        value = "dark" if on else "light"
+        features = [{"name": "prefers-color-scheme", "value": value}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+@contextmanager
+def chromium(profile: Path) -> Iterator[Browser]:
+    """Skips where Chromium or its driver is absent. `profile` is an empty folder."""
+    binary, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if binary is None or driver is None:
+        pytest.skip("pages are tested in headless Chromium: chromium and chromedriver are not here")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    running = webdriver.Chrome(options=options, service=Service(driver))
+    try:
+        yield Browser(running)
+    finally:
+        running.quit()
