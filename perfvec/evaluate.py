@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from perfvec.machines.posterior import Observations, fit_windows
 from perfvec.model import Model, configuration_key
-from perfvec.precision import native_bf16
+from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import LANES, STRETCH, lane_sums
 from perfvec.training.data import WARMUP, pair_files
 from tracegen.decode import decode
@@ -85,7 +85,7 @@ def _stretch(models: Sequence[Model], trace: Trace, labels: LatencyFile) -> _Str
         raise InputError(
             f"{labels.path}: labels up to instruction {labels.start + len(labels)}, but its trace has {len(trace)}"
         )
-    bf16 = native_bf16()
+    bf16, foundations = native_bf16(), [rounded(model.foundation) for model in models]
     schemas = {model.schema.identity: model.schema for model in models}
     vectors: list[list[NDArray[np.float64]]] = [[] for _ in models]
     cycles: list[NDArray[np.float64]] = []
@@ -99,7 +99,7 @@ def _stretch(models: Sequence[Model], trace: Trace, labels: LatencyFile) -> _Str
                 cycles.append(np.add.reduceat(latency, first, axis=1, dtype=np.float64))
             for index, model in enumerate(models):
                 if model.schema.identity == identity:
-                    sums = lane_sums(model.foundation, static, ids, stored, lead, lanes=lanes, bf16=bf16)
+                    sums = lane_sums(foundations[index], static, ids, stored, lead, lanes=lanes, bf16=bf16)
                     vectors[index].append(sums[: len(first)])
     total = np.concatenate(cycles, axis=1)
     if (empty := np.flatnonzero(total.sum(axis=1) == 0)).size:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,10 @@ class Model:
     @property
     def schema(self) -> Schema:
         return self.foundation.schema
+
+    def to(self, device: torch.device) -> Model:
+        """The same, whose foundation model runs on `device`."""
+        return replace(self, foundation=self.foundation.to(device))
 
     def table(self) -> NDArray[np.float64]:
         """[U, d] vectors of the training machines (cycles per unit of representation)."""

@@ -1,4 +1,4 @@
-"""bfloat16 where the processor multiplies it natively, float32 elsewhere."""
+"""bfloat16 where the processor multiplies it natively, float32 elsewhere; the weights are the same numbers in both."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from perfvec.architectures import State
+from perfvec.architectures.lstm import Lstm
 from perfvec.model import FoundationModel
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -27,3 +28,41 @@ def native_bf16(device: torch.device | None = None) -> bool:
 def forward(foundation: FoundationModel, x: Tensor, state: State | None, bf16: bool) -> tuple[Tensor, State]:
     """`foundation(x, state)` with the architecture's products in bfloat16 where asked."""
     return foundation(x, state, bf16=True) if bf16 else foundation(x, state)
+
+
+class RoundedLstm(FoundationModel):
+    """A trained LSTM with weights and biases that bfloat16 has, of features as they are instead of normalised ones.
+
+    What bfloat16 changes is mostly the rounding of the weights, which does not average out where a program repeats the
+    same few instructions. Here that is done once, for both precisions. Normalisation is part of the first layer's
+    weights, so that inputs are mostly 0 and 1, which bfloat16 has too.
+    """
+
+    @torch.no_grad()
+    def __init__(self, trained: FoundationModel) -> None:
+        super().__init__(trained.schema, trained.head.out_features, **trained.shape)
+        self.load_state_dict(trained.state_dict())
+        self.to(trained.mean.device).eval()
+        assert isinstance(self.architecture, Lstm)
+        weights = dict(self.architecture.lstm.named_parameters())
+        shift = weights["weight_ih_l0"].double() @ (self.mean * self.scale).double()
+        weights["bias_ih_l0"] -= shift.float()
+        weights["weight_ih_l0"] *= self.scale
+        for layer in range(self.architecture.lstm.num_layers):  # the sum of both is rounded, once
+            weights[f"bias_ih_l{layer}"] += weights[f"bias_hh_l{layer}"]
+            weights[f"bias_hh_l{layer}"].zero_()
+        for weight in weights.values():
+            weight.copy_(weight.bfloat16())
+
+    def forward(self, x: Tensor, state: State | None = None, *, bf16: bool = False) -> tuple[Tensor, State]:
+        """As of FoundationModel."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
+            r, state = self.architecture(x, state)
+        return r.float(), tuple(value.float() for value in state)
+
+
+def rounded(foundation: FoundationModel) -> FoundationModel:
+    """What represents programs in the place of `foundation`: itself, or an LSTM without `skip` as a RoundedLstm."""
+    if isinstance(foundation.architecture, Lstm) and foundation.skip is None:
+        return RoundedLstm(foundation)
+    return foundation

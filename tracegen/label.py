@@ -3,18 +3,21 @@
 The trace is read and decoded once and each piece of it runs on every machine. Before the labelled stretch the machines
 are warmed as gem5's fast-forward does it (DATA.md of the gem5 labels): caches and TLBs by everything before, pipeline
 and predictor by `warmup` instructions. Several traces are labelled side by side in processes; a latency file that is
-already there, of the same trace, stretch and machines, is kept, so a run that was killed continues.
+already there, of the same trace, stretch and machines, is kept, so a run that was killed continues. On a cluster a
+task is a trace on a few machines, and its labels a file in a folder beside the output until all are there.
 
 The timing model is the embedded one, or gem5 (`tracegen.gem5.label`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +25,9 @@ from numba import set_num_threads
 from tqdm import tqdm
 
 from tracegen.decode import decode
+from tracegen.executor import Executor, Local, settle
 from tracegen.files import require_writable
-from tracegen.latency import LatencyFile, LatencyWriter
+from tracegen.latency import LatencyFile, LatencyWriter, join
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
@@ -31,6 +35,7 @@ from uarch.timing.simulation import COUNTERS, Simulation
 
 SIMULATOR = "embedded 4"
 WARMUP = 50_000  # instructions that warm the pipeline and the predictor
+_BLOCK = 8  # machines of a task on a cluster: each reads, decodes and warms up for itself
 
 
 def label(
@@ -42,6 +47,7 @@ def label(
     count: int | None = None,
     warmup: int = WARMUP,
     workers: int = 2,
+    cluster: Executor | None = None,
     simulator: str = "embedded",
     gem5: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -49,9 +55,9 @@ def label(
     """Write `NAME.latency.h5` (`NAME-START.latency.h5` where `start` > 0) of every trace into `folder`.
 
     `count` instructions are labelled from `start` on, to the trace's end where it is None or larger. A trace that ends
-    before `start` is left out. `simulator` is `embedded` or `gem5`, whose binary is `gem5` or the environment's GEM5;
-    what gem5 cannot simulate is told on stderr and left out. Raises InputError for bad traces, no machines or an
-    unwritable folder.
+    before `start` is left out. So many `workers` run here, or those of a `cluster`. `simulator` is `embedded` or
+    `gem5`, whose binary is `gem5` or the environment's GEM5; what gem5 cannot simulate is told on stderr and left out.
+    Raises InputError for bad traces, no machines or an unwritable folder.
     """
     if not machines:
         raise InputError("no machine to label for; name some with --uarch or --sample")
@@ -61,6 +67,10 @@ def label(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if simulator == "gem5":
+        if cluster is not None:
+            raise InputError(
+                "gem5 labels on one machine; leave --scheduler and --cluster out, or give each node its traces"
+            )
         from tracegen.gem5.label import label as label_by_gem5
 
         outputs, failed = label_by_gem5(
@@ -79,7 +89,7 @@ def label(
         return outputs
     if simulator != "embedded":
         raise InputError(f"simulator {simulator!r} must be one of embedded, gem5")
-    jobs: list[tuple[Path, Path, int]] = []
+    labels: list[_Labels] = []
     outputs = []
     for path in traces:
         with Trace(path) as trace:
@@ -90,16 +100,61 @@ def label(
             require_writable(output)
             outputs.append(output)
             if not _already(output, trace, machines, start, stop):
-                jobs.append((trace.path, output, stop))
+                labels.append(
+                    _Labels(
+                        trace.path.absolute(), trace.digest, tuple(machines), output.absolute(), start, stop, warmup
+                    )
+                )
     if not outputs:
         raise InputError(f"every trace ends before instruction {start}; nothing to label")
-    with ProcessPoolExecutor(min(workers, max(len(jobs), 1)), mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(label_one, path, machines, output, start, stop, warmup) for path, output, stop in jobs]
-        for future in tqdm(
-            as_completed(futures), total=len(jobs), desc="label", unit="trace", disable=None if progress else True
-        ):
-            future.result()
+    if cluster is None:
+        _run(Local(workers), labels, "trace", progress)
+        return outputs
+    parts = [part for whole in labels for part in whole.parts(_BLOCK)]
+    _run(cluster, [part for part in parts if not part.output.exists()], "task", progress)
+    for whole in labels:
+        join([part.output for part in whole.parts(_BLOCK)], whole.output)
+        shutil.rmtree(whole.folder_of_parts)
     return outputs
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """A latency file to make."""
+
+    trace: Path
+    digest: str
+    machines: tuple[Machine, ...]
+    output: Path
+    start: int
+    stop: int
+    warmup: int
+
+    @property
+    def folder_of_parts(self) -> Path:
+        """Named by what is made, so that nothing else is taken for it."""
+        what = [self.digest, self.start, self.stop, self.warmup, SIMULATOR, [m.to_dict() for m in self.machines]]
+        key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
+        return self.output.with_name(f".{self.output.name}.{key}.parts")
+
+    def parts(self, machines: int) -> list[_Labels]:
+        """The same of so many machines each, as files of a folder that is made."""
+        folder = self.folder_of_parts
+        folder.mkdir(exist_ok=True)
+        return [
+            replace(self, machines=self.machines[k : k + machines], output=folder / f"{k}.latency.h5")
+            for k in range(0, len(self.machines), machines)
+        ]
+
+
+def _run(executor: Executor, labels: Sequence[_Labels], unit: str, progress: bool) -> None:
+    done = executor.map(_label, labels, lambda item: [item.trace, item.output.parent])
+    for number, _ in tqdm(done, total=len(labels), desc="label", unit=unit, disable=None if progress else True):
+        settle(labels[number].output)
+
+
+def _label(given: _Labels) -> None:
+    label_one(given.trace, given.machines, given.output, given.start, given.stop, given.warmup)
 
 
 def _already(output: Path, trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> bool:

@@ -86,6 +86,30 @@ class LatencyWriter:
         dataset.attrs["columns"] = list(columns)
 
 
+def join(parts: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> None:
+    """Write one latency file of several: the same stretch on the machines of each, in this order.
+
+    Raises InputError where the parts are damaged, or not of one stretch.
+    """
+    with ExitStack() as stack:
+        files = [stack.enter_context(LatencyFile(path)) for path in parts]
+        first = files[0]
+        for file in files:
+            if (file.trace_digest, file.start, len(file)) != (first.trace_digest, first.start, len(first)):
+                raise InputError(f"{file.path}: labels another stretch than {first.path}; remove both")
+        counters = [file.counters() for file in files]
+        writer = stack.enter_context(
+            LatencyWriter(
+                output, machines=[machine for file in files for machine in file.machines], trace=first.trace,
+                trace_digest=first.trace_digest, start=first.start, simulator=first.simulator,
+                attributes={"warmup": first.attribute("warmup", 0)},
+            )
+        )  # fmt: skip
+        for begin in range(0, len(first), 2 * _BLOCK):
+            writer.append(np.concatenate([file.read(begin, begin + 2 * _BLOCK) for file in files]))
+        writer.counters(np.concatenate([values for values, _ in counters]), counters[0][1])
+
+
 class LatencyFile:
     """A latency file, open for reading; a context manager. Raises InputError where it is damaged or foreign.
 
@@ -142,6 +166,19 @@ class LatencyFile:
         if rows is None:
             return read_slice(self._latency, (slice(None), slice(begin, end)))
         return np.stack([read_slice(self._latency, (row, slice(begin, end))) for row in rows])
+
+    def counters(self) -> tuple[NDArray[np.float64], list[str]]:
+        """[U, k] what the simulator counted on each machine, and the names of the k columns; none where it did not."""
+        if "counters" not in self._file:
+            return np.empty((len(self.machines), 0)), []
+        dataset = read_dataset(self._file, "counters", "<f8", 2)
+        with damage_in(self.path, "'counters'"):
+            names = [str(name) for name in dataset.attrs["columns"]]
+        if dataset.shape != (len(self.machines), len(names)):
+            raise InputError(
+                f"{self.path}: counters are {list(dataset.shape)}; expected {[len(self.machines), len(names)]}"
+            )
+        return read_slice(dataset, slice(None)), names
 
     def cycles(self) -> NDArray[np.float64]:
         """[U] total cycles of the labelled stretch on each machine."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perfvec.commands.inputs import machines_named
-from perfvec.commands.options import Machines
+from perfvec.commands.options import ClusterFile, Machines, Scheduler
 
 app = typer.Typer()
 
@@ -29,8 +29,11 @@ def label(
     workers: Annotated[int, typer.Option(min=1, help="Traces (with gem5: simulations) side by side.")] = 2,
     simulator: Annotated[str, typer.Option(help="embedded, or gem5, which runs the traces' programs.")] = "embedded",
     gem5: Annotated[Path | None, typer.Option(help="gem5's binary; by default the environment's GEM5.")] = None,
+    scheduler: Scheduler = None,
+    cluster: ClusterFile = None,
 ) -> None:
     """Time traces on machines: latency files for training and evaluation."""
+    from tracegen.executor import connect
     from tracegen.label import label as run_label
     from tracegen.latency import LatencyFile
     from uarch.configuration import preset_names
@@ -44,7 +47,10 @@ def label(
     if machines_of:
         with LatencyFile(machines_of) as labels:
             chosen += labels.machines
-    for path in run_label(
-        traces, chosen, output, start=start, count=count, workers=workers, simulator=simulator, gem5=gem5
-    ):
+    with connect(scheduler, cluster) as workers_elsewhere:
+        outputs = run_label(
+            traces, chosen, output, start=start, count=count, workers=workers, cluster=workers_elsewhere,
+            simulator=simulator, gem5=gem5,
+        )  # fmt: skip
+    for path in outputs:
         print(path)

@@ -36,3 +36,12 @@ Stdin = Annotated[Path | None, typer.Option(help="File on the program's standard
 Cwd = Annotated[Path | None, typer.Option(help="The program's working directory.")]
 Env = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the program; repeat for more.")]
 Space = Annotated[str, typer.Option(help="Design space whose machines are sampled: a name or a YAML file.")]
+Scheduler = Annotated[
+    str | None, typer.Option("--scheduler", help="Run on the workers of the Dask scheduler at this address.")
+]
+ClusterFile = Annotated[
+    Path | None, typer.Option("--cluster", help="Run on a SLURM, PBS, LSF, … cluster: a YAML file for dask-jobqueue.")
+]
+Device = Annotated[
+    str, typer.Option(help="Where the model runs: auto (a GPU where there is one), cpu, cuda or cuda:N.")
+]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfvec.commands.options import (
+    ClusterFile,
     Csv,
     Cwd,
+    Device,
     Env,
     Html,
     Json,
@@ -22,6 +24,7 @@ from perfvec.commands.options import (
     RegionStart,
     RegionStop,
     RegionTimes,
+    Scheduler,
     Skip,
     Stdin,
 )
@@ -38,8 +41,8 @@ app = typer.Typer()
 @app.command()
 def represent(
     context: typer.Context,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The vector file to write.")],
-    target: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The vector file to write, or their folder.")],
+    targets: Annotated[list[Path] | None, typer.Argument(help="Traces; or -- PROGRAM ARGS…")] = None,
     model_file: ModelFile = None,
     sample: Annotated[
         str | None, typer.Option(help="auto: from a part of the instructions, with an interval of confidence.")
@@ -52,6 +55,9 @@ def represent(
         bool,
         typer.Option("--windowed", help="Of a trace: a 256-step window per instruction, PerfVec's way; very slow."),
     ] = False,
+    device: Device = "auto",
+    scheduler: Scheduler = None,
+    cluster: ClusterFile = None,
     max_instructions: MaxInstructions = None,
     skip: Skip = 0,
     region: RegionFunction = None,
@@ -64,31 +70,51 @@ def represent(
 ) -> None:
     """Turn a program into its vector: a trace (a killed run continues), or a program while it runs, with no trace.
 
-    The options after --max-instructions are for a program, as of perfvec trace; its exit status is passed through.
-    Ctrl-C ends the program and keeps the vector of what was seen.
+    Of several traces, or where --output is a folder, into NAME.vector.npz there. The options after --max-instructions
+    are for a program, as of perfvec trace; its exit status is passed through. Ctrl-C ends the program and keeps the
+    vector of what was seen.
     """
     from perfvec.model import load_model
     from perfvec.representation.represent import represent_file, represent_stream
     from perfvec.representation.sample import parse_half_width, represent_sampled, represent_stream_sampled
+    from perfvec.representation.shards import represent_on_cluster
+    from perfvec.representation.vector import vector_files
+    from perfvec.training.ranks import device_of
+    from tracegen.executor import connect
     from tracegen.files import require_writable
     from tracegen.qemu import stream
 
-    require_writable(output)
-    if (target is None) == (not context.obj):
+    if (not targets) == (not context.obj):
         raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
     if sample not in (None, "auto"):
         raise InputError(f"--sample {sample!r} must read auto")
-    if windowed and (target is None or sample is not None):
+    if windowed and (not targets or sample is not None):
         raise InputError("--windowed is for a whole trace: give a trace file and leave --sample out")
-    width, model = parse_half_width(half_width), load_model(model_file)
-    if target is not None:
-        if sample is None:
-            represent_file(model, target, output, max_instructions=max_instructions, windowed=windowed)
-        else:
-            options: dict[str, Any] = {"half_width": width, "max_instructions": max_instructions, "seed": seed}
-            represent_sampled(model, target, **options).save(output)
-        print(_vector_line(output), file=sys.stderr)
+    elsewhere = scheduler is not None or cluster is not None
+    if elsewhere and (not targets or sample is not None or windowed or device not in ("auto", "cpu")):
+        raise InputError("--scheduler and --cluster are for exact vectors of traces, on processors: leave the rest out")
+    place = device_of("cpu" if elsewhere else device)
+    if targets:
+        outputs = vector_files(targets, output)
+        width = parse_half_width(half_width)
+        with connect(scheduler, cluster) as workers:
+            if workers is not None:
+                represent_on_cluster(model_file, targets, outputs, workers, max_instructions=max_instructions)
+            else:
+                model = load_model(model_file).to(place)
+                for target, path in zip(targets, outputs, strict=True):
+                    if sample is None:
+                        represent_file(model, target, path, max_instructions=max_instructions, windowed=windowed)
+                    else:
+                        options: dict[str, Any] = {
+                            "half_width": width, "max_instructions": max_instructions, "seed": seed
+                        }  # fmt: skip
+                        represent_sampled(model, target, **options).save(path)
+        for path in outputs:
+            print(_vector_line(path), file=sys.stderr)
         return
+    require_writable(output)
+    width, model = parse_half_width(half_width), load_model(model_file).to(place)
     with (
         surroundings(stdin, cwd, env) as around,
         stream(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfvec.commands.options import (
+    ClusterFile,
     Csv,
     Cwd,
     Env,
@@ -19,6 +20,7 @@ from perfvec.commands.options import (
     RegionStart,
     RegionStop,
     RegionTimes,
+    Scheduler,
     Skip,
     Stdin,
 )
@@ -69,9 +71,12 @@ def trace(
 @app.command()
 def features(
     context: typer.Context,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write.")],
-    trace_file: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write, or their folder.")],
+    traces: Annotated[list[Path] | None, typer.Argument(help="Traces; or -- PROGRAM ARGS…")] = None,
     schema: Annotated[str, typer.Option(help="Feature schema: default or perfvec-51.")] = "default",
+    workers: Annotated[int, typer.Option(min=1, help="Of several traces: so many side by side.")] = 2,
+    scheduler: Scheduler = None,
+    cluster: ClusterFile = None,
     max_instructions: MaxInstructions = None,
     skip: Skip = 0,
     region: RegionFunction = None,
@@ -84,20 +89,30 @@ def features(
 ) -> None:
     """Extract a trace's features into a file, or a program's while it runs, with no trace in between.
 
-    The options after --schema are for a program, as of perfvec trace; its exit status is passed through.
+    Of several traces, or where --output is a folder, into NAME.features.h5 there; what is there already stays. The
+    options after --cluster are for a program, as of perfvec trace; its exit status is passed through.
     """
+    from tracegen.executor import Local, connect
     from tracegen.features import get_schema
-    from tracegen.features.file import extract, extract_stream
+    from tracegen.features.file import extract, extract_several, extract_stream
     from tracegen.files import require_writable
     from tracegen.qemu import stream
     from tracegen.trace import Trace
 
     chosen = get_schema(schema)
+    if (not traces) == (not context.obj):
+        raise InputError("give one source of features: traces, or -- PROGRAM ARGS…")
+    elsewhere = scheduler is not None or cluster is not None
+    if traces and (len(traces) > 1 or output.is_dir() or elsewhere):
+        with connect(scheduler, cluster) as workers_elsewhere:
+            for path in extract_several(traces, chosen, output, workers_elsewhere or Local(workers)):
+                print(path)
+        return
+    if elsewhere:
+        raise InputError("a program runs on this machine; leave --scheduler and --cluster out")
     require_writable(output)
-    if (trace_file is None) == (not context.obj):
-        raise InputError("give one source of features: a trace, or -- PROGRAM ARGS…")
-    if trace_file is not None:
-        with Trace(trace_file) as opened:
+    if traces:
+        with Trace(traces[0]) as opened:
             extract(opened, chosen, output)
         return
     with (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfvec.commands.options import Json
+from perfvec.commands.options import ClusterFile, Json, Scheduler
 from perfvec.commands.output import shown_table
 
 if TYPE_CHECKING:
@@ -40,11 +40,17 @@ def suite_run(
     ] = None,
     max_instructions: Annotated[int, typer.Option(min=1000, help="Most instructions of each.")] = 4_000_000,
     workers: Annotated[int, typer.Option(min=1, help="Programs traced side by side.")] = 2,
+    scheduler: Scheduler = None,
+    cluster: ClusterFile = None,
 ) -> None:
     """Trace the workloads; traces that are there already stay. Status 2 where one failed; the others are there then."""
+    from tracegen.executor import connect
     from tracegen.suite import run
 
-    traced = run(names or [], output, max_instructions, set_name=set_name, workers=workers)
+    with connect(scheduler, cluster) as workers_elsewhere:
+        traced = run(
+            names or [], output, max_instructions, set_name=set_name, workers=workers, cluster=workers_elsewhere
+        )
     for name, instructions in traced.instructions.items():
         print(f"{name:16} {instructions:>12,}")
     for name, reason in traced.failures.items():

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from tqdm import tqdm
 
 from perfvec.model import Model
-from perfvec.precision import native_bf16
+from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import OVERLAP, STRETCH, lane_pieces
 from tracegen.trace import Trace
 from uarch.instructions import Chunk, StaticInstructions
@@ -59,7 +59,7 @@ def grouped_sums(
     and added in float64. Memory is that of a stretch and of the sums: 8·d bytes a group.
     """
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    schema, bf16 = model.schema, native_bf16()
+    schema, foundation, bf16 = model.schema, rounded(model.foundation), native_bf16(model.foundation.mean.device)
     extractor, static = schema.extractor(instructions), schema.static(instructions)
     growing = [_Growing(model.foundation.width) for _ in groupings]
     lead_id = np.empty(0, np.uint32)
@@ -73,7 +73,7 @@ def grouped_sums(
             groups = [np.asarray(grouping(chunk), np.int64) for grouping in groupings]
             for sums, group in zip(growing, groups, strict=True):
                 sums.count(group)
-            for piece, position in lane_pieces(model.foundation, static, static_id, stored, len(lead_id), bf16=bf16):
+            for piece, position in lane_pieces(foundation, static, static_id, stored, len(lead_id), bf16=bf16):
                 representation = piece.reshape(-1, model.foundation.width).cpu().numpy()
                 for sums, group in zip(growing, groups, strict=True):
                     _scatter(representation, position.reshape(-1), group, sums.vectors)

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from perfvec.model import Model
-from perfvec.precision import native_bf16
+from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import OVERLAP, lane_sums
 from tracegen.basic_blocks import BlockVectors
 from uarch.instructions import Chunk, StaticInstructions
@@ -74,7 +74,7 @@ class Pool:
     def __init__(
         self, model: Model, instructions: StaticInstructions, slots: Reservoir | Listed, *, signatures: bool = True
     ) -> None:
-        self._model, self._schema = model, model.schema
+        self._foundation, self._schema = rounded(model.foundation), model.schema
         self._extractor = self._schema.extractor(instructions)
         self._blocks = BlockVectors(instructions, UNIT) if signatures else None
         self._static = self._schema.static(instructions)
@@ -88,7 +88,7 @@ class Pool:
         self._tail = np.zeros((OVERLAP, len(self._schema.columns)), self._schema.dtype)
         self.units = 0
         self.instructions = 0
-        self._bf16 = native_bf16()
+        self._bf16 = native_bf16(self._foundation.mean.device)
 
     def grow(self, instructions: StaticInstructions) -> None:
         """Go on with more static instructions, of which the ones so far are the first, unchanged."""
@@ -153,7 +153,7 @@ class Pool:
 
     def represent(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """[n, d] vectors of the units in these slots of the pool, each after OVERLAP instructions of warm-up."""
-        out = np.empty((len(slots), self._model.foundation.width))
+        out = np.empty((len(slots), self._foundation.width))
         order = np.argsort(self._unit[slots], kind="stable")  # the run's first unit, which has no warm-up, comes first
         for begin in range(0, len(order), _LANES):
             rows = order[begin : begin + _LANES]
@@ -170,7 +170,7 @@ class Pool:
     def represent_remainder(self) -> NDArray[np.float64]:
         """[d] of the instructions behind the last unit."""
         if self.remainder == 0:
-            return np.zeros(self._model.foundation.width)
+            return np.zeros(self._foundation.width)
         lead = min(OVERLAP, self.instructions - self.remainder)
         begin = OVERLAP - lead
         return self._lane_sums(self._tail_id[begin:], self._tail[begin:], lead, 1, None)[0]
@@ -179,5 +179,5 @@ class Pool:
         self, ids: NDArray[np.uint32], stored: NDArray, lead: int, lanes: int, counted: int | None
     ) -> NDArray[np.float64]:
         return lane_sums(
-            self._model.foundation, self._static, ids, stored, lead, lanes=lanes, counted=counted, bf16=self._bf16
+            self._foundation, self._static, ids, stored, lead, lanes=lanes, counted=counted, bf16=self._bf16
         )

@@ -8,7 +8,8 @@ lanes' sums add up to the stretch's, and memory is bounded by the stretch.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from tqdm import tqdm
 
 from perfvec.architectures import State
 from perfvec.model import FoundationModel, Model
-from perfvec.precision import forward, native_bf16
+from perfvec.precision import forward, native_bf16, rounded
+from perfvec.representation.device_features import DeviceFeatures
 from perfvec.representation.kept_intervals import KeptIntervals
 from perfvec.representation.vector import ProgramVector
 from perfvec.representation.windowed import WINDOW, windowed_sums
@@ -31,6 +33,7 @@ from uarch.instructions import Chunk, StaticInstructions
 LANES = 64
 OVERLAP = 128  # as long as the longest warm-up in training
 STRETCH = LANES * 4096  # instructions a stretch, and an interval of the program vector
+TOGETHER = 16  # stretches side by side on a GPU, which 64 lanes do not fill
 _STEPS = 128  # steps whose inputs are expanded at once
 
 
@@ -45,16 +48,22 @@ def lane_pieces(
     lanes: int = LANES,
     counted: int | None = None,
     bf16: bool = False,
+    on_device: DeviceFeatures | None = None,
 ) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
     """Representations [T, lanes, d] of the instructions from `lead` on, and which one each is [T, lanes].
 
     They are numbered from 0 at `lead`; each comes once, and what only fills the state is -1. `static` [S, static
     width], `static_id` [lead+n], `stored` [lead+n, columns]. The last lane may be shorter. `counted`: only so many
     first instructions of each lane, all by default; what follows them only fills the state of the next lane.
+    `on_device` expands the features where the model is; by default only a GPU does that.
     """
     count = len(static_id) - lead
     length = -(-count // lanes)
     schema, device = foundation.schema, foundation.mean.device
+    if on_device is None and device.type != "cpu":
+        on_device = DeviceFeatures(schema, static, device)
+    if on_device is not None:
+        on_device.load(static_id, stored)
     run = length if counted is None else min(counted, length)
     state: State | None = None
     lane_begin = np.arange(lanes) * length
@@ -64,7 +73,11 @@ def lane_pieces(
         position = lane_begin[None, :] + steps[:, None]
         present = (position >= -lead) & (position < count)
         row = np.clip(position + lead, 0, len(static_id) - 1)
-        x = torch.from_numpy(schema.expand(static, static_id[row], stored[row])).to(device)
+        x = (
+            torch.from_numpy(schema.expand(static, static_id[row], stored[row]))
+            if on_device is None
+            else on_device.expand(row)
+        )
         if not present.all():  # as in training: before the trace's start the input is its mean
             x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
         representation, state = forward(foundation, x, state, bf16)
@@ -82,17 +95,18 @@ def lane_sums(
     lanes: int = LANES,
     counted: int | None = None,
     bf16: bool = False,
+    on_device: DeviceFeatures | None = None,
 ) -> NDArray[np.float64]:
     """[lanes, d] sums of the representations of consecutive lanes; arguments as of `lane_pieces`."""
-    sums = np.zeros((lanes, foundation.width))
+    sums = torch.zeros(lanes, foundation.width, dtype=torch.float64, device=foundation.mean.device)
     for representation, position in lane_pieces(
-        foundation, static, static_id, stored, lead, lanes=lanes, counted=counted, bf16=bf16
+        foundation, static, static_id, stored, lead, lanes=lanes, counted=counted, bf16=bf16, on_device=on_device
     ):
         counts = position >= 0
         if not counts.all():
             representation = representation * torch.from_numpy(counts).to(representation.device)[..., None]
-        sums += representation.sum(dim=0).double().cpu().numpy()
-    return sums
+        sums += representation.sum(dim=0).double()
+    return sums.cpu().numpy()  # a GPU is waited for here, once
 
 
 class Pass:
@@ -102,21 +116,32 @@ class Pass:
     by `windowed_sums` instead, the slow reference.
     """
 
-    def __init__(self, model: Model, instructions: StaticInstructions, *, windowed: bool = False) -> None:
-        self._foundation, self._schema = model.foundation, model.schema
+    def __init__(
+        self,
+        model: Model,
+        instructions: StaticInstructions,
+        *,
+        windowed: bool = False,
+        device_features: bool | None = None,
+    ) -> None:
+        self._foundation, self._schema = rounded(model.foundation), model.schema
         self._extractor = self._schema.extractor(instructions)
         self._static = self._schema.static(instructions)
         self._lead_id = np.empty(0, np.uint32)
         self._lead = np.empty((0, len(self._schema.columns)), self._schema.dtype)
         self._windowed = windowed
         self._before = WINDOW - 1 if windowed else OVERLAP  # instructions kept of what went by
-        self._bf16 = native_bf16()
+        device = self._foundation.mean.device
+        self._bf16 = native_bf16(device)
+        self._expand_there = device.type != "cpu" if device_features is None else device_features
+        self._on_device: DeviceFeatures | None = None
 
     def grow(self, instructions: StaticInstructions) -> None:
         """Go on with more static instructions, of which the ones so far are the first, unchanged."""
         if len(instructions) != len(self._static):
             self._extractor.grow(instructions)
             self._static = self._schema.static(instructions)
+            self._on_device = None
 
     def add(self, chunk: Chunk) -> NDArray[np.float64]:
         """[d] of the next chunk."""
@@ -124,7 +149,23 @@ class Pass:
         lead = len(static_id) - len(chunk)
         if self._windowed:
             return windowed_sums(self._foundation, self._static, static_id, stored, lead, bf16=self._bf16)
-        return lane_sums(self._foundation, self._static, static_id, stored, lead, bf16=self._bf16).sum(axis=0)
+        return self._lane_sums(static_id, stored, lead, LANES).sum(axis=0)
+
+    def add_together(self, chunks: Sequence[Chunk]) -> NDArray[np.float64]:
+        """[chunks, d] as `add` gives them one by one, with all their lanes side by side; chunks of one length."""
+        (static_id, stored), *more = [self._with_lead(chunk) for chunk in chunks]
+        lead, length = len(static_id) - len(chunks[0]), len(chunks[0])
+        static_id = np.concatenate([static_id, *(ids[-length:] for ids, _ in more)])
+        stored = np.concatenate([stored, *(numbers[-length:] for _, numbers in more)])
+        return self._lane_sums(static_id, stored, lead, LANES * len(chunks)).reshape(len(chunks), LANES, -1).sum(axis=1)
+
+    def _lane_sums(self, static_id: NDArray[np.uint32], stored: NDArray, lead: int, lanes: int) -> NDArray[np.float64]:
+        if self._expand_there and self._on_device is None:
+            self._on_device = DeviceFeatures(self._schema, self._static, self._foundation.mean.device)
+        return lane_sums(
+            self._foundation, self._static, static_id, stored, lead, lanes=lanes, bf16=self._bf16,
+            on_device=self._on_device,
+        )  # fmt: skip
 
     def skip(self, chunk: Chunk) -> None:
         """Leave the next chunk out."""
@@ -145,10 +186,16 @@ def stretches(
     The first `skip` stretches are left out, at the rate of feature extraction.
     """
     running = Pass(model, decode(trace.address, trace.code, trace.isa), windowed=windowed)
-    for number, chunk in enumerate(trace.chunks(_stretch(windowed), stop=stop)):
-        if number < skip:
-            running.skip(chunk)
-        else:
+    together = 1 if windowed or model.foundation.mean.device.type == "cpu" else TOGETHER
+    chunks = trace.chunks(_stretch(windowed), stop=stop)
+    for chunk in islice(chunks, skip):
+        running.skip(chunk)
+    while group := list(islice(chunks, together)):
+        alike = [chunk for chunk in group if len(chunk) == len(group[0])]  # all but the trace's last one
+        if len(alike) > 1:
+            yield from zip(map(len, alike), running.add_together(alike), strict=True)
+            group = group[len(alike) :]
+        for chunk in group:
             yield len(chunk), running.add(chunk)
 
 
@@ -179,7 +226,7 @@ def represent(
                 progress=progress,
             )  # fmt: skip
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    work = f"{trace.digest} {model.digest} {total} {_stretch(windowed)}{' windowed' if windowed else ''}"
+    work = work_of(trace.digest, model, total, windowed=windowed)
     kept = KeptIntervals(checkpoint, work) if checkpoint else None
     intervals, counts = kept.read() if kept else ([], [])
     with _bar(f"represent {trace.name}", total, progress) as bar:
@@ -190,7 +237,7 @@ def represent(
             if kept:
                 kept.keep(intervals, counts)
             _advance(bar, model, count, intervals, counts)
-    return _whole(model, trace.name, trace.isa, trace.digest, intervals, counts)
+    return whole_vector(model, trace.name, trace.isa, trace.digest, intervals, counts)
 
 
 def represent_file(
@@ -227,7 +274,12 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
             _advance(bar, model, len(chunk), intervals, counts)
             if stream.interrupted:  # what waits to be read may take longer than the user is ready to wait
                 break
-    return _whole(model, stream.program, stream.isa, stream.digest, intervals, counts)
+    return whole_vector(model, stream.program, stream.isa, stream.digest, intervals, counts)
+
+
+def work_of(digest: str, model: Model, total: int, *, windowed: bool = False) -> str:
+    """What kept intervals are of."""
+    return f"{digest} {model.digest} rounded {total} {_stretch(windowed)}{' windowed' if windowed else ''}"
 
 
 def _bar(description: str, total: int | None, progress: bool) -> tqdm:
@@ -248,9 +300,10 @@ def _advance(bar: tqdm, model: Model, count: int, intervals: list[NDArray[np.flo
     bar.update(count)
 
 
-def _whole(
+def whole_vector(
     model: Model, name: str, isa: str, digest: str, intervals: list[NDArray[np.float64]], counts: list[int]
 ) -> ProgramVector:
+    """The vector of a whole run from its intervals' sums and instructions."""
     return ProgramVector(
         program=name,
         isa=isa,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from tracegen.files import atomic_path
+from tracegen.files import atomic_path, require_writable
 from uarch.errors import InputError
 
 FORMAT = "perfvec-vector/2"
@@ -85,6 +86,24 @@ class ProgramVector:
 _PLAIN = (
     "program", "isa", "model", "trace_digest", "instructions", "vector", "interval_instructions", "interval_vectors"
 )  # fmt: skip
+
+
+def vector_files(traces: Sequence[Path], output: Path) -> list[Path]:
+    """Where the vectors of these traces go: `output`, or `NAME.vector.npz` in it where it is a folder or must be one.
+
+    Makes the folder. Raises InputError where two traces have one name, or where nothing can be written there.
+    """
+    if len(traces) == 1 and not output.is_dir():
+        require_writable(output)
+        return [output]
+    output.mkdir(parents=True, exist_ok=True)
+    names = [path.name.removesuffix(".h5").removesuffix(".trace") for path in traces]
+    if len(set(names)) != len(names):
+        raise InputError(f"two traces are called {max(names, key=names.count)!r}; represent them into two folders")
+    files = [output / f"{name}.vector.npz" for name in names]
+    for file in files:
+        require_writable(file)
+    return files
 
 
 def load_vector(path: str | os.PathLike[str]) -> ProgramVector:

@@ -2,9 +2,9 @@
 
     python tests/perfvec/benchmark_representation.py TRACE… [--instructions N] [--windows N] [--threads N] [--model M]
 
-The first N instructions of each trace are represented in bfloat16 and in float32, some from their middle by windows
-too. Differences are of predicted cycles, over the machines of the model's table. Rates are of CPU time (other
-processes do not count); the best of three, of the first trace.
+The first N instructions of each trace are represented in bfloat16 and in float32, by the weights as they are rounded
+and as they were trained, some from their middle by windows too. Differences are of predicted cycles, over the machines
+of the model's table. Rates are of CPU time (other processes do not count); the best of three, of the first trace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from perfvec.model import FoundationModel, Model, load_model
-from perfvec.precision import forward, native_bf16
+from perfvec.precision import forward, native_bf16, rounded
 from perfvec.representation.represent import LANES, OVERLAP, STRETCH, lane_sums
 from perfvec.representation.windowed import WINDOW, windowed_sums
 from tracegen.decode import decode
@@ -78,7 +78,7 @@ def peak() -> str:
 
 def stages(model: Model, features: Features, extraction: float, bf16: bool) -> float:
     """Prints the table of stages; the whole's rate, instructions a second."""
-    foundation, schema = model.foundation, model.schema
+    foundation, schema = rounded(model.foundation), model.schema
     static, ids, stored = features
     count = len(ids)
     rows = np.arange(_STEPS * LANES).reshape(_STEPS, LANES) % count
@@ -124,6 +124,10 @@ def difference(table: NDArray[np.float64], vector: NDArray[np.float64], exact: N
     return np.abs(table @ vector / (table @ exact) - 1)
 
 
+def shown(*differences: NDArray) -> str:
+    return "".join(f"{value:>12.4%}" for each in differences for value in (each.mean(), each.max()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("traces", nargs="+", type=Path)
@@ -134,19 +138,22 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     model, bf16 = load_model(given.model), native_bf16()
-    table, foundation = model.table(), model.foundation
-    rounding, carrying, ratios = [], [], []
+    table, foundation = model.table(), rounded(model.foundation)
+    rounding, trained, carrying, ratios = [], [], [], []
     for index, path in enumerate(given.traces):
         (static, ids, stored), extraction = read(model, path, given.instructions)
         if index == 0:
             ceiling(model, stages(model, (static, ids, stored), extraction, bf16), bf16)
-            print(f"\n{'predicted cycles, |difference|':<32}{'bfloat16 − float32':>24}{'stateful − windowed':>24}")
-            print(f"{'':<32}{'mean':>12}{'worst':>12}{'mean':>12}{'worst':>12}{'windowed, times slower':>26}")
+            heads = ("bfloat16 − float32", "rounded − trained", "stateful − windowed")
+            print(f"\n{'predicted cycles, |difference|':<32}" + "".join(f"{head:>24}" for head in heads))
+            print(f"{'':<32}" + f"{'mean':>12}{'worst':>12}" * 3 + f"{'windowed, times slower':>26}")
         exact = lane_sums(foundation, static, ids, stored, 0).sum(axis=0)
         took = time.process_time()
         half = lane_sums(foundation, static, ids, stored, 0, bf16=True).sum(axis=0)
         fast = (time.process_time() - took) / len(ids)
         rounding.append(difference(table, half, exact))
+        whole = lane_sums(model.foundation, static, ids, stored, 0).sum(axis=0)
+        trained.append(difference(table, exact, whole))
 
         begin = len(ids) // 2
         part = slice(max(0, begin - WINDOW), begin + given.windows)
@@ -158,11 +165,9 @@ def main() -> None:
         windowed_sums(foundation, static, rows[: lead + 256], columns[: lead + 256], lead, bf16=True)
         slow = (time.process_time() - took) / 256
         ratios.append(slow / fast)
-        a, b = rounding[-1], carrying[-1]
-        values = "".join(f"{value:>12.4%}" for value in (a.mean(), a.max(), b.mean(), b.max()))
+        values = shown(rounding[-1], trained[-1], carrying[-1])
         print(f"{path.name.removesuffix('.trace.h5'):<32}{values}{ratios[-1]:>26.0f}", flush=True)
-    a, b = np.concatenate(rounding), np.concatenate(carrying)
-    values = "".join(f"{value:>12.4%}" for value in (a.mean(), a.max(), b.mean(), b.max()))
+    values = shown(*(np.concatenate(found) for found in (rounding, trained, carrying)))
     print(f"{'all':<32}{values}{np.median(ratios):>26.0f}")
 
 

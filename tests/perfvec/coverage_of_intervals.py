@@ -4,7 +4,8 @@
 
 Every unit of each trace is represented once; the sampling, its random pool included, is then repeated with S seeds on
 these vectors and compared with the exact vector (representation/represent.py) on every machine of the model's table. A
-unit that is drawn costs UNIT and OVERLAP instructions of the model.
+unit that is drawn costs UNIT and OVERLAP instructions of the model. With --of-units the exact vector is the
+sum of all units' vectors, which differs by the warm-up alone and takes half as long.
 """
 
 from __future__ import annotations
@@ -45,17 +46,18 @@ class Known:
         return self._remainder
 
 
-def known(model, path: str, instructions: int, cache: Path) -> tuple[Pool, np.ndarray, np.ndarray]:
+def known(model, path: str, instructions: int, cache: Path, of_units: bool) -> tuple[Pool, np.ndarray, np.ndarray]:
     """All units in a pool, their vectors (and the remainder's, last), the exact vector."""
     with Trace(path) as trace:
         total = min(instructions, len(trace))
         pool = Pool(model, decode(trace.address, trace.code, trace.isa), Reservoir(total, 0))
         for chunk in trace.chunks(stop=total):
             pool.observe(chunk)
-        file = cache / f"{trace.digest[:16]}-{model.digest[:16]}-{total}-{UNIT}.npz"
+        file = cache / f"{trace.digest[:16]}-{model.digest[:16]}-{total}-{UNIT}{'-u' * of_units}.npz"
         if not file.exists():
             vectors = np.concatenate([pool.represent(np.arange(pool.units)), [pool.represent_remainder()]])
-            np.savez(file, vectors=vectors, exact=represent(model, trace, max_instructions=total).vector)
+            exact = vectors.sum(axis=0) if of_units else represent(model, trace, max_instructions=total).vector
+            np.savez(file, vectors=vectors, exact=exact)
         with np.load(file) as stored:
             return pool, stored["vectors"], stored["exact"]
 
@@ -68,13 +70,14 @@ def main() -> None:
     parser.add_argument("--half-width", type=float, default=0.02)
     parser.add_argument("--pool", type=int, default=0, help="Units in the pool; all by default.")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "perfvec-coverage")
+    parser.add_argument("--of-units", action="store_true", help="Judge by the sum of all units' vectors.")
     options = parser.parse_args()
     options.cache.mkdir(exist_ok=True)
     model = load_model()
     table = model.table()
     rows = []
     for path in options.traces:
-        pool, vectors, exact = known(model, path, options.instructions, options.cache)
+        pool, vectors, exact = known(model, path, options.instructions, options.cache, options.of_units)
         signatures = pool.signatures()
         truth = table @ exact
         inside, share, width, error = [], [], [], []

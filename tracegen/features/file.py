@@ -15,7 +15,7 @@ instructions. A seal tells damage (tracegen/seal.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from tracegen.decode import decode
+from tracegen.executor import Executor, settle
 from tracegen.features import get_schema
 from tracegen.features.schema import Schema
-from tracegen.files import atomic_path, open_h5, read_dataset, read_slice
+from tracegen.files import atomic_path, open_h5, read_dataset, read_slice, require_writable
 from tracegen.qemu.stream import ProgramStream
 from tracegen.seal import BLOCK, check_seal, seal
 from tracegen.trace import Trace
@@ -154,18 +155,68 @@ def extract(
     output: str | os.PathLike[str],
     *,
     instructions: StaticInstructions | None = None,
+    max_instructions: int | None = None,
     progress: bool = True,
 ) -> Path:
-    """Write the features of a whole trace; streams. `instructions`: the trace's, where they are decoded already."""
+    """Write the features of a whole trace, or of its first `max_instructions`; streams. `instructions`: the trace's,
+    where they are decoded already.
+    """
+    total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
     instructions = instructions or decode(trace.address, trace.code, trace.isa)
     extractor, static = schema.extractor(instructions), schema.static(instructions)
-    with FeaturesWriter(output, schema) as writer, _bar(progress, len(trace)) as bar:
+    with FeaturesWriter(output, schema) as writer, _bar(progress, total) as bar:
         writer.know(static)
-        for chunk in trace.chunks():
+        for chunk in trace.chunks(stop=total):
             writer.append(chunk.static_id, extractor.extract(chunk))
             bar.update(len(chunk))
         writer.finish(static, trace=trace.name, trace_digest=trace.digest, isa=trace.isa, program=trace.program)
     return Path(output)
+
+
+def extract_several(
+    traces: Sequence[str | os.PathLike[str]],
+    schema: Schema,
+    folder: str | os.PathLike[str],
+    executor: Executor,
+    *,
+    progress: bool = True,
+) -> list[Path]:
+    """Write `NAME.features.h5` of every trace into `folder`, side by side; files of the same traces stay.
+
+    Raises InputError for bad traces, two of one name, and an unwritable folder.
+    """
+    folder = Path(folder).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    outputs: list[Path] = []
+    tasks: list[tuple[Path, str, Path]] = []
+    for path in traces:
+        with Trace(path) as trace:
+            output = folder / f"{trace.name}.features.h5"
+            if output in outputs:
+                raise InputError(f"two traces are called {trace.name!r}; extract them into two folders")
+            require_writable(output)
+            outputs.append(output)
+            if not _holds(output, trace, schema):
+                tasks.append((trace.path.absolute(), schema.identity, output))
+    done = executor.map(_extract_one, tasks, lambda task: [task[0], task[2].parent])
+    for number, _ in tqdm(done, total=len(tasks), desc="features", unit="trace", disable=None if progress else True):
+        settle(tasks[number][2])
+    return outputs
+
+
+def _holds(output: Path, trace: Trace, schema: Schema) -> bool:
+    if not output.exists():
+        return False
+    file = FeaturesFile(output)
+    if (file.trace_digest, len(file), file.schema.identity) != (trace.digest, len(trace), schema.identity):
+        raise InputError(f"{output}: holds other features (another trace or schema); move it away")
+    return True
+
+
+def _extract_one(task: tuple[Path, str, Path]) -> None:
+    path, schema, output = task
+    with Trace(path) as trace:
+        extract(trace, get_schema(schema), output, progress=False)
 
 
 def extract_stream(

@@ -1,4 +1,4 @@
-"""Tracing workloads side by side, each in a process of its own, so that one that fails stops no other.
+"""Tracing workloads side by side, each in a process of its own, so that one that fails stops no other; or on a cluster.
 
 What a workload writes before its trace is complete lies in `.NAME.work` in the traces' folder; a run that was killed
 leaves that behind, and the next one removes it and goes on with what is missing.
@@ -12,7 +12,6 @@ import select as polling
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -22,6 +21,7 @@ from threading import Thread
 
 from tqdm import tqdm
 
+from tracegen.executor import Executor, Local
 from tracegen.qemu.runner import TraceResult, trace
 from tracegen.suite.workloads import Workload, select
 from tracegen.trace import Trace
@@ -45,10 +45,11 @@ def run(
     *,
     set_name: str | None = None,
     workers: int = 2,
+    cluster: Executor | None = None,
     progress: bool = True,
 ) -> Traced:
     """Trace these workloads (all of the set that the machine has where empty) into `folder`, at most `max_instructions`
-    each.
+    each, so many `workers` side by side here, or on a `cluster` whose machines have the same programs.
 
     A trace that is there already stays, so a run that was stopped continues. Raises InputError for unknown names and
     for a folder that another run is at work in.
@@ -73,19 +74,19 @@ def run(
             except InputError as error:
                 failures[workload.name] = str(error)
                 bar.update()
-        with ThreadPoolExecutor(workers) as pool:
-            futures = {pool.submit(_in_process, workload, folder, max_instructions): workload for workload in missing}
-            try:
-                for future in as_completed(futures):
-                    name, outcome = futures[future].name, future.result()
-                    if isinstance(outcome, int):
-                        instructions[name] = outcome
-                    else:
-                        failures[name] = outcome
-                    bar.update()
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        given = [
+            _Given(workload, folder.absolute(), max_instructions, dict(os.environ), Path.cwd()) for workload in missing
+        ]
+        executor, function = (Local(workers, threads=True), _in_process) if cluster is None else (cluster, _on_worker)
+        for number, outcome in executor.map(
+            function, given, lambda item: [item.folder, item.folder / "inputs", item.cwd]
+        ):
+            name = missing[number].name
+            if isinstance(outcome, int):
+                instructions[name] = outcome
+            else:
+                failures[name] = outcome
+            bar.update()
     order = {workload.name: place for place, workload in enumerate(chosen)}
     return Traced(*(dict(sorted(d.items(), key=lambda item: order[item[0]])) for d in (instructions, failures)))  # type: ignore[arg-type]
 
@@ -107,12 +108,23 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _in_process(workload: Workload, folder: Path, max_instructions: int) -> int | str:
+@dataclass(frozen=True)
+class _Given:
+    """A workload to trace, and the surroundings that it would have on the caller's machine."""
+
+    workload: Workload
+    folder: Path
+    max_instructions: int
+    environment: dict[str, str]
+    cwd: Path
+
+
+def _in_process(given: _Given) -> int | str:
     """Instructions of the workload's new trace, or why there is none."""
     context = get_context("forkserver")
     context.set_forkserver_preload(["tracegen.suite.tracing"])
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_trace_one, args=(workload, folder, max_instructions, sender))
+    process = context.Process(target=_trace_one, args=(given, sender))
     process.start()
     sender.close()
     try:
@@ -124,15 +136,21 @@ def _in_process(workload: Workload, folder: Path, max_instructions: int) -> int 
     return outcome
 
 
-def _trace_one(workload: Workload, folder: Path, max_instructions: int, answer: Connection) -> None:
+def _trace_one(given: _Given, answer: Connection) -> None:
     Thread(target=_end_with_reader, args=(answer,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no trace of half a program after Ctrl-C
-    work = folder / f".{workload.name}{_WORK}"
+    answer.send(_on_worker(given))
+
+
+def _on_worker(given: _Given) -> int | str:
+    """As `_in_process`, in this process: a worker of a cluster is one already."""
+    work = given.folder / f".{given.workload.name}{_WORK}"
+    shutil.rmtree(work, ignore_errors=True)  # of a worker that died
     work.mkdir()
     try:
-        answer.send(_trace_in(work, workload, folder, max_instructions))
+        return _trace_in(work, given)
     except InputError as error:
-        answer.send(str(error))
+        return str(error)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -145,20 +163,21 @@ def _end_with_reader(answer: Connection) -> None:
     os._exit(1)
 
 
-def _trace_in(work: Path, workload: Workload, folder: Path, max_instructions: int) -> int:
-    command, stdin = workload.prepare(folder / "inputs", work)
+def _trace_in(work: Path, given: _Given) -> int:
+    workload = given.workload
+    command, stdin = workload.prepare(given.folder / "inputs", work)
     output, messages = work / f"{workload.name}.trace.h5", work / "messages"
     with (
-        Path(stdin or os.devnull).open("rb") as given,
+        Path(stdin or os.devnull).open("rb") as on_stdin,
         Path(os.devnull).open("wb") as unheard,
         messages.open("wb") as said,
     ):
         result = trace(
-            command, output, stdin=given, stdout=unheard, stderr=said, env={**os.environ, **workload.env},
-            max_instructions=max_instructions, skip=workload.skip, progress=False,
+            command, output, stdin=on_stdin, stdout=unheard, stderr=said, env={**given.environment, **workload.env},
+            cwd=given.cwd, max_instructions=given.max_instructions, skip=workload.skip, progress=False,
         )  # fmt: skip
     _require_well_run(workload, result, messages)
-    output.replace(_trace_file(folder, workload))
+    output.replace(_trace_file(given.folder, workload))
     return result.instructions
 
 

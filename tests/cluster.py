@@ -1,0 +1,94 @@
+"""A Dask cluster as on several machines: a scheduler and workers, processes of their own, started by their commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+
+@contextmanager
+def workers(count: int) -> Iterator[str]:
+    """Address of a scheduler with so many workers of one thread; their nannies start them again where they die."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
+    commands = [
+        [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--no-dashboard",
+            "--no-show",
+        ],
+        [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_worker",
+            address,
+            "--nworkers",
+            str(count),
+            "--nthreads",
+            "1",
+            "--no-dashboard",
+            "--local-directory",
+            "/tmp",
+        ],
+    ]
+    processes = [subprocess.Popen(command, **quiet) for command in commands]
+    try:
+        from distributed import Client
+
+        with Client(address, timeout=60) as client:
+            client.wait_for_workers(count, timeout=120)
+        yield address
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            process.wait(30)
+
+
+@contextmanager
+def one_killed(address: str, when: Callable[[], object]) -> Iterator[list[int]]:
+    """SIGKILL to a worker that is at work as soon as `when` is true; its process id, on the way out."""
+    from distributed import Client
+
+    killed: list[int] = []
+
+    def watch() -> None:
+        with Client(address, timeout=60) as client:
+            process = client.run(os.getpid)
+            deadline = time.monotonic() + 120
+            while time.monotonic() < deadline and not killed:
+                if when():
+                    for worker in [worker for worker, tasks in client.processing().items() if tasks][:1]:
+                        if worker not in process:  # one that took the place of another
+                            process = client.run(os.getpid)
+                        os.kill(process[worker], signal.SIGKILL)
+                        killed.append(process[worker])
+                time.sleep(0.002)
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    try:
+        yield killed
+    finally:
+        watcher.join()

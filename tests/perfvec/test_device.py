@@ -1,0 +1,92 @@
+"""What a GPU computes, on the processor: features from tables, many lanes; and the weights of both precisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from perfvec.architectures.lstm import Lstm
+from perfvec.model import load_model
+from perfvec.precision import RoundedLstm, rounded
+from perfvec.representation import represent as representing
+from perfvec.representation.device_features import DeviceFeatures
+from perfvec.representation.represent import LANES, Pass, lane_sums, represent
+from tracegen.decode import decode
+from tracegen.features import get_schema
+from tracegen.suite import run
+from tracegen.trace import Trace
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["default", "perfvec-51"])
+def test_features_are_those_of_the_schema(data, name):
+    schema = get_schema(name)
+    with Trace(data.traces / "qsort.trace.h5") as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        chunk = next(trace.chunks(5000))
+    static, stored = schema.static(instructions), schema.extractor(instructions).extract(chunk)
+    row = np.random.default_rng(0).integers(0, 5000, (7, 300))
+    there = DeviceFeatures(schema, static, CPU)
+    there.load(chunk.static_id, stored)
+    assert np.array_equal(there.expand(row).numpy(), schema.expand(static, chunk.static_id[row], stored[row]))
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_lanes_with_features_of_the_device(data, bf16):
+    with Trace(data.traces / "qsort.trace.h5") as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        chunk = next(trace.chunks(10_000))
+    schema, foundation = data.model.schema, rounded(data.model.foundation)
+    static, stored = schema.static(instructions), schema.extractor(instructions).extract(chunk)
+    there = DeviceFeatures(schema, static, CPU)
+    given = (foundation, static, chunk.static_id, stored, 100)
+    assert np.array_equal(lane_sums(*given, bf16=bf16), lane_sums(*given, bf16=bf16, on_device=there))
+
+
+def test_stretches_side_by_side_are_those_one_by_one(data, monkeypatch):
+    """The whole pass as a GPU makes it: 16 stretches' lanes in one product, features from tables."""
+    monkeypatch.setattr(representing, "STRETCH", 8192)
+    with Trace(data.traces / "qsort.trace.h5") as trace:
+        alone = represent(data.model, trace, progress=False)
+        instructions = decode(trace.address, trace.code, trace.isa)
+        chunks = list(trace.chunks(8192))
+    running = Pass(data.model, instructions, device_features=True)
+    found = running.add_together(chunks[:5])
+    assert found.shape == (5, data.model.foundation.width)
+    table = data.model.table()
+    assert np.allclose(table @ found.T, table @ alone.interval_vectors[:5].T, rtol=1e-4)
+    after = running.add(chunks[5])  # goes on where the five ended
+    assert np.allclose(table @ after, table @ alone.interval_vectors[5], rtol=1e-4)
+    assert len(running._lead_id) == 128 and LANES == 64
+
+
+@torch.no_grad()
+def test_a_rounded_model_differs_by_the_rounding_of_its_weights(data):
+    trained = data.model.foundation
+    made = rounded(trained)
+    assert isinstance(made, RoundedLstm) and isinstance(trained.architecture, Lstm)
+    for weight in made.architecture.parameters():
+        assert torch.equal(weight, weight.bfloat16().float())
+    x = trained.mean + torch.randn(50, 3, trained.schema.width) / trained.scale.clamp(1, 10)
+    one, other = trained(x)[0], made(x)[0]
+    assert not torch.equal(one, other)
+    assert (one - other).abs().max() < 0.05
+
+
+@torch.no_grad()
+def test_bfloat16_predicts_what_float32_does_of_a_recurring_loop(tmp_path):
+    """Where a program repeats a few instructions, what rounding does to them does not average out."""
+    run(["k_chase"], tmp_path, 65_536, progress=False)
+    model = load_model()
+    foundation = rounded(model.foundation)
+    with Trace(tmp_path / "k_chase.trace.h5") as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        chunk = next(trace.chunks(65_536))
+    static, stored = model.schema.static(instructions), model.schema.extractor(instructions).extract(chunk)
+    exact, half = (
+        model.table() @ lane_sums(foundation, static, chunk.static_id, stored, 0, bf16=bf16).sum(axis=0)
+        for bf16 in (False, True)
+    )
+    assert 0 < np.abs(half / exact - 1).max() < 0.001

@@ -1,0 +1,203 @@
+"""The commands on a Dask cluster, a worker of which is killed: the same files as on this machine alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfvec import cli
+from perfvec.representation import represent as representing
+from perfvec.representation import shards
+from perfvec.representation.represent import represent, represent_file
+from perfvec.representation.shards import represent_on_cluster
+from perfvec.representation.vector import load_vector
+from tests.cluster import one_killed, workers
+from tracegen import label as labelling
+from tracegen.executor import connect
+from tracegen.features.file import FeaturesFile
+from tracegen.label import label
+from tracegen.latency import LatencyFile
+from tracegen.suite import run
+from tracegen.trace import Trace
+from uarch.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def address():
+    with workers(2) as address:
+        yield address
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_labels(data, address, tmp_path, monkeypatch):
+    monkeypatch.setattr(labelling, "_BLOCK", 2)
+    folder = tmp_path / "labels"
+    with (
+        connect(address, None) as cluster,
+        one_killed(address, lambda: list(folder.glob(".*.parts/.*.part"))) as killed,
+    ):
+        outputs = label(sorted(data.traces.iterdir()), data.machines, folder, cluster=cluster, progress=False)
+    assert killed
+    assert names(folder) == [path.name for path in outputs] == ["matmul.latency.h5", "qsort.latency.h5"]
+    for path in outputs:
+        with LatencyFile(path) as found, LatencyFile(data.latencies / path.name) as local:
+            assert found.machines == local.machines and found.trace_digest == local.trace_digest
+            assert np.array_equal(found.read(0, len(found)), local.read(0, len(local)))
+            assert np.array_equal(found.counters()[0], local.counters()[0])
+            assert found.counters()[1] == local.counters()[1] and found.attribute("warmup", -1) == 0
+
+
+def test_a_part_that_is_there_is_not_made_again(data, address, tmp_path, monkeypatch):
+    monkeypatch.setattr(labelling, "_BLOCK", 2)
+    calls = []
+
+    class Refusing:
+        def map(self, function, items, needs=lambda item: ()):
+            calls.append(len(items))
+            for number, item in enumerate(items[:2]):
+                yield number, function(item)
+            raise InputError("enough")
+
+    class Counting:
+        def map(self, function, items, needs=lambda item: ()):
+            calls.append(len(items))
+            for number, item in enumerate(items):
+                yield number, function(item)
+
+    path = data.traces / "qsort.trace.h5"
+    with pytest.raises(InputError, match="enough"):
+        label([path], data.machines, tmp_path, cluster=Refusing(), progress=False)
+    label([path], data.machines, tmp_path, cluster=Counting(), progress=False)
+    assert calls == [3, 1]
+    with LatencyFile(tmp_path / "qsort.latency.h5") as found, LatencyFile(data.latencies / "qsort.latency.h5") as local:
+        assert np.array_equal(found.read(0, len(found)), local.read(0, len(local)))
+
+
+def test_traces_of_workloads(address, tmp_path):
+    here, there = tmp_path / "a", tmp_path / "b"
+    chosen = ["k_queens", "k_life"]
+    run(chosen, here, 300_000, progress=False)
+    with (
+        connect(address, None) as cluster,
+        one_killed(address, lambda: list(there.glob(".*.work/*"))) as killed,
+    ):
+        traced = run(chosen, there, 300_000, cluster=cluster, progress=False)
+    assert killed
+    assert traced.failures == {} and traced.instructions == dict.fromkeys(chosen, 300_000)
+    assert names(there) == names(here)
+    for name in chosen:
+        with Trace(here / f"{name}.trace.h5") as local, Trace(there / f"{name}.trace.h5") as found:
+            assert np.array_equal(found.address, local.address)
+            assert all(
+                np.array_equal(a.static_id, b.static_id)
+                for a, b in zip(found.chunks(), local.chunks(), strict=True)
+            )  # fmt: skip
+
+
+def test_features_of_several_traces(data, address, tmp_path, capsys):
+    traces = sorted(str(path) for path in data.traces.iterdir())
+    command(["features", *traces, "-o", str(tmp_path / "here")])
+    with one_killed(address, lambda: list((tmp_path / "there").glob(".*.part"))) as killed:
+        command(["features", *traces, "-o", str(tmp_path / "there"), "--scheduler", address])
+    assert killed
+    assert names(tmp_path / "there") == names(tmp_path / "here") == ["matmul.features.h5", "qsort.features.h5"]
+    for name in names(tmp_path / "here"):
+        local, found = FeaturesFile(tmp_path / "here" / name), FeaturesFile(tmp_path / "there" / name)
+        for one, other in zip(local.read(0, len(local)), found.read(0, len(found)), strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_vectors_in_shards(data, address, tmp_path, monkeypatch):
+    for module in (representing, shards):
+        monkeypatch.setattr(module, "STRETCH", 8192)
+    monkeypatch.setattr(shards, "SHARD", 2)
+    traces = sorted(data.traces.iterdir())
+    outputs = [tmp_path / f"{path.name}.vector.npz" for path in traces]
+    with (
+        connect(address, None) as cluster,
+        one_killed(address, lambda: list(tmp_path.glob(".*.features.h5"))) as killed,
+    ):
+        vectors = represent_on_cluster(
+            data.model_file, traces, outputs, cluster, max_instructions=50_000, progress=False
+        )
+    assert killed
+    assert names(tmp_path) == [output.name for output in outputs]
+    for path, output, vector in zip(traces, outputs, vectors, strict=True):
+        local = represent(data.model, path, max_instructions=50_000, progress=False)
+        assert np.array_equal(vector.vector, local.vector)
+        assert np.array_equal(vector.interval_vectors, local.interval_vectors)
+        assert vector.interval_instructions.tolist() == local.interval_instructions.tolist() == [8192] * 6 + [848]
+        assert np.array_equal(load_vector(output).vector, local.vector)
+
+
+def test_a_stopped_run_in_shards_continues_here_and_there(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("perfvec.representation.kept_intervals._EVERY_S", 0.0)
+    for module in (representing, shards):
+        monkeypatch.setattr(module, "STRETCH", 8192)
+    monkeypatch.setattr(shards, "SHARD", 2)
+    made = []
+
+    class Stopping:
+        """Gives the third shard before the second, and not the rest."""
+
+        def map(self, function, items, needs=lambda item: ()):
+            order = range(len(items)) if len(items) < 3 else (0, 2, 1)
+            for number in order:
+                made.append(items[number])
+                yield number, function(items[number])
+            if len(items) > 3:
+                raise InputError("stopped")
+
+    trace, output = data.traces / "qsort.trace.h5", tmp_path / "v.vector.npz"
+    local = represent(data.model, trace, progress=False)
+    with pytest.raises(InputError, match="stopped"):
+        represent_on_cluster(data.model_file, [trace], [output], Stopping(), progress=False)
+    assert names(tmp_path) == [".v.vector.npz.checkpoint", ".v.vector.npz.features.h5"]
+    made.clear()
+    found = represent_on_cluster(data.model_file, [trace], [output], Stopping(), progress=False)[0]
+    assert [task.begin for task in made] == [6 * 8192] and np.array_equal(found.vector, local.vector)
+    assert names(tmp_path) == ["v.vector.npz"]
+
+
+def test_another_model_on_a_worker_is_named(data):
+    with pytest.raises(InputError, match="another model on a worker"):
+        shards._model(data.model_file, "0" * 64)
+
+
+def test_the_command_represents_several_traces(data, address, tmp_path, capsys):
+    traces = sorted(str(path) for path in data.traces.iterdir())
+    words = ["--model", str(data.model_file), "-o", str(tmp_path / "v"), "--max-instructions", "20000"]
+    command(["represent", *traces, *words, "--scheduler", address])
+    assert "qsort, 20,000 instructions" in capsys.readouterr().err
+    represent_file(data.model, traces[1], tmp_path / "q.vector.npz", max_instructions=20_000)
+    assert np.array_equal(
+        load_vector(tmp_path / "v" / "qsort.vector.npz").vector, load_vector(tmp_path / "q.vector.npz").vector
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["represent", "TRACE", "-o", "v", "--sample", "auto", "--scheduler", "tcp://h:1"], "for exact vectors"),
+        (["represent", "TRACE", "TRACE", "-o", "v"], "two traces are called 'qsort'"),
+        (["features", "-o", "f", "--scheduler", "tcp://h:1", "--", "true"], "a program runs on this machine"),
+        (["label", "TRACE", "-o", "l", "--presets", "--simulator", "gem5", "--cluster", "c"], "cannot be read as YAML"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(data, tmp_path, monkeypatch, capsys, words, says):
+    monkeypatch.chdir(tmp_path)
+    trace = str(data.traces / "qsort.trace.h5")
+    with pytest.raises(SystemExit) as left:
+        cli.main([trace if word == "TRACE" else word for word in words])
+    assert left.value.code == 2 and says in capsys.readouterr().err
+
+
+def command(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(words)
+    assert left.value.code == 0
