@@ -16,6 +16,7 @@ from analysis.figure import Axis, Dendrogram, Figure, HeatMap, Panel, Points, di
 from analysis.report import Section
 from analysis.targets import check_model
 from perfvec.model import Model
+from perfvec.representation import library
 from perfvec.representation.vector import ProgramVector, load_vector
 from uarch.errors import InputError
 
@@ -46,13 +47,19 @@ def directions(programs: Sequence[ProgramVector]) -> NDArray[np.float64]:
     return matrix / length
 
 
-def load_library(folder: str | Path, model: Model) -> list[ProgramVector]:
-    """The vectors (`*.vector.npz`) of a folder, by their names. Raises InputError where there is none, or one is broken
-    or of another model.
+def load_library(source: str | Path, model: Model) -> list[ProgramVector]:
+    """The programs of a library: the shipped one (`suite`), a file (`*.library.npz`), or a folder of vectors
+    (`*.vector.npz`, by their names). Raises InputError where there is none, or one is broken or of another model.
     """
-    paths = sorted(Path(folder).glob("*.vector.npz"))
+    if str(source) == "suite":
+        return library.load_library(None, model)
+    if Path(source).name.endswith(library.SUFFIX):
+        return library.load_library(source, model)
+    paths = sorted(Path(source).glob("*.vector.npz"))
     if not paths:
-        raise InputError(f"{folder}: no *.vector.npz there; a library is a folder of them (perfvec represent -o)")
+        raise InputError(
+            f"{source}: no *.vector.npz there; a library is a folder of them, a *{library.SUFFIX}, or suite (shipped)"
+        )
     return [check_model(load_vector(path), model, str(path)) for path in paths]
 
 

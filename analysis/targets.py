@@ -58,3 +58,14 @@ def check_model(vector: ProgramVector, model: Model, path: str) -> ProgramVector
             f"{path}: made by the model {vector.model[:12]}…, not by {model.digest[:12]}…; represent the trace again"
         )
     return vector
+
+
+def trace_files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """These trace files and those (`*.trace.h5`) of these folders, by name. Raises InputError for a folder with none."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        inside = sorted(path.glob("*.trace.h5")) if path.is_dir() else [path]
+        if not inside:
+            raise InputError(f"{path}: no *.trace.h5 here; make some with perfvec suite run -o {path}")
+        found += inside
+    return found

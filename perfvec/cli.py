@@ -12,6 +12,7 @@ import typer
 
 from perfvec.commands import (
     comparing,
+    experiments,
     imports,
     labelling,
     learning,
@@ -33,6 +34,7 @@ for theme in (tracing, labelling, learning, representing, predicting, profiling,
 app.add_typer(machines.app, name="uarch")
 app.add_typer(imports.app, name="import")
 app.add_typer(workloads.app, name="suite")
+app.add_typer(experiments.app, name="experiment")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -22,7 +22,11 @@ def compare(
     context: typer.Context,
     targets: Targets = None,
     library: Annotated[
-        Path | None, typer.Option(help="Folder of vectors (*.vector.npz): the nearest of them to each target.")
+        str | None,
+        typer.Option(
+            help="The nearest programs to each target, of a folder of vectors, a *.library.npz, or `suite`, the shipped "
+            "one, which is the default where there is one target."
+        ),
     ] = None,
     nearest: Annotated[int, typer.Option(min=1, help="How many of the library.")] = 5,
     model_file: ModelFile = None,
@@ -36,8 +40,11 @@ def compare(
     from analysis import compare as comparison
     from perfvec.model import load_model
 
-    if len(targets or []) + bool(context.obj) < (1 if library is not None else 2):
-        raise InputError("comparing needs at least two targets, or one and --library DIR")
+    count = len(targets or []) + bool(context.obj)
+    if count == 0:
+        raise InputError("comparing needs targets: two or more, or one that is compared with --library")
+    if count == 1 and library is None:
+        library = "suite"
     require_outputs(csv=csv, html=html, picture=picture)
     known = comparison.load_library(library, load_model(model_file)) if library is not None else []
     _, vectors = resolve_targets(context, targets, model_file, max_instructions)

@@ -1,4 +1,4 @@
-"""The catalogue of workloads: list, run, table."""
+"""The catalogue of workloads: list, run, represent, table."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfvec.commands.options import ClusterFile, Json, Scheduler
+from perfvec.commands.options import ClusterFile, Json, ModelFile, Scheduler
 from perfvec.commands.output import shown_table
 
 if TYPE_CHECKING:
     pass
 
-app = typer.Typer(help="The catalogue of workloads: list, run, table.", no_args_is_help=True)
+app = typer.Typer(help="The catalogue of workloads: list, run, represent, table.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -57,6 +57,24 @@ def suite_run(
         print(f"perfvec: {name} has no trace: {' '.join(reason.split())}", file=sys.stderr)
     if traced.failures:
         raise typer.Exit(2)
+
+
+@app.command("represent")
+def suite_represent(
+    traces: Annotated[list[Path], typer.Argument(help="Traces, or folders of traces.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The library to write (*.library.npz).")],
+    units: Annotated[int, typer.Option(min=2, help="Units of 1,024 instructions represented of each.")] = 128,
+    model_file: ModelFile = None,
+) -> None:
+    """Vectors of many programs in one small file, for compare --library; a run that was stopped goes on."""
+    from analysis.targets import trace_files
+    from perfvec.model import load_model
+    from perfvec.representation.library import represent_library
+    from tracegen.files import require_writable
+
+    require_writable(output)
+    found = represent_library(load_model(model_file), trace_files(traces), output, units=units)
+    print(f"{output}: {len(found)} programs, {output.stat().st_size / 1024:.0f} KiB", file=sys.stderr)
 
 
 @app.command("table")

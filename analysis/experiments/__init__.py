@@ -1,0 +1,1 @@
+"""Experiments of the literature, repeated with this toolkit; EXPERIMENTS.md has their results."""

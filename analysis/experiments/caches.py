@@ -1,0 +1,203 @@
+"""The cache-size study: PerfVec beside three methods that simulate, with the embedded timing model as the truth."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from analysis import style
+from analysis.experiments import dubach, ipek, li, machine_vectors
+from analysis.experiments.simulations import EVERY, WINDOW, Windows, measure
+from analysis.experiments.study import L1_KIB, L2_KIB, Answer, Study, designs_of, quality
+from analysis.report import Section
+from analysis.subset import medoids
+from perfvec.model import Model
+from uarch.configuration import Machine
+from uarch.errors import InputError
+
+TRAINED = 3
+REPEATS = 5  # of what draws at random
+START = 2_000_000
+COUNT = 2_097_152
+
+
+@dataclass(frozen=True)
+class Result:
+    """`methods`: a row each: `method`, `programs` judged, `simulations`, `simulation_s`, `representation_s`, `learning_s`
+    (seconds of CPU time here), `above` and `above_worst` (the chosen design's objective above the smallest, fractions:
+    the mean over programs, and the worst program's), `better` (designs that are better, on average) and `optimum` (share
+    of programs for which the best design was chosen); `unseen_above`: the mean over the programs that no method learned
+    from. Of methods that draw at random all are averages over `repeats`. `choices`: a row per method and program.
+    """
+
+    methods: pd.DataFrame
+    choices: pd.DataFrame
+    study: Study
+    repeats: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The `--json` document."""
+        study = self.study
+        return {
+            "methods": self.methods.to_dict(orient="records"), "choices": self.choices.to_dict(orient="records"),
+            "repeats": self.repeats, "designs": study.sizes.tolist(),
+            "trained": [study.programs[number] for number in study.trained],
+            "cycles": dict(zip(study.programs, study.cycles.tolist(), strict=True)),
+        }  # fmt: skip
+
+
+def caches(
+    model: Model,
+    traces: Sequence[str | os.PathLike[str]],
+    base: Machine,
+    folder: str | os.PathLike[str],
+    *,
+    train: Sequence[str] = (),
+    l1: Sequence[int] = L1_KIB,
+    l2: Sequence[int] = L2_KIB,
+    start: int = START,
+    count: int = COUNT,
+    repeats: int = REPEATS,
+    progress: bool = True,
+) -> Result:
+    """Simulate every trace on every design (kept in `folder`), let the methods choose, judge their choices.
+
+    `train` names the programs to learn from beforehand; by default the TRAINED medoids of the vectors' directions,
+    which takes no simulation. Raises InputError for fewer programs than one more than those, or an unknown name.
+    """
+    require_scikit_learn()
+    machines, sizes = designs_of(base, l1, l2)
+    windows = measure(model, traces, machines, folder, start=start, count=count, progress=progress)
+    study = study_of(windows, machines, sizes, train)
+    methods: list[tuple[str, Callable[[int], Answer], bool]] = [
+        ("Ïpek 2006", lambda seed: ipek.answer(study, seed), True),
+        ("Dubach 2007", lambda seed: dubach.answer(study, seed), True),
+        ("Li 2016", lambda seed: li.answer(study, seed), True),
+        ("PerfVec fitted", lambda _: machine_vectors.fitted(model, study, windows), False),
+        ("PerfVec zero-shot", lambda _: machine_vectors.zero_shot(model, study, windows), False),
+        ("one for all", lambda _: one_for_all(study), False),
+        ("exhaustive", lambda _: Answer(study.cycles, np.ones(study.cycles.shape, bool)), False),
+    ]
+    rows, choices = [], []
+    for name, method, random in methods:
+        began, count_of = time.process_time(), repeats if random else 1
+        answers = [method(seed) for seed in range(count_of)]
+        learning = (time.process_time() - began) / count_of
+        represented = sum(program.representation_seconds for program in windows) if name.startswith("PerfVec") else 0.0
+        judged = [quality(study, answer) for answer in answers]
+        above, better = np.mean([j[0] for j in judged], axis=0), np.mean([j[1] for j in judged], axis=0)
+        unseen = np.setdiff1d(np.arange(len(windows)), study.trained)
+        rows.append(
+            {
+                "method": name, "programs": len(windows),
+                "simulations": float(np.mean([answer.simulated.sum() for answer in answers])),
+                "simulation_s": float(np.mean([study.seconds[answer.simulated].sum() for answer in answers])),
+                "representation_s": represented, "learning_s": learning, "above": float(above.mean()),
+                "above_worst": float(above.max()), "better": float(better.mean()),
+                "optimum": float(np.mean([(j[1] == 0).mean() for j in judged])),
+                "unseen_above": float(above[unseen].mean()),
+            }
+        )  # fmt: skip
+        choices += [
+            {
+                "method": name, "program": program, "trained": number in study.trained, "above": float(above[number]),
+                "better": float(better[number]), "l1_kib": float(sizes[judged[0][2][number], 0]),
+                "l2_kib": float(sizes[judged[0][2][number], 1]),
+            }
+            for number, program in enumerate(study.programs)
+        ]  # fmt: skip
+    return Result(pd.DataFrame(rows), pd.DataFrame(choices), study, repeats)
+
+
+def require_scikit_learn() -> None:
+    """Raise InputError unless it is installed."""
+    try:
+        import sklearn  # noqa: F401
+    except ImportError as error:
+        raise InputError("the compared methods need scikit-learn: pip install 'perfvec-toolkit[experiment]'") from error
+
+
+def study_of(
+    windows: Sequence[Windows], machines: Sequence[Machine], sizes: NDArray[np.float64], train: Sequence[str] = ()
+) -> Study:
+    """The study of measured programs. Raises InputError for an unknown name in `train`, or too few programs."""
+    names = tuple(program.program for program in windows)
+    for name in train:
+        if name not in names:
+            raise InputError(f"--train {name}: no such program among the traces ({', '.join(names)[:200]})")
+    wanted = len(set(train)) or TRAINED
+    if len(names) <= wanted:
+        raise InputError(f"{len(names)} programs, of which {wanted} are learned from: give at least {wanted + 1} traces")
+    if train:
+        trained = sorted({names.index(name) for name in train})
+    else:
+        directions = np.stack([program.vector for program in windows])
+        distance = cdist(directions, directions, "cosine")
+        trained = sorted(medoids(distance, TRAINED)[0].tolist())
+    return Study(
+        names, tuple(machines), sizes, np.stack([program.cycles.sum(axis=1) for program in windows]),
+        np.stack([program.simulation_seconds for program in windows]), tuple(trained),
+    )  # fmt: skip
+
+
+def one_for_all(study: Study) -> Answer:
+    """No model: every program gets the design that is best for the trained programs together, all simulated on it (the
+    geometric mean of their objectives)."""
+    simulated = np.zeros(study.cycles.shape, bool)
+    simulated[list(study.trained)] = True
+    mean = np.exp(np.log(study.cycles[list(study.trained)]).mean(axis=0))
+    return Answer(np.broadcast_to(mean, study.cycles.shape), simulated)
+
+
+def shown(result: Result) -> str:
+    """The table of the terminal."""
+    table = result.methods
+    frame = pd.DataFrame(
+        {
+            "method": table["method"], "sims": table["simulations"].map("{:,.0f}".format),
+            "simulate": table["simulation_s"].map("{:,.0f} s".format),
+            "represent": table["representation_s"].map("{:,.0f} s".format),
+            "learn": table["learning_s"].map("{:,.1f} s".format),
+            "above": table["above"].map("{:.1%}".format), "unseen": table["unseen_above"].map("{:.1%}".format),
+            "worst": table["above_worst"].map("{:.1%}".format), "better": table["better"].map("{:.1f}".format),
+            "optimum": table["optimum"].map("{:.0%}".format),
+        }
+    )  # fmt: skip
+    trained = ", ".join(result.study.programs[number] for number in result.study.trained)
+    return (
+        f"{frame.to_string(index=False)}\n{len(result.study.programs)} programs, {len(result.study.sizes)} designs around "
+        f"{result.study.designs[0].name.rsplit('-', 2)[0]}; learned from: {trained}"
+    )
+
+
+def sections(result: Result) -> list[Section]:
+    """The parts of the HTML report."""
+    text = (
+        f"Objective: time · (1000 + 10 · L1 KiB + L2 KiB). Windows of {WINDOW:,} instructions, one of {EVERY} represented; "
+        f"random methods: averages of {result.repeats}."
+    )
+    return [
+        Section("How far the chosen designs are from the best", text, plot(result), result.methods),
+        Section("Each program's choice", "The first repetition's design.", table=result.choices),
+    ]
+
+
+def plot(result: Result) -> Figure:
+    """How far each method's choices are above the optimum, over what it simulated."""
+    figure, axes = style.axes(width=7, height=4)
+    for index, row in enumerate(result.methods.itertuples()):
+        axes.plot(row.simulations, 100 * row.above, "o", color=style.colour(index), ms=8)
+        axes.annotate(str(row.method), (row.simulations, 100 * row.above), xytext=(6, 4), textcoords="offset points")
+    axes.set_xlabel("simulations")
+    axes.set_ylabel("objective above the optimum, %, mean of the programs")
+    axes.set_ylim(bottom=0)
+    return figure

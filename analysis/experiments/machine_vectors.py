@@ -1,0 +1,63 @@
+"""PerfVec's own way (§VII): the machine's vector as a function of the two sizes, the foundation model frozen.
+
+Zero-shot it is the encoder's. Fitted, m(s) = Σ_j φ_j(s)·w_j with φ the monomials of the sizes' logarithms up to the second
+degree; the coefficients w are a Bayesian linear regression (`perfvec.machines.posterior`) on windows of a few programs
+simulated on a few designs, and their prior is what fits the encoder's vectors of all designs best. PerfVec trains a
+network of two layers for the same; a regression that is linear in w has one solution and tells its own strength. A program
+that was not simulated needs its representation and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.experiments.simulations import Windows
+from analysis.experiments.study import Answer, Study, spread
+from analysis.sweep import encoder_of
+from perfvec.machines.posterior import Observations, fit
+from perfvec.model import Model
+
+DESIGNS = 4  # of each of three programs: PerfVec's own simulations took 11 of 600 hours
+
+
+def zero_shot(model: Model, study: Study, windows: Sequence[Windows]) -> Answer:
+    """The encoder's vectors; nothing is simulated."""
+    vectors = encoder_of(model).vectors(study.designs)
+    return Answer(_times(windows, vectors), np.zeros(study.cycles.shape, bool))
+
+
+def fitted(model: Model, study: Study, windows: Sequence[Windows], designs: int = DESIGNS) -> Answer:
+    """Fitted to the `trained` programs' windows on `designs` designs that are spread over the space.
+
+    Simulated times do not replace predicted ones: a prediction may be off by a factor that all designs share.
+    """
+    chosen = spread(study.coordinates, designs)
+    simulated = np.zeros(study.cycles.shape, bool)
+    simulated[np.ix_(study.trained, chosen)] = True
+    basis = monomials(study.coordinates)  # [D, J]
+    prior = np.linalg.lstsq(basis, encoder_of(model).vectors(study.designs), rcond=None)[0]  # [J, d]
+    rows, cycles, groups = [], [], []
+    for number, program in enumerate(study.trained):
+        own = windows[program]
+        for place, design in enumerate(chosen):
+            rows.append(np.einsum("j,wd->wjd", basis[design], own.vectors).reshape(len(own.vectors), -1))
+            cycles.append(own.cycles_represented[design])
+            groups.append(np.full(len(own.vectors), number * len(chosen) + place))
+    observed = Observations(np.concatenate(rows), np.concatenate(cycles), np.concatenate(groups))
+    coefficients = fit(observed, prior.ravel()).mean.reshape(prior.shape)
+    return Answer(_times(windows, basis @ coefficients), simulated)
+
+
+def monomials(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[n, 6] 1, a, b, a², ab, b² of [n, 2]."""
+    a, b = x.T
+    return np.stack([np.ones(len(x)), a, b, a * a, a * b, b * b], axis=1)
+
+
+def _times(windows: Sequence[Windows], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[P, D]; a time that comes out negative counts as none that is wanted."""
+    time: NDArray[np.float64] = np.stack([program.vector for program in windows]) @ vectors.T
+    return np.where(time > 0, time, np.inf)

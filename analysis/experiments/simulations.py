@@ -1,0 +1,179 @@
+"""Windows of programs, timed on many machines by the embedded timing model and represented by a model; both kept in a
+folder, so that a run that was stopped goes on.
+
+A window is WINDOW consecutive instructions. Caches are warmed by everything before the first one, as labels are
+(`tracegen.label`). All windows are timed; every EVERY-th is represented (a systematic sample), as the model takes a
+hundred times as long for an instruction as the timing model of a small core does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import set_num_threads
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from perfvec.model import Model, configuration_key
+from perfvec.representation.represent import Pass
+from tracegen.decode import decode
+from tracegen.files import atomic_path
+from tracegen.label import SIMULATOR, WARMUP
+from tracegen.trace import Trace
+from uarch.configuration import Machine
+from uarch.errors import InputError
+from uarch.instructions import StaticInstructions
+from uarch.timing.simulation import Simulation
+
+WINDOW = 1 << 16
+EVERY = 8
+_PIECE = 1 << 18  # instructions that pass by at once before the windows
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A program's windows on the machines, and what they took to know (seconds of CPU time here)."""
+
+    program: str
+    cycles: NDArray[np.float64]  # [K, W]
+    vectors: NDArray[np.float64]  # [⌈W / EVERY⌉, d] of windows 0, EVERY, 2·EVERY, …
+    simulation_seconds: NDArray[np.float64]  # [K]
+    representation_seconds: float
+
+    @property
+    def vector(self) -> NDArray[np.float64]:
+        """[d] of the program, estimated from the windows represented."""
+        return self.vectors.mean(axis=0) * self.cycles.shape[1]
+
+    @property
+    def cycles_represented(self) -> NDArray[np.float64]:
+        """[K, ⌈W / EVERY⌉] cycles of the windows that `vectors` are of."""
+        return self.cycles[:, ::EVERY]
+
+
+def measure(
+    model: Model,
+    traces: Sequence[str | os.PathLike[str]],
+    machines: Sequence[Machine],
+    folder: str | os.PathLike[str],
+    *,
+    start: int,
+    count: int,
+    progress: bool = True,
+) -> list[Windows]:
+    """The first `count` // WINDOW windows from instruction `start` on of each trace; those that end earlier are left
+    out. Raises InputError for fewer than WINDOW instructions, two traces of one name, or where no trace is long enough.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot keep simulations in {folder}: {error.strerror}") from None
+    if count < WINDOW:
+        raise InputError(f"--count {count} must be at least a window of {WINDOW:,} instructions")
+    stop = start + count // WINDOW * WINDOW
+    found: dict[str, Windows] = {}
+    with tqdm(traces, desc="simulate", unit="program", disable=None if progress else True) as bar:
+        for path in bar:
+            with Trace(path) as trace:
+                bar.set_postfix_str(trace.name, refresh=False)
+                if len(trace) < stop:
+                    continue
+                if trace.name in found:
+                    raise InputError(f"{path}: a second trace called {trace.name!r}; give each a name of its own")
+                what = f"{trace.digest} {start} {stop}"
+                cycles, seconds = _kept(
+                    folder, f"{trace.name}.cycles", f"{what} {WINDOW} {SIMULATOR} {_identity(machines)}",
+                    lambda trace=trace: _simulate(trace, machines, start, stop),
+                )  # fmt: skip
+                vectors, spent = _kept(
+                    folder, f"{trace.name}.vectors", f"{what} {model.digest} {WINDOW} {EVERY}",
+                    lambda trace=trace: _represent(model, trace, start, stop),
+                )  # fmt: skip
+                found[trace.name] = Windows(trace.name, cycles, vectors, seconds, float(spent))
+    if not found:
+        raise InputError(f"every trace is shorter than {stop:,} instructions; lower --start or --count")
+    return list(found.values())
+
+
+def _identity(machines: Sequence[Machine]) -> str:
+    return hashlib.sha256(json.dumps([configuration_key(machine) for machine in machines]).encode()).hexdigest()
+
+
+Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def _kept(folder: Path, name: str, what: str, make: Callable[[], Arrays]) -> Arrays:
+    """Two arrays from the folder where they are of the same thing, else made and put there."""
+    path = folder / f"{name}-{hashlib.sha256(what.encode()).hexdigest()[:12]}.npz"
+    if path.exists():
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                if str(file["what"]) == what:
+                    return file["values"], file["seconds"]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            pass  # damaged: made again
+    values, seconds = make()
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, what=np.asarray(what), values=values, seconds=np.asarray(seconds))
+    return values, np.asarray(seconds)
+
+
+def _simulate(trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> Arrays:
+    """[K, W] cycles, and [K] seconds, of one pass over the trace with all machines side by side."""
+    set_num_threads(1)
+    instructions = decode(trace.address, trace.code, trace.isa)
+    simulations = [Simulation(machine, instructions) for machine in machines]
+    _compile(machines, instructions, trace)
+    seconds = np.zeros(len(machines))
+    timed = max(0, start - WARMUP)
+
+    def each(act: Callable[[Simulation], object]) -> list[object]:
+        results = []
+        for row, simulation in enumerate(simulations):
+            began = time.process_time()
+            results.append(act(simulation))
+            seconds[row] += time.process_time() - began
+        return results
+
+    for chunk in trace.chunks(_PIECE, stop=timed):
+        each(lambda simulation, chunk=chunk: simulation.warm(chunk))
+    for chunk in trace.chunks(_PIECE, start=timed, stop=start):
+        each(lambda simulation, chunk=chunk: simulation.run(chunk))
+    cycles = [
+        each(lambda simulation, chunk=chunk: simulation.run(chunk).sum(dtype=np.float64))
+        for chunk in trace.chunks(WINDOW, start=start, stop=stop)
+    ]
+    return np.array(cycles, np.float64).T, seconds
+
+
+def _compile(machines: Sequence[Machine], instructions: StaticInstructions, trace: Trace) -> None:
+    """Compile the timing model beforehand, so that it does not count as simulation."""
+    for machine in {machine.core: machine for machine in machines}.values():
+        simulation = Simulation(machine, instructions)
+        for chunk in trace.chunks(1024, stop=2048):
+            simulation.warm(chunk)
+            simulation.run(chunk)
+
+
+def _represent(model: Model, trace: Trace, start: int, stop: int) -> Arrays:
+    """[⌈W / EVERY⌉, d] vectors of windows, and the seconds that they took."""
+    running = Pass(model, decode(trace.address, trace.code, trace.isa))
+    began = time.process_time()
+    for chunk in trace.chunks(_PIECE, stop=start):
+        running.skip(chunk)
+    vectors = []
+    for number, chunk in enumerate(trace.chunks(WINDOW, start=start, stop=stop)):
+        if number % EVERY:
+            running.skip(chunk)
+        else:
+            vectors.append(running.add(chunk))
+    return np.array(vectors), np.asarray(time.process_time() - began)
