@@ -61,7 +61,7 @@ def check_model(vector: ProgramVector, model: Model, path: str) -> ProgramVector
 
 
 def trace_files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
-    """These trace files and those (`*.trace.h5`) of these folders, by name. Raises InputError for a folder with none."""
+    """These trace files and those (`*.trace.h5`) of these folders. Raises InputError for a folder with none."""
     found: list[Path] = []
     for path in map(Path, paths):
         inside = sorted(path.glob("*.trace.h5")) if path.is_dir() else [path]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,22 +40,29 @@ def sample_columns(
     parts: list[Columns] = []
     found = drawn = 0
     reason = ""
-    while found < n:
-        if drawn >= 100 * n + 1000:
-            raise InputError(
-                f"design space {content.name}: only {found} of {drawn} points make a machine (one did not: {reason}); "
-                "loosen the constraints"
-            )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # balance properties want a power of two; any n is fine here
-            points = sequence.random(min(_BATCH, max(n, 64)))
-        drawn += len(points)
+    size = min(_BATCH, max(n, 64))
+
+    def machines(points: NDArray[np.float64]) -> tuple[Columns, str]:
         columns = columns_of(content, points, start)
         good, broken = possible(columns, (*content.constraints, *constraints))
-        reason = broken or reason
-        kept = columns.rows(good)
-        parts.append(kept)
-        found += kept.count
+        return columns.rows(good), broken
+
+    threads = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(threads) as pool:  # NumPy lets go of the interpreter while it computes
+        while found < n:
+            if drawn >= 100 * n + 1000:
+                raise InputError(
+                    f"design space {content.name}: only {found} of {drawn} points make a machine (one did not: "
+                    f"{reason}); loosen the constraints"
+                )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # balance properties want a power of two; any n is fine here
+                batches = [sequence.random(size) for _ in range(min(threads, -(-(n - found) // size)))]
+            drawn += sum(map(len, batches))
+            for kept, broken in pool.map(machines, batches):
+                reason = broken or reason
+                parts.append(kept)
+                found += kept.count
     return concatenate(parts).rows(slice(n))
 
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from analysis import style
 from analysis.experiments import dubach, ipek, li, machine_vectors
 from analysis.experiments.simulations import EVERY, WINDOW, Windows, measure
 from analysis.experiments.study import L1_KIB, L2_KIB, Answer, Study, designs_of, quality
+from analysis.figure import Axis, Figure, Panel, Points
 from analysis.report import Section
 from analysis.subset import medoids
 from perfvec.model import Model
@@ -32,11 +31,12 @@ COUNT = 2_097_152
 
 @dataclass(frozen=True)
 class Result:
-    """`methods`: a row each: `method`, `programs` judged, `simulations`, `simulation_s`, `representation_s`, `learning_s`
-    (seconds of CPU time here), `above` and `above_worst` (the chosen design's objective above the smallest, fractions:
-    the mean over programs, and the worst program's), `better` (designs that are better, on average) and `optimum` (share
-    of programs for which the best design was chosen); `unseen_above`: the mean over the programs that no method learned
-    from. Of methods that draw at random all are averages over `repeats`. `choices`: a row per method and program.
+    """`methods`, a row each: `method`, `programs` judged, `simulations`, `simulation_s`, `representation_s` and
+    `learning_s` (seconds of CPU time), `above` and `above_worst` (the chosen design's objective above the smallest,
+    fractions: the mean over programs, and the worst program's), `better` (designs that are better, on average),
+    `optimum` (share of programs for which the best design was chosen), `unseen_above` (the mean over the programs that
+    no method learned from beforehand). Of methods that draw at random all are averages over `repeats`. `choices`: a row
+    per method and program.
     """
 
     methods: pd.DataFrame
@@ -136,7 +136,7 @@ def study_of(
             raise InputError(f"--train {name}: no such program among the traces ({', '.join(names)[:200]})")
     wanted = len(set(train)) or TRAINED
     if len(names) <= wanted:
-        raise InputError(f"{len(names)} programs, of which {wanted} are learned from: give at least {wanted + 1} traces")
+        raise InputError(f"{len(names)} programs, {wanted} of them to learn from: give at least {wanted + 1} traces")
     if train:
         trained = sorted({names.index(name) for name in train})
     else:
@@ -173,17 +173,15 @@ def shown(result: Result) -> str:
         }
     )  # fmt: skip
     trained = ", ".join(result.study.programs[number] for number in result.study.trained)
-    return (
-        f"{frame.to_string(index=False)}\n{len(result.study.programs)} programs, {len(result.study.sizes)} designs around "
-        f"{result.study.designs[0].name.rsplit('-', 2)[0]}; learned from: {trained}"
-    )
+    counts = f"{len(result.study.programs)} programs, {len(result.study.sizes)} designs"
+    return f"{frame.to_string(index=False)}\n{counts}; learned from beforehand: {trained}"
 
 
 def sections(result: Result) -> list[Section]:
     """The parts of the HTML report."""
     text = (
-        f"Objective: time · (1000 + 10 · L1 KiB + L2 KiB). Windows of {WINDOW:,} instructions, one of {EVERY} represented; "
-        f"random methods: averages of {result.repeats}."
+        f"Objective: time · (1000 + 10 · L1 KiB + L2 KiB). Windows of {WINDOW:,} instructions, one of {EVERY} "
+        f"represented; random methods: averages of {result.repeats}."
     )
     return [
         Section("How far the chosen designs are from the best", text, plot(result), result.methods),
@@ -193,11 +191,9 @@ def sections(result: Result) -> list[Section]:
 
 def plot(result: Result) -> Figure:
     """How far each method's choices are above the optimum, over what it simulated."""
-    figure, axes = style.axes(width=7, height=4)
-    for index, row in enumerate(result.methods.itertuples()):
-        axes.plot(row.simulations, 100 * row.above, "o", color=style.colour(index), ms=8)
-        axes.annotate(str(row.method), (row.simulations, 100 * row.above), xytext=(6, 4), textcoords="offset points")
-    axes.set_xlabel("simulations")
-    axes.set_ylabel("objective above the optimum, %, mean of the programs")
-    axes.set_ylim(bottom=0)
-    return figure
+    table = result.methods
+    points = Points("", table["simulations"], 100 * table["above"], list(table["method"]), labelled=True)
+    panel = Panel(
+        [points], x=Axis("simulations", zero=True), y=Axis("objective above the optimum, %", zero=True, unit="%")
+    )
+    return Figure([panel], width=7, height=4)

@@ -1,5 +1,5 @@
-"""The space from other programs and a few responses: Dubach, Jones, O'Boyle: Microarchitectural Design Space Exploration
-Using an Architecture-Centric Approach (MICRO 2007).
+"""From other programs and a few responses: Dubach, Jones, O'Boyle: Microarchitectural Design Space Exploration Using an
+Architecture-Centric Approach (MICRO 2007).
 
 Some programs are simulated beforehand and each gets a neural network. A new program is simulated on a few designs, its
 responses; a linear regression over the networks' predictions on them gives the weights by which the networks predict
@@ -14,7 +14,7 @@ from analysis.experiments.ipek import network
 from analysis.experiments.study import Answer, Study
 
 TRAINING = 9  # simulations of each program simulated beforehand
-RESPONSES = 4  # of each other; with 3 of 17 programs beforehand 83 of 612: PerfVec's comparison gives it 84 of 600 hours
+RESPONSES = 4  # of each other; of 17 programs with 3 beforehand 83 of 612: PerfVec's comparison has 84 of 600 hours
 
 
 def answer(study: Study, seed: int, training: int = TRAINING, responses: int = RESPONSES) -> Answer:

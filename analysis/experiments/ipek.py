@@ -1,10 +1,10 @@
-"""Neural networks for each program: Ïpek, McKee, de Supinski, Schulz, Caruana: Efficiently Exploring Architectural Design
-Spaces via Predictive Modeling (ASPLOS 2006).
+"""Neural networks for each program: Ïpek, McKee, de Supinski, Schulz, Caruana: Efficiently Exploring Architectural
+Design Spaces via Predictive Modeling (ASPLOS 2006).
 
-Some designs of each program are simulated at random; an ensemble of small networks, each trained without a fold of them
-(cross validation), predicts the others by its average. As in the paper: one hidden layer of 16 sigmoid units, inputs and
-the target scaled to their ranges. Not as there: with nine simulations a fold is one of them and can stop no training
-early, so that networks are trained by L-BFGS with a weight decay instead of by momentum and early stopping.
+Some designs of each program are simulated at random; an ensemble of small networks, each trained without a fold of
+them (cross validation), predicts the others by its average. As in the paper: one hidden layer of 16 sigmoid units,
+inputs and the target scaled to their ranges. Not as there: with nine simulations a fold is one of them and can stop no
+training early, so that networks are trained by L-BFGS with a weight decay instead of by momentum and early stopping.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
 def ensemble(
     x: NDArray[np.float64], cycles: NDArray[np.float64], at: NDArray[np.float64], seed: int
 ) -> NDArray[np.float64]:
-    """[len(at)] average of the networks trained on all samples [n, 2] but one. Raises InputError for fewer than three."""
+    """[len(at)] average of networks trained on all but one of the samples [n, 2]; InputError for fewer than three."""
     if len(x) < 3:
         raise InputError(f"{len(x)} simulations cannot be divided for cross validation; at least 3")
     return np.mean([network(np.delete(x, out, 0), np.delete(cycles, out), at, seed) for out in range(len(x))], axis=0)

@@ -1,10 +1,10 @@
 """PerfVec's own way (§VII): the machine's vector as a function of the two sizes, the foundation model frozen.
 
-Zero-shot it is the encoder's. Fitted, m(s) = Σ_j φ_j(s)·w_j with φ the monomials of the sizes' logarithms up to the second
-degree; the coefficients w are a Bayesian linear regression (`perfvec.machines.posterior`) on windows of a few programs
-simulated on a few designs, and their prior is what fits the encoder's vectors of all designs best. PerfVec trains a
-network of two layers for the same; a regression that is linear in w has one solution and tells its own strength. A program
-that was not simulated needs its representation and nothing else.
+Zero-shot it is the encoder's. Fitted, m(s) = Σ_j φ_j(s)·w_j with φ the monomials of the sizes' logarithms up to the
+second degree; the coefficients w are a Bayesian linear regression (`perfvec.machines.posterior`) on windows of a few
+programs simulated on a few designs, and their prior is what fits the encoder's vectors of all designs best. PerfVec
+trains a network of two layers for the same; a regression that is linear in w has one solution and finds its own
+strength. A program that was not simulated needs its representation and nothing else.
 """
 
 from __future__ import annotations

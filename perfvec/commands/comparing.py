@@ -24,8 +24,8 @@ def compare(
     library: Annotated[
         str | None,
         typer.Option(
-            help="The nearest programs to each target, of a folder of vectors, a *.library.npz, or `suite`, the shipped "
-            "one, which is the default where there is one target."
+            help="The nearest programs to each target of a folder of vectors, a *.library.npz, or `suite`, the shipped "
+            "library, which is the default for one target."
         ),
     ] = None,
     nearest: Annotated[int, typer.Option(min=1, help="How many of the library.")] = 5,

@@ -1,4 +1,4 @@
-"""Where: the parts of a program, and what changed between two."""
+"""Where: the parts of a program, what changed between two, and which of many variants is the fastest."""
 
 from __future__ import annotations
 
@@ -107,3 +107,65 @@ def diff(
     )  # fmt: skip
     document = difference.to_json(frame, before, after, chosen, by)
     write(frame, document, difference.shown(frame, chosen, rows), as_json=as_json, csv=csv)
+
+
+@app.command()
+def tiling(
+    context: typer.Context,
+    machines: Machines = None,
+    values: Annotated[str, typer.Option(help="V1,V2,… of the parameter.")] = "4,8,16,32,64,128,256",
+    source: Annotated[
+        Path | None,
+        typer.Option(help="C file to compile, {program} in the command; by default a matrix product of ours."),
+    ] = None,
+    define: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Compile with -DNAME=value, once for each value.")
+    ] = None,
+    flags: Annotated[str, typer.Option(help="Of the compiler.")] = "-O2 -ftree-vectorize -g",
+    region: Annotated[
+        str | None, typer.Option(help="Function of interest; `multiply` of ours, whole runs otherwise.")
+    ] = None,
+    simulate: Annotated[
+        bool, typer.Option("--simulate/--no-simulate", help="Time the traces with the embedded timing model, too.")
+    ] = True,
+    measure: Annotated[
+        int, typer.Option(min=0, help="Runs on this computer for each value, timed; none by default.")
+    ] = 0,
+    rounds: Annotated[int, typer.Option(min=1, help="What {rounds} is where this computer is timed.")] = 200,
+    units: Annotated[
+        int | None, typer.Option(min=2, help="Represent only so many units of 1,024 instructions of each trace.")
+    ] = None,
+    model_file: ModelFile = None,
+    max_instructions: MaxInstructions = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """Which value of a kernel's parameter is the fastest on each machine: one trace and one vector a value.
+
+    After -- the command, with {value} where the parameter goes, {program} for the compiled --source, {rounds} for
+    repetitions.
+    """
+    import shlex
+
+    from analysis import tiling as kernels
+
+    require_outputs(csv=csv, html=html, picture=picture)
+    own = source is None and not context.obj
+    experiment = kernels.Experiment(
+        values=tuple(word.strip() for word in values.split(",") if word.strip()),
+        command=tuple(context.obj) or (kernels.COMMAND if own else ("{program}", "{value}")),
+        source=kernels.KERNEL if own else source, define=define, flags=tuple(shlex.split(flags)),
+        region=region or (kernels.REGION if own else None),
+    )  # fmt: skip
+    model, chosen = predictable_machines(machines, model_file)
+    frame = kernels.tiling(
+        model, experiment, chosen, simulate=simulate, repeats=measure, rounds=rounds, units=units,
+        max_instructions=max_instructions,
+    )  # fmt: skip
+    draw(
+        "Time over a kernel's parameter", lambda: kernels.sections(frame), lambda: kernels.plot(frame), html=html,
+        picture=picture,
+    )  # fmt: skip
+    write(frame, kernels.to_json(frame), kernels.shown(frame), as_json=as_json, csv=csv)

@@ -1,4 +1,4 @@
-"""The catalogue of workloads: list, run, represent, table."""
+"""The catalogue of workloads: list, run, represent, time, table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfvec.commands.output import shown_table
 if TYPE_CHECKING:
     pass
 
-app = typer.Typer(help="The catalogue of workloads: list, run, represent, table.", no_args_is_help=True)
+app = typer.Typer(help="The catalogue of workloads: list, run, represent, time, table.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -75,6 +75,29 @@ def suite_represent(
     require_writable(output)
     found = represent_library(load_model(model_file), trace_files(traces), output, units=units)
     print(f"{output}: {len(found)} programs, {output.stat().st_size / 1024:.0f} KiB", file=sys.stderr)
+
+
+@app.command("time")
+def suite_time(
+    names: Annotated[list[str], typer.Argument(help="Workloads, of tens of milliseconds each.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for times.csv and the runs' vectors.")],
+    repeats: Annotated[int, typer.Option(min=1, help="Measured runs of each.")] = 11,
+    half_width: Annotated[str, typer.Option(help="As of represent --sample auto.")] = "2%",
+    model_file: ModelFile = None,
+    as_json: Json = False,
+) -> None:
+    """Time whole runs on this computer (user mode, median) and represent them, for fit-uarch --times DIR/times.csv."""
+    from analysis.real_machine import TIMES, time_suite
+    from perfvec.model import load_model
+    from perfvec.representation.sample import parse_half_width
+
+    found, failures = time_suite(
+        load_model(model_file), names, output, repeats=repeats, half_width=parse_half_width(half_width)
+    )
+    for name, reason in failures.items():
+        print(f"perfvec: {name} is left out: {' '.join(reason.split())}", file=sys.stderr)
+    print(json.dumps(found.to_dict(orient="records")) if as_json else shown_table(found))
+    print(f"perfvec fit-uarch --times {output / TIMES} --frequency-ghz GHZ -o HOST.machine.npz", file=sys.stderr)
 
 
 @app.command("table")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from perfvec.machines.encoder import MachineEncoder, field_names
@@ -17,11 +19,28 @@ CHUNK = 1 << 14  # machines at once: their features and the encoder's activation
 
 
 def cycles_of_columns(encoder: MachineEncoder, columns: Columns, programs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[count, P] cycles of the program vectors [P, d], in bounded memory beside the result."""
+    """[count, P] cycles of the program vectors [P, d], in bounded memory beside the result.
+
+    Chunks of machines go to as many threads as torch has (OMP_NUM_THREADS), each of them with one of torch's: NumPy and
+    torch let go of the interpreter while they compute.
+    """
     found = np.empty((columns.count, len(programs)))
-    for begin in range(0, columns.count, CHUNK):
+
+    def fill(begin: int) -> None:
         rows = slice(begin, begin + CHUNK)
         found[rows] = encoder.cycles(features_of_columns(columns.rows(rows)), programs)
+
+    threads = torch.get_num_threads()
+    begins = range(0, columns.count, CHUNK)
+    if threads == 1 or len(begins) == 1:
+        for begin in begins:
+            fill(begin)
+        return found
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            list(pool.map(fill, begins))
+    finally:
+        torch.set_num_threads(threads)
     return found
 
 

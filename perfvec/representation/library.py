@@ -39,8 +39,8 @@ def represent_library(
     units: int = UNITS,
     progress: bool = True,
 ) -> list[ProgramVector]:
-    """The vectors of these traces, written to `output` after each; those that it has already of the same model and trace
-    stay, so that a run that was stopped goes on. Raises InputError.
+    """The vectors of these traces, written to `output` after each; those that it has already, of the same model and
+    trace, stay, so that a run that was stopped goes on. Raises InputError.
     """
     output = Path(output)
     if not output.name.endswith(SUFFIX):
@@ -53,7 +53,7 @@ def represent_library(
         with Trace(path) as trace:
             kept = known.get(trace.digest)
             if kept is None:
-                kept = _estimate(model, trace, units)
+                kept = estimate(model, trace, units)
         found.append(kept)
         save_library(found, output)
     return found
@@ -68,7 +68,8 @@ def _known(output: Path, model: Model) -> dict[str, ProgramVector]:
         return {}  # of another model, or damaged: made again
 
 
-def _estimate(model: Model, trace: Trace, units: int) -> ProgramVector:
+def estimate(model: Model, trace: Trace, units: int = UNITS) -> ProgramVector:
+    """The vector of a trace from so many of its units; of a trace that has no more of them, the exact one."""
     there = len(trace) // UNIT
     if there <= units:
         return represent(model, trace, progress=False)

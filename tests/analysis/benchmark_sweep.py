@@ -1,9 +1,14 @@
-"""Rates of sweeps, in points a second of CPU time: python tests/analysis/benchmark_sweep.py [--points N]."""
+"""Rates of sweeps, in points a second of CPU time: python tests/analysis/benchmark_sweep.py [--points N].
+
+Threads: as many as torch has (OMP_NUM_THREADS) and the process may run on (taskset).
+"""
 
 import argparse
+import os
 import time
 
 import numpy as np
+import torch
 
 from analysis import sweep
 from perfvec.model import load_model
@@ -21,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--points", type=int, default=1_000_000)
     points = parser.parse_args().points
+    print(f"{torch.get_num_threads()} threads of torch, {len(os.sched_getaffinity(0))} processors")
     model = load_model()
     vector = np.linalg.lstsq(model.table(), np.full(len(model.machines), 1000.0), rcond=1e-2)[0]
     program = ProgramVector("p", "x86-64", model.digest, "t", 1000, vector, np.array([1000]), vector[None])

@@ -1,0 +1,257 @@
+"""Which value of a kernel's parameter is the fastest on each machine: PerfVec's program analysis (§VII, loop tiling).
+
+Every value is one build or one run, one trace of the region of interest, one vector; times on all machines follow
+without simulating any. Beside them, where wanted, the embedded timing model's cycles of the same traces, and this
+computer's time.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numba import set_num_threads
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+from tqdm import tqdm
+
+from analysis.figure import Axis, Figure, Lines, Panel
+from analysis.report import Section
+from perfvec.machines.machine_vector import MachineVector
+from perfvec.model import Model
+from perfvec.representation.library import estimate
+from perfvec.representation.represent import represent
+from tracegen.decode import decode
+from tracegen.host_time import host_time
+from tracegen.qemu import Region, parse_place
+from tracegen.qemu.runner import trace
+from tracegen.suite.inputs import compile_c
+from tracegen.trace import Trace
+from uarch.configuration import Machine
+from uarch.errors import InputError
+from uarch.timing.simulation import Simulation
+
+KERNEL = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels" / "tiled_matmul.c"
+VALUES = ("4", "8", "16", "32", "64", "128", "256")
+COMMAND = ("{program}", "{value}", "8", "256", "{rounds}")
+REGION = "multiply"
+UNITS = 256
+ROUNDS = 200
+_FLAGS = ("-O2", "-ftree-vectorize", "-g")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is run for each of `values`: `command`, in whose words {value}, {rounds} and, of a `source` that is compiled
+    (with -D`define`=value where it is given), {program} are filled in.
+    """
+
+    values: tuple[str, ...] = VALUES
+    command: tuple[str, ...] = COMMAND
+    source: Path | None = KERNEL
+    define: str | None = None
+    flags: tuple[str, ...] = _FLAGS
+    region: str | None = REGION
+
+    def __post_init__(self) -> None:
+        if len(set(self.values)) != len(self.values) or len(self.values) < 2:
+            raise InputError(f"--values {','.join(self.values)} must be at least two different values")
+        if not self.command:
+            raise InputError(
+                "no command to run: give -- PROGRAM ARGS… with {value} among them, or a kernel with --source"
+            )
+        words = " ".join(self.command)
+        if "{value}" not in words and self.define is None:
+            raise InputError("the command has no {value}; write it where the parameter goes, or give --define NAME")
+        if "{program}" in words and self.source is None:
+            raise InputError("{program} is the compiled --source; there is none")
+
+    def prepare(self, value: str, folder: Path, rounds: int) -> list[str]:
+        """The command for a value; compiles the source into `folder` first."""
+        program = folder / f"program-{value if self.define else ''}"
+        if self.source is not None and not program.exists():
+            defined = [f"-D{self.define}={value}"] if self.define else []
+            compile_c(self.source, program, [*self.flags, *defined])
+        filled = {"{value}": value, "{rounds}": str(rounds), "{program}": str(program)}
+        words = []
+        for word in self.command:
+            for name, text in filled.items():
+                word = word.replace(name, text)
+            words.append(word)
+        return words
+
+
+def tiling(
+    model: Model,
+    experiment: Experiment,
+    machines: Sequence[Machine | MachineVector],
+    *,
+    simulate: bool = True,
+    repeats: int = 0,
+    rounds: int = ROUNDS,
+    units: int | None = None,
+    max_instructions: int | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """A row per value and machine: `value`, `uarch`, `instructions`, `cycles` (predicted), `simulated` (cycles, NaN
+    where the machine is only known by its vector, or without `simulate`) and `host` (seconds, NaN without `repeats`).
+
+    `units`: represent only so many units of 1,024 instructions, at equal distances; all instructions by default. `host`
+    is the user time of a whole run of `rounds` less that of one round, over `rounds` − 1, where the command has
+    {rounds}; else that of the whole run. Raises InputError.
+    """
+    vectors: list[NDArray[np.float64]] = []
+    rows = []
+    prices = _prices(model, machines)
+    with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
+        folder = Path(scratch)
+        for value in tqdm(experiment.values, desc="values", disable=None if progress else True):
+            path = folder / f"{len(vectors)}.trace.h5"
+            region = Region(parse_place(experiment.region), returns=True) if experiment.region else None
+            command = experiment.prepare(value, folder, 1)
+            with Path(os.devnull).open("wb") as unheard:
+                result = trace(
+                    command, path, stdout=unheard, region=region, max_instructions=max_instructions, progress=False
+                )
+            if result.exit_status not in (0, None) and not result.stopped:
+                raise InputError(f"{' '.join(command)} ended with status {result.exit_status}")
+            with Trace(path) as opened:
+                vector = represent(model, opened, progress=False) if units is None else estimate(model, opened, units)
+                simulated = _simulated(opened, machines) if simulate else np.full(len(machines), np.nan)
+            vectors.append(vector.vector)
+            host = _host(experiment, value, folder, repeats, rounds) if repeats else np.nan
+            cycles = prices @ vector.vector
+            rows += [
+                {
+                    "value": value, "uarch": machine.name, "instructions": vector.instructions,
+                    "cycles": float(cycles[number]), "simulated": float(simulated[number]), "host": host,
+                }
+                for number, machine in enumerate(machines)
+            ]  # fmt: skip
+            path.unlink()
+    return pd.DataFrame(rows)
+
+
+def _prices(model: Model, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:
+    """[K, d] the machines' vectors."""
+    known = [machine for machine in machines if isinstance(machine, Machine)]
+    encoded = iter(model.machine_vectors(known)[0]) if known else iter(())
+    return np.stack([next(encoded) if isinstance(machine, Machine) else machine.vector for machine in machines])
+
+
+def _simulated(opened: Trace, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:
+    """[K] cycles of the whole trace; NaN for a machine whose configuration is not known."""
+    set_num_threads(1)
+    instructions = decode(opened.address, opened.code, opened.isa)
+    simulations = {
+        number: Simulation(machine, instructions)
+        for number, machine in enumerate(machines)
+        if isinstance(machine, Machine)
+    }
+    cycles = np.full(len(machines), np.nan)
+    for chunk in opened.chunks():
+        for simulation in simulations.values():
+            simulation.run(chunk)
+    for number, simulation in simulations.items():
+        cycles[number] = simulation.counters["cycles"]
+    return cycles
+
+
+def _host(experiment: Experiment, value: str, folder: Path, repeats: int, rounds: int) -> float:
+    counted = any("{rounds}" in word for word in experiment.command)
+    many = host_time(experiment.prepare(value, folder, rounds), repeats=repeats).seconds
+    if not counted or rounds < 2:
+        return many
+    return (many - host_time(experiment.prepare(value, folder, 1), repeats=repeats).seconds) / (rounds - 1)
+
+
+def best(frame: pd.DataFrame) -> pd.DataFrame:
+    """A row a machine: the value `predicted` to be the best; where it was simulated the best by that, what is lost by
+    taking the predicted one (a fraction of the least cycles) and Kendall's tau over all values; the same of `host`.
+    """
+    rows = []
+    for uarch, part in frame.groupby("uarch", sort=False):
+        part = part.reset_index(drop=True)
+        chosen = int(part["cycles"].idxmin())
+        row: dict[str, Any] = {"uarch": uarch, "predicted": part["value"][chosen]}
+        for column, name in (("simulated", "simulated"), ("host", "host")):
+            truth = part[column]
+            if truth.notna().all():
+                row[name] = part["value"][int(truth.idxmin())]
+                row |= {
+                    f"lost_{name}": float(truth[chosen] / truth.min() - 1.0),
+                    f"tau_{name}": float(kendalltau(part["cycles"], truth).statistic),
+                }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def to_json(frame: pd.DataFrame) -> dict[str, Any]:
+    """The `--json` document: `points` and `best`, null where there is no number."""
+    return {name: _records(table) for name, table in (("points", frame), ("best", best(frame)))}
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {str(key): None if isinstance(value, float) and value != value else value for key, value in row.items()}
+        for row in table.to_dict(orient="records")
+    ]
+
+
+def shown(frame: pd.DataFrame) -> str:
+    """The tables of the terminal: cycles beside the machine's fastest value, and the best values."""
+    relative = frame.assign(
+        cycles=frame["cycles"] / frame.groupby("uarch")["cycles"].transform("min"),
+        simulated=frame["simulated"] / frame.groupby("uarch")["simulated"].transform("min"),
+    )
+    table = relative.pivot(index="value", columns="uarch", values=["cycles", "simulated"])
+    table = table.reindex(
+        index=list(dict.fromkeys(frame["value"])), columns=list(dict.fromkeys(frame["uarch"])), level=1
+    )
+    table.columns = pd.Index([f"{uarch}{'' if what == 'cycles' else ' (sim)'}" for what, uarch in table.columns])
+    names = [name for uarch in dict.fromkeys(frame["uarch"]) for name in (uarch, f"{uarch} (sim)")]
+    table = table[names].dropna(axis=1, how="all")
+    host = frame.drop_duplicates("value").set_index("value")["host"]
+    if host.notna().all():
+        table["host"] = host / host.min()
+    winners = best(frame)
+    for column in winners.columns:
+        if column.startswith("lost"):
+            winners[column] = winners[column].map("{:.1%}".format)
+        if column.startswith("tau"):
+            winners[column] = winners[column].map("{:.2f}".format)
+    text = table.to_string(float_format="{:.2f}".format)
+    return f"time beside the fastest value's\n{text}\n\n{winners.to_string(index=False)}"
+
+
+def plot(frame: pd.DataFrame) -> Figure:
+    """Predicted and simulated time over the values, a panel a machine."""
+    panels = []
+    for uarch, part in frame.groupby("uarch", sort=False):
+        values = list(part["value"])
+        marks = [Lines("predicted", values, part["cycles"] / part["cycles"].min(), points=True)]
+        for column, name in (("simulated", "embedded model"), ("host", "this computer")):
+            if part[column].notna().all():
+                marks.append(Lines(name, values, part[column] / part[column].min(), points=True))
+        panels.append(Panel(marks, str(uarch), Axis("value"), Axis("time / fastest", zero=True)))
+    columns = min(3, len(panels))
+    return Figure(panels, columns, width=3.2 * columns + 0.6, height=2.8 * -(-len(panels) // columns))
+
+
+def sections(frame: pd.DataFrame) -> list[Section]:
+    """The parts of the HTML report."""
+    return [
+        Section("Time over the parameter", "Beside the fastest value's, on each machine.", plot(frame), frame),
+        Section("The best value on each machine", table=best(frame)),
+    ]
+
+
+def with_program(experiment: Experiment, command: Sequence[str]) -> Experiment:
+    """The experiment of a user's command line."""
+    return replace(experiment, command=tuple(command))

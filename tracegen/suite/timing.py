@@ -1,0 +1,42 @@
+"""Workloads run on this computer, whole and untraced, to fit a machine to their times."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from tqdm import tqdm
+
+from tracegen.host_time import host_time
+from tracegen.suite.workloads import select
+from uarch.errors import InputError
+
+
+def time_workloads(
+    names: Sequence[str], inputs: Path, *, set_name: str | None = None, repeats: int = 11, progress: bool = True
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """A row a workload: `program`, `seconds` (median of user mode), `uncertainty` (its standard error), `least`,
+    `most`, `system` (median, kernel mode), `repeats`; and why others have none. Raises InputError for an unknown name.
+    """
+    rows, failures = [], {}
+    for workload in tqdm(select(names, set_name), desc="time", unit="program", disable=None if progress else True):
+        with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
+            try:
+                command, stdin = workload.prepare(inputs, Path(scratch))
+                found = host_time(
+                    command, repeats=repeats, stdin=stdin, env={**os.environ, **workload.env}, status=workload.status
+                )
+            except InputError as error:
+                failures[workload.name] = str(error)
+                continue
+        rows.append(
+            {
+                "program": workload.name, "seconds": found.seconds, "uncertainty": found.uncertainty,
+                "least": min(found.user), "most": max(found.user), "system": sorted(found.system)[repeats // 2],
+                "repeats": repeats,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows), failures
