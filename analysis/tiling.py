@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -211,9 +211,7 @@ def shown(frame: pd.DataFrame) -> str:
         simulated=frame["simulated"] / frame.groupby("uarch")["simulated"].transform("min"),
     )
     table = relative.pivot(index="value", columns="uarch", values=["cycles", "simulated"])
-    table = table.reindex(
-        index=list(dict.fromkeys(frame["value"])), columns=list(dict.fromkeys(frame["uarch"])), level=1
-    )
+    table = table.loc[list(dict.fromkeys(frame["value"]))]
     table.columns = pd.Index([f"{uarch}{'' if what == 'cycles' else ' (sim)'}" for what, uarch in table.columns])
     names = [name for uarch in dict.fromkeys(frame["uarch"]) for name in (uarch, f"{uarch} (sim)")]
     table = table[names].dropna(axis=1, how="all")
@@ -250,8 +248,3 @@ def sections(frame: pd.DataFrame) -> list[Section]:
         Section("Time over the parameter", "Beside the fastest value's, on each machine.", plot(frame), frame),
         Section("The best value on each machine", table=best(frame)),
     ]
-
-
-def with_program(experiment: Experiment, command: Sequence[str]) -> Experiment:
-    """The experiment of a user's command line."""
-    return replace(experiment, command=tuple(command))

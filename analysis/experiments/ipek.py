@@ -9,6 +9,8 @@ training early, so that networks are trained by L-BFGS with a weight decay inste
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,12 +48,16 @@ def network(
     x: NDArray[np.float64], cycles: NDArray[np.float64], at: NDArray[np.float64], seed: int
 ) -> NDArray[np.float64]:
     """Cycles at `at` by one network trained on the samples."""
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
 
     low, span = cycles.min(), max(float(np.ptp(cycles)), 1e-6 * float(cycles.max()))
     model = MLPRegressor(
-        (_HIDDEN,), activation="logistic", solver="lbfgs", alpha=_DECAY, max_iter=300, tol=1e-5, random_state=seed
-    )
-    model.fit(x, (cycles - low) / span)
+        hidden_layer_sizes=(_HIDDEN,), activation="logistic", solver="lbfgs", alpha=_DECAY, max_iter=200, tol=1e-4,
+        random_state=seed,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # 200 steps are enough for a handful of samples
+        model.fit(x, (cycles - low) / span)
     found: NDArray[np.float64] = np.maximum(low + span * model.predict(at), 0.1 * low)
     return found

@@ -55,7 +55,9 @@ def _members(
     from sklearn.neural_network import MLPRegressor
 
     low, span = cycles.min(), max(float(np.ptp(cycles)), 1e-6 * float(cycles.max()))
-    weak = MLPRegressor((_HIDDEN,), activation="logistic", solver="lbfgs", alpha=1e-2, max_iter=200, tol=1e-5)
+    weak = MLPRegressor(
+        hidden_layer_sizes=(_HIDDEN,), activation="logistic", solver="lbfgs", alpha=1e-2, max_iter=200, tol=1e-4
+    )
     boosted = AdaBoostRegressor(weak, n_estimators=_MEMBERS, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,0 +1,152 @@
+"""The cache-size study: designs, quality of choices, the compared methods on functions whose answer is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.experiments import caches, dubach, ipek, li, machine_vectors, simulations
+from analysis.experiments.simulations import Windows
+from analysis.experiments.study import Answer, Study, designs_of, quality, spread
+from tests.analysis.vectors import shipped
+from tracegen.label import label
+from tracegen.latency import LatencyFile
+from uarch.configuration import load_machine
+from uarch.errors import InputError
+
+pytest.importorskip("sklearn", reason="the compared methods need scikit-learn (extra `experiment`)")
+
+
+def study(cycles, trained=(0,)):
+    machines, sizes = designs_of(load_machine("cortex-a53"))
+    cycles = np.asarray(cycles, float)
+    names = tuple(f"p{number}" for number in range(len(cycles)))
+    return Study(names, tuple(machines), sizes, cycles, np.ones(cycles.shape), trained)
+
+
+def smooth(weight):
+    """Times that fall with the caches, faster with the L1 where `weight` is large."""
+    _, sizes = designs_of(load_machine("cortex-a53"))
+    l1, l2 = np.log2(sizes).T
+    return 100 + weight * (7 - l1) ** 2 + (13 - l2) ** 1.5
+
+
+def test_the_36_designs():
+    machines, sizes = designs_of(load_machine("cortex-a53"))
+    assert len(machines) == len({machine.name for machine in machines}) == 36
+    assert [(m.l1d.size_kib, m.l2.size_kib) for m in machines] == [tuple(row) for row in sizes]
+    assert sizes[7].tolist() == [8, 512]
+
+
+def test_quality_by_hand():
+    found = study(np.full((1, 36), 10.0))  # equal times: the smallest caches are the best
+    price = found.price
+    assert price[0] == 1000 + 40 + 256
+    time = np.full((1, 36), 5.0)
+    time[0, 1] = 0.1  # the method believes in 4 KiB and 512 KiB
+    above, better, chosen = quality(found, Answer(time, np.zeros(time.shape, bool)))
+    assert chosen.tolist() == [1]
+    assert above[0] == pytest.approx(price[1] / price[0] - 1)
+    assert better.tolist() == [int((price < price[1]).sum())]
+
+
+def test_designs_spread_over_the_space():
+    x = study(np.ones((1, 36))).coordinates
+    assert spread(x, 4) == [0, 35, 5, 30]  # the corners
+    assert li.orthogonal(x)[:4] == [0, 35, 5, 30]
+
+
+def test_networks_learn_a_smooth_function():
+    x, cycles = study(np.ones((1, 36))).coordinates, smooth(2.0)
+    found = ipek.ensemble(x[::2], cycles[::2], x, seed=0)
+    assert np.abs(found / cycles - 1).mean() < 0.05
+
+
+@pytest.mark.parametrize("method", [ipek.answer, li.answer])
+def test_methods_count_what_they_simulate(method):
+    found = method(study([smooth(0.5), smooth(3.0)]), 0)
+    assert found.simulated.sum(axis=1).tolist() in ([9, 9], [10, 10])
+    assert np.abs(found.time / np.array([smooth(0.5), smooth(3.0)]) - 1).mean() < 0.1
+    exact = found.simulated
+    assert np.array_equal(found.time[exact], np.array([smooth(0.5), smooth(3.0)])[exact])
+
+
+def test_a_mixture_of_known_programs_is_predicted_from_responses():
+    known = [smooth(0.3), smooth(3.0)]
+    found = dubach.answer(study([*known, 0.5 * known[0] + 2 * known[1]], trained=(0, 1)), 0, training=20)
+    assert found.simulated.sum(axis=1).tolist() == [20, 20, 4]
+    assert np.abs(found.time[2] / (0.5 * known[0] + 2 * known[1]) - 1).mean() < 0.08
+
+
+def test_machine_vectors_are_fitted_to_few_simulations():
+    """Where the truth is another polynomial of the sizes than the encoder's, twelve simulations show it."""
+    model = shipped()
+    machines, _ = designs_of(load_machine("cortex-a53"))
+    x = study(np.ones((1, 36))).coordinates
+    basis = machine_vectors.monomials(x)
+    prior = np.linalg.lstsq(basis, model.encoder.vectors(machines), rcond=None)[0]
+    generator = np.random.default_rng(1)
+    table = model.table()
+    vectors = np.linalg.lstsq(table, 1e4 * (1 + generator.random((len(table), 40))), rcond=1e-2)[0].T
+    truth = (basis * np.array([1.5, 0.6, 0.6, 1, 1, 1])) @ prior
+    windows = [
+        Windows(f"p{n}", np.repeat(truth @ own.T, simulations.EVERY, axis=1), own, np.ones(36), 1.0)
+        for n, own in enumerate(vectors.reshape(10, 4, -1))
+    ]
+    found = caches.study_of(windows, machines, designs_of(load_machine("cortex-a53"))[1], ["p0", "p1", "p2"])
+    assert found.trained == (0, 1, 2)
+
+    def error(answer):
+        return np.abs(answer.time / found.cycles - 1)[3:].mean()
+
+    fitted = machine_vectors.fitted(model, found, windows)
+    assert fitted.simulated.sum() == 12
+    assert error(fitted) < 0.5 * error(machine_vectors.zero_shot(model, found, windows))
+
+
+def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(simulations, "WINDOW", 4096)
+    traces, machines = sorted(data.traces.iterdir()), [load_machine("cortex-a53"), load_machine("base")]
+    found = simulations.measure(data.model, traces, machines, tmp_path, start=20_000, count=20_000, progress=False)
+    assert [program.program for program in found] == ["matmul", "qsort"]
+    label(traces[:1], machines, tmp_path / "l", start=20_000, count=4 * 4096, workers=1, progress=False)
+    with LatencyFile(tmp_path / "l" / "matmul-20000.latency.h5") as labels:
+        expected = labels.read(0, 4 * 4096).reshape(2, 4, 4096).sum(axis=2)
+    assert np.array_equal(found[0].cycles, expected)
+    assert found[0].vectors.shape == (1, data.model.foundation.width)
+
+    def fail(*_):
+        raise AssertionError("simulated again")
+
+    monkeypatch.setattr(simulations, "_simulate", fail)
+    again = simulations.measure(data.model, traces, machines, tmp_path, start=20_000, count=20_000, progress=False)
+    assert np.array_equal(again[1].cycles, found[1].cycles)
+    other = replace(data.model, digest="other")  # labels stay, vectors are made for this model
+    assert simulations.measure(other, traces, machines, tmp_path, start=20_000, count=20_000, progress=False)
+
+
+def test_the_whole_study(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(simulations, "WINDOW", 4096)
+    result = caches.caches(
+        data.model, sorted(data.traces.iterdir()), load_machine("cortex-a53"), tmp_path, train=["qsort"],
+        l1=(4, 16, 64), l2=(64, 256, 1024), start=20_000, count=40_000, repeats=1, progress=False,
+    )  # fmt: skip
+    table = result.methods.set_index("method")
+    assert table.loc["exhaustive", "simulations"] == 18
+    assert table.loc["exhaustive", ["above", "better"]].tolist() == [0, 0]
+    assert table.loc["PerfVec zero-shot", "simulations"] == 0
+    assert (table["above"] >= 0).all()
+    assert len(result.choices) == 2 * len(table)
+    assert "PerfVec fitted" in caches.shown(result)
+    assert result.to_json()["trained"] == ["qsort"]
+
+
+def test_what_cannot_be_studied(data, tmp_path):
+    traces, base = sorted(data.traces.iterdir()), load_machine("cortex-a53")
+    with pytest.raises(InputError, match="every trace is shorter"):
+        caches.caches(data.model, traces, base, tmp_path, count=1 << 20, progress=False)
+    windows = [Windows(n, np.ones((36, 1)), np.ones((1, 4)), np.ones(36), 1.0) for n in ("a", "b", "c")]
+    with pytest.raises(InputError, match="give at least 4 traces"):
+        caches.study_of(windows, *designs_of(base))
+    with pytest.raises(InputError, match="--train x"):
+        caches.study_of(windows, *designs_of(base), ["x"])

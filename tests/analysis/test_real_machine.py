@@ -1,0 +1,57 @@
+"""Times of whole runs on this computer, beside their vectors."""
+
+import numpy as np
+import pytest
+
+from analysis import real_machine
+from perfvec.machines.times import read_times
+from perfvec.representation.vector import load_vector
+from tracegen.host_time import HostTime, host_time
+from tracegen.qemu.runner import trace
+from tracegen.suite import timing
+from tracegen.suite.workloads import Workload
+from tracegen.trace import Trace
+from uarch.errors import InputError
+
+
+def test_median_and_its_error_by_hand():
+    times = HostTime(user=(1.0, 2.0, 3.0, 4.0, 100.0), system=(0.0,) * 5)
+    assert times.seconds == 3.0
+    assert times.uncertainty == pytest.approx(1.2533 * (4 - 2) / 1.349 / np.sqrt(5))
+
+
+def test_time_is_that_of_the_program():
+    spin = "i=0; while [ $i -lt {} ]; do i=$((i+1)); done"
+    short, long = (host_time(["sh", "-c", spin.format(n)], repeats=3) for n in (20_000, 200_000))
+    assert len(short.user) == 3
+    assert long.seconds + sum(long.system) / 3 > 3 * short.seconds
+
+
+def test_what_fails_is_told():
+    with pytest.raises(InputError, match="status 3"):
+        host_time(["sh", "-c", "exit 3"])
+    with pytest.raises(InputError, match="cannot run"):
+        host_time(["/no/such/program"])
+    assert host_time(["sh", "-c", "exit 3"], repeats=1, status=(3,)).user[0] >= 0
+
+
+def test_what_is_timed_is_what_is_represented(data, tmp_path, monkeypatch):
+    def workload(name, argument, status=0):
+        return Workload(name, "kernel", ("{kernel}", argument), "test", kernel="qsort", status=(status,))
+
+    known = {"small": workload("small", "300"), "large": workload("large", "3000"), "odd": workload("odd", "300", 9)}
+    for module in (real_machine, timing):
+        monkeypatch.setattr(module, "select", lambda names, set_name=None: [known[name] for name in names])
+    found, failures = real_machine.time_suite(data.model, list(known), tmp_path, repeats=3, progress=False)
+    assert found["program"].tolist() == ["small", "large"]
+    assert list(failures) == ["odd"]
+    unit, times = read_times(tmp_path / real_machine.TIMES)
+    assert unit == "seconds"
+    assert [time.value for time in times] == pytest.approx(found["seconds"].tolist())
+    program = tmp_path / "inputs" / "kernel-qsort"
+    trace([str(program), "300"], tmp_path / "t.trace.h5", stdout=2, progress=False)
+    with Trace(tmp_path / "t.trace.h5") as whole:  # environments differ by a few instructions
+        assert load_vector(times[0].target).instructions == pytest.approx(len(whole), rel=0.01)
+    before = (tmp_path / "small.vector.npz").stat().st_mtime_ns
+    real_machine.time_suite(data.model, ["small"], tmp_path, repeats=1, progress=False)
+    assert (tmp_path / "small.vector.npz").stat().st_mtime_ns == before

@@ -1,0 +1,59 @@
+"""A library of program vectors: estimates, the file, the shipped one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfvec.model import load_model
+from perfvec.representation import library
+from perfvec.representation.represent import represent
+from tracegen.trace import Trace
+from uarch.errors import InputError
+
+
+def test_estimates_are_like_the_whole(data):
+    path = data.traces / "matmul.trace.h5"
+    exact = represent(data.model, path, progress=False)
+    with Trace(path) as trace:
+        assert np.allclose(library.estimate(data.model, trace, 1000).vector, exact.vector)  # it has only 58 units
+        some = library.estimate(data.model, trace, 29)
+    assert some.instructions == exact.instructions
+    cosine = some.vector @ exact.vector / np.linalg.norm(some.vector) / np.linalg.norm(exact.vector)
+    assert cosine > 0.98
+    times = data.model.table() @ np.stack([some.vector, exact.vector]).T
+    assert np.abs(times[:, 0] / times[:, 1] - 1).max() < 0.15
+
+
+def test_a_library_is_made_once(data, tmp_path, monkeypatch):
+    traces, path = sorted(data.traces.iterdir()), tmp_path / "a.library.npz"
+    made = library.represent_library(data.model, traces[:1], path, units=8, progress=False)
+    calls = []
+    original = library.estimate
+    monkeypatch.setattr(library, "estimate", lambda *of: calls.append(of[1].name) or original(*of))
+    library.represent_library(data.model, traces, path, units=8, progress=False)
+    assert calls == ["qsort"]
+    found = library.load_library(path, data.model)
+    assert [one.program for one in found] == ["matmul", "qsort"]
+    assert np.allclose(found[0].vector, made[0].vector, rtol=1e-6)
+    assert found[0].trace_digest == made[0].trace_digest
+    with pytest.raises(InputError, match="make it again"):
+        library.load_library(path, replace(data.model, digest="other"))
+
+
+def test_what_is_no_library(data, tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        library.load_library(tmp_path / "a.library.npz")
+    (tmp_path / "b.library.npz").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="truncated or foreign"):
+        library.load_library(tmp_path / "b.library.npz")
+    with pytest.raises(InputError, match=r"name the library \*\.library\.npz"):
+        library.represent_library(data.model, [], tmp_path / "c.npz")
+    with pytest.raises(InputError, match="all of one model"):
+        library.save_library([], tmp_path / "d.library.npz")
+
+
+def test_the_shipped_library_is_of_the_shipped_model():
+    found = library.load_library(None, load_model())
+    assert len({one.program for one in found}) == len(found) > 20
+    assert library.SHIPPED.stat().st_size < 1 << 20
