@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perfvec.commands.options import Csv, Html, Json, ModelFile
+from perfvec.commands.options import Csv, Html, Json, ModelFile, Picture
 
 app = typer.Typer(help="Experiments of the literature, repeated: caches.", no_args_is_help=True)
 
@@ -36,26 +36,24 @@ def caches(
     as_json: Json = False,
     csv: Csv = None,
     html: Html = None,
+    picture: Picture = None,
 ) -> None:
     """36 L1 and L2 sizes: which design each method chooses for each program, and what it had to simulate for that.
 
     PerfVec, fitted and zero-shot, beside Ïpek 2006, Dubach 2007 and Li 2016; the embedded timing model is the truth.
     """
-    from analysis import report
     from analysis.experiments import caches as study
     from analysis.targets import trace_files
-    from perfvec.commands.output import write
+    from perfvec.commands.output import draw, require_outputs, write
     from perfvec.model import load_model
-    from tracegen.files import require_writable
     from uarch.configuration import load_machine
 
-    for path in (csv, html):
-        if path is not None:
-            require_writable(path)
+    require_outputs(csv=csv, html=html, picture=picture)
     result = study.caches(
         load_model(model_file), trace_files(traces), load_machine(base), work, train=train or [], start=start,
         count=count, repeats=repeats,
     )  # fmt: skip
-    if html is not None:
-        report.write_report(html, "Cache sizes", study.sections(result))
+    draw(
+        "Cache sizes", lambda: study.sections(result), lambda: study.plot(result), html=html, picture=picture
+    )  # fmt: skip
     write(result.methods, result.to_json(), study.shown(result), as_json=as_json, csv=csv)
