@@ -19,6 +19,7 @@ from perfvec.commands import (
     predicting,
     profiling,
     representing,
+    tensor,
     tracing,
     workloads,
 )
@@ -33,6 +34,7 @@ for theme in (tracing, labelling, learning, representing, predicting, profiling,
 app.add_typer(machines.app, name="uarch")
 app.add_typer(imports.app, name="import")
 app.add_typer(workloads.app, name="suite")
+app.add_typer(tensor.app, name="tensor")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
