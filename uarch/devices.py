@@ -77,6 +77,11 @@ def device_names() -> list[str]:
     return sorted(path.stem for path in DEVICES.glob("*.yaml"))
 
 
+def is_host(name: str) -> bool:
+    """Whether a device's file says that it is this computer."""
+    return "host" in read_yaml(DEVICES / f"{name}.yaml", "device file").values()
+
+
 def load_device(name_or_path: str | Path) -> Device:
     """A device by its name, a .yaml file of one, or a machine (preset or file) as a device. Raises InputError."""
     text = str(name_or_path)

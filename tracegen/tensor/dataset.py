@@ -289,6 +289,11 @@ class DatasetWriter:
             raise InputError(f"{self._path}: the device {device.name!r} comes with two different sets of parameters")
         return index
 
+    @property
+    def tasks(self) -> int:
+        """Tasks so far."""
+        return len(self._tasks)
+
     def find(self, task: int, steps: Any) -> int | None:
         """The index of the schedule with these steps of this task, where there is one."""
         return self._schedule_of.get(_identity(task, _text(steps)))
