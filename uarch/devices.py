@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,10 +65,10 @@ KINDS = ("cpu", "gpu")
 def numbers(parameters: Mapping[str, Any]) -> NDArray[np.float64]:
     """[len(NUMBERS)] base-2 logarithms of a device's parameters (as `Device.to_dict` gives them), NaN where unknown."""
     values = [parameters.get(name) for name in NUMBERS]
-    return np.array([math.log2(value) if _is_positive(value) else math.nan for value in values])
+    return np.array([math.log2(float(value)) if _is_positive(value) else math.nan for value in values])
 
 
-def _is_positive(value: Any) -> bool:
+def _is_positive(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 

@@ -1,8 +1,8 @@
 """MetaSchedule's JSON databases: workloads and tuning records of TVM's own tuner.
 
-`database_workload.json` has a line `[structural hash, module]` for each workload, where the module is base64 of TVM's
-JSON of it. `database_tuning_record.json` has a line `[workload index, [[instructions, decisions], run_secs, target,
-args_info]]` for each record; a candidate that failed is stored with 1e10 seconds.
+`database_workload.json` has a line `[structural hash, module]` for each workload; the module is base64 of the length
+(8 bytes) and the text of TVM's JSON of it. `database_tuning_record.json` has a line `[workload index, [[instructions,
+decisions], run_secs, target, args_info]]` for each record; a candidate that failed is stored with 1e10 seconds.
 
 Traces, times, targets and argument shapes are read without TVM. The modules are only decoded where TVM is asked for.
 """
@@ -10,7 +10,6 @@ Traces, times, targets and argument shapes are read without TVM. The modules are
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,9 +36,19 @@ class Workload:
     def json(self) -> str:
         """TVM's JSON of the module, for `tvm.ir.load_json`. Raises InputError."""
         try:
-            return base64.b64decode(self.module, validate=True).decode()
-        except (binascii.Error, ValueError) as error:
-            raise InputError(f"the module of workload {self.key} is no base64 ({short(error)})") from error
+            content = base64.b64decode(self.module, validate=True)
+            if int.from_bytes(content[:8], "little") != len(content) - 8:  # TVM writes a text's length before it
+                raise ValueError("its length is not the one that it begins with")
+            return content[8:].decode()
+        except ValueError as error:
+            raise InputError(f"the module of workload {self.key} is damaged ({short(error)})") from error
+
+    @property
+    def identity(self) -> str:
+        """The structural hash as `tracegen.tensor.tasks` writes it, so that a collected task is the same task."""
+        return (
+            f"{int(self.key):016x}" if self.key.isascii() and self.key.isdigit() and len(self.key) <= 20 else self.key
+        )
 
 
 @dataclass(frozen=True)

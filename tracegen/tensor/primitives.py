@@ -246,7 +246,8 @@ def _instruction(index: int, instruction: Any) -> tuple[str, list[Any], list[Any
         raise StepError(
             f"instruction {index} is {_show(instruction)}; [name, inputs, attributes, outputs] is expected", "?"
         )
-    return tuple(instruction)  # type: ignore[return-value]
+    name, inputs, attributes, outputs = instruction
+    return name, inputs, attributes, outputs
 
 
 def _decided(index: int, name: str, attributes: list[Any], outputs: list[Any], decision: Any) -> dict[str, float]:
@@ -271,7 +272,7 @@ def _decided(index: int, name: str, attributes: list[Any], outputs: list[Any], d
 def _numbers(index: int, name: str, inputs: Any, sampled: Mapping[str, float], depth: int = 0) -> Iterator[float]:
     """Inputs as numbers: those of variables, decisions, literals; texts in quotes say nothing."""
     for value in inputs:
-        if value is None:
+        if value is None or value == "None":  # a factor that TVM infers
             yield 0.0
         elif isinstance(value, bool) or _is_integer(value) or (isinstance(value, float) and math.isfinite(value)):
             yield float(value)

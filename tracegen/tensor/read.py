@@ -81,7 +81,8 @@ def read(
     `DatasetWriter` keeps. Raises InputError, also where there is no record at all.
     """
     tally = Tally(Path(output))
-    databases, logs = [], []
+    databases: list[Path] = []
+    logs: list[Path] = []
     for path in map(Path, paths):
         folder = path.parent if path.name in (database.WORKLOADS, database.RECORDS) else path
         (databases if database.is_database(folder) else logs).append(folder if database.is_database(folder) else path)
@@ -182,7 +183,7 @@ class _Reader:
             if isinstance(record, Problem):
                 self._problem(record)
                 continue
-            key = workloads[record.workload].key
+            key = workloads[record.workload].identity
             if key not in self._tasks:
                 task = Task(key, f"{key[:8]} {_shown(record.shape)}", "other", record.shape)
                 self._tasks[key] = self._writer.task(lowering.task(record.workload, task) if lowering else task)

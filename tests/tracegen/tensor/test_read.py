@@ -281,7 +281,7 @@ def test_a_database_is_read_without_tvm(tmp_path):
     tally = read([folder], tmp_path / "d.tensor.h5", progress=False)
     assert (tally.records, tally.schedules, tally.tasks) == (3, 2, 2)
     with Dataset(tmp_path / "d.tensor.h5") as data:
-        assert data.tasks["key"].tolist() == ["123", "456"]
+        assert data.tasks["key"].tolist() == [f"{123:016x}", f"{456:016x}"]
         assert data.tasks["shape"][0] == [["float32", [32, 32]]] * 2
         assert data.records()["error"].tolist() == [Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
         assert data.records()["seconds"][0] == 2e-3
