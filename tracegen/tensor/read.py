@@ -99,7 +99,8 @@ def read(
     with DatasetWriter(output, provenance=provenance, features=versions) as writer:
         devices = _Devices(writer, device)
         reader = _Reader(writer, devices, tally, strict)
-        bar = tqdm([*sources, *databases], unit="file", desc="read", disable=None if progress else True)
+        everything: list[Source | Path] = [*sources, *databases]
+        bar = tqdm(everything, unit="file", desc="read", disable=None if progress else True)
         for source in bar:
             tally.files += 1
             if isinstance(source, Source):

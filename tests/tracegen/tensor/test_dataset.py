@@ -171,3 +171,7 @@ def test_damage_is_told_in_one_line(file, tmp_path):
 
 def test_latency_is_the_median_and_the_quartiles_distance():
     assert latency([1.0, 2.0, 3.0, 4.0, 10.0]) == (3.0, pytest.approx(2 / 3), 5)
+    assert latency([7.0]) == (7.0, 0.0, 1)
+    times = np.random.default_rng(1).random(10) + 1
+    low, middle, high = np.percentile(times, (25, 50, 75))
+    assert latency(times) == (pytest.approx(middle), pytest.approx((high - low) / middle), 10)
