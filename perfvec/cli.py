@@ -20,6 +20,7 @@ from perfvec.commands import (
     predicting,
     profiling,
     representing,
+    tensor,
     tracing,
     workloads,
 )
@@ -35,6 +36,7 @@ app.add_typer(machines.app, name="uarch")
 app.add_typer(imports.app, name="import")
 app.add_typer(workloads.app, name="suite")
 app.add_typer(experiments.app, name="experiment")
+app.add_typer(tensor.app, name="tensor")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

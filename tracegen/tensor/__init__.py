@@ -1,0 +1,1 @@
+"""Tensor programs as data: tasks, candidate schedules, measured latencies, and features of scheduled programs."""
