@@ -25,7 +25,7 @@ class Batch:
     mask: Tensor  # [B, L] whether the row is one of the candidate's
     position: Tensor  # [B, L] of a row: in pre-order of the syntax tree, or in the sequence
     parameters: Tensor  # [B, P] of the device, standardised
-    device: Tensor  # [B] index of the device among those that the model knows
+    device: Tensor  # [B] index of the device among those that the model knows; −1 of an unknown one
 
 
 def pad(rows: Rows, candidates: Integers, most: int) -> tuple[Tensor, Tensor, Tensor]:

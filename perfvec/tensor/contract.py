@@ -142,7 +142,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def restore(self, state: State) -> None:
-        """The inverse of `state`; `devices`, `width` and `feature_version` are set before. KeyError where some of it lacks."""
+        """The inverse of `state`; `devices`, `width`, `feature_version` are set before. KeyError where one lacks."""
 
     def _device(self, device: Device | str, zero_shot: bool) -> Device:
         name = device if isinstance(device, str) else device.name

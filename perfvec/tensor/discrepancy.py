@@ -1,7 +1,7 @@
 """Central moment discrepancy: how far apart two clouds of latent vectors are.
 
-CMD_K(X, Y) = ‖E X − E Y‖ / |b − a| + Σ_{k=2…K} ‖C_k(X) − C_k(Y)‖ / |b − a|^k, where C_k is the vector of the k-th central
-moments of each coordinate and [a, b] bounds the coordinates (Zellinger et al., ICLR 2017, definition 2; CDMPP
+CMD_K(X, Y) = ‖E X − E Y‖ / |b − a| + Σ_{k=2…K} ‖C_k(X) − C_k(Y)‖ / |b − a|^k, where C_k is the vector of the k-th
+central moments of each coordinate and [a, b] bounds the coordinates (Zellinger et al., ICLR 2017, definition 2; CDMPP
 regularises the latent space of its predictor by it).
 """
 

@@ -87,11 +87,13 @@ def train(
     budget: Budget,
     seed: int,
     *,
+    known: int,
     weights: Iterable[nn.Parameter] | None = None,
-    unlabelled: Records | None = None,
+    unlabelled: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     title: str = "train",
 ) -> Learned:
-    """Fit `network` to measured `records`; `device` [n] are rows of `vectors` [devices, P] and heads.
+    """Fit `network` to measured `records`; `device` [n] are rows of `vectors` [devices, P], the first `known` of which
+    have labels (and heads). `unlabelled`: candidates [m] and their devices [m], for the loss `cmd`.
 
     The learning rate follows the larger of the shares of passes and of processor time that are over, so that a budget
     in seconds too ends with a small rate. Repeatable on one thread by `seed` where the budget has passes only.
@@ -110,7 +112,7 @@ def train(
     trained = [weight for weight in (network.parameters() if weights is None else weights) if weight.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=training.weight_decay)
     steps = budget.epochs * max(math.ceil(len(records) / training.batch), 1)
-    other = unlabelled if unlabelled is not None and len(unlabelled) and "cmd" in training.losses else None
+    other = unlabelled if unlabelled is not None and len(unlabelled[0]) else None
     began, step, progress, epoch, mean = time.process_time(), 0, 0.0, 0, float("nan")
     network.train()
     bar = tqdm(total=100, desc=title, leave=False, disable=None, unit="%")
@@ -125,7 +127,7 @@ def train(
                 continue
             for part in optimizer.param_groups:
                 part["lr"] = training.learning_rate * _rate(progress, training.warmup)
-            batch = make_batch(rows, records.candidate[at], table, device[at], training.rows)
+            batch = make_batch(rows, records.candidate[at], table, device[at], known, training.rows)
             index = torch.from_numpy(at)
             output, latent = network(batch)
             loss = output.new_zeros(())
@@ -139,8 +141,8 @@ def train(
                 elif name == "lambda":
                     term = losses.lambda_rank(output, order[index], groups[index])
                 elif other is not None:
-                    there = random.integers(len(other), size=len(at))
-                    foreign = make_batch(rows, other.candidate[there], table, device[at], training.rows)
+                    there = random.integers(len(other[0]), size=len(at))
+                    foreign = make_batch(rows, other[0][there], table, other[1][there], known, training.rows)
                     term = central_moment_discrepancy(latent, network(foreign)[1])
                 else:
                     term = _between(latent, domain[index])
@@ -157,11 +159,13 @@ def train(
     return Learned(step / max(steps / budget.epochs, 1e-9), time.process_time() - began, mean)
 
 
-def make_batch(rows: Rows, candidates: NDArray[np.int64], table: Tensor, device: NDArray[np.int64], most: int) -> Batch:
-    """The batch of these candidates on these devices (rows of `table`)."""
+def make_batch(
+    rows: Rows, candidates: NDArray[np.int64], table: Tensor, device: NDArray[np.int64], known: int, most: int
+) -> Batch:
+    """The batch of these candidates on these devices (rows of `table`), of which the model knows the first `known`."""
     x, mask, position = pad(rows, candidates, most)
     index = torch.from_numpy(device)
-    return Batch(x, mask, position, table[index], index)
+    return Batch(x, mask, position, table[index], torch.where(index < known, index, -1))
 
 
 def _between(latent: Tensor, domain: Tensor) -> Tensor:

@@ -41,9 +41,7 @@ def pairwise_accuracy(score: Floats, seconds: Floats, group: Integers) -> float:
     return float(np.average(shares, weights=sizes)) if shares else float("nan")
 
 
-def top_k(
-    score: Floats, seconds: Floats, group: Integers, k: int, weight: Mapping[int, float] | None = None
-) -> float:
+def top_k(score: Floats, seconds: Floats, group: Integers, k: int, weight: Mapping[int, float] | None = None) -> float:
     """TenSet's top-k: Σ weight · best latency / Σ weight · best latency among the k best-scored, over groups.
 
     1 says that measuring k candidates of each task finds the best of all. `weight` [group] is how often a network runs

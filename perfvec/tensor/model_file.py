@@ -83,5 +83,3 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     if metadata.get("version") != str(VERSION):
         raise InputError(f"{path}: version {metadata.get('version')} of {FORMAT}; this release reads {VERSION}")
     return metadata, arrays
-
-

@@ -83,12 +83,12 @@ class NetworkModel(CostModel):
         self, records: Records, devices: Sequence[Device], budget: Budget, seed: int, unlabelled: Records | None,
         weights: list[nn.Parameter] | None, rate: float,
     ) -> None:  # fmt: skip
-        index = {device.name: at for at, device in enumerate(devices)}
-        of = np.array([index.get(device.name, -1) for device in records.devices], np.int64)
+        ordered, index = _ordered(devices, records.devices)
+        other = None if unlabelled is None else (unlabelled.candidate, index[unlabelled.device])
         self.learned = train(
-            self.network, records, records.features(self.kind).rows, self.scale.vectors(devices), of[records.device],
-            self.target, replace(self.parameters.training, learning_rate=rate), budget, seed, weights=weights,
-            unlabelled=unlabelled, title=self.NAME,
+            self.network, records, records.features(self.kind).rows, self.scale.vectors(ordered),
+            index[records.device], self.target, replace(self.parameters.training, learning_rate=rate), budget, seed,
+            known=len(devices), weights=weights, unlabelled=other, title=self.NAME,
         )  # fmt: skip
 
     def _predict(
@@ -97,16 +97,14 @@ class NetworkModel(CostModel):
     ) -> Floats:  # fmt: skip
         self._check_width(rows)
         candidates = np.arange(len(rows)) if candidates is None else candidates
-        known = {name.name: at for at, name in enumerate(self.devices)}
-        head = np.array([known.get(name.name, -1) for name in devices], np.int64)
-        table = torch.from_numpy(self.scale.vectors(devices))
+        ordered, index = _ordered(self.devices, devices)
+        table, device = torch.from_numpy(self.scale.vectors(ordered)), index[device]
         most = self.parameters.training.rows
         result = np.empty(len(candidates))
         self.network.eval()
         with torch.inference_mode():
             for at in prediction_batches(np.minimum(rows.length[candidates], most), _AT_ONCE):
-                batch = make_batch(rows, candidates[at], table, device[at], most)
-                batch = Batch(batch.x, batch.mask, batch.position, batch.parameters, torch.from_numpy(head[device[at]]))
+                batch = make_batch(rows, candidates[at], table, device[at], len(self.devices), most)
                 result[at] = self.network(batch)[0].double().numpy()
         return result
 
@@ -122,6 +120,17 @@ class NetworkModel(CostModel):
         self._build()
         self.network.load_state_dict({name: torch.from_numpy(value) for name, value in state.arrays.items()})
         self.network.eval()
+
+
+def _ordered(known: Sequence[Device], asked: Sequence[Device]) -> tuple[list[Device], NDArray[np.int64]]:
+    """(the known devices and then the other ones, where among them each of those asked for is)."""
+    ordered = list(known)
+    place = {device.name: at for at, device in enumerate(ordered)}
+    for device in asked:
+        if device.name not in place:
+            place[device.name] = len(ordered)
+            ordered.append(device)
+    return ordered, np.array([place[device.name] for device in asked], np.int64)
 
 
 def _rows_of(rows: Rows, candidates: NDArray[np.int64]) -> NDArray[np.float32]:

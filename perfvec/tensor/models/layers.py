@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 
 def perceptron(*widths: int) -> nn.Sequential:
-    """Linear layers of these widths with a ReLU after each."""
+    """Linear layers of these widths with a ReLU after each; weights as He et al. 2015: depth loses no signal."""
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(widths[:-1], widths[1:], strict=True):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    for inputs, outputs in pairwise(widths):
+        linear = nn.Linear(inputs, outputs)
+        nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.ReLU()]
     return nn.Sequential(*layers)
 
 

@@ -23,13 +23,15 @@ def made_up(tasks: int = 6, candidates: int = 40, devices: int = 1, seed: int = 
     cost = np.add.reduceat(2.0 ** (values[:, 0] - 0.7 * values[:, 1] + 0.5 * values[:, 2]), offset[:-1])
     position = np.concatenate([np.arange(count) * 2 + 1 for count in length]).astype(np.int32)
     rows, ast = Rows(values, offset), Rows(values, offset, position)
-    known = tuple(Device(f"d{index}", {"clock_ghz": 2.0**index}) for index in range(devices))
+    known = tuple(
+        Device(f"d{index}", {"kind": "gpu" if index else "cpu", "clock_ghz": 2.0**index}) for index in range(devices)
+    )
     candidate = np.tile(np.arange(total), devices)
     device = np.repeat(np.arange(devices), total)
     return Records(
         groups={"statements": FeatureGroup("statements", "s1", rows), "ast": FeatureGroup("ast", "a1", ast)},
         candidate=candidate, task=task[candidate], device=device, seconds=1e-5 * cost[candidate] / 2.0**device,
-        tasks=tuple(Task(f"t{index}", "dense" if index % 2 else "conv", {f"n{index % 3}": 1.0 + index}) for index in range(tasks)),
+        tasks=tuple(Task(f"t{at}", ("conv", "dense")[at % 2], {f"n{at % 3}": 1.0 + at}) for at in range(tasks)),
         devices=known, digest="made-up",
     )  # fmt: skip
 
