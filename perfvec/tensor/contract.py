@@ -7,6 +7,7 @@ To add one: a file with one subclass (or, for a network, a module that `network.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -163,6 +164,15 @@ class CostModel(ABC):
                 f"the {self.NAME} model reads {self.width} {self.kind} features a row; these rows have "
                 f"{rows.values.shape[1]}"
             )
+
+
+def library(name: str) -> Any:
+    """An optional library. Raises InputError where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.split(".")[0].replace("_", "-")
+        raise InputError(f"{package} is not installed; run pip install 'perfvec-toolkit[tensor-models]'") from error
 
 
 def _used(records: Records) -> list[Device]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.tensor.contract import Floats
+from perfvec.tensor.contract import Floats, library
 from perfvec.tensor.models.boosted import Boosted, Matrix, packed_gradient
 
 
@@ -32,7 +32,7 @@ class LightGBM(Boosted):
     def _boost(
         self, matrix: Matrix, owner: NDArray[np.int64], target: Floats, rounds: int, seed: int, deadline: float | None
     ) -> None:
-        import lightgbm
+        lightgbm = library("lightgbm")
 
         packed = self.parameters.rows == "packed"
 
@@ -64,6 +64,6 @@ class LightGBM(Boosted):
         return self.booster.model_to_string(num_iteration=-1).encode()
 
     def _read(self, text: bytes) -> Any:
-        import lightgbm
+        lightgbm = library("lightgbm")
 
         return lightgbm.Booster(model_str=text.decode())

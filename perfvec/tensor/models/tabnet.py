@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from perfvec.tensor.batches import Batch
+from perfvec.tensor.contract import library
 from perfvec.tensor.loop import Network, Training
 from perfvec.tensor.models.layers import mean, total
 from perfvec.tensor.network import NetworkModel
@@ -33,11 +34,9 @@ class TabNetParameters:
 
 class TabNetNetwork(Network):
     def __init__(self, inputs: int, devices: int, parameters: TabNetParameters) -> None:
-        from pytorch_tabnet.tab_network import TabNetNoEmbeddings
-
         super().__init__()
         width = 2 * inputs + 1 + devices
-        self.tabnet = TabNetNoEmbeddings(
+        self.tabnet = library("pytorch_tabnet.tab_network").TabNetNoEmbeddings(
             width, 1, n_d=parameters.decision, n_a=parameters.attention, n_steps=parameters.steps,
             gamma=parameters.relaxation, virtual_batch_size=128, group_attention_matrix=torch.eye(width),
         )  # fmt: skip

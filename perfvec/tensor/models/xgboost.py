@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.tensor.contract import Floats
+from perfvec.tensor.contract import Floats, library
 from perfvec.tensor.models.boosted import Boosted, Matrix, packed_gradient
 
 
@@ -34,7 +34,7 @@ class XGBoost(Boosted):
     def _boost(
         self, matrix: Matrix, owner: NDArray[np.int64], target: Floats, rounds: int, seed: int, deadline: float | None
     ) -> None:
-        import xgboost
+        xgboost = library("xgboost")
 
         class Deadline(xgboost.callback.TrainingCallback):
             def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
@@ -64,6 +64,6 @@ class XGBoost(Boosted):
         return bytes(self.booster.save_raw("json"))
 
     def _read(self, text: bytes) -> Any:
-        import xgboost
+        xgboost = library("xgboost")
 
         return xgboost.Booster({"nthread": 1}, model_file=bytearray(text))
