@@ -1,8 +1,11 @@
-"""Predictions of a saved model for the candidates of a dataset: a table, best first within each task and device."""
+"""Predictions of a saved model for the candidates of a dataset or log: a table, best first in each task and device."""
 
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -11,6 +14,7 @@ from perfvec.tensor.contract import CostModel
 from perfvec.tensor.model_file import load_model
 from perfvec.tensor.records import FeatureGroup
 from tracegen.tensor.dataset import Dataset, Device
+from tracegen.tensor.read import read
 from uarch.errors import InputError
 
 
@@ -26,10 +30,12 @@ def predict(
     ranks), and measured ones where the dataset has them (the median of its records).
 
     `devices`: names; by default the dataset's that the model knows, with `zero_shot` all of the dataset's. `top`: only
-    so many of each task, by score. Raises InputError for other features than the model's, and for unknown devices.
+    so many of each task, by score. `dataset` may also be whatever `perfvec tensor read` reads (primitives only).
+    Raises InputError for other features than the model's, and for unknown devices.
     """
     model = load_model(model_file)
-    with Dataset(dataset) as data:
+    with ExitStack() as stack:
+        data = stack.enter_context(Dataset(_as_dataset(Path(dataset), stack)))
         if not data.schedule_count:
             raise InputError(f"{dataset}: has no candidates to predict")
         rows = data.features(model.kind)
@@ -54,6 +60,15 @@ def predict(
     if top:
         frame = frame.groupby(["_task", "device"], sort=False).head(top)
     return frame.drop(columns="_task").reset_index(drop=True)
+
+
+def _as_dataset(path: Path, stack: ExitStack) -> Path:
+    """The path itself where it is a dataset; a log or folder is read into one that lives as long as `stack`."""
+    if path.suffix == ".h5" or not path.exists():
+        return path
+    folder = Path(stack.enter_context(TemporaryDirectory()))
+    read(paths=[path], output=folder / "log.tensor.h5", progress=False)
+    return folder / "log.tensor.h5"
 
 
 def to_json(frame: pd.DataFrame) -> list[dict[str, object]]:
