@@ -77,10 +77,11 @@ def evaluate(
     again. Raises InputError for what cannot be split (one device, no network), before anything is trained.
     """
     protocol.check()
-    records = read_records(dataset)
+    kinds = {entry.name: make(entry.model, entry.parameters, where=entry.name).kind for entry in entries}
+    records = read_records(dataset, sorted(set(kinds.values())))
     records.measured()
-    for entry in entries:
-        records.features(make(entry.model, entry.parameters, where=entry.name).kind)
+    for kind in kinds.values():
+        records.features(kind)
     finished = _Finished(work)
     rows: list[dict[str, Any]] = []
     seeds = range(protocol.seeds)

@@ -57,6 +57,7 @@ class Records:
     devices: tuple[Device, ...]
     digest: str = ""
     source: str = "the records"
+    available: tuple[str, ...] = ()  # the dataset's feature groups, of which `groups` may be some
 
     def __len__(self) -> int:
         return len(self.candidate)
@@ -90,7 +91,7 @@ class Records:
 
     def features(self, kind: str) -> FeatureGroup:
         if kind not in self.groups:
-            there = ", ".join(self.groups) or "none"
+            there = ", ".join(self.available or self.groups) or "none"
             raise InputError(f"{self.source}: has no features {kind!r} (there: {there}); collect or read it with them")
         return self.groups[kind]
 
@@ -119,19 +120,18 @@ def read_records(path: str | os.PathLike[str], kinds: Sequence[str] | None = Non
             devices=tuple(Device(row["name"], row["parameters"]) for row in dataset.devices.to_dict("records")),
             digest=dataset.digest,
             source=str(path),
+            available=tuple(dataset.groups),
         )
 
 
-def concatenate(parts: Sequence[Records]) -> Records:
-    """The records of several selections of one dataset, one after the other."""
-    first = parts[0]
-    return replace(
-        first,
-        candidate=np.concatenate([part.candidate for part in parts]),
-        task=np.concatenate([part.task for part in parts]),
-        device=np.concatenate([part.device for part in parts]),
-        seconds=np.concatenate([part.seconds for part in parts]),
-    )
+def measurements(group: FeatureGroup, seconds: ArrayLike, device: Device, *, task: Task | None = None) -> Records:
+    """What a search measured: candidate i of `group` took `seconds[i]` on `device` (NaN: failed), all of one task."""
+    times = np.asarray(seconds, np.float64)
+    zeros = np.zeros(len(times), np.int64)
+    return Records(
+        groups={group.kind: group}, candidate=np.arange(len(times)), task=zeros, device=zeros, seconds=times,
+        tasks=(task or Task("task", "other"),), devices=(device,), source="the measurements",
+    )  # fmt: skip
 
 
 def _weights(networks: Any) -> dict[str, float]:

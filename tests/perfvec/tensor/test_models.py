@@ -15,7 +15,7 @@ from perfvec.tensor.contract import Budget
 from perfvec.tensor.metrics import mape, pairwise_accuracy
 from perfvec.tensor.model_file import describe, load_model, save_model
 from perfvec.tensor.models import MODELS, make
-from perfvec.tensor.records import FeatureGroup
+from perfvec.tensor.records import FeatureGroup, measurements
 from tests.perfvec.tensor.conftest import WIDTH, made_up
 from tracegen.tensor.dataset import Device, Rows
 from uarch.errors import InputError
@@ -141,6 +141,23 @@ def test_unlabelled_candidates_enter_by_the_discrepancy(records):
         model.fit(half, budget=Budget(epochs=1), unlabelled=other)
         scores.append(model.score_records(half))
     assert not np.array_equal(*scores)
+
+
+@pytest.mark.parametrize("name", ["mlp", "xgboost"])
+def test_a_search_scores_a_batch_and_learns_from_what_it_measured(name, records):
+    group = records.features("statements")
+    device = Device("d0", {"kind": "cpu", "clock_ghz": 1.0})
+    some = np.arange(40, 80)  # the second task's candidates
+    rows = Rows(
+        group.rows.values[group.rows.offset[40] : group.rows.offset[80]],
+        group.rows.offset[40:81] - group.rows.offset[40],
+    )
+    measured = measurements(FeatureGroup("statements", "s1", rows), [*records.seconds[some][:-1], np.nan], device)
+    model = make(name, SMALL[name])
+    model.update(measured, budget=Budget(epochs=5))  # from nothing
+    model.update(measured, budget=Budget(epochs=30))
+    score = model.score(rows, device)
+    assert pairwise_accuracy(score, records.seconds[some], np.zeros(40, np.int64)) > 0.8
 
 
 def test_packed_boosting_learns_a_sum_over_statements(records):
