@@ -75,7 +75,7 @@ class NetworkModel(CostModel):
         )  # fmt: skip
 
     def _build(self) -> None:
-        network = self.NETWORK(self.width, self.scale.width, self.parameters)  # type: ignore[call-arg]
+        network = self.NETWORK(self.width, self.scale.width, self.parameters)
         network.set_devices(len(self.devices))
         self.network = Standardised(network, self.width)
 

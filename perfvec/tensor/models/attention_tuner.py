@@ -52,9 +52,10 @@ class AttentionTunerNetwork(Network):
         while len(self.heads) < count:
             head = nn.Linear(self.width, 1)
             if len(self.heads):
+                others = [dict(old.named_parameters()) for old in self.heads]
                 with torch.no_grad():
-                    head.weight.copy_(torch.stack([old.weight for old in self.heads]).mean(0))  # type: ignore[arg-type]
-                    head.bias.copy_(torch.stack([old.bias for old in self.heads]).mean(0))  # type: ignore[arg-type]
+                    for name, value in head.named_parameters():
+                        value.copy_(torch.stack([other[name] for other in others]).mean(0))
             self.heads.append(head)
 
     def adapting(self, new: bool) -> Iterable[nn.Parameter]:

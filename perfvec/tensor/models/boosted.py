@@ -58,7 +58,7 @@ class Boosted(CostModel):
         if not len(candidates):
             return np.zeros(0)
         matrix, owner = self._matrix(rows, candidates, devices, device)
-        return np.bincount(owner, self._evaluate(matrix), len(candidates))
+        return np.bincount(owner, self._evaluate(matrix), len(candidates)).astype(np.float64)
 
     def _matrix(
         self, rows: Rows, candidates: NDArray[np.int64], devices: Sequence[Device], device: NDArray[np.int64]

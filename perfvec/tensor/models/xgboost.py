@@ -36,10 +36,11 @@ class XGBoost(Boosted):
     ) -> None:
         xgboost = library("xgboost")
 
-        class Deadline(xgboost.callback.TrainingCallback):
-            def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-                return deadline is not None and time.process_time() > deadline
+        def is_late(self: Any, model: Any, epoch: int, log: Any) -> bool:
+            return deadline is not None and time.process_time() > deadline
 
+        # A class made at run time, as the library is optional.
+        until = type("Until", (xgboost.callback.TrainingCallback,), {"after_iteration": is_late})
         settings = {
             "max_depth": self.parameters.depth, "eta": self.parameters.learning_rate, "seed": seed, "nthread": 1,
             "min_child_weight": self.parameters.min_child_weight, "subsample": self.parameters.subsample,
@@ -54,7 +55,7 @@ class XGBoost(Boosted):
             return packed_gradient(np.asarray(output, np.float64), owner, target)
 
         self.booster = xgboost.train(
-            settings, data, rounds, obj=gradient if packed else None, xgb_model=self.booster, callbacks=[Deadline()],
+            settings, data, rounds, obj=gradient if packed else None, xgb_model=self.booster, callbacks=[until()],
         )  # fmt: skip
 
     def _evaluate(self, matrix: Matrix) -> Floats:
