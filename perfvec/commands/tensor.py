@@ -61,3 +61,106 @@ def card(
         if not isinstance(value, list):
             print(f"{name}: {value}")
     print(shown_table(frame))
+
+
+@app.command("train")
+def train(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
+    model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "atformer",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, or a YAML file with entries.")] = "two-cores",
+    initial: Annotated[Path | None, typer.Option(help="A model to fine-tune on the dataset instead.")] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds, at most.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
+) -> None:
+    """Train a cost model on a dataset's measured records."""
+    import json
+    from dataclasses import asdict
+
+    from perfvec.tensor.configuration import choose, read_entries
+    from perfvec.tensor.contract import Budget
+    from perfvec.tensor.train import train as run_train
+
+    (entry,) = choose(read_entries(configuration), [model])
+    done = run_train(dataset, output, entry, budget=Budget(epochs, seconds), seed=seed, initial=initial)
+    if as_json:
+        print(json.dumps({**asdict(done), "output": str(output)}, allow_nan=False))
+    else:
+        print(f"{output}: {done.model}, {done.records:,} records of {', '.join(done.devices)}, {done.seconds:.1f} s")
+
+
+@app.command("evaluate")
+def evaluate(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    models: Annotated[str, typer.Option(help="A,B,… of the configuration; all of it by default.")] = "",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, or a YAML file with entries.")] = "two-cores",
+    splits: Annotated[
+        str, typer.Option("--splits", help="Of within_task, by_task, by_target, cross_model, cross_device.")
+    ] = "within_task,by_task",
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds, of split and training.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning.")] = 20,
+    test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,
+    train_records: Annotated[int, typer.Option(min=0, help="Train on at most so many records; 0: all.")] = 0,
+    networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
+    kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu or cpu.")] = "gpu",
+    device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
+    share: Annotated[float, typer.Option(min=0.001, max=0.9, help="Of the tasks, to fine-tune on there.")] = 0.1,
+    selections: Annotated[str, typer.Option(help="Of kmeans, verma, random.")] = "kmeans,verma,random",
+    work: Annotated[Path | None, typer.Option(help="Finished rows are kept here; a killed run goes on.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write a row per seed as CSV.")] = None,
+) -> None:
+    """One table: models, all trained on the same records within the same budget, per split."""
+    import json
+
+    from perfvec.commands.output import shown_table
+    from perfvec.tensor import evaluate as evaluation
+    from perfvec.tensor.configuration import choose, read_entries
+    from perfvec.tensor.contract import Budget
+    from tracegen.files import atomic_path
+
+    entries = read_entries(configuration)
+    names = [name for name in models.split(",") if name]
+    protocol = evaluation.Protocol(
+        splits=tuple(filter(None, splits.split(","))), seeds=seeds, test=test, budget=Budget(epochs, seconds),
+        fine_tuning=Budget(tune_epochs, seconds), networks=tuple(filter(None, networks.split(","))), kind=kind,
+        device=device, share=share, selections=tuple(filter(None, selections.split(","))), train_records=train_records,
+    )  # fmt: skip
+    rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            rows.to_csv(temporary, index=False)
+    table = evaluation.summary(rows)
+    print(
+        json.dumps(evaluation.to_json(rows, table), allow_nan=False)
+        if as_json
+        else shown_table(evaluation.shown(table))
+    )
+
+
+@app.command("predict")
+def predict(
+    model: Annotated[Path, typer.Argument(help="A trained model (*.safetensors).")],
+    dataset: Annotated[Path, typer.Argument(help="Candidates: a dataset (*.tensor.h5), or what read reads.")],
+    device: Annotated[list[str] | None, typer.Option(help="Predict for this device; repeat for more.")] = None,
+    top: Annotated[int, typer.Option(min=0, help="Only the best so many of each task; 0: all.")] = 0,
+    zero_shot: Annotated[bool, typer.Option("--zero-shot", help="Devices that did not train the model too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
+) -> None:
+    """Latency or score of every candidate by a trained model, the best first."""
+    import json
+
+    from perfvec.commands.output import shown_table
+    from perfvec.tensor import predict as prediction
+    from tracegen.files import atomic_path
+
+    frame = prediction.predict(model, dataset, devices=device, top=top, zero_shot=zero_shot)
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            frame.to_csv(temporary, index=False)
+    print(json.dumps({"predictions": prediction.to_json(frame)}, allow_nan=False) if as_json else shown_table(frame))

@@ -1,0 +1,76 @@
+"""Which models with which parameters: YAML files, those of `configurations/` by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from perfvec.tensor.models import MODELS, make
+from uarch.errors import InputError
+
+FOLDER = Path(__file__).parent / "configurations"
+DEFAULT = "two-cores"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model with parameters (those that are not its defaults), under a name of its own."""
+
+    name: str
+    model: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+def read_entries(configuration: str | os.PathLike[str] = DEFAULT) -> list[Entry]:
+    """The entries of a configuration: a name of `configurations/`, or a YAML file of the same form.
+
+    Raises InputError for a file that is not of that form, and for models and parameters that there are not.
+    """
+    path = FOLDER / f"{configuration}.yaml"
+    if not path.is_file():
+        path = Path(configuration)
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as error:
+        names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
+        raise InputError(f"{path}: no such configuration; name a YAML file or one of {names}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())[:160]}") from error
+    models = document.get("models") if isinstance(document, dict) else None
+    if not isinstance(models, list) or not models:
+        raise InputError(f"{path}: expected a list of entries under 'models'")
+    entries = []
+    for index, values in enumerate(models):
+        where = f"{path}: models[{index}]"
+        if not isinstance(values, dict) or not isinstance(values.get("model"), str):
+            raise InputError(f"{where}: expected {{name, model, parameters}}")
+        unknown = set(values) - {"name", "model", "parameters"}
+        if unknown:
+            raise InputError(f"{where}: no field {sorted(unknown)[0]!r}; there are name, model and parameters")
+        entry = Entry(str(values.get("name", values["model"])), values["model"], dict(values.get("parameters") or {}))
+        make(entry.model, entry.parameters, where=where)
+        entries.append(entry)
+    names_seen = [entry.name for entry in entries]
+    for name in names_seen:
+        if names_seen.count(name) > 1:
+            raise InputError(f"{path}: two entries are named {name!r}; names tell rows of the table apart")
+    return entries
+
+
+def choose(entries: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
+    """The entries with these names, in this order; a model that no entry is named as is that model as by default."""
+    known = {entry.name: entry for entry in entries}
+    chosen = []
+    for name in names:
+        if name in known:
+            chosen.append(known[name])
+        elif name in MODELS:
+            chosen.append(Entry(name, name))
+        else:
+            raise InputError(f"no model {name!r}; there are {', '.join(dict.fromkeys([*known, *MODELS]))}")
+    return chosen

@@ -1,0 +1,208 @@
+"""What a cost model is: the contract that every file of `models/` fills.
+
+To add one: a file with one subclass (or, for a network, a module that `network.NetworkModel` wraps), a line in
+`models.MODELS`, nothing else; `models/mean.py` is the smallest example.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfvec.tensor.records import FeatureGroup, Records
+from tracegen.tensor.dataset import Device, Rows
+from uarch.errors import InputError
+
+Floats = NDArray[np.float64]
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a model learned: arrays by name, and what JSON can say."""
+
+    arrays: dict[str, NDArray[Any]]
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a model may train: whole passes over the data, and seconds of processor time; the first to end ends it.
+
+    Boosters count a pass as `ROUNDS` rounds each. `None` seconds: passes only, which a seed then repeats exactly.
+    """
+
+    epochs: int = 40
+    seconds: float | None = None
+
+
+class CostModel(ABC):
+    """Features of a batch of candidates and a device in, scores or latencies out.
+
+    A subclass has `NAME`, frozen dataclass `Parameters` (its `features` names the feature group), and fills `_fit`,
+    `_predict`, `_update`, `state` and `restore`. What is common to all is here: which features, in which version and
+    width, and which devices the model knows.
+    """
+
+    NAME: ClassVar[str]
+    Parameters: ClassVar[type]
+
+    def __init__(self, parameters: Any = None) -> None:
+        self.parameters = self.Parameters() if parameters is None else parameters
+        self.devices: tuple[Device, ...] = ()
+        self.feature_version = ""
+        self.width = 0
+
+    @property
+    def kind(self) -> str:
+        """The feature group that the model reads."""
+        return self.parameters.features
+
+    def fit(
+        self, records: Records, *, budget: Budget | None = None, seed: int = 0, unlabelled: Records | None = None
+    ) -> None:
+        """Train from nothing. `unlabelled`: candidates of the domain to predict, whose latencies are not looked at.
+
+        Raises InputError where there is no measured record or no such features.
+        """
+        group = records.features(self.kind)
+        records = records.measured()
+        self.devices = tuple(records.devices[index] for index in np.unique(records.device))
+        self.feature_version, self.width = group.version, group.width
+        self._fit(records, budget or Budget(), seed, unlabelled)
+
+    def update(
+        self, records: Records, *, budget: Budget | None = None, seed: int = 0, unlabelled: Records | None = None
+    ) -> None:
+        """Learn from new measurements, on devices known or new, and keep what is known (online, or fine-tuning)."""
+        group = records.features(self.kind)
+        self.check(group)
+        records = records.measured()
+        if not self.devices:
+            return self.fit(records, budget=budget, seed=seed, unlabelled=unlabelled)
+        known = {device.name for device in self.devices}
+        new = [records.devices[index] for index in np.unique(records.device)]
+        self._update(records, budget or Budget(epochs=10), seed, unlabelled)
+        self.devices += tuple(device for device in new if device.name not in known)
+        return None
+
+    def score(self, features: Rows, device: Device | str, *, zero_shot: bool = False) -> Floats:
+        """[candidates] higher for those believed to be faster; comparable among candidates of one task."""
+        return self._predict(features, [self._device(device, zero_shot)], np.zeros(len(features), np.int64))
+
+    def seconds(self, features: Rows, device: Device | str, *, zero_shot: bool = False) -> Floats:
+        """[candidates] predicted latencies; NaN from a model that only ranks."""
+        return self.to_seconds(self.score(features, device, zero_shot=zero_shot))
+
+    def score_records(self, records: Records, *, zero_shot: bool = False) -> Floats:
+        """[n] scores of records, each on its own device."""
+        group = records.features(self.kind)
+        self.check(group)
+        devices = [self._device(device, zero_shot) for device in _used(records)]
+        _, device = np.unique(records.device, return_inverse=True)
+        return self._predict(group.rows, devices, device.astype(np.int64), records.candidate)
+
+    def check(self, group: FeatureGroup) -> None:
+        """Raise InputError unless these are the features that the model was trained on."""
+        if not self.devices:
+            return
+        if group.version != self.feature_version:
+            raise InputError(
+                f"the {self.NAME} model was trained on {self.kind} features of version {self.feature_version!r}; "
+                f"these are of version {group.version!r}: train again, or extract the features anew"
+            )
+        self._check_width(group.rows)
+
+    @abstractmethod
+    def _fit(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None: ...
+
+    @abstractmethod
+    def _update(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None: ...
+
+    @abstractmethod
+    def _predict(
+        self, rows: Rows, devices: Sequence[Device], device: NDArray[np.int64],
+        candidates: NDArray[np.int64] | None = None,
+    ) -> Floats:  # fmt: skip
+        """[n] scores of `candidates` (all by default) on `devices[device[i]]`, some of which may be unknown."""
+
+    @abstractmethod
+    def to_seconds(self, score: Floats) -> Floats:
+        """[n] latencies that scores stand for; NaN where they only rank."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """All that was learned."""
+
+    @abstractmethod
+    def restore(self, state: State) -> None:
+        """The inverse of `state`; `devices`, `width`, `feature_version` are set before. KeyError where one lacks."""
+
+    def _device(self, device: Device | str, zero_shot: bool) -> Device:
+        name = device if isinstance(device, str) else device.name
+        for known in self.devices:
+            if known.name == name:
+                return known
+        if zero_shot and not isinstance(device, str):
+            return device
+        names = ", ".join(known.name for known in self.devices)
+        raise InputError(
+            f"device {name!r} did not train this {self.NAME} model (it knows {names}); fine-tune it on records of that "
+            "device, or ask for a zero-shot prediction"
+        )
+
+    def _check_width(self, rows: Rows) -> None:
+        if rows.values.shape[1] != self.width and len(rows.values):
+            raise InputError(
+                f"the {self.NAME} model reads {self.width} {self.kind} features a row; these rows have "
+                f"{rows.values.shape[1]}"
+            )
+
+
+def library(name: str) -> Any:
+    """An optional library. Raises InputError where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.split(".")[0].replace("_", "-")
+        raise InputError(f"{package} is not installed; run pip install 'perfvec-toolkit[tensor-models]'") from error
+
+
+def _used(records: Records) -> list[Device]:
+    return [records.devices[index] for index in np.unique(records.device)]
+
+
+def from_mapping(parameters: type[P], values: Mapping[str, Any], where: str) -> P:
+    """A frozen dataclass of parameters from a mapping (YAML, JSON), nested dataclasses included, types checked.
+
+    Raises InputError for a name that there is not, or a value of another type than the default's.
+    """
+    fields = {field.name: field for field in dataclasses.fields(parameters)}  # type: ignore[arg-type]
+    defaults = parameters()
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in fields:
+            raise InputError(f"{where}: no parameter {name!r}; there are {', '.join(fields)}")
+        default = getattr(defaults, name)
+        if dataclasses.is_dataclass(default):
+            if not isinstance(value, Mapping):
+                raise InputError(f"{where}: {name} is a table of parameters, not {value!r}")
+            given[name] = from_mapping(type(default), {**dataclasses.asdict(default), **value}, f"{where}: {name}")  # type: ignore[arg-type]
+        elif isinstance(default, Mapping):
+            if not isinstance(value, Mapping) or not all(isinstance(part, int | float) for part in value.values()):
+                raise InputError(f"{where}: {name} is a table of numbers, not {value!r}")
+            given[name] = {str(key): float(part) for key, part in value.items()}
+        elif isinstance(default, float) and isinstance(value, int | float) and not isinstance(value, bool):
+            given[name] = float(value)
+        elif type(value) is type(default):
+            given[name] = value
+        else:
+            raise InputError(f"{where}: {name} is {type(default).__name__} (by default {default!r}), not {value!r}")
+    return parameters(**given)

@@ -1,0 +1,281 @@
+"""The protocol: every model trained on the same records within the same budget, one row a model, split and seed.
+
+Splits (`tracegen.tensor.splits`): `within_task` holds out schedules of every task, `by_task` whole tasks, `by_target` a
+kind of device, `cross_model` the networks named, `cross_device` a device, first without any of its records (zero-shot),
+then fine-tuned on its records of a share of the tasks, which KMeans (CDMPP), joint probability (Verma et al.) or chance
+selects (`tracegen.tensor.selection`), and judged on the other tasks. Finished rows are kept in a file, so that a killed
+evaluation goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perfvec.tensor import metrics
+from perfvec.tensor.configuration import Entry
+from perfvec.tensor.contract import Budget, CostModel
+from perfvec.tensor.models import make
+from perfvec.tensor.records import Records, read_records
+from tracegen.files import atomic_path
+from tracegen.tensor import selection, splits
+from tracegen.tensor.dataset import Dataset
+from uarch.errors import InputError
+
+Integers = NDArray[np.int64]
+SPLITS = splits.SPLITS
+SELECTIONS: dict[str, Callable[..., Integers]] = {
+    "kmeans": selection.kmeans_tasks, "verma": selection.joint_probability, "random": selection.random_tasks,
+}  # fmt: skip
+METRICS = ("pairwise", "top1", "top5", "mape", "rmse_ms")
+ZERO_SHOT = "zero-shot"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is compared, and how. `share`: of the tasks, whose records on the held-out device fine-tune."""
+
+    splits: tuple[str, ...] = ("within_task", "by_task")
+    seeds: int = 3
+    test: float = 0.1
+    budget: Budget = field(default_factory=Budget)
+    fine_tuning: Budget = field(default_factory=lambda: Budget(epochs=20))
+    networks: tuple[str, ...] = ()  # held out by cross_model; by default the one with the most tasks of its own
+    kind: str = "gpu"  # of device, held out by by_target
+    device: str = ""  # held out by cross_device; by default the last that has records
+    share: float = 0.1
+    selections: tuple[str, ...] = tuple(SELECTIONS)
+    train_records: int = 0  # train on at most so many, drawn at random; 0: all
+
+    def check(self) -> None:
+        for name in self.splits:
+            if name not in SPLITS:
+                raise InputError(f"split {name!r}: expected some of {', '.join(SPLITS)}")
+        for name in self.selections:
+            if name not in SELECTIONS:
+                raise InputError(f"selection {name!r}: expected some of {', '.join(SELECTIONS)}")
+
+
+def evaluate(
+    dataset: str | os.PathLike[str], entries: Sequence[Entry], protocol: Protocol,
+    work: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    """A row per split, variant (zero-shot or selection), model and seed: the metrics, records, processor seconds.
+
+    `work`: JSON lines of finished rows; rows there of the same data, model, parameters and protocol are not computed
+    again. Raises InputError for what cannot be split (one device, no network), before anything is trained.
+    """
+    protocol.check()
+    kinds = {entry.name: make(entry.model, entry.parameters, where=entry.name).kind for entry in entries}
+    records = read_records(dataset, sorted(set(kinds.values())))
+    records.measured()
+    for kind in kinds.values():
+        records.features(kind)
+    finished = _Finished(work)
+    rows: list[dict[str, Any]] = []
+    seeds = range(protocol.seeds)
+    with Dataset(dataset) as data:
+        plans = {
+            (split, seed): _plan(data, records, split, protocol, seed) for split in protocol.splits for seed in seeds
+        }
+    for (split, seed), plan in plans.items():
+        for entry in entries:
+            key = _key(records, entry, protocol, split, seed)
+            done = finished.rows(key)
+            if done is None:
+                done = list(_judge(records, plan, entry, protocol, split, seed))
+                finished.add(key, done)
+            rows += done
+            for row in done:
+                print(f"{split} {row['variant']} seed {seed}: {entry.name} {row['pairwise']:.4f}", file=sys.stderr)
+    return pd.DataFrame(rows)
+
+
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row per split, variant and model, best pairwise accuracy first: mean ± standard deviation over the seeds."""
+    columns = {**{name: name for name in METRICS}, "train_seconds": "train_s"}
+    order = {name: index for index, name in enumerate(dict.fromkeys(zip(rows["split"], rows["variant"], strict=True)))}
+    table = []
+    for (split, variant, model), part in rows.groupby(["split", "variant", "model"], sort=False):
+        row: dict[str, Any] = {"split": split, "variant": variant, "model": model, "seeds": len(part)}
+        for name, shown in columns.items():
+            values = part[name].astype(float)
+            row[shown], row[f"{shown}_spread"] = values.mean(), values.std(ddof=0)
+        table.append(row)
+    frame = pd.DataFrame(table)
+    frame["_order"] = [order[key] for key in zip(frame["split"], frame["variant"], strict=True)]
+    frame = frame.sort_values(["_order", "pairwise"], ascending=[True, False], kind="stable")
+    return frame.drop(columns="_order").reset_index(drop=True)
+
+
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """The summary as people read it: mean ± spread in one column."""
+    result = table[["split", "variant", "model", "seeds"]].copy()
+    for name in (*METRICS, "train_s"):
+        digits = 1 if name == "train_s" else 4
+        result[name] = [
+            "-" if np.isnan(mean) else f"{mean:.{digits}f} ±{spread:.{digits}f}"
+            for mean, spread in zip(table[name], table[f"{name}_spread"], strict=True)
+        ]
+    return result
+
+
+def to_json(rows: pd.DataFrame, table: pd.DataFrame) -> dict[str, Any]:
+    """{"summary": …, "rows": …}; what is not a number (a latency metric of a model that ranks) is null."""
+    return {
+        name: frame.astype(object).where(frame.notna(), None).to_dict("records")
+        for name, frame in (("summary", table), ("rows", rows))
+    }
+
+
+def measure(model: CostModel, test: Records, *, zero_shot: bool = False) -> dict[str, float]:
+    """The metrics of a model on measured records; a fraction, or milliseconds for rmse_ms; NaN where it only ranks."""
+    score = model.score_records(test, zero_shot=zero_shot)
+    seconds = model.to_seconds(score)
+    group = test.group
+    ranks_only = bool(np.isnan(seconds).any())
+    return {
+        "pairwise": metrics.pairwise_accuracy(score, test.seconds, group),
+        "top1": metrics.top_k(score, test.seconds, group, 1, test.weights),
+        "top5": metrics.top_k(score, test.seconds, group, 5, test.weights),
+        "mape": float("nan") if ranks_only else metrics.mape(seconds, test.seconds),
+        "rmse_ms": float("nan") if ranks_only else 1e3 * metrics.rmse(seconds, test.seconds),
+    }
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Positions of records, and of cross_device the tasks that fine-tune, by selection."""
+
+    train: Integers
+    test: Integers
+    selected: Mapping[str, Integers] = field(default_factory=dict)
+
+
+def _plan(data: Dataset, records: Records, split: str, protocol: Protocol, seed: int) -> _Plan:
+    selected: dict[str, Integers] = {}
+    if split == "within_task":
+        parts = splits.within_task(data, validation=0, test=protocol.test, seed=seed)
+    elif split == "by_task":
+        parts = splits.by_task(data, validation=0, test=protocol.test, seed=seed)
+    elif split == "by_target":
+        parts = splits.by_target(data, held_out=protocol.kind, validation=0, seed=seed)
+    elif split == "cross_model":
+        parts = splits.cross_model(data, held_out=protocol.networks or _largest(records), validation=0, seed=seed)
+    else:
+        parts = splits.cross_device(data, held_out=[_held(records, protocol.device)], validation=0, seed=seed)
+        count = max(round(len(records.tasks) * protocol.share), 1)
+        selected = {name: SELECTIONS[name](data, count, seed=seed) for name in protocol.selections}
+    train = parts.train
+    if 0 < protocol.train_records < len(train):
+        train = np.sort(np.random.default_rng(seed).permutation(train)[: protocol.train_records])
+    return _Plan(train, parts.test, selected)
+
+
+def _judge(
+    records: Records, plan: _Plan, entry: Entry, protocol: Protocol, split: str, seed: int
+) -> Iterator[dict[str, Any]]:
+    train, test = records.take(plan.train), records.take(plan.test)
+
+    def fitted() -> tuple[CostModel, float]:
+        model = make(entry.model, entry.parameters, where=entry.name)
+        began = time.process_time()
+        model.fit(train, budget=protocol.budget, seed=seed, unlabelled=None if split == "within_task" else test)
+        return model, time.process_time() - began
+
+    def row(
+        variant: str, model: CostModel, judged: Records, trained: int, seconds: float, **options: bool
+    ) -> dict[str, Any]:
+        return {
+            "split": split, "variant": variant, "model": entry.name, "seed": seed, "train_records": trained,
+            "test_records": len(judged), "train_seconds": seconds, **measure(model, judged, **options),
+        }  # fmt: skip
+
+    model, seconds = fitted()
+    if split != "cross_device":
+        held = split == "by_target"
+        yield row(ZERO_SHOT if held else "-", model, test, len(train), seconds, zero_shot=held)
+        return
+    yield row(ZERO_SHOT, model, test, len(train), seconds, zero_shot=True)
+    saved = model.state()
+    for name, tasks in plan.selected.items():
+        chosen = np.isin(test.task, tasks)
+        if chosen.all() or not chosen.any():
+            continue  # none of the selected tasks, or no other one, ran on the device
+        tuned = _copy(model, saved, entry)
+        began = time.process_time()
+        tuned.update(test.take(chosen), budget=protocol.fine_tuning, seed=seed, unlabelled=test.take(~chosen))
+        spent = seconds + time.process_time() - began
+        yield row(f"{name} {protocol.share:.0%}", tuned, test.take(~chosen), len(train) + int(chosen.sum()), spent)
+
+
+def _copy(model: CostModel, state: Any, entry: Entry) -> CostModel:
+    copy = make(entry.model, entry.parameters, where=entry.name)
+    copy.devices, copy.feature_version, copy.width = model.devices, model.feature_version, model.width
+    copy.restore(replace(state, arrays={name: np.array(array) for name, array in state.arrays.items()}))
+    return copy
+
+
+def _held(records: Records, name: str) -> str:
+    there = np.unique(records.measured().device)
+    if len(there) < 2:
+        raise InputError(f"{records.source}: one device has records; holding out a device needs two")
+    return name or records.devices[there[-1]].name
+
+
+def _largest(records: Records) -> tuple[str, ...]:
+    """The network with the most tasks that ran and that no other network has."""
+    own: dict[str, int] = {}
+    for task in np.unique(records.measured().task):
+        networks = list(records.tasks[task].networks)
+        if len(networks) == 1:
+            own[networks[0]] = own.get(networks[0], 0) + 1
+    if len(own) < 2:
+        raise InputError(f"{records.source}: {len(own)} networks have tasks of their own; cross_model needs two")
+    return (max(sorted(own), key=lambda name: own[name]),)
+
+
+def _key(records: Records, entry: Entry, protocol: Protocol, split: str, seed: int) -> str:
+    """What a finished row is of; `splits` and `seeds` of the protocol only say how many rows there are."""
+    values = asdict(replace(protocol, splits=(split,), seeds=0))
+    text = json.dumps([records.digest, len(records), asdict(entry), values, split, seed], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class _Finished:
+    """JSON lines {key, rows}; rewritten whole and atomically, so that a kill leaves the old or the new."""
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self._path = None if path is None else Path(path)
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+        if self._path is not None and self._path.exists():
+            for number, line in enumerate(self._path.read_text().splitlines(), 1):
+                try:
+                    document = json.loads(line)
+                    self._rows[document["key"]] = list(document["rows"])
+                except (ValueError, KeyError, TypeError) as error:
+                    raise InputError(
+                        f"{path}: line {number} is not a finished row; name another file to keep rows in"
+                    ) from error
+
+    def rows(self, key: str) -> list[dict[str, Any]] | None:
+        return self._rows.get(key)
+
+    def add(self, key: str, rows: list[dict[str, Any]]) -> None:
+        self._rows[key] = rows
+        if self._path is not None:
+            with atomic_path(self._path) as temporary:
+                temporary.write_text(
+                    "".join(json.dumps({"key": key, "rows": rows}) + "\n" for key, rows in self._rows.items())
+                )

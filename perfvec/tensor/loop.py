@@ -1,0 +1,197 @@
+"""The training loop that all networks share: AdamW, warm-up and cosine, chunks of groups, any mix of losses."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from perfvec.tensor import losses
+from perfvec.tensor.batches import Batch, pad, training_batches
+from perfvec.tensor.contract import Budget
+from perfvec.tensor.discrepancy import central_moment_discrepancy
+from perfvec.tensor.records import Records
+from perfvec.tensor.targets import Target, relevance
+from tracegen.tensor.dataset import Rows
+from uarch.errors import InputError
+
+LOSSES = ("mse", "mape", "rank", "lambda", "cmd")
+_SMALLEST_DOMAIN = 8  # candidates of a domain in a batch, for moments to mean something
+
+
+@dataclass(frozen=True)
+class Training:
+    """`losses`: {name of `LOSSES`: weight}; `target`: what `mse` is of (`targets.KINDS`)."""
+
+    target: str = "log"
+    losses: Mapping[str, float] = field(default_factory=lambda: {"mse": 1.0})
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-2
+    batch: int = 256
+    chunk: int = 32  # candidates of one task that come together
+    warmup: float = 0.05  # share of the training
+    clip: float = 1.0  # norm of the gradient
+    rows: int = 64  # of a candidate, at most
+
+    def check(self) -> None:
+        """Raise InputError for names that there are not, and for a mix that no latency comes out of."""
+        for name in self.losses:
+            if name not in LOSSES:
+                raise InputError(f"loss {name!r}: expected some of {', '.join(LOSSES)}")
+        if "mape" in self.losses and self.target == "score":
+            raise InputError("the loss 'mape' is of latencies, and the target 'score' has none; use 'log' or 'box-cox'")
+
+
+class Network(nn.Module):
+    """What a file of `models/` brings: `forward(batch) -> (output [B], latent [B, d] within (−1, 1))`.
+
+    Built as `Subclass(inputs, parameters_width, parameters)`; a network with something per device (`heads`) says so by
+    overriding `set_devices` and `adapting`.
+    """
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def set_devices(self, count: int) -> None:
+        """The model now knows `count` devices; new ones come last."""
+
+    def adapting(self, new: bool) -> Iterable[nn.Parameter]:
+        """The weights that fine-tuning changes; `new`: on devices that did not train."""
+        return self.parameters()
+
+
+@dataclass(frozen=True)
+class Learned:
+    """How training went: passes, processor seconds, the last pass's mean loss."""
+
+    epochs: float
+    seconds: float
+    loss: float
+
+
+def train(
+    network: nn.Module,
+    records: Records,
+    rows: Rows,
+    vectors: NDArray[np.float32],
+    device: NDArray[np.int64],
+    target: Target,
+    training: Training,
+    budget: Budget,
+    seed: int,
+    *,
+    known: int,
+    weights: Iterable[nn.Parameter] | None = None,
+    unlabelled: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    title: str = "train",
+) -> Learned:
+    """Fit `network` to measured `records`; `device` [n] are rows of `vectors` [devices, P], the first `known` of which
+    have labels (and heads). `unlabelled`: candidates [m] and their devices [m], for the loss `cmd`.
+
+    The learning rate follows the larger of the shares of passes and of processor time that are over, so that a budget
+    in seconds too ends with a small rate. Repeatable on one thread by `seed` where the budget has passes only.
+    """
+    training.check()
+    random = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    length = np.minimum(rows.length[records.candidate], training.rows)
+    group = records.group
+    wanted = torch.from_numpy(target.of(records.seconds, group).astype(np.float32))
+    order = torch.from_numpy(relevance(records.seconds, group).astype(np.float32))
+    measured = torch.from_numpy(records.seconds)
+    groups = torch.from_numpy(group)
+    domain = torch.from_numpy(_domains(records))
+    table = torch.from_numpy(vectors)
+    trained = [weight for weight in (network.parameters() if weights is None else weights) if weight.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=training.weight_decay)
+    steps = budget.epochs * max(math.ceil(len(records) / training.batch), 1)
+    other = unlabelled if unlabelled is not None and len(unlabelled[0]) else None
+    began, step, progress, epoch, mean = time.process_time(), 0, 0.0, 0, float("nan")
+    network.train()
+    bar = tqdm(total=100, desc=title, leave=False, disable=None, unit="%")
+    while epoch < budget.epochs and progress < 1.0:
+        total, count = 0.0, 0
+        for at in training_batches(group, length, training.batch, training.chunk, random):
+            progress = _progress(step, steps, time.process_time() - began, budget)
+            bar.update(int(100 * progress) - bar.n)
+            if progress >= 1.0:
+                break
+            if len(at) < 2:  # nothing to normalise or to compare
+                continue
+            for part in optimizer.param_groups:
+                part["lr"] = training.learning_rate * _rate(progress, training.warmup)
+            batch = make_batch(rows, records.candidate[at], table, device[at], known, training.rows)
+            index = torch.from_numpy(at)
+            output, latent = network(batch)
+            loss = output.new_zeros(())
+            for name, weight in training.losses.items():
+                if name == "mse":
+                    term = losses.mse(output, wanted[index])
+                elif name == "mape":
+                    term = losses.mape(target.torch_seconds(output.double()), measured[index]).float()
+                elif name == "rank":
+                    term = losses.pairwise_rank(output, order[index], groups[index])
+                elif name == "lambda":
+                    term = losses.lambda_rank(output, order[index], groups[index])
+                elif other is not None:
+                    there = random.integers(len(other[0]), size=len(at))
+                    foreign = make_batch(rows, other[0][there], table, other[1][there], known, training.rows)
+                    term = central_moment_discrepancy(latent, network(foreign)[1])
+                else:
+                    term = _between(latent, domain[index])
+                loss = loss + weight * term
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(trained, training.clip)
+            optimizer.step()
+            total, count, step = total + float(loss.detach()), count + 1, step + 1
+        epoch += 1
+        mean = total / count if count else mean
+    bar.close()
+    network.eval()
+    return Learned(step / max(steps / budget.epochs, 1e-9), time.process_time() - began, mean)
+
+
+def make_batch(
+    rows: Rows, candidates: NDArray[np.int64], table: Tensor, device: NDArray[np.int64], known: int, most: int
+) -> Batch:
+    """The batch of these candidates on these devices (rows of `table`), of which the model knows the first `known`."""
+    x, mask, position = pad(rows, candidates, most)
+    index = torch.from_numpy(device)
+    return Batch(x, mask, position, table[index], torch.where(index < known, index, -1))
+
+
+def _between(latent: Tensor, domain: Tensor) -> Tensor:
+    """Mean CMD of each domain of a batch and the rest of it."""
+    terms = []
+    for name in torch.unique(domain):
+        inside = domain == name
+        if _SMALLEST_DOMAIN <= int(inside.sum()) <= len(domain) - _SMALLEST_DOMAIN:
+            terms.append(central_moment_discrepancy(latent[inside], latent[~inside]))
+    return torch.stack(terms).mean() if terms else latent.new_zeros(())
+
+
+def _domains(records: Records) -> NDArray[np.int64]:
+    """[n] CDMPP's domains: devices where there are several, otherwise operator classes."""
+    if len(np.unique(records.device)) > 1:
+        return records.device
+    classes = {name: index for index, name in enumerate(sorted({task.operator for task in records.tasks}))}
+    return np.array([classes[task.operator] for task in records.tasks], np.int64)[records.task]
+
+
+def _progress(step: int, steps: int, seconds: float, budget: Budget) -> float:
+    return max(step / max(steps, 1), 0.0 if budget.seconds is None else seconds / budget.seconds)
+
+
+def _rate(progress: float, warmup: float) -> float:
+    """1 after the warm-up, then a half cosine to 0."""
+    if progress < warmup:
+        return (progress + 1e-3) / (warmup + 1e-3)
+    return 0.5 * (1 + math.cos(math.pi * (progress - warmup) / max(1 - warmup, 1e-9)))

@@ -1,0 +1,85 @@
+"""A trained cost model as one safetensors file: arrays, and JSON that says what they are and what made them.
+
+Nothing is pickled: boosters are their libraries' own text, as bytes. The JSON names the model and its parameters, the
+feature group with version and width, the devices with their parameters, the digest of the training data, and the seed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from perfvec.tensor.contract import CostModel, State
+from perfvec.tensor.models import make
+from tracegen.files import atomic_path
+from tracegen.tensor.dataset import Device
+from uarch.errors import InputError
+
+FORMAT = "perfvec-tensor-model"
+VERSION = 1
+
+
+def save_model(model: CostModel, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
+    """Write a trained model, atomically; `provenance` (data's digest, seed, budget, …) is kept as it is."""
+    state = model.state()
+    document = {
+        "model": model.NAME,
+        "parameters": asdict(model.parameters),
+        "features": {"kind": model.kind, "version": model.feature_version, "width": model.width},
+        "devices": [{"name": device.name, "parameters": dict(device.parameters)} for device in model.devices],
+        "notes": state.notes,
+        "provenance": dict(provenance or {}),
+    }
+    metadata = {"format": FORMAT, "version": str(VERSION), "document": json.dumps(document)}
+    arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(save(arrays, metadata))
+
+
+def load_model(path: str | os.PathLike[str]) -> CostModel:
+    """Read a model; `describe` has its provenance. Raises InputError for foreign, damaged or other versions' files."""
+    metadata, arrays = _read(Path(path))
+    try:
+        document = json.loads(metadata["document"])
+        model = make(document["model"], document["parameters"], where=str(path))
+        model.devices = tuple(Device(**device) for device in document["devices"])
+        model.feature_version = str(document["features"]["version"])
+        model.width = int(document["features"]["width"])
+        model.restore(State(arrays, document["notes"]))
+    except InputError:
+        raise
+    except Exception as error:  # what a library raises for weights that do not fit is its own affair
+        line = " ".join(str(error).split())[:160] or type(error).__name__
+        raise InputError(f"{path}: the model's weights do not fit what its metadata says: {line}") from error
+    return model
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The JSON document of a model's file: model, parameters, features, devices, provenance."""
+    metadata, _ = _read(Path(path))
+    document = json.loads(metadata["document"])
+    return {name: document[name] for name in ("model", "parameters", "features", "devices", "provenance")}
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; expected a tensor cost model (*.safetensors)")
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: truncated, or not a safetensors file; expected a tensor cost model") from error
+    if metadata.get("format") != FORMAT:
+        raise InputError(f"{path}: a safetensors file, but not a tensor cost model (format {FORMAT!r})")
+    if metadata.get("version") != str(VERSION):
+        raise InputError(f"{path}: version {metadata.get('version')} of {FORMAT}; this release reads {VERSION}")
+    return metadata, arrays

@@ -1,0 +1,32 @@
+"""The cost models by name, and named settings of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfvec.tensor.contract import CostModel, from_mapping
+from perfvec.tensor.models.atformer import ATFormer
+from perfvec.tensor.models.attention import Attention
+from perfvec.tensor.models.attention_tuner import AttentionTuner
+from perfvec.tensor.models.cdmpp import CDMPP
+from perfvec.tensor.models.lightgbm import LightGBM
+from perfvec.tensor.models.lstm import LSTM
+from perfvec.tensor.models.mean import Mean
+from perfvec.tensor.models.mlp import MLP
+from perfvec.tensor.models.tabnet import TabNet
+from perfvec.tensor.models.xgboost import XGBoost
+from uarch.errors import InputError
+
+MODELS: dict[str, type[CostModel]] = {
+    model.NAME: model
+    for model in (ATFormer, CDMPP, AttentionTuner, XGBoost, LightGBM, MLP, LSTM, Attention, TabNet, Mean)
+}
+
+
+def make(name: str, parameters: Mapping[str, Any] | None = None, *, where: str = "") -> CostModel:
+    """An untrained model; `parameters` override its defaults. Raises InputError for names that there are not."""
+    if name not in MODELS:
+        raise InputError(f"{where + ': ' if where else ''}no model {name!r}; there are {', '.join(MODELS)}")
+    kind = MODELS[name]
+    return kind(from_mapping(kind.Parameters, parameters or {}, where or name))

@@ -1,0 +1,69 @@
+"""LightGBM (Ke et al., NeurIPS 2017), over the same rows as XGBoost."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfvec.tensor.contract import Floats, library
+from perfvec.tensor.models.boosted import Boosted, Matrix, packed_gradient
+
+
+@dataclass(frozen=True)
+class LightGBMParameters:
+    features: str = "statements"
+    rows: str = "pooled"
+    rounds: int = 400
+    leaves: int = 63
+    learning_rate: float = 0.1
+    smallest_leaf: int = 10
+    subsample: float = 0.8
+    columns: float = 0.5  # share of the features that a tree may read
+
+
+class LightGBM(Boosted):
+    NAME = "lightgbm"
+    Parameters = LightGBMParameters
+
+    def _boost(
+        self, matrix: Matrix, owner: NDArray[np.int64], target: Floats, rounds: int, seed: int, deadline: float | None
+    ) -> None:
+        lightgbm = library("lightgbm")
+
+        packed = self.parameters.rows == "packed"
+
+        def gradient(output: Any, _: Any) -> tuple[Any, Any]:
+            return packed_gradient(np.asarray(output, np.float64), owner, target)
+
+        def stop(environment: Any) -> None:
+            if deadline is not None and time.process_time() > deadline:
+                raise lightgbm.callback.EarlyStopException(environment.iteration, [])
+
+        settings = {
+            "objective": gradient if packed else "regression", "num_leaves": self.parameters.leaves,
+            "learning_rate": self.parameters.learning_rate, "min_data_in_leaf": self.parameters.smallest_leaf,
+            "feature_fraction": self.parameters.columns, "num_threads": 1, "seed": seed, "verbosity": -1,
+            "deterministic": True, "force_row_wise": True,
+            # a candidate's statements must be drawn all or none
+            "bagging_fraction": 1.0 if packed else self.parameters.subsample, "bagging_freq": 0 if packed else 1,
+        }  # fmt: skip
+        label = np.zeros(len(matrix)) if packed else target
+        self.booster = lightgbm.train(
+            settings, lightgbm.Dataset(matrix, label, free_raw_data=False), rounds, init_model=self.booster,
+            callbacks=[stop],
+        )  # fmt: skip
+
+    def _evaluate(self, matrix: Matrix) -> Floats:
+        return np.asarray(self.booster.predict(matrix, num_threads=1), np.float64)
+
+    def _text(self) -> bytes:
+        return self.booster.model_to_string(num_iteration=-1).encode()
+
+    def _read(self, text: bytes) -> Any:
+        lightgbm = library("lightgbm")
+
+        return lightgbm.Booster(model_str=text.decode())

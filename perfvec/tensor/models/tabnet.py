@@ -1,0 +1,54 @@
+"""TabNet (Arik and Pfister, AAAI 2021), by pytorch-tabnet's network, over pooled candidates.
+
+Only the library's network is used, in the loop that all networks share: its own trainer pickles, and knows no groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from perfvec.tensor.batches import Batch
+from perfvec.tensor.contract import library
+from perfvec.tensor.loop import Network, Training
+from perfvec.tensor.models.layers import mean, total
+from perfvec.tensor.network import NetworkModel
+
+
+@dataclass(frozen=True)
+class TabNetParameters:
+    """Widths of decision and attention, steps, and relaxation, as the library's defaults."""
+
+    features: str = "statements"
+    decision: int = 16
+    attention: int = 16
+    steps: int = 3
+    relaxation: float = 1.3
+    update_rate: float = 0.3  # of the learning rate, when fine-tuning
+    training: Training = field(
+        default_factory=lambda: Training(target="log", losses={"mse": 1.0}, learning_rate=1e-2, weight_decay=1e-5)
+    )
+
+
+class TabNetNetwork(Network):
+    def __init__(self, inputs: int, devices: int, parameters: TabNetParameters) -> None:
+        super().__init__()
+        width = 2 * inputs + 1 + devices
+        self.tabnet = library("pytorch_tabnet.tab_network").TabNetNoEmbeddings(
+            width, 1, n_d=parameters.decision, n_a=parameters.attention, n_steps=parameters.steps,
+            gamma=parameters.relaxation, virtual_batch_size=128, group_attention_matrix=torch.eye(width),
+        )  # fmt: skip
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        count = torch.log2(batch.mask.sum(1, keepdim=True).float())
+        z = torch.cat([total(batch.x, batch.mask), mean(batch.x, batch.mask), count, batch.parameters], 1)
+        output, _ = self.tabnet(z)
+        return output.squeeze(-1), torch.tanh(output)
+
+
+class TabNet(NetworkModel):
+    NAME = "tabnet"
+    Parameters = TabNetParameters
+    NETWORK = TabNetNetwork

@@ -1,0 +1,70 @@
+"""XGBoost (Chen and Guestrin, KDD 2016): the cost model of AutoTVM, Ansor and MetaSchedule, the one to beat."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfvec.tensor.contract import Floats, library
+from perfvec.tensor.models.boosted import Boosted, Matrix, packed_gradient
+
+
+@dataclass(frozen=True)
+class XGBoostParameters:
+    """Depth, rate and rounds; MetaSchedule's own model has depth 10, rate 0.2, min_child_weight 0."""
+
+    features: str = "statements"
+    rows: str = "pooled"
+    rounds: int = 400
+    depth: int = 8
+    learning_rate: float = 0.1
+    min_child_weight: float = 1.0
+    subsample: float = 0.8
+    columns: float = 0.5  # share of the features that a tree may read
+
+
+class XGBoost(Boosted):
+    NAME = "xgboost"
+    Parameters = XGBoostParameters
+
+    def _boost(
+        self, matrix: Matrix, owner: NDArray[np.int64], target: Floats, rounds: int, seed: int, deadline: float | None
+    ) -> None:
+        xgboost = library("xgboost")
+
+        def is_late(self: Any, model: Any, epoch: int, log: Any) -> bool:
+            return deadline is not None and time.process_time() > deadline
+
+        # A class made at run time, as the library is optional.
+        until = type("Until", (xgboost.callback.TrainingCallback,), {"after_iteration": is_late})
+        settings = {
+            "max_depth": self.parameters.depth, "eta": self.parameters.learning_rate, "seed": seed, "nthread": 1,
+            "min_child_weight": self.parameters.min_child_weight, "subsample": self.parameters.subsample,
+            "colsample_bytree": self.parameters.columns, "tree_method": "hist", "verbosity": 0,
+        }  # fmt: skip
+        packed = self.parameters.rows == "packed"
+        data = xgboost.DMatrix(matrix, None if packed else target, nthread=1)
+        if packed:
+            settings.update(base_score=0.0, subsample=1.0)  # a candidate's rows are drawn all or none
+
+        def gradient(output: Any, _: Any) -> tuple[Any, Any]:
+            return packed_gradient(np.asarray(output, np.float64), owner, target)
+
+        self.booster = xgboost.train(
+            settings, data, rounds, obj=gradient if packed else None, xgb_model=self.booster, callbacks=[until()],
+        )  # fmt: skip
+
+    def _evaluate(self, matrix: Matrix) -> Floats:
+        return self.booster.inplace_predict(matrix).astype(np.float64)
+
+    def _text(self) -> bytes:
+        return bytes(self.booster.save_raw("json"))
+
+    def _read(self, text: bytes) -> Any:
+        xgboost = library("xgboost")
+
+        return xgboost.Booster({"nthread": 1}, model_file=bytearray(text))

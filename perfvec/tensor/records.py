@@ -1,0 +1,138 @@
+"""Measured candidates in memory: what the cost models learn from and are judged on.
+
+A dataset (`tracegen.tensor.dataset`) has features per schedule and latencies per record; `Records` is a selection of
+its records, which share the features. Candidates without a measurement have NaN seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tracegen.tensor.dataset import Dataset, Device, Outcome, Rows
+from uarch.errors import InputError
+
+
+@dataclass(frozen=True)
+class FeatureGroup:
+    """One kind of features of all candidates: `statements`, `ast` or `primitives`, and the version that made them."""
+
+    kind: str
+    version: str
+    rows: Rows
+
+    @property
+    def width(self) -> int:
+        return int(self.rows.values.shape[1])
+
+
+@dataclass(frozen=True)
+class Task:
+    """`weight`: how often the networks run it, together; 1 where no network is known."""
+
+    name: str
+    operator: str
+    networks: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def weight(self) -> float:
+        return float(sum(self.networks.values())) or 1.0
+
+
+@dataclass(frozen=True)
+class Records:
+    """n records: `candidate[i]` (a row of every feature group) took `seconds[i]` on `devices[device[i]]`."""
+
+    groups: Mapping[str, FeatureGroup]
+    candidate: NDArray[np.int64]  # [n]
+    task: NDArray[np.int64]  # [n], into `tasks`
+    device: NDArray[np.int64]  # [n], into `devices`
+    seconds: NDArray[np.float64]  # [n]
+    tasks: tuple[Task, ...]
+    devices: tuple[Device, ...]
+    digest: str = ""
+    source: str = "the records"
+    available: tuple[str, ...] = ()  # the dataset's feature groups, of which `groups` may be some
+
+    def __len__(self) -> int:
+        return len(self.candidate)
+
+    @property
+    def group(self) -> NDArray[np.int64]:
+        """[n] a number per task and device: what ranking compares within."""
+        return self.task * len(self.devices) + self.device
+
+    @property
+    def weights(self) -> dict[int, float]:
+        """{group: weight of its task}."""
+        return {int(group): self.tasks[group // len(self.devices)].weight for group in np.unique(self.group)}
+
+    def take(self, indices: ArrayLike) -> Records:
+        """The records at these positions (or of this mask), in their order."""
+        chosen = np.asarray(indices)
+        return replace(
+            self, candidate=self.candidate[chosen], task=self.task[chosen], device=self.device[chosen],
+            seconds=self.seconds[chosen],
+        )  # fmt: skip
+
+    def measured(self) -> Records:
+        """Those that ran. Raises InputError where none did."""
+        ran = np.isfinite(self.seconds) & (self.seconds > 0)
+        if not len(self):
+            raise InputError(f"{self.source}: no records to learn from or compare; collect or read some first")
+        if not ran.any():
+            raise InputError(f"{self.source}: all {len(self):,} records failed (no latency); nothing to learn from")
+        return self if ran.all() else self.take(ran)
+
+    def features(self, kind: str) -> FeatureGroup:
+        if kind not in self.groups:
+            there = ", ".join(self.available or self.groups) or "none"
+            raise InputError(f"{self.source}: has no features {kind!r} (there: {there}); collect or read it with them")
+        return self.groups[kind]
+
+
+def read_records(path: str | os.PathLike[str], kinds: Sequence[str] | None = None) -> Records:
+    """All records of a dataset with these feature groups, with all that it has by default; failed ones have NaN."""
+    with Dataset(path) as dataset:
+        table = dataset.table(failed=True)
+        groups = {
+            kind: FeatureGroup(kind, dataset.groups[kind], dataset.features(kind))
+            for kind in (dataset.groups if kinds is None else kinds)
+            if kind in dataset.groups
+        }
+        seconds = table["seconds"].to_numpy(np.float64).copy()
+        seconds[(table["error"].to_numpy() != Outcome.OK) | ~(seconds > 0)] = np.nan
+        return Records(
+            groups=groups,
+            candidate=table["schedule"].to_numpy(np.int64),
+            task=table["task"].to_numpy(np.int64),
+            device=table["device"].to_numpy(np.int64),
+            seconds=seconds,
+            tasks=tuple(
+                Task(row["name"], row["operator"], _weights(row["networks"]))
+                for row in dataset.tasks.to_dict("records")
+            ),
+            devices=tuple(Device(row["name"], row["parameters"]) for row in dataset.devices.to_dict("records")),
+            digest=dataset.digest,
+            source=str(path),
+            available=tuple(dataset.groups),
+        )
+
+
+def measurements(group: FeatureGroup, seconds: ArrayLike, device: Device, *, task: Task | None = None) -> Records:
+    """What a search measured: candidate i of `group` took `seconds[i]` on `device` (NaN: failed), all of one task."""
+    times = np.asarray(seconds, np.float64)
+    zeros = np.zeros(len(times), np.int64)
+    return Records(
+        groups={group.kind: group}, candidate=np.arange(len(times)), task=zeros, device=zeros, seconds=times,
+        tasks=(task or Task("task", "other"),), devices=(device,), source="the measurements",
+    )  # fmt: skip
+
+
+def _weights(networks: Any) -> dict[str, float]:
+    return {str(name): float(weight) for name, weight in dict(networks or {}).items()}

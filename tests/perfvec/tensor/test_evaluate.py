@@ -1,0 +1,202 @@
+"""The protocol: rows, means, resumption, what cannot be split; and the commands from dataset to prediction."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from perfvec import cli
+from perfvec.tensor import evaluate as evaluation
+from perfvec.tensor.configuration import Entry, choose, read_entries
+from perfvec.tensor.contract import Budget
+from perfvec.tensor.evaluate import Protocol, evaluate, summary
+from perfvec.tensor.records import read_records
+from tests.perfvec.tensor.conftest import made_up
+from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task
+from uarch.errors import InputError
+
+ENTRIES = [Entry("trees", "lightgbm", {"leaves": 15}), Entry("mean", "mean")]
+QUICK = Protocol(seeds=2, budget=Budget(epochs=4), fine_tuning=Budget(epochs=3), selections=("kmeans", "random"))
+
+
+def written(records, path):
+    """The records as a file, the last of them failed."""
+    rows = records.features("statements").rows
+    with DatasetWriter(path, provenance={"made": "up"}, features={"statements": "s1"}) as writer:
+        devices = [writer.device(device) for device in records.devices]
+        for index in range(len(rows)):
+            task = records.tasks[records.task[index]]
+            at = writer.task(Task(task.name, task.name, task.operator, networks=task.networks))
+            writer.schedule(at, [index], kind="metaschedule", origin="test", features={"statements": rows[index]})
+        for index in range(len(records) - 1):
+            writer.record(
+                int(records.candidate[index]), devices[records.device[index]], records.seconds[index], repeats=1
+            )
+        writer.record(int(records.candidate[-1]), devices[-1], outcome=Outcome.TIMEOUT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """A dataset of 6 tasks on two devices, one twice as fast."""
+    torch.set_num_threads(1)
+    return written(made_up(devices=2), tmp_path_factory.mktemp("tensor") / "two.tensor.h5")
+
+
+def test_a_row_for_every_split_model_and_seed(two):
+    rows = evaluate(
+        two, ENTRIES, replace(QUICK, splits=("within_task", "by_task", "by_target", "cross_model"), kind="gpu")
+    )
+    assert len(rows) == 4 * 2 * 2
+    table = summary(rows)
+    assert len(table) == 4 * 2
+    first = table[table["split"] == "within_task"].iloc[0]
+    values = rows[(rows["split"] == "within_task") & (rows["model"] == first["model"])]["pairwise"]
+    assert first["model"] == "trees"
+    assert first["pairwise"] == pytest.approx(values.mean())
+    assert first["pairwise_spread"] == pytest.approx(values.std(ddof=0))
+    assert (table["train_s"] >= 0).all()
+
+
+def test_cross_device_is_zero_shot_and_then_fine_tuned_on_a_share(two):
+    rows = evaluate(two, ENTRIES, replace(QUICK, splits=("cross_device",), seeds=1, share=0.34))
+    trees = rows[rows["model"] == "trees"].set_index("variant")
+    assert list(trees.index) == ["zero-shot", "kmeans 34%", "random 34%"]
+    assert trees.loc["zero-shot", "test_records"] == 239
+    tuned = trees.loc["random 34%", "train_records"] - 240  # the records of two tasks
+    assert tuned in (79, 80)
+    assert trees.loc["random 34%", "test_records"] == 239 - tuned
+    assert trees.loc["random 34%", "mape"] < trees.loc["zero-shot", "mape"]  # the device is twice as fast
+
+
+def test_a_candidate_is_on_one_side_of_within_task_on_all_devices(two):
+    records = read_records(two)
+    with Dataset(two) as data:
+        plan = evaluation._plan(data, records, "within_task", QUICK, 0)
+    assert not set(records.candidate[plan.train]) & set(records.candidate[plan.test])
+    assert len(plan.train) + len(plan.test) == 479
+
+
+def test_finished_rows_are_kept_and_not_computed_again(two, tmp_path, monkeypatch):
+    work = tmp_path / "work.jsonl"
+    protocol = replace(QUICK, splits=("within_task",))
+    first = evaluate(two, ENTRIES[:1], protocol, work)
+    assert len(work.read_text().splitlines()) == 2
+    monkeypatch.setattr(evaluation, "_judge", lambda *_: pytest.fail("trained again"))
+    again = evaluate(two, ENTRIES[:1], protocol, work)
+    assert again.to_dict("records") == first.to_dict("records")
+    with pytest.raises(pytest.fail.Exception):
+        evaluate(two, ENTRIES[:1], replace(protocol, budget=Budget(epochs=5)), work)
+
+
+def test_a_foreign_work_file_is_refused(two, tmp_path):
+    (tmp_path / "w").write_text("hello\n")
+    with pytest.raises(InputError, match="line 1 is not a finished row"):
+        evaluate(two, ENTRIES, QUICK, tmp_path / "w")
+
+
+def test_what_cannot_be_split_is_said_before_training(records, tmp_path):
+    path = written(records, tmp_path / "one.tensor.h5")
+    with pytest.raises(InputError, match="holding out a device needs two"):
+        evaluate(path, ENTRIES, replace(QUICK, splits=("cross_device",)))
+    with pytest.raises(InputError, match="expected some of within_task"):
+        evaluate(path, ENTRIES, replace(QUICK, splits=("by_moon",)))
+    with pytest.raises(InputError, match="has no features 'primitives'"):
+        evaluate(path, [Entry("p", "mlp", {"features": "primitives"})], QUICK)
+
+
+def test_shipped_configurations_are_of_models_that_there_are():
+    for name in ("two-cores", "papers"):
+        assert {entry.model for entry in read_entries(name)} >= {
+            "atformer",
+            "cdmpp",
+            "attention-tuner",
+            "xgboost",
+            "tabnet",
+        }
+    assert choose(read_entries("papers"), ["atformer-3L"])[0].parameters == {"layers": 3}
+    with pytest.raises(InputError, match="no model 'x'; there are atformer"):
+        choose(read_entries(), ["x"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("models: 3", "expected a list of entries under 'models'"),
+        ("models: [{model: mlp, parameters: {depth: 3}}]", r"models\[0\]: no parameter 'depth'"),
+        ("models: [{model: mlp}, {model: mlp}]", "two entries are named 'mlp'"),
+        ("models: [{model: mlp, colour: red}]", "no field 'colour'"),
+        ("models: [", "not YAML"),
+    ],
+)
+def test_wrong_configurations(tmp_path, text, message):
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_entries(tmp_path / "c.yaml")
+
+
+def test_from_dataset_to_prediction_by_the_commands(two, tmp_path, capsys):
+    model = tmp_path / "m.safetensors"
+    run(["tensor", "train", str(two), "-o", str(model), "--model", "lightgbm", "--epochs", "5", "--json"])
+    trained = json.loads(capsys.readouterr().out)
+    assert (trained["records"], trained["devices"]) == (479, ["d0", "d1"])
+    run(["tensor", "predict", str(model), str(two), "--device", "d1", "--top", "2", "--json"])
+    predictions = json.loads(capsys.readouterr().out)["predictions"]
+    assert len(predictions) == 2 * 6
+    first = predictions[0]
+    assert set(first) == {"task", "schedule", "device", "score", "predicted_s", "measured_s"}
+    assert first["score"] >= predictions[1]["score"]
+    assert first["predicted_s"] == pytest.approx(first["measured_s"], rel=2.0)
+    run(["tensor", "train", str(two), "-o", str(model), "--initial", str(model), "--epochs", "1"])
+    assert "479 records" in capsys.readouterr().out
+    run([
+        "tensor", "evaluate", str(two), "--models", "lightgbm,mean", "--splits", "by_task", "--seeds", "1",
+        "--epochs", "2", "--json", "--csv", str(tmp_path / "rows.csv"),
+    ])  # fmt: skip
+    document = json.loads(capsys.readouterr().out)
+    assert [row["model"] for row in document["summary"]] == ["lightgbm", "mean"]
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["predict", "{model}", "{data}", "--device", "gpu"], "device 'gpu' did not train the model"),
+        (["predict", "{model}", "{other}"], "reads 12 statements features a row; these rows have 3"),
+        (["predict", "{data}", "{data}"], "not a safetensors file"),
+        (["train", "{other}", "-o", "{model}"], "no records to learn from"),
+        (["train", "{data}", "-o", "{model}", "--model", "cdmpp"], "has no features 'ast' (there: statements)"),
+        (["evaluate", "{data}", "--models", "gpt"], "no model 'gpt'"),
+    ],
+)
+def test_wrong_inputs_are_one_line_and_status_2(two, tmp_path, capsys, words, message):
+    from perfvec.tensor.model_file import save_model
+    from perfvec.tensor.models import make
+
+    files = {name: str(tmp_path / f"{name}.tensor.h5") for name in ["other"]}
+    with DatasetWriter(files["other"], provenance={}, features={"statements": "s1"}) as writer:
+        task = writer.task(Task("k", "k"))
+        writer.device(Device("d0"))
+        writer.schedule(task, [1], kind="ansor", origin="log", features={"statements": np.zeros((2, 3))})
+    model = make("mean")
+    model.fit(read_records(two))
+    save_model(model, tmp_path / "m.safetensors")
+    files.update(data=str(two), model=str(tmp_path / "m.safetensors"))
+    with pytest.raises(SystemExit) as stop:
+        run(["tensor", *(word.format(**files) for word in words)])
+    assert stop.value.code == 2
+    printed = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message in printed
+    assert printed.startswith("perfvec: ")
+
+
+def run(words):
+    try:
+        cli.main(words)
+    except SystemExit as stop:
+        if stop.code:
+            raise

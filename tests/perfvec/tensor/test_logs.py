@@ -1,0 +1,34 @@
+"""A sequence model over the schedule primitives of a real log, from the log to a prediction."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfvec import cli
+from perfvec.tensor.contract import Budget
+from perfvec.tensor.metrics import pairwise_accuracy
+from perfvec.tensor.model_file import save_model
+from perfvec.tensor.models import make
+from perfvec.tensor.records import read_records
+from tracegen.tensor.read import read
+
+LOG = Path(__file__).parents[4] / "shared" / "ansor-logs" / "resnet-50-NHWC-B1-llvm.json"
+
+
+@pytest.mark.skipif(not LOG.exists(), reason=f"{LOG} is not there")
+def test_a_log_trains_a_model_of_primitives_that_predicts_a_log(tmp_path, capsys):
+    read([LOG], tmp_path / "log.tensor.h5", progress=False)
+    records = read_records(tmp_path / "log.tensor.h5").measured()
+    training = {"batch": 32, "learning_rate": 5e-3}
+    model = make("lstm", {"features": "primitives", "width": 32, "training": training})
+    model.fit(records, budget=Budget(epochs=20))
+    group = records.group * 0  # the log has one schedule of most tasks: order over all of it
+    assert pairwise_accuracy(model.score_records(records), records.seconds, group) > 0.7
+    save_model(model, tmp_path / "m.safetensors")
+    cli.app(["tensor", "predict", str(tmp_path / "m.safetensors"), str(LOG), "--json"], standalone_mode=False)
+    predictions = json.loads(capsys.readouterr().out)["predictions"]
+    assert len(predictions) >= len(records)
+    assert all(row["predicted_s"] > 0 for row in predictions)

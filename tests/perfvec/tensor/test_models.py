@@ -1,0 +1,216 @@
+"""Every model: learns, is saved and read, is updated, and says in one line what does not fit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from perfvec.tensor.contract import Budget
+from perfvec.tensor.metrics import mape, pairwise_accuracy
+from perfvec.tensor.model_file import describe, load_model, save_model
+from perfvec.tensor.models import MODELS, make
+from perfvec.tensor.records import FeatureGroup, measurements
+from tests.perfvec.tensor.conftest import WIDTH, made_up
+from tracegen.tensor.dataset import Device, Rows
+from uarch.errors import InputError
+
+SMALL = {
+    "atformer": {"width": 32, "feed": 64, "layers": 1, "training": {"batch": 64, "learning_rate": 2e-3}},
+    "cdmpp": {"width": 32, "feed": 64, "layers": 1, "hidden": 32, "training": {"batch": 64, "learning_rate": 2e-3}},
+    "attention-tuner": {"width": 32, "training": {"batch": 64, "learning_rate": 2e-3}},
+    "xgboost": {"depth": 4},
+    "lightgbm": {"leaves": 15},
+    "mlp": {"width": 32, "training": {"batch": 64, "learning_rate": 2e-3}},
+    "lstm": {"width": 32, "training": {"batch": 64, "learning_rate": 5e-3}},
+    "attention": {"width": 32, "heads": 4, "training": {"batch": 64, "learning_rate": 2e-3}},
+    "tabnet": {"training": {"batch": 64, "learning_rate": 2e-2}},
+    "mean": {},
+}
+BUDGET = Budget(epochs=20)
+LEARNING = [name for name in MODELS if name != "mean"]
+
+
+@pytest.fixture(scope="module")
+def trained(records):
+    torch.set_num_threads(1)
+    models = {}
+    for name in MODELS:
+        models[name] = make(name, SMALL[name])
+        models[name].fit(records, budget=BUDGET)
+    return models
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_short_training_orders_most_pairs(name, trained, records):
+    found = pairwise_accuracy(trained[name].score_records(records), records.seconds, records.group)
+    assert found > (0.6 if name == "tabnet" else 0.75)
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNING if name not in ("atformer", "tabnet")])
+def test_latencies_are_nearer_than_the_mean(name, trained, records):
+    base = mape(trained["mean"].to_seconds(trained["mean"].score_records(records)), records.seconds)
+    assert mape(trained[name].to_seconds(trained[name].score_records(records)), records.seconds) < 0.7 * base
+
+
+def test_a_model_of_scores_has_no_latencies(trained, records):
+    rows = records.features("statements").rows
+    assert np.isnan(trained["atformer"].seconds(rows, "d0")).all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_saved_model_predicts_the_same_and_goes_on_learning(name, trained, records, tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_model(trained[name], path, {"seed": 0})
+    again = load_model(path)
+    assert np.array_equal(again.score_records(records), trained[name].score_records(records))
+    assert describe(path)["provenance"] == {"seed": 0}
+    again.update(records.take(np.arange(50)), budget=Budget(epochs=1))
+    assert np.isfinite(again.score_records(records)).all()
+
+
+def test_saved_models_predict_the_same_in_another_process(trained, records, tmp_path):
+    rows = records.features("ast").rows
+    np.savez(tmp_path / "rows.npz", values=rows.values, offset=rows.offset, position=rows.position)
+    expected = {}
+    for name in ("cdmpp", "xgboost", "lightgbm", "tabnet"):
+        save_model(trained[name], tmp_path / f"{name}.safetensors")
+        expected[name] = trained[name].score(rows, "d0").tolist()
+    program = (
+        "import json, sys, numpy as np, torch; torch.set_num_threads(1)\n"
+        "from perfvec.tensor.model_file import load_model\n"
+        "from tracegen.tensor.dataset import Rows\n"
+        "rows = Rows(**np.load(sys.argv[1] + '/rows.npz'))\n"
+        "names = sys.argv[2:]\n"
+        "print(json.dumps({n: load_model(f'{sys.argv[1]}/{n}.safetensors').score(rows, 'd0').tolist() for n in names}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), *expected], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == expected
+
+
+def test_a_seed_repeats_a_training(records):
+    scores = []
+    for _ in range(2):
+        model = make("mlp", SMALL["mlp"])
+        model.fit(records, budget=Budget(epochs=2), seed=5)
+        scores.append(model.score_records(records))
+    assert np.array_equal(*scores)
+
+
+def test_a_new_device_gets_a_head_of_its_own(trained, records, tmp_path):
+    two = made_up(devices=2)
+    save_model(trained["attention-tuner"], tmp_path / "m.safetensors")
+    model = load_model(tmp_path / "m.safetensors")
+    new = two.take(two.device == 1)
+    before = mape(model.to_seconds(model.score_records(new, zero_shot=True)), new.seconds)
+    model.update(new.take(np.arange(0, len(new), 3)), budget=Budget(epochs=20))
+    assert [device.name for device in model.devices] == ["d0", "d1"]
+    assert mape(model.to_seconds(model.score_records(new)), new.seconds) < before
+
+
+def test_adapting_heads_leaves_the_encoder(records):
+    model = make("attention-tuner", {**SMALL["attention-tuner"], "adapt": "heads"})
+    model.fit(records, budget=Budget(epochs=1))
+    before = {name: value.clone() for name, value in model.network.state_dict().items()}
+    model.update(records, budget=Budget(epochs=1))
+    changed = {name for name, value in model.network.named_parameters() if not torch.equal(value, before[name])}
+    assert changed == {"network.heads.0.weight", "network.heads.0.bias"}
+
+
+def test_padding_does_not_change_a_masked_models_scores(trained, records):
+    rows = records.features("statements").rows
+    short = np.flatnonzero(rows.length == 1)[:3]
+    alone = Rows(rows.values[rows.offset[short]], np.arange(len(short) + 1))
+    for name in ("atformer", "attention-tuner", "attention", "lstm", "mlp"):
+        together = trained[name].score(rows, "d0")[short]
+        assert trained[name].score(alone, "d0") == pytest.approx(together, abs=1e-5)
+
+
+def test_unlabelled_candidates_enter_by_the_discrepancy(records):
+    half = records.take(records.task < 3)
+    scores = []
+    for other in (None, records.take(records.task >= 3)):
+        model = make("cdmpp", SMALL["cdmpp"])
+        model.fit(half, budget=Budget(epochs=1), unlabelled=other)
+        scores.append(model.score_records(half))
+    assert not np.array_equal(*scores)
+
+
+@pytest.mark.parametrize("name", ["mlp", "xgboost"])
+def test_a_search_scores_a_batch_and_learns_from_what_it_measured(name, records):
+    group = records.features("statements")
+    device = Device("d0", {"kind": "cpu", "clock_ghz": 1.0})
+    some = np.arange(40, 80)  # the second task's candidates
+    rows = Rows(
+        group.rows.values[group.rows.offset[40] : group.rows.offset[80]],
+        group.rows.offset[40:81] - group.rows.offset[40],
+    )
+    measured = measurements(FeatureGroup("statements", "s1", rows), [*records.seconds[some][:-1], np.nan], device)
+    model = make(name, SMALL[name])
+    model.update(measured, budget=Budget(epochs=5))  # from nothing
+    model.update(measured, budget=Budget(epochs=30))
+    score = model.score(rows, device)
+    assert pairwise_accuracy(score, records.seconds[some], np.zeros(40, np.int64)) > 0.8
+
+
+def test_packed_boosting_learns_a_sum_over_statements(records):
+    for name in ("xgboost", "lightgbm"):
+        model = make(name, {**SMALL[name], "rows": "packed"})
+        model.fit(records, budget=BUDGET)
+        assert pairwise_accuracy(model.score_records(records), records.seconds, records.group) > 0.7
+
+
+def test_what_does_not_fit_is_said_in_one_line(trained, records, tmp_path):
+    model = trained["mlp"]
+    group = records.features("statements")
+    narrow = Rows(group.rows.values[:, :5], group.rows.offset)
+    with pytest.raises(InputError, match=f"reads {WIDTH} statements features a row; these rows have 5"):
+        model.score(narrow, "d0")
+    with pytest.raises(InputError, match=r"device 'gpu' did not train this mlp model \(it knows d0\)"):
+        model.score(group.rows, Device("gpu"))
+    assert len(model.score(group.rows, Device("gpu"), zero_shot=True)) == len(group.rows)
+    other = replace(records, groups={"statements": FeatureGroup("statements", "s2", group.rows)})
+    with pytest.raises(InputError, match="of version 's1'; these are of version 's2'"):
+        model.score_records(other)
+    with pytest.raises(InputError, match="no records to learn from"):
+        make("mlp").fit(records.take(np.zeros(0, np.int64)))
+    with pytest.raises(InputError, match="all 240 records failed"):
+        make("mlp").fit(replace(records, seconds=np.full(len(records), np.nan)))
+    with pytest.raises(InputError, match=r"has no features 'primitives' \(there: statements, ast\)"):
+        make("mlp", {"features": "primitives"}).fit(records)
+    with pytest.raises(InputError, match="no model 'gpt'"):
+        make("gpt")
+    with pytest.raises(InputError, match="no parameter 'wdith'; there are features, width"):
+        make("mlp", {"wdith": 3})
+    with pytest.raises(InputError, match="width is int"):
+        make("mlp", {"width": "wide"})
+
+
+def test_foreign_and_damaged_model_files(trained, tmp_path):
+    path = tmp_path / "m.safetensors"
+    with pytest.raises(InputError, match="no such file"):
+        load_model(path)
+    path.write_bytes(b"not one")
+    with pytest.raises(InputError, match="truncated, or not a safetensors file"):
+        load_model(path)
+    save_model(trained["mlp"], path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match="truncated"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("name", ["mlp", "xgboost"])
+def test_a_budget_in_seconds_ends_a_training(name, records):
+    import time
+
+    model = make(name)
+    began = time.process_time()
+    model.fit(records, budget=Budget(epochs=100_000, seconds=0.3))
+    assert time.process_time() - began < 5.0
