@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 REPLAY_TRACE, EVOLUTIONARY = "replay-trace", "evolutionary"
 
-_POPULATION = 128  # of evolutionary search; TVM's 512 takes longer to score than what it finds takes to measure
+_POPULATION = 64  # of evolutionary search; TVM's 512 takes longer to score than what it finds takes to measure
 _GENERATIONS = 2
 _WARM_UP = 8  # measured candidates from which the cost model learns
 
