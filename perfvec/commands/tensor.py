@@ -82,6 +82,9 @@ def collect(
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    features: Annotated[
+        bool, typer.Option(help="Statement features and compact ASTs into the dataset (some 50 ms a schedule).")
+    ] = True,
     finish_only: Annotated[
         bool, typer.Option("--finish-only", help="Measure nothing; write what an earlier call measured.")
     ] = False,
@@ -106,4 +109,4 @@ def collect(
             budget_s=budget, seed=seed,
         )  # fmt: skip
         run_collect(plan, output)
-    print(f"{output}: {finish(output):,} records", file=sys.stderr)
+    print(f"{output}: {finish(output, features):,} records", file=sys.stderr)

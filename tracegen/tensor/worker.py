@@ -115,6 +115,7 @@ def _serve(name: str, cpu: int | None, connection: Connection) -> None:
     """Answer requests until the other end is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # TVM's warnings; errors come back as replies
     os.environ |= {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
