@@ -72,7 +72,9 @@ def collect(
     operators: Annotated[
         list[str] | None, typer.Option(help="A single operator: NAME or NAME:64x64x64; several times; `all`.")
     ] = None,
-    device: Annotated[list[str] | None, typer.Option(help="x86-64-v2, -v3 (default), -v4; several times.")] = None,
+    device: Annotated[
+        list[str] | None, typer.Option(help="x86-64-v2, -v3 (default), -v4, or sim:MACHINE, simulated; several.")
+    ] = None,
     schedules: Annotated[int, typer.Option(min=1, help="Candidate schedules of each task, at most.")] = 64,
     evolutionary: Annotated[
         float, typer.Option(min=0, max=1, help="Part of them found by evolutionary search; the others are random.")
@@ -81,6 +83,10 @@ def collect(
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
+    isa: Annotated[str, typer.Option(help="Of the programs that machines simulate: x86-64 or aarch64.")] = "x86-64",
+    max_instructions: Annotated[
+        int, typer.Option(min=1, help="Programs that execute more are not simulated.")
+    ] = 5_000_000,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     features: Annotated[
         bool, typer.Option(help="Statement features and compact ASTs into the dataset (some 50 ms a schedule).")
@@ -106,7 +112,7 @@ def collect(
             networks=tuple(networks() if every_network else network or ()),
             operators=tuple(sizes() if every_operator else operators or ()), devices=tuple(device or ["x86-64-v3"]),
             schedules=schedules, evolutionary=evolutionary, minutes=minutes, cpu=cpu, builder_cpu=builder_cpu,
-            budget_s=budget, seed=seed,
+            budget_s=budget, seed=seed, isa=isa, max_instructions=max_instructions,
         )  # fmt: skip
         run_collect(plan, output)
     print(f"{output}: {finish(output, features):,} records", file=sys.stderr)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from itertools import zip_longest
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tracegen.tensor.candidates import EVOLUTIONARY, REPLAY_TRACE, Candidate
 from tracegen.tensor.installation import FFI_VERSION, TVM_VERSION, require_tvm
 from tracegen.tensor.journal import Journal, Record
 from tracegen.tensor.operators import parse_operator
+from tracegen.tensor.simulated import PREFIX, require_simulated
 from tracegen.tensor.tasks import Task, parse_network
 from tracegen.tensor.worker import Failure, Worker
 from uarch.errors import InputError
@@ -36,7 +38,8 @@ from uarch.errors import InputError
 _AHEAD = 24  # built and not yet measured, at most
 _SAMPLE_LIMIT_S = 300.0
 _LIFETIME = 400  # candidates that one runner measures
-_BUILD_FAILED, _RUN_FAILED, _TIMEOUT = "build failed", "run failed", "timeout"
+_SIMULATE_LIMIT_S = 600.0
+_BUILD_FAILED, _RUN_FAILED, _TIMEOUT, _TOO_LONG = "build failed", "run failed", "timeout", "too long"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Plan:
     build_limit_s: float = 60.0
     run_limit_s: float = 10.0
     again: float = 0.02  # the part of the records that is measured a second time, to know the noise
+    isa: str = "x86-64"  # of the programs that simulated machines run
+    max_instructions: int = 5_000_000  # of one call that is simulated
     cpu: int | None = None
     builder_cpu: int | None = None
 
@@ -69,7 +74,20 @@ class Plan:
         if not self.devices:
             raise InputError("no device to measure on; name one")
         for device in self.devices:
-            require_device(device)
+            if device.startswith(PREFIX):
+                require_simulated(device, self.isa)
+            else:
+                require_device(device)
+
+    @property
+    def measured_on(self) -> tuple[str, ...]:
+        """The devices that are this computer."""
+        return tuple(device for device in self.devices if not device.startswith(PREFIX))
+
+    @property
+    def simulated_on(self) -> tuple[str, ...]:
+        """The devices that are machines of `uarch/`."""
+        return tuple(device for device in self.devices if device.startswith(PREFIX))
 
 
 @dataclass(frozen=True)
@@ -148,6 +166,7 @@ class _Collection:
             left = [job for schedule in known for job in self._unmeasured(schedule)]
             with suppress(KeyboardInterrupt):  # what was measured is kept
                 self._work(left, self._turns(tasks), bar)
+                self._simulate(tasks, bar)
                 self._work(self._jobs_again(), iter(()), bar)
 
     def _tasks(self, progress: bool) -> list[Task]:
@@ -187,7 +206,7 @@ class _Collection:
             "do": "sample", "task": task, "count": turn.count, "origin": turn.origin, "known": known,
             "seed": random.Random(f"{self.plan.seed} {task.key} {len(known)}").randrange(2**31),
         }  # fmt: skip
-        if turn.origin == EVOLUTIONARY:
+        if turn.origin == EVOLUTIONARY and self.plan.measured_on:
             request["measured"] = self._measured(task)
         return request
 
@@ -195,19 +214,19 @@ class _Collection:
         """Traces and times on the first device."""
         found = []
         for schedule in self.journal.of_task[task.key]:
-            record = self.journal.records.get((schedule, self.plan.devices[0]))
+            record = self.journal.records.get((schedule, self.plan.measured_on[0]))
             if record is not None and record.seconds is not None:
                 found.append((self.journal.schedules[schedule][1].trace, record.seconds))
         return found
 
     def _unmeasured(self, schedule: int) -> Iterator[_Job]:
-        for device in self.plan.devices:
+        for device in self.plan.measured_on:
             if (schedule, device) not in self.journal.records:
                 yield self._job(schedule, device)
 
     def _jobs_again(self) -> Iterator[_Job]:
         """A small random part of the records a second time."""
-        good = sorted(key for key, record in self.journal.records.items() if record.repeats > 1)
+        good = sorted(key for key, record in self.journal.records.items() if record.spread is not None)
         wanted = round(self.plan.again * len(good)) - len(self.journal.repeated)
         for schedule, device in random.Random(self.plan.seed).sample(good, max(0, min(wanted, len(good)))):
             yield self._job(schedule, device, again=True)
@@ -273,6 +292,33 @@ class _Collection:
         for path in self.spent:
             path.unlink(missing_ok=True)
         self.spent.clear()
+
+    def _simulate(self, tasks: Sequence[Task], bar: tqdm) -> None:  # type: ignore[type-arg]
+        """Every schedule on the machines that it has not been timed on, in one pass over its trace; tasks in turn."""
+        turns = zip_longest(*(self.journal.of_task[task.key] for task in tasks))
+        for schedule in (number for turn in turns for number in turn if number is not None):
+            missing = [name for name in self.plan.simulated_on if (schedule, name) not in self.journal.records]
+            if not missing:
+                continue
+            if time.monotonic() > self.deadline:
+                return
+            key, candidate = self.journal.schedules[schedule]
+            request = {
+                "do": "simulate", "task": self.journal.tasks[key], "trace": candidate.trace, "isa": self.plan.isa,
+                "machines": [name.removeprefix(PREFIX) for name in missing],
+                "max_instructions": self.plan.max_instructions, "path": str(self.builds / "kernel"),
+            }  # fmt: skip
+            try:
+                seconds, why = self.builder.call(request, _SIMULATE_LIMIT_S), ""
+            except Failure as failure:
+                seconds, why = {}, str(failure)
+            error = _TOO_LONG if _TOO_LONG in why else _RUN_FAILED
+            for name in missing:
+                found = seconds.get(name.removeprefix(PREFIX))
+                self.journal.record(
+                    Record(schedule, name, found, None, 1, *(("", "") if found is not None else (error, why)))
+                )
+                bar.update()
 
     def _sampled(self, turn: _Sample) -> list[_Job] | None:
         """The jobs of newly found candidates; None while the builder is at it."""

@@ -26,6 +26,7 @@ from tracegen.tensor.collect import work_file
 from tracegen.tensor.database import RECORDS, WORKLOADS
 from tracegen.tensor.dataset import DatasetWriter, Device, Outcome
 from tracegen.tensor.journal import Journal
+from tracegen.tensor.simulated import PREFIX
 from uarch.devices import load_device
 from uarch.errors import InputError
 
@@ -90,7 +91,7 @@ def _primitives(trace: str) -> NDArray[np.float32]:
 
 def _device(name: str) -> Device:
     """A device's hardware parameters, by its name; of a simulated one, its machine's."""
-    return Device(name, load_device(name.removeprefix("sim:")).to_dict())
+    return Device(name, load_device(name.removeprefix(PREFIX)).to_dict())
 
 
 def _features(journal: Journal, output: Path, progress: bool) -> Iterator[_Features]:

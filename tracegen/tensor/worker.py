@@ -163,6 +163,17 @@ def _build(request: dict[str, Any]) -> Any:
     return arguments_of(module)  # not the task's where the schedule rewrites a weight's layout
 
 
+def _simulate(request: dict[str, Any]) -> Any:
+    from tracegen.tensor.candidates import scheduled
+    from tracegen.tensor.simulated import executable, simulated_seconds
+    from tracegen.tensor.tasks import arguments_of
+
+    module = scheduled(request["task"], request["trace"])
+    program = Path(request["path"])
+    executable(module, arguments_of(module), program, request["isa"])
+    return simulated_seconds(program, request["machines"], request["max_instructions"])
+
+
 def _measure(request: dict[str, Any]) -> Any:
     from tracegen.tensor.measure import measure
 
@@ -180,7 +191,7 @@ def _tensors(specification: tuple[tuple[str, tuple[int, ...]], ...]) -> list[Ten
 
 
 _BUILDER: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "tasks": _tasks, "operators": _operators, "sample": _sample, "build": _build,
+    "tasks": _tasks, "operators": _operators, "sample": _sample, "build": _build, "simulate": _simulate,
 }  # fmt: skip
 
 
