@@ -237,7 +237,7 @@ class _Collection:
         path = self.builds / f"{self.number}.so"  # a name of its own: the loader takes equal names for equal libraries
         return _Job(schedule, self.journal.tasks[key], candidate, device, path, again)
 
-    def _work(self, jobs: Iterable[_Job], turns: Iterator[_Sample], bar: tqdm) -> None:  # type: ignore[type-arg]
+    def _work(self, jobs: Iterable[_Job], turns: Iterator[_Sample], bar: tqdm) -> None:
         """Build and measure the jobs and what the turns add, until there are no more or the time is over."""
         pending, built = deque(jobs), deque[_Job]()
         building: _Job | _Sample | None = None
@@ -266,21 +266,23 @@ class _Collection:
                 if (found := self._sampled(building)) is not None:
                     pending.extend(found)
                     building = None
-            elif building is not None:
+            elif isinstance(building, _Job):
+                job = building
                 try:
                     if (arguments := self.builder.reply()) is not None:
                         built.append(replace(building, arguments=arguments))
                         building = None
                 except Failure as failure:
-                    self._failed(building, _BUILD_FAILED, failure, bar)
+                    self._failed(job, _BUILD_FAILED, failure, bar)
                     building = None
             if measuring is not None:
+                job = measuring
                 try:
                     if (result := self.runner.reply()) is not None:
                         self._keep(measuring, Record(measuring.schedule, measuring.device, **asdict(result)), bar)
                         measuring = None
                 except Failure as failure:
-                    self._failed(measuring, _RUN_FAILED, failure, bar)
+                    self._failed(job, _RUN_FAILED, failure, bar)
                     measuring = None
 
     def _renew_runner(self) -> None:
@@ -293,7 +295,7 @@ class _Collection:
             path.unlink(missing_ok=True)
         self.spent.clear()
 
-    def _simulate(self, tasks: Sequence[Task], bar: tqdm) -> None:  # type: ignore[type-arg]
+    def _simulate(self, tasks: Sequence[Task], bar: tqdm) -> None:
         """Every schedule on the machines that it has not been timed on, in one pass over its trace; tasks in turn."""
         turns = zip_longest(*(self.journal.of_task[task.key] for task in tasks))
         for schedule in (number for turn in turns for number in turn if number is not None):
@@ -347,11 +349,11 @@ class _Collection:
             "arguments": job.arguments, "path": str(job.path), "slow_s": slow, "budget_s": self.plan.budget_s,
         }  # fmt: skip
 
-    def _failed(self, job: _Job, stage: str, failure: Failure, bar: tqdm) -> None:  # type: ignore[type-arg]
+    def _failed(self, job: _Job, stage: str, failure: Failure, bar: tqdm) -> None:
         error = _TIMEOUT if failure.error == "timeout" and stage == _RUN_FAILED else stage
         self._keep(job, Record(job.schedule, job.device, None, None, 0, error, str(failure)), bar)
 
-    def _keep(self, job: _Job, record: Record, bar: tqdm) -> None:  # type: ignore[type-arg]
+    def _keep(self, job: _Job, record: Record, bar: tqdm) -> None:
         self.journal.record(replace(record, again=job.again))
         if not job.again:
             self._note(record)

@@ -1,7 +1,7 @@
 """The time of a scheduled program on machines of `uarch/`: traced once under QEMU, timed by the embedded simulator.
 
 The program becomes a static executable (`kernel.c`) that calls the kernel twice. The trace is of both calls; the first
-fills caches and predictors, the time is that of the second: what is measured on real devices, where caches are warm too.
+fills caches and predictors, the time is that of the second: as on real devices, where caches are warm too.
 """
 
 from __future__ import annotations
