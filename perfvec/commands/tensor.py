@@ -164,3 +164,58 @@ def predict(
         with atomic_path(csv) as temporary:
             frame.to_csv(temporary, index=False)
     print(json.dumps({"predictions": prediction.to_json(frame)}, allow_nan=False) if as_json else shown_table(frame))
+
+
+@app.command("collect")
+def collect(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The dataset to write, *.tensor.h5.")],
+    network: Annotated[
+        list[str] | None, typer.Option(help="A network's tasks: NAME[:batch=B][,size=S]; several times; `all`.")
+    ] = None,
+    operators: Annotated[
+        list[str] | None, typer.Option(help="A single operator: NAME or NAME:64x64x64; several times; `all`.")
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option(help="x86-64-v2, -v3 (default), -v4, or sim:MACHINE, simulated; several.")
+    ] = None,
+    schedules: Annotated[int, typer.Option(min=1, help="Candidate schedules of each task, at most.")] = 64,
+    evolutionary: Annotated[
+        float, typer.Option(min=0, max=1, help="Part of them found by evolutionary search; the others are random.")
+    ] = 0.5,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so long, with what there is.")] = None,
+    cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
+    builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
+    budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
+    isa: Annotated[str, typer.Option(help="Of the programs that machines simulate: x86-64 or aarch64.")] = "x86-64",
+    max_instructions: Annotated[
+        int, typer.Option(min=1, help="Programs that execute more are not simulated.")
+    ] = 5_000_000,
+    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    features: Annotated[
+        bool, typer.Option(help="Statement features and compact ASTs into the dataset (some 50 ms a schedule).")
+    ] = True,
+    finish_only: Annotated[
+        bool, typer.Option("--finish-only", help="Measure nothing; write what an earlier call measured.")
+    ] = False,
+) -> None:
+    """Measure candidate schedules of tensor programs on this machine. Stopped or killed, the same command goes on."""
+    import sys
+
+    from tracegen.files import require_writable
+    from tracegen.tensor.collect import Plan
+    from tracegen.tensor.collect import collect as run_collect
+    from tracegen.tensor.finish import finish
+    from tracegen.tensor.networks import networks
+    from tracegen.tensor.operators import sizes
+
+    require_writable(output)
+    if not finish_only:
+        every_network, every_operator = network == ["all"], operators == ["all"]
+        plan = Plan(
+            networks=tuple(networks() if every_network else network or ()),
+            operators=tuple(sizes() if every_operator else operators or ()), devices=tuple(device or ["x86-64-v3"]),
+            schedules=schedules, evolutionary=evolutionary, minutes=minutes, cpu=cpu, builder_cpu=builder_cpu,
+            budget_s=budget, seed=seed, isa=isa, max_instructions=max_instructions,
+        )  # fmt: skip
+        run_collect(plan, output)
+    print(f"{output}: {finish(output, features):,} records", file=sys.stderr)

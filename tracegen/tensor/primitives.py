@@ -270,7 +270,7 @@ def _decided(index: int, name: str, attributes: list[Any], outputs: list[Any], d
 
 
 def _numbers(index: int, name: str, inputs: Any, sampled: Mapping[str, float], depth: int = 0) -> Iterator[float]:
-    """Inputs as numbers: those of variables, decisions, literals; texts in quotes say nothing."""
+    """Inputs as numbers: those of variables, decisions, literals; quoted texts and index maps (JSON) say nothing."""
     for value in inputs:
         if value is None or value == "None":  # a factor that TVM infers
             yield 0.0
@@ -286,7 +286,7 @@ def _numbers(index: int, name: str, inputs: Any, sampled: Mapping[str, float], d
             found = _VARIABLE.fullmatch(value)
             if found:
                 yield float(found[1])
-            elif not value.startswith('"') and name not in ("Annotate", "Tensorize"):
+            elif not value.startswith(('"', "{")) and name not in ("Annotate", "Tensorize"):
                 raise StepError(
                     f"instruction {index}: {name} has {_show(value)}; a variable or number is expected", name
                 )

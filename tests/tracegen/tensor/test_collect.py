@@ -1,0 +1,258 @@
+"""Collecting measured schedules: networks become tasks, tasks candidates, candidates records; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uarch.errors import InputError
+
+pytest.importorskip("tvm", reason="TVM is not installed")
+if sys.platform != "linux":
+    pytest.skip("processes are pinned as Linux does it", allow_module_level=True)
+
+from tracegen.tensor.collect import Plan, _steps, collect, work_file
+from tracegen.tensor.dataset import Dataset, Outcome
+from tracegen.tensor.finish import finish
+from tracegen.tensor.journal import Journal
+from tracegen.tensor.measure import arguments, summary
+from tracegen.tensor.networks import networks
+from tracegen.tensor.tasks import parse_network
+from tracegen.tensor.worker import Failure, Worker
+
+TINY = Plan(operators=("matmul:16x16x16",), devices=("x86-64-v2",), schedules=4, round=2, again=0.5, budget_s=0.02)
+_TENSOR = (("float32", (4,)),)
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny matmul, four candidates (two by evolutionary search), really measured."""
+    output = tmp_path_factory.mktemp("collected") / "tiny.tensor.h5"
+    collect(TINY, output, progress=False)
+    finish(output, progress=False)
+    return output
+
+
+def test_dataset_holds_what_was_measured(collected: Path):
+    with Dataset(collected) as data:
+        assert data.tasks["name"].tolist() == ["matmul_16x16x16"]
+        assert data.tasks["operator"].tolist() == ["dense"]
+        assert data.tasks["flops"].tolist() == [2 * 16**3]
+        assert sorted(data.schedules()["origin"]) == ["evolutionary"] * 2 + ["replay-trace"] * 2
+        records = data.records()
+        assert records["error"].tolist() == [Outcome.OK] * 4
+        assert (records["seconds"] > 0).all() and (records["seconds"] < 0.1).all()
+        assert (records["repeats"] >= 3).all()
+        rows = data.features("statements")
+        assert (rows.length > 0).all() and rows.values.shape[1] == 164
+        assert (data.features("ast").length > 0).all()
+        assert data.devices["parameters"][0]["vector_bytes"] == 16
+
+
+def test_candidates_are_distinct(collected: Path):
+    with Dataset(collected) as data:
+        assert len(set(data.steps())) == 4
+
+
+def test_some_records_are_measured_again(collected: Path):
+    with Journal(work_file(collected), writable=False) as journal:
+        assert len(journal.repeated) == 2
+        assert {(record.schedule, record.device) for record in journal.repeated} <= set(journal.records)
+
+
+def test_tvm_reads_the_database_beside_it(collected: Path):
+    code = (
+        "import sys; from tracegen.tensor.installation import without_tensor_intrinsics as w; w()\n"
+        "from tvm.s_tir.meta_schedule.database import JSONDatabase\n"
+        "d = JSONDatabase(sys.argv[1] + '/database_workload.json', sys.argv[1] + '/database_tuning_record.json')\n"
+        "print(len(d.get_all_tuning_records()))"
+    )
+    folder = collected.with_name("tiny.tvm") / "x86-64-v2"
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["4"]
+
+
+def test_a_second_call_measures_nothing_twice(collected: Path):
+    before = work_file(collected).read_text().splitlines()
+    collect(TINY, collected, progress=False)
+    added = work_file(collected).read_text().splitlines()[len(before) :]
+    assert [next(iter(json.loads(line))) for line in added] == ["session"]
+
+
+def test_a_machine_is_simulated(collected: Path, tmp_path: Path):
+    output = tmp_path / collected.name
+    shutil.copytree(collected.parent, tmp_path, dirs_exist_ok=True)
+    plan = Plan(operators=TINY.operators, devices=("sim:zen4", "sim:cortex-a53"), schedules=4)
+    collect(plan, output, progress=False)
+    finish(output, progress=False)
+    with Dataset(output) as data:
+        table = data.table().assign(device=lambda frame: data.devices["name"][frame["device"]].to_numpy())
+    time_of = table.pivot(index="schedule", columns="device", values="seconds")
+    assert time_of.notna().all().all()
+    assert (time_of["sim:cortex-a53"] > time_of["sim:zen4"]).all()  # two-wide in order against four-wide out of order
+
+
+def test_what_executes_too_much_is_a_failure(collected: Path, tmp_path: Path):
+    output = tmp_path / collected.name
+    shutil.copytree(collected.parent, tmp_path, dirs_exist_ok=True)
+    collect(
+        Plan(operators=TINY.operators, devices=("sim:zen4",), schedules=4, max_instructions=100), output, progress=False
+    )
+    with Journal(work_file(output), writable=False) as journal:
+        errors = [record.error for record in journal.records.values() if record.device == "sim:zen4"]
+    assert errors == ["too long"] * 4
+
+
+def test_a_run_past_its_limit_is_a_failure(tmp_path: Path):
+    plan = Plan(operators=TINY.operators, devices=("x86-64-v2",), schedules=1, evolutionary=0, run_limit_s=0.0)
+    journal = collect(plan, tmp_path / "late.tensor.h5", progress=False)
+    assert [record.error for record in journal.records.values()] == ["timeout"]
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [("__builtin_trap();", "crashed", "SIGILL"), ('for (;;) __asm__ volatile("");', "timeout", "limit")],
+)
+def test_crashes_and_hangs_stay_in_the_runner(tmp_path: Path, body: str, error: str, message: str):
+    library = {}
+    for name, content in (("bad", body), ("good", "")):
+        source = tmp_path / f"{name}.c"
+        source.write_text(f"int __tvm_ffi_main(void *a, void *b, int c, void *d) {{ {content} return 0; }}")
+        library[name] = str(source.with_suffix(".so"))
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library[name], str(source)], check=True)
+    runner = Worker("runner")
+    try:
+        request = {"arguments": _TENSOR, "slow_s": 1.0, "budget_s": 0.01}
+        with pytest.raises(Failure, match=message) as failed:
+            runner.call({**request, "path": library["bad"]}, 3.0)
+        assert failed.value.error == error
+        assert runner.call({**request, "path": library["good"]}, 60.0).seconds < 0.1
+    finally:
+        runner.close()
+
+
+def test_a_killed_collection_goes_on(tmp_path: Path):
+    output = tmp_path / "killed.tensor.h5"
+    command = [sys.executable, "-m", "perfvec.cli", "tensor", "collect", "--operators", "matmul:16x16x16"]
+    command += [
+        "--device",
+        "x86-64-v2",
+        "--schedules",
+        "12",
+        "--evolutionary",
+        "0",
+        "--budget",
+        "0.02",
+        "--no-features",
+    ]
+    command += ["-o", str(output)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    first = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (work_file(output).exists() and b'"record"' in work_file(output).read_bytes()):
+        assert first.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    with work_file(output).open("ab") as journal:
+        journal.write(b'{"record":{"schedule":0,"dev')  # as a kill in the middle of a write leaves it
+    before = work_file(output).read_bytes().splitlines()[:-1]
+    subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, check=True)
+    lines = work_file(output).read_bytes().splitlines()
+    assert lines[: len(before)] == before
+    keys = [
+        (entry["record"]["schedule"], entry["record"]["device"])
+        for entry in map(json.loads, lines)
+        if "record" in entry and not entry["record"]["again"]
+    ]
+    assert len(keys) == len(set(keys)) == 12
+    with Dataset(output) as data:
+        assert data.record_count == 12
+
+
+def test_the_work_file_is_held(collected: Path):
+    with Journal(work_file(collected)), pytest.raises(InputError, match="another collection"):
+        Journal(work_file(collected))
+
+
+def test_summary_by_hand():
+    measured = summary([1.0, 1.0, 2.0, 3.0, 3.0])
+    assert (measured.seconds, measured.spread, measured.repeats) == (2.0, 1.0, 5)
+
+
+def test_summary_rejects_what_lies_above_the_fence():
+    measured = summary([1.0, 1.1, 1.2, 1.3, 9.0, 9.0])  # quartiles 1.125 and 7.075: nothing is out
+    assert measured.seconds == pytest.approx(1.25)
+    measured = summary([1.0, 1.1, 1.2, 1.3, 9.0])  # quartiles 1.1 and 1.3: 9 is above 1.6
+    assert measured.seconds == pytest.approx(1.15)
+    assert measured.repeats == 5
+
+
+def test_summary_of_a_single_run():
+    assert summary([0.5]).spread is None
+
+
+def test_indices_lie_within_the_table():
+    table, indices, _ = arguments([("float32", (7, 3)), ("int32", (1000,)), ("float32", (1000, 3))])
+    assert table.dtype == np.float32
+    assert set(indices.tolist()) == set(range(7))
+
+
+def test_steps_end_where_they_should():
+    assert _steps(0, 10, 4) == [4, 8, 10]
+    assert _steps(10, 10, 4) == []
+
+
+def test_networks_classify():
+    import torch
+
+    small = {"resnet18": 64, "mobilenet_v2": 64, "mobilenet_v3_small": 64, "squeezenet": 64, "shufflenet_v2": 64,
+             "mlp_mixer_s16": 32, "vit_small": 32, "densenet121": 64, "inception_v3": 139}  # fmt: skip
+    for name, size in small.items():
+        network = networks()[name]
+        with torch.no_grad():
+            assert network.module(size)(network.example(2, size)).shape == (2, 1000), name
+
+
+def test_networks_of_words():
+    import torch
+
+    known = networks()
+    with torch.no_grad():
+        assert known["bert_tiny"].module(16)(known["bert_tiny"].example(2, 16)).shape == (2, 16, 128)
+        assert known["gpt2"].module(4)(known["gpt2"].example(1, 4)).shape == (1, 50257)
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [("resnet18", 11.69), ("resnet50", 25.56), ("mobilenet_v2", 3.50), ("mobilenet_v3_large", 5.48), ("vgg16", 138.36),
+     ("squeezenet", 1.24), ("densenet121", 7.98), ("shufflenet_v2", 2.28)],
+)  # fmt: skip
+def test_networks_have_the_published_sizes(name: str, millions: float):
+    import torch
+
+    with torch.device("meta"):
+        module = networks()[name].build()
+    assert sum(weight.numel() for weight in module.parameters()) / 1e6 == pytest.approx(millions, abs=0.006)
+
+
+def test_network_options():
+    assert parse_network("resnet18:batch=4,size=128") == ("resnet18", 4, 128)
+    with pytest.raises(InputError, match="did you mean 'resnet18'"):
+        parse_network("resnet-18")
+    with pytest.raises(InputError, match="'batch=0' is no option"):
+        parse_network("resnet18:batch=0")
+
+
+def test_unknown_devices_are_named():
+    with pytest.raises(InputError, match="known are x86-64-v2"):
+        Plan(operators=("matmul",), devices=("pentium",))

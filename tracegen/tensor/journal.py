@@ -1,0 +1,127 @@
+"""The work file of a collection: one JSON document a line, appended and flushed, so that a kill loses at most a line.
+
+Lines are {"session": …}, {"network": name, "tasks": [key, …]}, {"task": …}, {"schedule": …} and {"record": …}.
+Whatever is read twice (a second session's tasks) is the same; the last line may be torn and is dropped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from tracegen.tensor.candidates import Candidate
+from tracegen.tensor.tasks import Task, merged
+from uarch.errors import InputError
+
+
+@dataclass(frozen=True)
+class Record:
+    """What became of schedule number `schedule` on `device`; `error` "" where it ran, `seconds` None where not.
+
+    `again` marks a measurement repeated to see the noise.
+    """
+
+    schedule: int
+    device: str
+    seconds: float | None
+    spread: float | None
+    repeats: int
+    error: str = ""
+    message: str = ""
+    again: bool = False
+
+
+class Journal:
+    """A work file, read and then appended to; a context manager that holds it against a second collection."""
+
+    def __init__(self, path: Path, writable: bool = True) -> None:
+        self.path = path
+        self.sessions: list[dict[str, Any]] = []
+        self.networks: dict[str, list[str]] = {}
+        self.tasks: dict[str, Task] = {}
+        self.schedules: list[tuple[str, Candidate]] = []
+        self.of_task: dict[str, list[int]] = defaultdict(list)
+        self.records: dict[tuple[int, str], Record] = {}
+        self.repeated: list[Record] = []
+        self._file: IO[bytes] | None = None
+        if writable:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab")
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(
+                    f"{path}: another collection is at work here; wait for it or choose another -o"
+                ) from error
+        elif not path.exists():
+            raise InputError(f"{path}: no such work file; collect first")
+        self._read()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def session(self, about: dict[str, Any]) -> None:
+        """A collection begins."""
+        self._append({"session": about})
+
+    def network(self, name: str, tasks: list[Task]) -> None:
+        """All tasks of a network (or group of operators)."""
+        for task in tasks:
+            self._append({"task": task.as_json()})
+        self._append({"network": name, "tasks": [task.key for task in tasks]})
+
+    def schedule(self, task: str, candidate: Candidate) -> int:
+        """A new schedule of a task; returns its number."""
+        self._append({"schedule": asdict(candidate), "task": task})
+        return len(self.schedules) - 1
+
+    def record(self, record: Record) -> None:
+        """A measurement or a failure."""
+        self._append({"record": asdict(record)})
+
+    def _read(self) -> None:
+        end = 0
+        with self.path.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    self._take(json.loads(line))
+                except (ValueError, KeyError, TypeError) as error:
+                    raise InputError(f"{self.path}: line {number} is no line of a work file; it is damaged") from error
+                end += len(line)
+        if self._file is not None:
+            self._file.truncate(end)
+
+    def _append(self, document: dict[str, Any]) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+        self._file.flush()
+        self._take(document)
+
+    def _take(self, document: dict[str, Any]) -> None:
+        if "session" in document:
+            self.sessions.append(document["session"])
+        elif "network" in document:
+            self.networks[document["network"]] = document["tasks"]
+        elif "schedule" in document:
+            self.of_task[document["task"]].append(len(self.schedules))
+            self.schedules.append((document["task"], Candidate(**document["schedule"])))
+        elif "record" in document:
+            record = Record(**document["record"])
+            if record.again:
+                self.repeated.append(record)
+            else:
+                self.records[record.schedule, record.device] = record
+        else:
+            task = Task.from_json(document["task"])
+            known = self.tasks.get(task.key)
+            self.tasks[task.key] = merged([known, task])[0] if known else task

@@ -1,0 +1,60 @@
+/* A tensor program as a plain executable: allocates its arguments, calls it twice, needs no library of TVM's.
+ * SHAPES (arguments' extents, each argument closed by 0), BITS and FLOATS (their element types) come with -D. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { int32_t type, id; } Device;
+typedef struct { uint8_t code, bits; uint16_t lanes; } Type;
+typedef struct { void *data; Device device; int32_t ndim; Type type; int64_t *shape, *strides; uint64_t offset; } Tensor;
+typedef struct { int32_t type_index, padding; union { void *pointer; int64_t integer; }; } Any;
+typedef struct { void *sync; int32_t tasks; } Group;
+
+extern int __tvm_ffi_main(void *self, Any *arguments, int count, Any *result);
+void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count) { abort(); }
+
+static int launch(int (*task)(int, Group *, void *), void *data, int tasks) {
+    Group group = {0, 1};
+    return task(0, &group, data);
+}
+static void *allocate(int type, int id, uint64_t bytes, int code, int bits) {
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+static int release(int type, int id, void *pointer) { free(pointer); return 0; }
+int (*__TVMBackendParallelLaunch)(int (*)(int, Group *, void *), void *, int) = launch;
+void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = allocate;
+int (*__TVMBackendFreeWorkspace)(int, int, void *) = release;
+
+static int64_t shapes[] = {SHAPES};
+static const int bits[] = {BITS}, floats[] = {FLOATS};
+enum { COUNT = sizeof bits / sizeof *bits };
+static Tensor tensors[COUNT];
+static Any arguments[COUNT];
+
+__attribute__((noinline)) int kernel(void) {
+    Any result = {0};
+    return __tvm_ffi_main(0, arguments, COUNT, &result);
+}
+
+int main(void) {
+    int64_t *shape = shapes;
+    uint32_t seed = 1;
+    for (int i = 0; i < COUNT; i++) {
+        int64_t elements = 1;
+        int ndim = 0;
+        for (; shape[ndim]; ndim++) elements *= shape[ndim];
+        size_t bytes = (elements * bits[i] / 8 + 63) / 64 * 64;
+        void *data = aligned_alloc(64, bytes);
+        memset(data, 0, bytes);
+        if (floats[i] && bits[i] == 32)
+            for (int64_t at = 0; at < elements; at++) {
+                seed = seed * 1664525 + 1013904223;
+                ((float *)data)[at] = (int32_t)seed * 0x1p-31f;
+            }
+        tensors[i] = (Tensor){data, {1, 0}, ndim, {floats[i] ? 2 : 0, bits[i], 1}, shape, 0, 0};
+        arguments[i].type_index = 7;
+        arguments[i].pointer = &tensors[i];
+        shape += ndim + 1;
+    }
+    return kernel() || kernel();
+}

@@ -1,0 +1,75 @@
+"""Real networks in plain PyTorch, sizes and batch as parameters: where tensor programs come from.
+
+To add one, write a family's file
+with a `NETWORKS` table of its own and name it in `_FAMILIES`. Weights are not initialised: only shapes matter here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from uarch.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+_FAMILIES = (
+    "resnet", "mobilenet_v2", "mobilenet_v3", "vgg", "inception", "squeezenet", "densenet", "shufflenet",
+    "mlp_mixer", "transformer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Network:
+    """`build()` makes the module (`build(size=…)` where `sized`: where the weights' shapes depend on it).
+
+    It reads images of 3 × `size` × `size`, or where `tokens` sequences of `size` token numbers.
+    """
+
+    build: Callable[..., nn.Module]
+    size: int
+    tokens: bool = False
+    sized: bool = False
+
+    def module(self, size: int | None = None) -> nn.Module:
+        """The network, for inference, its weights zero."""
+        import torch
+
+        with torch.device("meta"):
+            module = self.build(size=size or self.size) if self.sized else self.build()
+        module = module.to_empty(device="cpu").eval()
+        with torch.no_grad():
+            for tensor in (*module.parameters(), *module.buffers()):
+                tensor.zero_()
+        return module
+
+    def example(self, batch: int = 1, size: int | None = None) -> Tensor:
+        """An input of the right shape and type."""
+        import torch
+
+        side = size or self.size
+        if self.tokens:
+            return torch.zeros((batch, side), dtype=torch.int64)
+        return torch.zeros((batch, 3, side, side))
+
+
+def networks() -> dict[str, Network]:
+    """All networks by name."""
+    found: dict[str, Network] = {}
+    for family in _FAMILIES:
+        found |= importlib.import_module(f"{__name__}.{family}").NETWORKS
+    return found
+
+
+def network_named(name: str) -> Network:
+    """The network called `name`; InputError names the valid ones."""
+    known = networks()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+        raise InputError(f"there is no network {name!r}; {hint}")
+    return known[name]
