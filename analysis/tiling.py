@@ -178,12 +178,12 @@ def best(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for uarch, part in frame.groupby("uarch", sort=False):
         part = part.reset_index(drop=True)
-        chosen = int(part["cycles"].idxmin())
+        chosen = int(part["cycles"].to_numpy().argmin())
         row: dict[str, Any] = {"uarch": uarch, "predicted": part["value"][chosen]}
         for column, name in (("simulated", "simulated"), ("host", "host")):
             truth = part[column]
             if truth.notna().all():
-                row[name] = part["value"][int(truth.idxmin())]
+                row[name] = part["value"][int(truth.to_numpy().argmin())]
                 row |= {
                     f"lost_{name}": float(truth[chosen] / truth.min() - 1.0),
                     f"tau_{name}": float(kendalltau(part["cycles"], truth).statistic),
@@ -212,7 +212,9 @@ def shown(frame: pd.DataFrame) -> str:
     )
     table = relative.pivot(index="value", columns="uarch", values=["cycles", "simulated"])
     table = table.loc[list(dict.fromkeys(frame["value"]))]
-    table.columns = pd.Index([f"{uarch}{'' if what == 'cycles' else ' (sim)'}" for what, uarch in table.columns])
+    table.columns = pd.Index(
+        [f"{uarch}{'' if what == 'cycles' else ' (sim)'}" for what, uarch in table.columns.tolist()]
+    )
     names = [name for uarch in dict.fromkeys(frame["uarch"]) for name in (uarch, f"{uarch} (sim)")]
     table = table[names].dropna(axis=1, how="all")
     host = frame.drop_duplicates("value").set_index("value")["host"]

@@ -22,6 +22,7 @@ from perfvec.commands import (
     representing,
     tensor,
     tracing,
+    tuning,
     workloads,
 )
 from uarch.errors import InputError
@@ -36,6 +37,7 @@ app.add_typer(machines.app, name="uarch")
 app.add_typer(imports.app, name="import")
 app.add_typer(workloads.app, name="suite")
 app.add_typer(experiments.app, name="experiment")
+tensor.app.add_typer(tuning.app)
 app.add_typer(tensor.app, name="tensor")
 
 

@@ -40,16 +40,16 @@ class RoundedLstm(FoundationModel):
 
     @torch.no_grad()
     def __init__(self, trained: FoundationModel) -> None:
-        super().__init__(trained.schema, trained.head.out_features, **trained.shape)
+        super().__init__(trained.schema, trained.head.out_features, **trained.shape)  # type: ignore[arg-type]
         self.load_state_dict(trained.state_dict())
         self.to(trained.mean.device).eval()
         assert isinstance(self.architecture, Lstm)
         weights = dict(self.architecture.lstm.named_parameters())
         shift = weights["weight_ih_l0"].double() @ (self.mean * self.scale).double()
-        weights["bias_ih_l0"] -= shift.float()
-        weights["weight_ih_l0"] *= self.scale
+        weights["bias_ih_l0"].sub_(shift.float())
+        weights["weight_ih_l0"].mul_(self.scale)
         for layer in range(self.architecture.lstm.num_layers):  # the sum of both is rounded, once
-            weights[f"bias_ih_l{layer}"] += weights[f"bias_hh_l{layer}"]
+            weights[f"bias_ih_l{layer}"].add_(weights[f"bias_hh_l{layer}"])
             weights[f"bias_hh_l{layer}"].zero_()
         for weight in weights.values():
             weight.copy_(weight.bfloat16())

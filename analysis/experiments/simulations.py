@@ -15,6 +15,7 @@ import time
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from tracegen.label import SIMULATOR, WARMUP
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
-from uarch.instructions import StaticInstructions
+from uarch.instructions import Chunk, StaticInstructions
 from uarch.timing.simulation import Simulation
 
 WINDOW = 1 << 16
@@ -92,11 +93,11 @@ def measure(
                 what = f"{trace.digest} {start} {stop}"
                 cycles, seconds = _kept(
                     folder, f"{trace.name}.cycles", f"{what} {WINDOW} {SIMULATOR} {_identity(machines)}",
-                    lambda trace=trace: _simulate(trace, machines, start, stop),
+                    partial(_simulate, trace, machines, start, stop),
                 )  # fmt: skip
                 vectors, spent = _kept(
                     folder, f"{trace.name}.vectors", f"{what} {model.digest} {WINDOW} {EVERY}",
-                    lambda trace=trace: _represent(model, trace, start, stop),
+                    partial(_represent, model, trace, start, stop),
                 )  # fmt: skip
                 found[trace.name] = Windows(trace.name, cycles, vectors, seconds, float(spent))
     if not found:
@@ -127,6 +128,10 @@ def _kept(folder: Path, name: str, what: str, make: Callable[[], Arrays]) -> Arr
     return values, np.asarray(seconds)
 
 
+def _cycles(simulation: Simulation, chunk: Chunk) -> float:
+    return float(simulation.run(chunk).sum(dtype=np.float64))
+
+
 def _simulate(trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> Arrays:
     """[K, W] cycles, and [K] seconds, of one pass over the trace with all machines side by side."""
     set_num_threads(1)
@@ -136,22 +141,19 @@ def _simulate(trace: Trace, machines: Sequence[Machine], start: int, stop: int) 
     seconds = np.zeros(len(machines))
     timed = max(0, start - WARMUP)
 
-    def each(act: Callable[[Simulation], object]) -> list[object]:
+    def each(act: Callable[[Simulation, Chunk], object], chunk: Chunk) -> list[object]:
         results = []
         for row, simulation in enumerate(simulations):
             began = time.process_time()
-            results.append(act(simulation))
+            results.append(act(simulation, chunk))
             seconds[row] += time.process_time() - began
         return results
 
     for chunk in trace.chunks(_PIECE, stop=timed):
-        each(lambda simulation, chunk=chunk: simulation.warm(chunk))
+        each(Simulation.warm, chunk)
     for chunk in trace.chunks(_PIECE, start=timed, stop=start):
-        each(lambda simulation, chunk=chunk: simulation.run(chunk))
-    cycles = [
-        each(lambda simulation, chunk=chunk: simulation.run(chunk).sum(dtype=np.float64))
-        for chunk in trace.chunks(WINDOW, start=start, stop=stop)
-    ]
+        each(Simulation.run, chunk)
+    cycles = [each(_cycles, chunk) for chunk in trace.chunks(WINDOW, start=start, stop=stop)]
     return np.array(cycles, np.float64).T, seconds
 
 

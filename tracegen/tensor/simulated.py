@@ -101,7 +101,7 @@ def simulated_seconds(program: Path, machines: Sequence[str], max_instructions: 
         with Trace(path) as opened:
             instructions = decode(opened.address, opened.code, opened.isa)
             simulations = [Simulation(load_machine(machine), instructions) for machine in machines]
-            second = _second_call(opened)
+            second = second_call(opened)
             for simulation in simulations:
                 for chunk in opened.chunks(stop=second):
                     simulation.run(chunk)
@@ -114,7 +114,7 @@ def simulated_seconds(program: Path, machines: Sequence[str], max_instructions: 
     }
 
 
-def _second_call(trace: Trace) -> int:
+def second_call(trace: Trace) -> int:
     """Where the first executed instruction, the kernel's entry, is executed again."""
     entry, before = None, 0
     for chunk in trace.chunks():

@@ -18,6 +18,7 @@ from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
+    from tvm.target import Target
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,11 @@ def parse_network(text: str) -> tuple[str, int, int | None]:
     return name, values.get("batch", 1), values.get("size")
 
 
-def network_tasks(text: str) -> list[Task]:
-    """The tasks of a network as written for `parse_network`, in the order of their first use."""
+def network_module(text: str) -> IRModule:
+    """The network written as for `parse_network` in Relax, lowered to calls of its kernels."""
     import torch
     from tvm import relax
     from tvm.relax.frontend.torch import from_exported_program
-    from tvm.s_tir import meta_schedule
-    from tvm.target import Target
 
     name, batch, size = parse_network(text)
     network = network_named(name)
@@ -104,15 +103,27 @@ def network_tasks(text: str) -> list[Task]:
         except RuntimeError as error:
             raise InputError(f"{text!r}: the network does not take this size ({str(error).splitlines()[0]})") from error
         module = from_exported_program(exported)
-    target = Target({"kind": "llvm", "num-cores": 1})
-    with target:
+    with _target():
         for step in (
             relax.transform.FoldBatchnormToConv2D(), relax.transform.DecomposeOpsForInference(),
             relax.transform.FoldConstant(), relax.get_pipeline("zero"),
         ):  # fmt: skip
             module = step(module)
-        extracted = meta_schedule.relax_integration.extract_tasks(module, target)
+    return module
+
+
+def network_tasks(text: str) -> list[Task]:
+    """The tasks of a network as written for `parse_network`, in the order of their first use."""
+    from tvm.s_tir import meta_schedule
+
+    extracted = meta_schedule.relax_integration.extract_tasks(network_module(text), _target())
     return [task_of(task.dispatched[0], task.task_name, {text: int(task.weight)}) for task in extracted]
+
+
+def _target() -> Target:
+    from tvm.target import Target
+
+    return Target({"kind": "llvm", "num-cores": 1})
 
 
 def merged(tasks: Iterable[Task]) -> list[Task]:

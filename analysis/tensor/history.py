@@ -1,0 +1,136 @@
+"""The work folder of a search: `search.json` says what is searched, `history.jsonl` has a line for every round.
+
+Beside them lies MetaSchedule's own database, `database_workload.json` and `database_tuning_record.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tracegen.files import atomic_path
+from uarch.errors import InputError
+
+HEADER, ROUNDS = "search.json", "history.jsonl"
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a task: `trials` candidates measured, `failed` of them in vain; best seconds of the task after it
+    (None where nothing ran yet); seconds of wall time spent on finding candidates, on building and measuring them, and
+    on updating the model."""
+
+    task: str
+    trials: int
+    failed: int
+    best_s: float | None
+    search_s: float
+    measure_s: float
+    update_s: float
+    exhausted: bool = False
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.search_s + self.measure_s + self.update_s
+
+
+@dataclass(frozen=True)
+class History:
+    """A search as far as it has come. `header`: the network, model, device, seed, and its tasks with their weights."""
+
+    folder: Path
+    header: dict[str, Any]
+    rounds: list[Round]
+
+    @property
+    def trials(self) -> int:
+        return sum(found.trials for found in self.rounds)
+
+    @property
+    def elapsed_s(self) -> float:
+        return sum(found.elapsed_s for found in self.rounds)
+
+    def best(self) -> dict[str, float]:
+        """{task: best seconds}."""
+        return {found.task: found.best_s for found in self.rounds if found.best_s is not None}
+
+    def curve(self) -> pd.DataFrame:
+        """A row for every round: trials and elapsed_s up to its end, and latency_s, the sum of all tasks' best times
+        weighted by their calls; NaN until every task has run."""
+        weights = {task["key"]: task["weight"] for task in self.header["tasks"]}
+        best: dict[str, float] = {}
+        rows, trials, elapsed = [], 0, 0.0
+        for found in self.rounds:
+            trials, elapsed = trials + found.trials, elapsed + found.elapsed_s
+            if found.best_s is not None:
+                best[found.task] = found.best_s
+            whole = best.keys() >= weights.keys()
+            latency = sum(weights[key] * best[key] for key in weights) if whole else float("nan")
+            rows.append((trials, elapsed, latency))
+        return pd.DataFrame(rows, columns=["trials", "elapsed_s", "latency_s"])
+
+    def tasks(self) -> pd.DataFrame:
+        """A row for every task: name, key, calls, trials, failed, best_s (NaN where nothing ran)."""
+        best = self.best()
+        frame = pd.DataFrame(self.header["tasks"]).rename(columns={"weight": "calls"})
+        for name in ("trials", "failed"):
+            frame[name] = [
+                sum(getattr(found, name) for found in self.rounds if found.task == key) for key in frame["key"]
+            ]
+        frame["best_s"] = [best.get(key, float("nan")) for key in frame["key"]]
+        return frame
+
+    def add(self, found: Round) -> None:
+        """Append a finished round; a kill loses at most it."""
+        self.rounds.append(found)
+        with (self.folder / ROUNDS).open("a") as stream:
+            stream.write(json.dumps(asdict(found)) + "\n")
+
+
+def begin(folder: Path, header: dict[str, Any]) -> History:
+    """Start a search in a folder, or go on with the one that is there, which must be of the same header."""
+    path = folder / HEADER
+    if path.exists():
+        there = read(folder)
+        for name, value in header.items():
+            if there.header.get(name) != value:
+                shown = there.header.get(name) if name != "tasks" else "other tasks"
+                raise InputError(
+                    f"{folder}: holds a search with {name} {shown}; go on with that, or name another folder"
+                )
+        return there
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(header, indent=1) + "\n")
+    return History(folder, header, [])
+
+
+def read(folder: Path) -> History:
+    """The search in a folder. Raises InputError where there is none, or it is damaged; a torn last line is dropped."""
+    try:
+        header = json.loads((folder / HEADER).read_text())
+        assert isinstance(header["tasks"], list) and header["tasks"]
+    except OSError as error:
+        raise InputError(f"{folder}: no search is there (no {HEADER}); make one with perfvec tensor tune") from error
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise InputError(f"{folder / HEADER}: is no header of a search; it is damaged") from error
+    rounds: list[Round] = []
+    path = folder / ROUNDS
+    lines: Iterable[bytes] = path.read_bytes().splitlines(keepends=True) if path.exists() else ()
+    kept = 0
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n"):
+            with path.open("r+b") as stream:
+                stream.truncate(kept)
+            break
+        try:
+            rounds.append(Round(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{path}: line {number} is no round of a search; it is damaged") from error
+        kept += len(line)
+    return History(folder, header, rounds)

@@ -1,0 +1,193 @@
+"""Kernels as programs: each becomes an executable, is traced, and represented by the foundation model.
+
+A kernel's vector is that of one warm call, so it may stand in every sweep, table and report beside other programs, and
+predicts the kernel's time on every machine of `uarch/`. Vectors add up: that of the whole network is the sum of its
+calls. `kernels.json` keeps the execution graph, from which the network is replayed without TVM.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from analysis.predict import predict
+from analysis.targets import check_model
+from analysis.tensor.graph import Call, Graph
+from analysis.tensor.streams import levels, list_schedule
+from perfvec.model import Model
+from perfvec.representation.represent import STRETCH, Pass
+from perfvec.representation.vector import ProgramVector, load_vector
+from tracegen.decode import decode
+from tracegen.files import atomic_path
+from tracegen.trace import Trace
+from uarch.configuration import Machine
+from uarch.errors import InputError
+
+if TYPE_CHECKING:
+    from analysis.tensor.replay import Kernel
+    from perfvec.machines.machine_vector import MachineVector
+
+INDEX = "kernels.json"
+NETWORK = "network.vector.npz"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A folder of kernels' vectors: the network, its calls, and {task key: name of its vector's file}."""
+
+    network: str
+    isa: str
+    calls: tuple[Call, ...]
+    vectors: dict[str, str]
+
+
+def export(
+    graph: Graph, kernels: Sequence[Kernel], model: Model, folder: Path, *, isa: str = "x86-64",
+    max_instructions: int = 50_000_000, progress: bool = True,
+) -> Exported:  # fmt: skip
+    """Write a vector for every kernel, the network's own, and the index, into `folder`.
+
+    A kernel whose vector is there is not traced again, so a killed export goes on. Raises InputError where the tools of
+    the ISA are missing, for kernels that cannot be built for it, and for one call of more than `max_instructions`.
+    """
+    from tracegen.tensor.simulated import executable
+
+    folder.mkdir(parents=True, exist_ok=True)
+    vectors: dict[str, str] = {}
+    loaded: dict[str, ProgramVector] = {}
+    with TemporaryDirectory(prefix="perfvec-kernels-") as temporary:
+        for kernel in tqdm(kernels, desc="kernels", disable=None if progress else True):
+            task = kernel.task
+            name = f"{re.sub(r'[^A-Za-z0-9_]', '_', task.name)}-{task.key[:8]}.vector.npz"
+            path = folder / name
+            if path.exists():
+                found = check_model(load_vector(path), model, str(path))
+            else:
+                program = Path(temporary) / task.key
+                executable(kernel.schedule.mod, task.arguments, program, isa)
+                found = replace(represent_kernel(model, program, max_instructions), program=task.name)
+                found.save(path)
+            vectors[task.key], loaded[task.key] = name, found
+    exported = Exported(graph.network, isa, graph.calls, vectors)
+    whole(exported, loaded).save(folder / NETWORK)
+    with atomic_path(folder / INDEX) as written:
+        written.write_text(json.dumps(asdict(exported), indent=1) + "\n")
+    return exported
+
+
+def represent_kernel(model: Model, program: Path, max_instructions: int) -> ProgramVector:
+    """The vector of the second, warm call of `kernel` in an executable of `tracegen.tensor.simulated`.
+
+    Features and representations run through both calls; only the second one's are summed. Raises InputError where a
+    call executes more than `max_instructions`.
+    """
+    from tracegen.qemu import trace
+    from tracegen.qemu.region import Region, parse_place
+    from tracegen.tensor.simulated import second_call
+
+    region = Region(start=parse_place("kernel"), returns=True, times=2)
+    with TemporaryDirectory(prefix="perfvec-kernel-") as folder:
+        path = Path(folder) / "kernel.trace.h5"
+        limit = 2 * max_instructions + 1
+        done = trace(
+            [str(program)], path, region=region, max_instructions=limit, progress=False, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.instructions == limit:
+            raise InputError(
+                f"{program.name}: a call executes more than {max_instructions:,} instructions; allow more with "
+                "--max-instructions"
+            )
+        with Trace(path) as opened:
+            running = Pass(model, decode(opened.address, opened.code, opened.isa))
+            second = second_call(opened)
+            for chunk in opened.chunks(STRETCH, stop=second):
+                running.skip(chunk)
+            intervals, counts = [], []
+            for chunk in opened.chunks(STRETCH, start=second):
+                intervals.append(running.add(chunk))
+                counts.append(len(chunk))
+            return ProgramVector(
+                program=program.name, isa=opened.isa, model=model.digest, trace_digest=opened.digest,
+                instructions=sum(counts), vector=np.sum(intervals, axis=0),
+                interval_instructions=np.array(counts, np.int64), interval_vectors=np.array(intervals),
+            )  # fmt: skip
+
+
+def whole(exported: Exported, vectors: Mapping[str, ProgramVector]) -> ProgramVector:
+    """The network as one program: an interval for each call, in program order."""
+    called = [vectors[call.task] for call in exported.calls if call.task is not None]
+    first = called[0]
+    rows = np.array([vector.vector for vector in called])
+    counts = np.array([vector.instructions for vector in called], np.int64)
+    return replace(
+        first, program=exported.network, trace_digest="", instructions=int(counts.sum()), vector=rows.sum(axis=0),
+        interval_instructions=counts, interval_vectors=rows,
+    )  # fmt: skip
+
+
+def read(folder: Path) -> Exported:
+    """The index of an export. Raises InputError where there is none, or it is damaged."""
+    path = folder / INDEX
+    try:
+        document = json.loads(path.read_text())
+        calls = tuple(
+            Call(str(call["name"]), call["task"], tuple(int(other) for other in call["predecessors"]))
+            for call in document["calls"]
+        )
+        exported = Exported(
+            str(document["network"]), str(document["isa"]), calls,
+            {str(key): Path(str(name)).name for key, name in document["vectors"].items()},
+        )  # fmt: skip
+    except OSError as error:
+        raise InputError(f"{folder}: has no {INDEX}; make it with perfvec tensor export-kernels") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: is no index of exported kernels; it is damaged") from error
+    if not any(call.task for call in calls) or any(call.task and call.task not in exported.vectors for call in calls):
+        raise InputError(f"{path}: calls kernels that it has no vectors of; it is damaged")
+    return exported
+
+
+def replay_machines(
+    folder: Path, model: Model, machines: Sequence[Machine | MachineVector], streams: Sequence[int]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(kernels, network): predicted seconds of an exported network's kernels on machines, and of its replay.
+
+    `kernels`: a row for every kernel and machine (name, calls, uarch, instructions, cycles, seconds of a call, share of
+    the network's time). `network`: a row for every machine and number of streams (uarch, streams, seconds,
+    critical_path_s).
+    """
+    exported = read(folder)
+    keys = list(exported.vectors)
+    vectors = [check_model(load_vector(folder / exported.vectors[key]), model, exported.vectors[key]) for key in keys]
+    named = [replace(vector, program=key) for key, vector in zip(keys, vectors, strict=True)]
+    frame = predict(model, named, machines)
+    count = {key: sum(call.task == key for call in exported.calls) for key in keys}
+    names = {key: vector.program for key, vector in zip(keys, vectors, strict=True)}
+    frame = frame.assign(name=frame["program"].map(names), calls=frame["program"].map(count))
+    before = [call.predecessors for call in exported.calls]
+    rows = []
+    for machine, part in frame.groupby("uarch", sort=False):
+        seconds = dict(zip(part["program"], part["seconds"].clip(lower=0.0), strict=True))
+        taken = [0.0 if call.task is None else float(seconds[call.task]) for call in exported.calls]
+        frame.loc[part.index, "share"] = part["seconds"] * part["calls"] / sum(taken)
+        for number in streams:
+            makespan = list_schedule(taken, before, number).makespan
+            longest = float(levels(taken, before).max())
+            rows.append({"uarch": machine, "streams": number, "seconds": makespan, "critical_path_s": longest})
+    kernels = frame[["name", "calls", "uarch", "instructions", "cycles", "seconds", "share"]]
+    return kernels, pd.DataFrame(rows)
+
+
+def to_json(kernels: pd.DataFrame, network: pd.DataFrame) -> dict[str, Any]:
+    """{"kernels": rows, "network": rows}."""
+    return {"kernels": kernels.to_dict("records"), "network": network.to_dict("records")}

@@ -1,0 +1,297 @@
+"""A network's latency from its kernels': predicted by a cost model, replayed over the execution graph, and measured.
+
+After CDMPP's replayer (Hu et al., EuroSys 2024, §6): the calls of one inference, with the dependencies that the Relax
+program has, on one stream or several; a call takes what the cost model says for its kernel's schedule. Beside that the
+same replay with measured kernels, and the network itself, compiled with the same schedules.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from analysis.tensor.execute import execute
+from analysis.tensor.features import features
+from analysis.tensor.graph import Graph, network_graph
+from analysis.tensor.streams import levels, list_schedule
+from analysis.tensor.tune import best_record, open_database
+from perfvec.tensor.contract import CostModel
+from perfvec.tensor.model_file import load_model
+from tracegen.tensor.build import TARGETS, require_device
+from tracegen.tensor.candidates import REPLAY_TRACE, sample, trace_json
+from tracegen.tensor.dataset import Device
+from tracegen.tensor.installation import require_tvm
+from tracegen.tensor.measure import Measured
+from tracegen.tensor.tasks import Task, parse_network
+from tracegen.tensor.worker import Failure, Worker
+from uarch.devices import load_device
+from uarch.errors import InputError
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+DATABASE, PREDICTED, DEFAULT = "database", "predicted", "default"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A task with the schedule that it is replayed with, which `source` says the origin of."""
+
+    task: Task
+    schedule: Schedule
+    source: str
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How kernels and the network are measured."""
+
+    cpu: int | None = None
+    budget_s: float = 0.3  # of one kernel
+    network_s: float = 5.0  # of the whole network
+    limit_s: float = 120.0  # of one build or run
+
+
+@dataclass(frozen=True)
+class Replay:
+    """`kernels`: a row for every task (name, calls, schedule, predicted_s, and measured_s and error where measured);
+    `streams`: a row for every number of streams (predicted_s, measured_s); `network`: measured end to end."""
+
+    kernels: pd.DataFrame
+    streams: pd.DataFrame
+    critical_path_s: float  # predicted; no number of streams is faster
+    network: Measured | None
+
+
+def replay(
+    network: str, model_file: str | Path, device: str, *, database: Path | None = None, schedules: str = PREDICTED,
+    candidates: int = 64, streams: Sequence[int] = (1,), measuring: Measuring | None = None, seed: int = 0,
+    zero_shot: bool = False,
+) -> Replay:  # fmt: skip
+    """Replay a network with the predictions of a model; `measuring`: measure its kernels and itself beside them.
+
+    Schedules are the best of a `database` folder; without one the best that the model finds among so many random
+    `candidates` (`schedules` "predicted"), or none at all ("default"), which is also what a task has that the database
+    does not know. Raises InputError for wrong names, a model that only ranks, or that does not know the device (unless
+    `zero_shot`), an empty database, and where TVM is missing.
+    """
+    require_tvm()
+    parse_network(network)
+    model = load_model(model_file)
+    if np.isnan(model.to_seconds(np.zeros(1))).any():
+        raise InputError(f"{model_file}: the model only ranks; a replay needs one that predicts latencies (target log)")
+    about = Device(device, load_device(device).to_dict())
+    model.score(features(model.kind, []).rows, about, zero_shot=zero_shot)  # an unknown device is told before the work
+    if measuring is not None:
+        require_device(device)
+    model.check(features(model.kind, []))
+    if database is not None:
+        open_database(database)
+    graph = network_graph(network)
+    if database is not None:
+        kernels = from_database(graph, database)
+    else:
+        kernels = without_database(graph, model, about, schedules, candidates, seed)
+    predicted = predict(model, kernels, about, zero_shot)
+    if measuring is None:
+        return assemble(graph, kernels, predicted, streams)
+    measured = measure_kernels(kernels, device, measuring)
+    return assemble(graph, kernels, predicted, streams, measured, measure_network(graph, kernels, device, measuring))
+
+
+def assemble(
+    graph: Graph, kernels: Sequence[Kernel], predicted: Mapping[str, float], streams: Sequence[int],
+    measured: Mapping[str, float] | None = None, network: Measured | None = None,
+) -> Replay:  # fmt: skip
+    """The tables of a replay, from seconds by task key; a kernel whose measurement failed is NaN."""
+    rows = [
+        {
+            "name": kernel.task.name, "key": kernel.task.key, "calls": graph.weights[kernel.task.key],
+            "schedule": kernel.source, "predicted_s": predicted[kernel.task.key],
+        }
+        for kernel in kernels
+    ]  # fmt: skip
+    table = pd.DataFrame(rows)
+    if measured is not None:
+        table["measured_s"] = [measured[key] for key in table["key"]]
+        table["error"] = table["predicted_s"] / table["measured_s"] - 1
+    table = table.sort_values("predicted_s", key=lambda column: -column * table["calls"]).reset_index(drop=True)
+    before = [call.predecessors for call in graph.calls]
+    timelines = []
+    for count in streams:
+        row = {"streams": count, "predicted_s": list_schedule(_of(graph, predicted), before, count).makespan}
+        if measured is not None:
+            known = all(np.isfinite(value) for value in measured.values())
+            row["measured_s"] = list_schedule(_of(graph, measured), before, count).makespan if known else float("nan")
+        timelines.append(row)
+    longest = float(levels(_of(graph, predicted), before).max())
+    return Replay(table, pd.DataFrame(timelines), longest, network)
+
+
+def _of(graph: Graph, seconds: Mapping[str, float]) -> list[float]:
+    """Seconds of every call; views take none."""
+    return [0.0 if call.task is None else seconds[call.task] for call in graph.calls]
+
+
+def from_database(graph: Graph, folder: Path) -> list[Kernel]:
+    """Every task with the best schedule of a tuning database; unscheduled where it knows none of it."""
+    database = open_database(folder)
+    kernels = []
+    for task in graph.tasks.values():
+        record = best_record(database, task)
+        if record is None:
+            kernels.append(Kernel(task, _unscheduled(task), DEFAULT))
+        else:
+            kernels.append(Kernel(task, record.as_measure_candidate().sch, DATABASE))
+    if all(kernel.source == DEFAULT for kernel in kernels):
+        raise InputError(f"{folder}: the database has no schedule of any kernel of {graph.network}; tune it first")
+    return kernels
+
+
+def database_or_default(network: str, folder: Path | None) -> tuple[Graph, list[Kernel]]:
+    """A network's graph and kernels, with a database's best schedules or, without one, unscheduled."""
+    require_tvm()
+    parse_network(network)
+    if folder is not None:
+        open_database(folder)
+    graph = network_graph(network)
+    if folder is not None:
+        return graph, from_database(graph, folder)
+    return graph, [Kernel(task, _unscheduled(task), DEFAULT) for task in graph.tasks.values()]
+
+
+def without_database(
+    graph: Graph, model: CostModel, device: Device, schedules: str, candidates: int, seed: int
+) -> list[Kernel]:
+    """Every task unscheduled (`schedules` "default"), or with the best predicted of random candidates."""
+    if schedules not in (PREDICTED, DEFAULT):
+        raise InputError(f"schedules {schedules!r}: expected {PREDICTED} or {DEFAULT}, or a database")
+    if schedules == DEFAULT:
+        return [Kernel(task, _unscheduled(task), DEFAULT) for task in graph.tasks.values()]
+    from tvm.s_tir import Schedule, Trace
+
+    kernels = []
+    for task in tqdm(graph.tasks.values(), desc="schedules", disable=None):
+        found = []
+        for candidate in sample(task, candidates, REPLAY_TRACE, seed):
+            schedule = Schedule(task.module())
+            Trace.apply_json_to_schedule(json.loads(candidate.trace), schedule)
+            found.append(schedule)
+        if not found:
+            kernels.append(Kernel(task, _unscheduled(task), DEFAULT))
+            continue
+        score = model.score(features(model.kind, found).rows, device, zero_shot=True)
+        kernels.append(Kernel(task, found[int(np.argmax(score))], PREDICTED))
+    return kernels
+
+
+def _unscheduled(task: Task) -> Schedule:
+    from tvm.s_tir import Schedule
+
+    return Schedule(task.module())
+
+
+def predict(model: CostModel, kernels: Sequence[Kernel], device: Device, zero_shot: bool) -> dict[str, float]:
+    """{task: predicted seconds}."""
+    group = features(model.kind, [kernel.schedule for kernel in kernels])
+    model.check(group)
+    seconds = model.seconds(group.rows, device, zero_shot=zero_shot)
+    return {kernel.task.key: float(value) for kernel, value in zip(kernels, seconds, strict=True)}
+
+
+def measure_kernels(kernels: Sequence[Kernel], device: str, measuring: Measuring) -> dict[str, float]:
+    """{task: seconds} of each kernel alone on its core, its caches warm; NaN where it failed."""
+    builder, runner = Worker("builder"), Worker("runner", measuring.cpu)
+    found = {}
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for number, kernel in enumerate(tqdm(kernels, desc="measure kernels", disable=None)):
+                path = str(Path(folder) / f"{number}.so")
+                build = {
+                    "do": "build", "task": kernel.task, "trace": trace_json(kernel.schedule),
+                    "target": TARGETS[device], "path": path,
+                }  # fmt: skip
+                run = {
+                    "arguments": kernel.task.arguments, "path": path, "slow_s": measuring.limit_s / 10,
+                    "budget_s": measuring.budget_s,
+                }  # fmt: skip
+                try:
+                    builder.call(build, measuring.limit_s)
+                    found[kernel.task.key] = float(runner.call(run, measuring.limit_s).seconds)
+                except Failure:
+                    found[kernel.task.key] = float("nan")
+    finally:
+        builder.close()
+        runner.close()
+    return found
+
+
+def measure_network(graph: Graph, kernels: Sequence[Kernel], device: str, measuring: Measuring) -> Measured:
+    """The network end to end in TVM's virtual machine on one thread, compiled with the kernels' schedules."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "network.so"
+        compile_network(graph, kernels, device).export_library(str(library))
+        return execute(
+            library, network_inputs(graph), budget_s=measuring.network_s, cpu=measuring.cpu, limit_s=measuring.limit_s
+        )
+
+
+def compile_network(graph: Graph, kernels: Sequence[Kernel], device: str) -> Any:
+    """TVM's executable of the network, by `compile_relax` with a database of the kernels' schedules."""
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+    from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
+    from tvm.s_tir.meta_schedule.relax_integration import compile_relax
+    from tvm.target import Target
+
+    target = Target(TARGETS[device])
+    database = MemoryDatabase()
+    for kernel in kernels:
+        if kernel.source != DEFAULT:
+            module = kernel.task.module()
+            arguments = ArgInfo.from_entry_func(module, remove_preproc=False)
+            workload = database.commit_workload(module)
+            database.commit_tuning_record(TuningRecord(kernel.schedule.trace, workload, [1.0], target, arguments))
+    return compile_relax(database, graph.module, target, None)
+
+
+def network_inputs(graph: Graph) -> list[tuple[str, tuple[int, ...]]]:
+    """Type and shape of the network's inputs."""
+    found = []
+    for parameter in graph.module["main"].params:
+        about = parameter.ty
+        found.append((str(about.dtype), tuple(int(extent) for extent in about.shape)))
+    return found
+
+
+def to_json(found: Replay) -> dict[str, Any]:
+    """{"kernels", "streams", "critical_path_s", and where measured "network_s", "spread", "sum_of_kernels_s", "error"
+    of the prediction on one stream and "replay_error" of the measured kernels' sum, both beside the network}."""
+    document: dict[str, Any] = {
+        "kernels": _rows(found.kernels), "streams": _rows(found.streams), "critical_path_s": found.critical_path_s,
+    }  # fmt: skip
+    if found.network is not None:
+        one = float((found.kernels["predicted_s"] * found.kernels["calls"]).sum())
+        measured = float((found.kernels["measured_s"] * found.kernels["calls"]).sum(skipna=False))
+        whole = found.network.seconds
+        document |= {
+            "network_s": whole, "spread": found.network.spread, "sum_of_kernels_s": _number(measured),
+            "error": one / whole - 1, "replay_error": _number(measured / whole - 1),
+        }  # fmt: skip
+    return document
+
+
+def _number(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
