@@ -212,9 +212,8 @@ def shown(frame: pd.DataFrame) -> str:
     )
     table = relative.pivot(index="value", columns="uarch", values=["cycles", "simulated"])
     table = table.loc[list(dict.fromkeys(frame["value"]))]
-    table.columns = pd.Index(
-        [f"{uarch}{'' if what == 'cycles' else ' (sim)'}" for what, uarch in table.columns.tolist()]
-    )
+    columns: list[tuple[str, str]] = list(table.columns)
+    table.columns = pd.Index([f"{uarch}{'' if what == 'cycles' else ' (sim)'}" for what, uarch in columns])
     names = [name for uarch in dict.fromkeys(frame["uarch"]) for name in (uarch, f"{uarch} (sim)")]
     table = table[names].dropna(axis=1, how="all")
     host = frame.drop_duplicates("value").set_index("value")["host"]
