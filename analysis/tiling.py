@@ -212,7 +212,7 @@ def shown(frame: pd.DataFrame) -> str:
     )
     table = relative.pivot(index="value", columns="uarch", values=["cycles", "simulated"])
     table = table.loc[list(dict.fromkeys(frame["value"]))]
-    columns: list[tuple[str, str]] = list(table.columns)
+    columns = [(str(pair[0]), str(pair[1])) for pair in table.columns]
     table.columns = pd.Index([f"{uarch}{'' if what == 'cycles' else ' (sim)'}" for what, uarch in columns])
     names = [name for uarch in dict.fromkeys(frame["uarch"]) for name in (uarch, f"{uarch} (sim)")]
     table = table[names].dropna(axis=1, how="all")
