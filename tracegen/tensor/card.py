@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,9 @@ def card(dataset: Dataset) -> str:
     lines += _table(
         ["device", "tasks", "records", "failed", "fastest", "median", "slowest", "median spread"],
         [
-            [row.device, row.tasks, row.records, row.failed, _seconds(row.fastest_s), _seconds(row.median_s),
-             _seconds(row.slowest_s), _share(row.median_spread)]
-            for row in devices.itertuples()
+            [row["device"], row["tasks"], row["records"], row["failed"], _seconds(row["fastest_s"]),
+             _seconds(row["median_s"]), _seconds(row["slowest_s"]), _share(row["median_spread"])]
+            for row in devices.to_dict("records")
         ],
     )  # fmt: skip
     lines += ["", "## Noise", ""]
@@ -62,7 +63,7 @@ def _table(head: list[str], rows: list[list[Any]]) -> list[str]:
     return lines
 
 
-def _counts(counts: dict[str, int]) -> str:
+def _counts(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
 
 
