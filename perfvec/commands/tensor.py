@@ -45,6 +45,9 @@ def read(
 def card(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the dataset's card in Markdown: noise and provenance too.")
+    ] = False,
 ) -> None:
     """What a dataset holds: tasks, devices, schedules, records, failures, features."""
     import json
@@ -53,6 +56,11 @@ def card(
     from tracegen.tensor.dataset import Dataset, summary
 
     with Dataset(dataset) as data:
+        if markdown:
+            from tracegen.tensor.card import card as markdown_card
+
+            print(markdown_card(data), end="")
+            return
         document, frame = summary(data)
     if as_json:
         print(json.dumps(document, allow_nan=False))

@@ -49,7 +49,7 @@ def finish(output: Path, features: bool = True, progress: bool = True) -> int:
     with Journal(work_file(output), writable=False) as journal:
         write_databases(journal, output.with_name(output.name.removesuffix(".h5").removesuffix(".tensor") + ".tvm"))
         versions = _VERSIONS if features else {"primitives": _VERSIONS["primitives"]}
-        provenance = {"made by": "perfvec tensor collect", "sessions": journal.sessions}
+        provenance = {"made by": "perfvec tensor collect", "sessions": journal.sessions, "again": _again(journal)}
         rows = _features(journal, output, progress) if features else iter(())
         with DatasetWriter(output, provenance=provenance, features=versions) as writer:
             task_of = {}
@@ -79,6 +79,16 @@ def finish(output: Path, features: bool = True, progress: bool = True) -> int:
                     outcome=_OUTCOMES[record.error],
                 )  # fmt: skip
             return writer.records
+
+
+def _again(journal: Journal) -> dict[str, float] | None:
+    """How far repeated measurements of the same candidate lie from the first: relative differences."""
+    pairs = ((record.seconds, journal.records[record.schedule, record.device].seconds) for record in journal.repeated)
+    found = [abs(second - first) / first for second, first in pairs if second is not None and first is not None]
+    if not found:
+        return None
+    median, high = np.percentile(found, (50, 90))
+    return {"pairs": len(found), "median": float(median), "p90": float(high)}
 
 
 def _primitives(trace: str) -> NDArray[np.float32]:

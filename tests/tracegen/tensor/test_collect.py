@@ -20,6 +20,7 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 if sys.platform != "linux":
     pytest.skip("processes are pinned as Linux does it", allow_module_level=True)
 
+from tracegen.tensor.card import card
 from tracegen.tensor.collect import Plan, _steps, collect, work_file
 from tracegen.tensor.dataset import Dataset, Outcome
 from tracegen.tensor.finish import finish
@@ -67,6 +68,14 @@ def test_some_records_are_measured_again(collected: Path):
     with Journal(work_file(collected), writable=False) as journal:
         assert len(journal.repeated) == 2
         assert {(record.schedule, record.device) for record in journal.repeated} <= set(journal.records)
+
+
+def test_card_tells_counts_noise_and_origin(collected: Path):
+    with Dataset(collected) as data:
+        text = card(data)
+    assert "| 1 | 4 | 4 | none |" in text
+    assert "replay-trace 2" in text and "2 records measured a second time" in text
+    assert "TVM 0.27.0.post1" in text
 
 
 def test_tvm_reads_the_database_beside_it(collected: Path):

@@ -1,0 +1,75 @@
+"""The card of a collected dataset, in Markdown: what it holds, how noisy it is, how it was made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tracegen.tensor.dataset import Dataset, Outcome, summary
+
+
+def card(dataset: Dataset) -> str:
+    """Counts, networks, devices, failures, noise and provenance of a dataset."""
+    document, devices = summary(dataset)
+    schedules, records = dataset.schedules(), dataset.table()
+    sessions = dataset.provenance.get("sessions", [])
+    lines = [f"# {dataset.path.name}", "", f"Digest `{dataset.digest}`.", ""]
+    lines += _table(
+        ["tasks", "schedules", "records", "failures"],
+        [[len(dataset.tasks), len(schedules), dataset.record_count, _counts(document["failures"])]],
+    )
+    lines += ["", f"Operators: {_counts(document['operators'])}.", ""]
+    lines += [f"Schedules by origin: {_counts(schedules['origin'].value_counts().to_dict())}.", ""]
+    tasks_of: dict[str, int] = {}
+    for networks in dataset.tasks["networks"]:
+        for name in networks:
+            tasks_of[name] = tasks_of.get(name, 0) + 1
+    lines += [f"Tasks by network: {_counts(tasks_of)}.", "", "## Devices", ""]
+    lines += _table(
+        ["device", "tasks", "records", "failed", "fastest", "median", "slowest", "median spread"],
+        [
+            [row["device"], row["tasks"], row["records"], row["failed"], _seconds(row["fastest_s"]),
+             _seconds(row["median_s"]), _seconds(row["slowest_s"]), _share(row["median_spread"])]
+            for row in devices.to_dict("records")
+        ],
+    )  # fmt: skip
+    lines += ["", "## Noise", ""]
+    several = records[(records["repeats"] > 1) & (records["error"] == Outcome.OK)]["spread"].dropna()
+    if len(several):
+        low, high = np.percentile(several, (50, 90))
+        lines.append(f"Spread of a record's repeats: median {_share(low)}, 90th percentile {_share(high)}.")
+    again = dataset.provenance.get("again")
+    if again:
+        lines.append(
+            f"{again['pairs']:,} records measured a second time differ by {_share(again['median'])} (median), "
+            f"{_share(again['p90'])} (90th percentile)."
+        )
+    lines += ["", "## How it was made", ""]
+    for session in sessions:
+        plan = json.dumps({name: value for name, value in session["plan"].items() if value not in (None, [], ())})
+        lines.append(
+            f"- {session['date']}, {session['processor']}, TVM {session['tvm']}, tvm-ffi {session['tvm_ffi']}: `{plan}`"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _table(head: list[str], rows: list[list[Any]]) -> list[str]:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        lines.append("| " + " | ".join(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row) + " |")
+    return lines
+
+
+def _counts(counts: Mapping[Any, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value * 1e6:,.4g} µs"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{100 * value:.2g} %"
