@@ -24,7 +24,7 @@ def test_a_log_trains_a_model_of_primitives_that_predicts_a_log(tmp_path, capsys
     records = read_records(tmp_path / "log.tensor.h5").measured()
     training = {"batch": 32, "learning_rate": 5e-3}
     model = make("lstm", {"features": "primitives", "width": 32, "training": training})
-    model.fit(records, budget=Budget(epochs=20))
+    model.fit(records, budget=Budget(epochs=150))
     group = records.group * 0  # the log has one schedule of most tasks: order over all of it
     assert pairwise_accuracy(model.score_records(records), records.seconds, group) > 0.7
     save_model(model, tmp_path / "m.safetensors")
