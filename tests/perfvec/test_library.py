@@ -7,22 +7,31 @@ import pytest
 
 from perfvec.model import load_model
 from perfvec.representation import library
+from perfvec.representation.pool import UNIT, Listed, Pool
 from perfvec.representation.represent import represent
+from tracegen.decode import decode
 from tracegen.trace import Trace
 from uarch.errors import InputError
 
 
-def test_estimates_are_like_the_whole(data):
+def test_an_estimate_is_the_mean_of_units_at_equal_distances(data):
     path = data.traces / "matmul.trace.h5"
-    exact = represent(data.model, path, progress=False)
     with Trace(path) as trace:
+        exact = represent(data.model, path, progress=False)
         assert np.allclose(library.estimate(data.model, trace, 1000).vector, exact.vector)  # it has only 58 units
         some = library.estimate(data.model, trace, 29)
-    assert some.instructions == exact.instructions
-    cosine = some.vector @ exact.vector / np.linalg.norm(some.vector) / np.linalg.norm(exact.vector)
-    assert cosine > 0.98
-    times = data.model.table() @ np.stack([some.vector, exact.vector]).T
-    assert np.abs(times[:, 0] / times[:, 1] - 1).max() < 0.15
+        pool = Pool(
+            data.model, decode(trace.address, trace.code, trace.isa), Listed(np.arange(len(trace) // UNIT)),
+            signatures=False,
+        )  # fmt: skip
+        for chunk in trace.chunks():
+            pool.observe(chunk)
+        every = pool.represent(np.arange(len(trace) // UNIT))
+        expected = every[1::2].mean(axis=0) * len(trace) / UNIT
+    assert some.instructions == exact.instructions == len(trace)
+    assert np.allclose(some.vector, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+    whole = every.sum(axis=0) + pool.represent_remainder()
+    assert np.linalg.norm(whole - exact.vector) < 0.01 * np.linalg.norm(exact.vector)
 
 
 def test_a_library_is_made_once(data, tmp_path, monkeypatch):
