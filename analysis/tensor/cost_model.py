@@ -23,7 +23,7 @@ from perfvec.tensor.model_file import load_model, save_model
 from perfvec.tensor.records import FeatureGroup, Records, Task
 from tracegen.tensor.dataset import Device, Rows
 
-FAILED_S = 1e9  # TVM stores 1e10 seconds for candidates that failed
+_FAILED_S = 1e9  # TVM stores 1e10 seconds for candidates that failed
 
 
 @derived_object
@@ -93,4 +93,4 @@ def _seconds(result: RunnerResult) -> float:
     if result.run_secs is None or result.error_msg is not None:
         return float("nan")
     median = float(np.median([float(second) for second in result.run_secs]))
-    return median if 0 < median < FAILED_S else float("nan")
+    return median if 0 < median < _FAILED_S else float("nan")

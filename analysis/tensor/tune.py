@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 
 XGB, RANDOM = "xgb", "random"
-FAILED_S = 1e10  # what TVM's database has for a candidate that failed
+_FAILED_S = 1e10  # what TVM's database has for a candidate that failed
 _RECENT = 3  # rounds, over which a task's progress is judged
 _ALPHA = 0.2  # Ansor's weight of that progress beside what may still be possible
 
@@ -140,8 +140,8 @@ def best_record(database: Database, task: Task) -> TuningRecord | None:
 def seconds_of(record: TuningRecord) -> float | None:
     """Mean of a record's repeats, as TVM ranks by; None of a candidate that failed."""
     times = [float(second) for second in record.run_secs or ()]
-    mean = sum(times) / len(times) if times else FAILED_S
-    return mean if mean < FAILED_S / 10 else None
+    mean = sum(times) / len(times) if times else _FAILED_S
+    return mean if mean < _FAILED_S / 10 else None
 
 
 class _Search:
@@ -247,7 +247,7 @@ class _Search:
             self.known[task.key][trace] = seconds
             if seconds is not None:
                 self.best[task.key] = min(seconds, self.best.get(task.key, seconds))
-            times = [FAILED_S if seconds is None else seconds]
+            times = [_FAILED_S if seconds is None else seconds]
             record = TuningRecord(candidate.sch.trace, workload, times, self.target, candidate.args_info)
             self.database.commit_tuning_record(record)
         # Only a new runner forgets the libraries: a new file with the inode of a loaded one is taken for that one.
