@@ -40,7 +40,7 @@ class RoundedLstm(FoundationModel):
 
     @torch.no_grad()
     def __init__(self, trained: FoundationModel) -> None:
-        super().__init__(trained.schema, trained.head.out_features, **trained.shape)  # type: ignore[arg-type]
+        super().__init__(trained.schema, len(trained.head.weight), **trained.shape)  # type: ignore[arg-type]
         self.load_state_dict(trained.state_dict())
         self.to(trained.mean.device).eval()
         assert isinstance(self.architecture, Lstm)

@@ -101,7 +101,8 @@ def test_labels_and_evaluation_by_command(data, tmp_path):
         (["sweep", "{trace}", "--base", "base", "--model", "{model}"], "empty sweep"),
         (["sweep", "{trace}", "--base", "base", "--vary", "l1d.sise_kib=3", "--model", "{model}"], "l1d.size_kib"),
         (["sweep", "{trace}", "--base", "base", "--vary", "l1d.size_kib=-3", "--model", "{model}"], "l1d.size_kib"),
-        (["compare", "{trace}", "--model", "{model}"], "two"),
+        (["compare", "--model", "{model}"], "two"),
+        (["compare", "{trace}", "--model", "{model}"], "of the model"),  # the shipped library is of the shipped one
         (["profile", "{trace}", "--model", "{model}"], "--uarch"),
         (["profile", "{trace}", "--model", "{model}", "--uarch", "base", "--by", "functions"], "function, line, loop"),
         (["diff", "{trace}", "{tmp}/text", "--model", "{model}", "--uarch", "base"], "not an HDF5 file"),
