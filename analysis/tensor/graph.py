@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tracegen.tensor.installation import require_tvm, without_tensor_intrinsics
-from tracegen.tensor.tasks import Task, network_module, task_of
+from tracegen.tensor.tasks import Task, lowered, network_module, task_of
 from uarch.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Graph:
-    """The calls of one inference in program order, and their distinct tasks by key, weighted by their calls."""
+    """The calls of one inference in program order, and their distinct tasks by key, weighted by their calls.
+
+    `module` is the network before lowering: TVM's compiler lowers it itself, and only what it lowered as here does it
+    find in a tuning database.
+    """
 
     network: str
     module: IRModule
@@ -50,11 +54,11 @@ def network_graph(text: str) -> Graph:
 
 
 def module_graph(module: IRModule, network: str) -> Graph:
-    """The graph of a Relax module with one function `main` whose operators are lowered to calls of kernels."""
+    """The graph of a Relax module with one function `main`, before its operators are lowered."""
     from tvm import relax
     from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
 
-    viewed = relax.transform.RewriteDataflowReshape()(module)
+    viewed = relax.transform.RewriteDataflowReshape()(lowered(module))
     key_of: dict[str, str] = {}
     tasks: dict[str, Task] = {}
     calls: list[Call] = []

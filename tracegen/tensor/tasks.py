@@ -90,7 +90,7 @@ def parse_network(text: str) -> tuple[str, int, int | None]:
 
 
 def network_module(text: str) -> IRModule:
-    """The network written as for `parse_network` in Relax, lowered to calls of its kernels."""
+    """The network written as for `parse_network` in Relax, before its operators are lowered: what TVM compiles."""
     import torch
     from tvm import relax
     from tvm.relax.frontend.torch import from_exported_program
@@ -103,20 +103,27 @@ def network_module(text: str) -> IRModule:
         except RuntimeError as error:
             raise InputError(f"{text!r}: the network does not take this size ({str(error).splitlines()[0]})") from error
         module = from_exported_program(exported)
-    with _target():
-        for step in (
-            relax.transform.FoldBatchnormToConv2D(), relax.transform.DecomposeOpsForInference(),
-            relax.transform.FoldConstant(), relax.get_pipeline("zero"),
-        ):  # fmt: skip
-            module = step(module)
+    for step in (
+        relax.transform.FoldBatchnormToConv2D(), relax.transform.DecomposeOpsForInference(),
+        relax.transform.FoldConstant(),
+    ):  # fmt: skip
+        module = step(module)
     return module
+
+
+def lowered(module: IRModule) -> IRModule:
+    """A Relax module whose operators are calls of kernels, fused: those that TVM looks for in a tuning database."""
+    from tvm import relax
+
+    with _target():
+        return relax.get_pipeline("zero")(module)
 
 
 def network_tasks(text: str) -> list[Task]:
     """The tasks of a network as written for `parse_network`, in the order of their first use."""
     from tvm.s_tir import meta_schedule
 
-    extracted = meta_schedule.relax_integration.extract_tasks(network_module(text), _target())
+    extracted = meta_schedule.relax_integration.extract_tasks(lowered(network_module(text)), _target())
     return [task_of(task.dispatched[0], task.task_name, {text: int(task.weight)}) for task in extracted]
 
 
