@@ -152,7 +152,7 @@ def evaluate(
 
 @app.command("predict")
 def predict(
-    model: Annotated[Path, typer.Argument(help="A trained model (*.safetensors).")],
+    model: Annotated[Path, typer.Argument(help="A trained model (*.safetensors), or shipped.")],
     dataset: Annotated[Path, typer.Argument(help="Candidates: a dataset (*.tensor.h5), or what read reads.")],
     device: Annotated[list[str] | None, typer.Option(help="Predict for this device; repeat for more.")] = None,
     top: Annotated[int, typer.Option(min=0, help="Only the best so many of each task; 0: all.")] = 0,

@@ -25,6 +25,7 @@ from uarch.errors import InputError
 
 FORMAT = "perfvec-tensor-model"
 VERSION = 1
+SHIPPED = Path(__file__).parents[1] / "weights" / "tensor.safetensors"
 
 
 def save_model(model: CostModel, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
@@ -45,7 +46,10 @@ def save_model(model: CostModel, path: str | os.PathLike[str], provenance: Mappi
 
 
 def load_model(path: str | os.PathLike[str]) -> CostModel:
-    """Read a model; `describe` has its provenance. Raises InputError for foreign, damaged or other versions' files."""
+    """Read a model, or the one called "shipped"; `describe` has its provenance.
+
+    Raises InputError for foreign, damaged or other versions' files.
+    """
     metadata, arrays = _read(Path(path))
     try:
         document = json.loads(metadata["document"])
@@ -70,6 +74,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    if path == Path("shipped"):
+        path = SHIPPED
     if not path.is_file():
         raise InputError(f"{path}: no such file; expected a tensor cost model (*.safetensors)")
     try:
