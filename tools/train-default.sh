@@ -9,7 +9,9 @@ set -eu
 perfvec=$1 out=$2 model=$3 gem5=${4:-}
 
 # What the machine has of the catalogue; programs that GEM5 has too are left out.
-"$perfvec" suite run -o "$out/traces" --max-instructions 3300000
+for set in default debian mix; do
+    "$perfvec" suite run --set "$set" -o "$out/traces" --max-instructions 3300000
+done
 if [ -n "$gem5" ]; then
     for path in "$gem5"/*.trace.h5; do
         rm -f "$out/traces/$(basename "$path")"
