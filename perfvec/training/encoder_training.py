@@ -18,7 +18,7 @@ from tqdm import tqdm
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, configuration_key
-from perfvec.precision import native_bf16
+from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import lane_sums
 from perfvec.training.data import Labels, Shard, pair_files
 from tracegen.latency import LatencyFile
@@ -39,6 +39,7 @@ def fit_encoder(
     """The encoder for `model`, from its training labels and optional further latency files of the same traces; and the
     mean vector per instruction of each of `model.programs` [P, d] over the windows it learned from.
     """
+    foundation = rounded(model.foundation)  # as programs will be represented
     machines: list[Machine] = list(model.machines)
     row_of = {configuration_key(machine): row for row, machine in enumerate(machines)}
     vectors: list[NDArray[np.float64]] = []
@@ -49,7 +50,7 @@ def fit_encoder(
             windows_of.setdefault(shard.trace_digest, []).append((shard, start + begin, len(vectors)))
             cycles = shard.latency[begin : begin + WINDOW].sum(axis=0, dtype=np.float64)
             samples += [(len(vectors), row, float(value)) for row, value in enumerate(cycles)]
-            vectors.append(_window_vector(model.foundation, shard, begin))
+            vectors.append(_window_vector(foundation, shard, begin))
     for _, path in pair_files(traces, latencies) if latencies else ():
         with LatencyFile(path) as file:
             for machine in file.machines:

@@ -30,7 +30,9 @@ def test_a_model_of_a_thousand_records_beats_the_mean_predictor(measured):
         model.fit(train, budget=Budget(epochs=10))
         found[name] = model
     group = rest.group
-    accuracy = {name: pairwise_accuracy(model.score_records(rest), rest.seconds, group) for name, model in found.items()}
+    accuracy = {
+        name: pairwise_accuracy(model.score_records(rest), rest.seconds, group) for name, model in found.items()
+    }
     errors = {name: mape(model.to_seconds(model.score_records(rest)), rest.seconds) for name, model in found.items()}
     assert accuracy["lightgbm"] > accuracy["mean"] + 0.1
     assert errors["lightgbm"] < errors["mean"] / 10
