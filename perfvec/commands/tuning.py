@@ -18,7 +18,9 @@ def tune(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The work folder: MetaSchedule's database, and the search's history.")
     ],
-    model: Annotated[str, typer.Option(help="A trained model (*.safetensors), shipped, xgb (TVM's own), or random.")] = "xgb",
+    model: Annotated[
+        str, typer.Option(help="A trained model (*.safetensors), shipped, xgb (TVM's own), or random.")
+    ] = "xgb",
     device: Annotated[str, typer.Option(help="x86-64-v2, -v3, or -v4.")] = "x86-64-v3",
     trials: Annotated[
         int | None,
@@ -82,7 +84,9 @@ def compare_searches(
 @app.command("replay")
 def replay(
     network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
-    model: Annotated[Path | None, typer.Option(help="A trained model (*.safetensors) that predicts latencies, or shipped.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="A trained model (*.safetensors) that predicts latencies, or shipped.")
+    ] = None,
     device: Annotated[str, typer.Option(help="A device that the model knows.")] = "x86-64-v3",
     database: Annotated[
         Path | None, typer.Option(help="Folder of a MetaSchedule database (tune's) with the kernels' schedules.")
