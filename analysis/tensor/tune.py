@@ -25,7 +25,7 @@ from analysis.tensor import history
 from analysis.tensor.graph import Graph, network_graph
 from analysis.tensor.history import History, Round
 from perfvec.tensor.contract import Budget
-from perfvec.tensor.model_file import load_model
+from perfvec.tensor.model_file import SHIPPED, load_model
 from tracegen.tensor.build import TARGETS, require_device
 from tracegen.tensor.candidates import trace_json
 from tracegen.tensor.dataset import Device
@@ -49,7 +49,7 @@ _ALPHA = 0.2  # Ansor's weight of that progress beside what may still be possibl
 
 @dataclass(frozen=True)
 class Plan:
-    """What to search, and how long. `model`: a trained model's file, `xgb` (TVM's own, untrained) or `random`."""
+    """What to search, and how long. `model`: a trained model's file, `shipped`, `xgb` (TVM's own) or `random`."""
 
     network: str
     model: str = XGB
@@ -78,7 +78,10 @@ class Plan:
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for a search to go on."""
-        digest = "" if self.model in (XGB, RANDOM) else hashlib.sha256(Path(self.model).read_bytes()).hexdigest()[:16]
+        digest = ""
+        if self.model not in (XGB, RANDOM):
+            path = SHIPPED if self.model == "shipped" else Path(self.model)
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         return {
             "network": self.network, "model": self.model, "model_digest": digest, "device": self.device,
             "seed": self.seed, "round": self.round, "population": self.population, "generations": self.generations,

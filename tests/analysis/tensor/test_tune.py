@@ -90,6 +90,11 @@ def test_a_trained_model_searches(graph, trained, tmp_path):
     assert read(tmp_path / "search").header["model_digest"] == plan.identity()["model_digest"] != ""
 
 
+def test_the_shipped_model_searches(graph, tmp_path):
+    found = tune_graph(Plan("two", "shipped", trials=3, update_epochs=0, **SMALL), graph, tmp_path, progress=False)
+    assert found.trials == 3
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
