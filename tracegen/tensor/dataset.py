@@ -391,7 +391,7 @@ class DatasetWriter:
             column.flush()
         self._steps.finish(None)
         for name, ragged in self._features.items():
-            ragged.finish(0)
+            ragged.finish(1)  # no schedule has rows: HDF5 has no chunks of width 0
             group = file[f"features/{name}"]
             group.attrs["feature_version"] = self._versions[name]
             group.attrs["digest"] = _digest(file, [f"features/{name}"])

@@ -56,6 +56,15 @@ def test_what_is_written_is_read(file):
         data.verify()
 
 
+def test_a_group_of_which_no_schedule_has_rows_is_there_and_empty(tmp_path):
+    with DatasetWriter(tmp_path / "d.tensor.h5", provenance={}, features=FEATURES) as writer:
+        writer.schedule(writer.task(Task("a", "a")), [["SP"]], kind="ansor", origin="log")
+    with Dataset(tmp_path / "d.tensor.h5") as data:
+        assert data.groups == FEATURES
+        assert data.features("statements").length.tolist() == data.features("ast").length.tolist() == [0]
+        data.verify()
+
+
 def test_ragged_rows_come_in_the_order_asked_for(file):
     with Dataset(file) as data:
         rows = data.features("statements", [3, 0, 1, 3])
