@@ -30,17 +30,24 @@ class Clusters:
 def _assign(
     points: NDArray[np.float32], centre: NDArray[np.float64], label: NDArray[np.int32], distance: NDArray[np.float64]
 ) -> int:
-    """Give each point its nearest centre (the first of equals); how many changed."""
+    """Give each point its nearest centre (the first of equals); how many changed.
+
+    All centres side by side, dimension by dimension: that vectorises, and sums stay in the order of dimensions.
+    """
     changed = 0
+    across = np.ascontiguousarray(centre.T)
+    squares = np.empty(len(centre))
     for point in range(len(points)):
+        squares[:] = 0.0
+        for dimension in range(points.shape[1]):
+            value = np.float64(points[point, dimension])
+            for k in range(len(centre)):
+                difference = value - across[dimension, k]
+                squares[k] += difference * difference
         best, least = 0, np.inf
         for k in range(len(centre)):
-            square = 0.0
-            for dimension in range(points.shape[1]):
-                difference = points[point, dimension] - centre[k, dimension]
-                square += difference * difference
-            if square < least:
-                best, least = k, square
+            if squares[k] < least:
+                best, least = k, squares[k]
         changed += label[point] != best
         label[point], distance[point] = best, least
     return changed

@@ -18,9 +18,11 @@ from typing import Any
 
 import h5py
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from tracegen import lzf
+from tracegen.column import WORKERS, ColumnReader
 from tracegen.decode import ISAS
 from tracegen.files import (
     damage_in,
@@ -39,7 +41,6 @@ FORMAT = "perfvec-trace"
 VERSION = 1
 CHUNK = 1 << 18  # instructions a chunk when reading
 _BLOCK = 1 << 17  # elements an HDF5 chunk
-_WORKERS = 2  # threads that encode and decode blocks
 _QUEUE = 12  # blocks on their way
 _EXTENSION = 64  # blocks by which a dataset grows
 _COLUMNS = {
@@ -88,7 +89,7 @@ class TraceWriter:
 
     def __enter__(self) -> TraceWriter:
         self._file = self._stack.enter_context(sealed_h5(self._path))
-        self._pool = ThreadPoolExecutor(_WORKERS)
+        self._pool = ThreadPoolExecutor(WORKERS)
         self._stack.callback(self._pool.shutdown, cancel_futures=True)
         self._hashing = ThreadPoolExecutor(1)
         self._stack.callback(self._hashing.shutdown, cancel_futures=True)
@@ -247,32 +248,46 @@ def digest(file: h5py.File, leading: hashlib._Hash | None = None) -> str:
     `leading` has taken in the static instructions and `dynamic/static_id` already.
     """
     hasher = leading or hashlib.sha256()
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         for name in _MEMORY if leading else _DIGESTED:
-            for block in _blocks(file[name], pool):
-                hasher.update(np.ascontiguousarray(block).data)
+            column = file[name]
+            reader = ColumnReader(column, len(column), pool)
+            for begin in range(0, len(column), _BLOCK):
+                part = reader.read(begin, min(begin + _BLOCK, len(column)))
+                hasher.update(np.ascontiguousarray(part).data)
     return hasher.hexdigest()
 
 
-def _blocks(dataset: h5py.Dataset, pool: ThreadPoolExecutor) -> Iterator[NDArray[Any]]:
-    """The content of a dataset in order; blocks as TraceWriter stores them are decoded in parallel."""
-    length = len(dataset)
-    if dataset.chunks != (_BLOCK,) or dataset.compression != "lzf" or not dataset.shuffle or dataset.fletcher32:
-        for begin in range(0, length, 16 * _BLOCK):
-            yield read_slice(dataset, slice(begin, begin + 16 * _BLOCK))
-        return
-    waiting: deque[Future[NDArray[Any]]] = deque()
-    left = length
-    with damage_in(dataset.file.filename, dataset.name):
-        for begin in range(0, length, _BLOCK):
-            mask, stored = dataset.id.read_direct_chunk((begin,))
-            waiting.append(pool.submit(lzf.decode, stored, mask, dataset.dtype.str, _BLOCK))
-            if len(waiting) > _QUEUE:
-                yield waiting.popleft().result()
-                left -= _BLOCK
-        while waiting:
-            yield waiting.popleft().result()[:left]
-            left -= _BLOCK
+@njit(cache=True, nogil=True)
+def _offsets(owner: NDArray[np.uint64], begin: int, offset: NDArray[np.int64]) -> bool:
+    """Fill `offset` [n + 1] with each instruction's first access, `owner` being the accesses' instructions.
+
+    Whether they are in order and of the n instructions from `begin` on.
+    """
+    count = len(offset) - 1
+    instruction = 0
+    offset[0] = 0
+    for access in range(len(owner)):
+        own = np.int64(owner[access] - np.uint64(begin))
+        if own < instruction or own >= count:
+            return False
+        while instruction < own:
+            instruction += 1
+            offset[instruction] = access
+    while instruction < count:
+        instruction += 1
+        offset[instruction] = len(owner)
+    return True
+
+
+def _until(owners: ColumnReader, position: int, last: int, end: int) -> NDArray[np.uint64]:
+    """The instructions of the accesses from `position` on, up to instruction `end`; `last`: where their column ends."""
+    high = position
+    while True:
+        high = min(high + _BLOCK, last)
+        owner: NDArray[np.uint64] = owners.read(position, high)
+        if high == last or owner[-1] >= end:
+            return owner[: np.searchsorted(owner, np.uint64(end))]
 
 
 class Trace:
@@ -378,34 +393,37 @@ class Trace:
         """Instructions [start, stop) in pieces of `size`, each with its accesses; memory is bounded by `size`."""
         total = len(self)
         stop = total if stop is None else min(stop, total)
-        static_id, instruction, address, width, is_store = self._columns
+        if start >= stop:
+            return
         position = self._first_access(start)
-        for begin in range(start, stop, size):
-            end = min(begin + size, stop)
-            ids: NDArray[np.uint32] = read_slice(static_id, slice(begin, min(end + 1, total)))
-            if ids.max(initial=0) >= len(self.address):
-                raise InputError(
-                    f"{self.path}: dynamic/static_id near {begin} exceeds the {len(self.address)} static ones"
+        last = self._first_access(stop, position)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            static_id = ColumnReader(self._columns[0], min(stop + 1, total), pool)
+            owners, *accesses = (ColumnReader(column, last, pool) for column in self._columns[1:])
+            for begin in range(start, stop, size):
+                end = min(begin + size, stop)
+                ids: NDArray[np.uint32] = static_id.read(begin, min(end + 1, total))
+                if ids.max(initial=0) >= len(self.address):
+                    raise InputError(
+                        f"{self.path}: dynamic/static_id near {begin} exceeds the {len(self.address)} static ones"
+                    )
+                following = np.append(ids[1:], LAST) if end == total else ids[1:]
+                owner = owners.read(position, last) if end == stop else _until(owners, position, last, end)
+                limit = position + len(owner)
+                address, width, is_store = (column.read(position, limit) for column in accesses)
+                offset = np.empty(end - begin + 1, np.int64)
+                if not _offsets(owner, begin, offset):
+                    raise InputError(f"{self.path}: memory/instruction is not ascending near access {position}")
+                yield Chunk(
+                    start=begin,
+                    static_id=ids[: end - begin],
+                    next_static_id=following.astype(np.uint32, copy=False),
+                    access_offset=offset,
+                    address=address,
+                    size=width,
+                    is_store=is_store,
                 )
-            following = np.append(ids[1:], LAST) if end == total else ids[1:]
-            limit = self._first_access(end, position)
-            owners = read_slice(instruction, slice(position, limit))
-            if len(owners) and (owners[0] < begin or np.any(owners[1:] < owners[:-1]) or owners[-1] >= end):
-                raise InputError(f"{self.path}: memory/instruction is not ascending near access {position}")
-            counts = np.bincount((owners - np.uint64(begin)).astype(np.int64), minlength=end - begin)
-            offset = np.zeros(end - begin + 1, np.int64)
-            np.cumsum(counts, out=offset[1:])
-            part = slice(position, limit)
-            yield Chunk(
-                start=begin,
-                static_id=ids[: end - begin],
-                next_static_id=following.astype(np.uint32, copy=False),
-                access_offset=offset,
-                address=read_slice(address, part),
-                size=read_slice(width, part),
-                is_store=read_slice(is_store, part),
-            )
-            position = limit
+                position = limit
 
     def _first_access(self, index: int, low: int = 0) -> int:
         """Position of the first access made by instruction `index` or a later one (bisection over HDF5 blocks)."""

@@ -16,7 +16,7 @@ from perfvec.representation.represent import OVERLAP, lane_sums
 from tracegen.basic_blocks import BlockVectors
 from uarch.instructions import Chunk, StaticInstructions
 
-UNIT = 1024  # instructions; divides the chunks of a trace
+UNIT = 1024  # instructions; divides the chunks of a trace, and is a multiple of 16
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features
 _WINDOW = OVERLAP + UNIT
 _LANES = 128  # units side by side in the model
@@ -24,15 +24,18 @@ _LANES = 128  # units side by side in the model
 
 @njit(cache=True, nogil=True)
 def _unit_means(stored: NDArray, unit: int, out: NDArray[np.float32]) -> None:
-    """Mean of each column over each of consecutive units."""
-    sums = np.empty(stored.shape[1], np.int64)
+    """Mean of each column over each of consecutive units; rows are added up 16 at a time, a loop that vectorises."""
+    columns = stored.shape[1]
+    together = 16 * columns
+    flat = stored.reshape(-1)
+    sums = np.empty(together, np.int64)
     for k in range(len(out)):
         sums[:] = 0
-        for row in range(k * unit, (k + 1) * unit):
-            for column in range(stored.shape[1]):
-                sums[column] += np.int64(stored[row, column])
-        for column in range(stored.shape[1]):
-            out[k, column] = sums[column] / unit
+        for begin in range(k * unit * columns, (k + 1) * unit * columns, together):
+            for place in range(together):
+                sums[place] += np.int64(flat[begin + place])
+        for column in range(columns):
+            out[k, column] = sums[column::columns].sum() / unit
 
 
 class Reservoir:
@@ -75,7 +78,7 @@ class Pool:
         self, model: Model, instructions: StaticInstructions, slots: Reservoir | Listed, *, signatures: bool = True
     ) -> None:
         self._foundation, self._schema = rounded(model.foundation), model.schema
-        self._extractor = self._schema.extractor(instructions)
+        self.extractor = self._schema.extractor(instructions)
         self._blocks = BlockVectors(instructions, UNIT) if signatures else None
         self._static = self._schema.static(instructions)
         self._slots = slots
@@ -93,7 +96,7 @@ class Pool:
     def grow(self, instructions: StaticInstructions) -> None:
         """Go on with more static instructions, of which the ones so far are the first, unchanged."""
         if len(instructions) != len(self._static):
-            self._extractor.grow(instructions)
+            self.extractor.grow(instructions)
             self._static = self._schema.static(instructions)
             if self._blocks is not None:
                 self._blocks.grow(instructions)
@@ -110,12 +113,12 @@ class Pool:
     def _filled(self) -> int:
         return int((self._unit >= 0).sum())
 
-    def observe(self, chunk: Chunk) -> None:
-        """The next chunk (without gaps)."""
+    def observe(self, chunk: Chunk, stored: NDArray | None = None) -> None:
+        """The next chunk (without gaps); `stored`: what `extractor` made of it, where that was called already."""
         if self._blocks is not None:
             self._blocks.observe(chunk)
         ids = np.concatenate([self._tail_id, chunk.static_id])
-        stored = np.concatenate([self._tail, self._extractor.extract(chunk)])
+        stored = np.concatenate([self._tail, self.extractor.extract(chunk) if stored is None else stored])
         count = (len(ids) - OVERLAP) // UNIT
         if self._blocks is not None:
             means = np.empty((count, stored.shape[1]), np.float32)

@@ -22,6 +22,7 @@ from perfvec.representation.represent import STRETCH, reference_machine
 from perfvec.representation.stratified import Estimate, allocate, estimate, variances
 from perfvec.representation.vector import ProgramVector, Sampling
 from tracegen.decode import decode
+from tracegen.features.schema import extracted
 from tracegen.kmeans import kmeans
 from tracegen.qemu.stream import ProgramStream
 from tracegen.trace import Trace
@@ -65,8 +66,8 @@ def represent_sampled(
     def collect(slots: Reservoir | Listed) -> Pool:
         pool = Pool(model, instructions, slots, signatures=isinstance(slots, Reservoir))
         with _bar(f"features {opened.name}", total, progress) as bar:
-            for chunk in opened.chunks(stop=total):
-                pool.observe(chunk)
+            for chunk, stored in extracted(pool.extractor, opened.chunks(stop=total)):
+                pool.observe(chunk, stored)
                 bar.update(len(chunk))
         return pool
 

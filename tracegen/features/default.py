@@ -7,7 +7,8 @@ answer to a threshold such as a cache's size, which a single number entering a l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,6 +213,17 @@ def _surprise_codes() -> NDArray[np.uint8]:
     return codes
 
 
+Pass = Callable[[Chunk, NDArray[np.uint8]], None]
+Passes = dict[str, Pass]
+
+
+def _fill(chunk: Chunk, out: NDArray[np.uint8], passes: Iterable[Pass]) -> None:
+    for begin in range(0, len(chunk), _PIECE):
+        piece = chunk.part(begin, begin + _PIECE)
+        for fill in passes:
+            fill(piece, out[begin : begin + _PIECE])
+
+
 class _DefaultExtractor:
     def __init__(self, instructions: StaticInstructions) -> None:
         self._codes = code_tables()
@@ -226,9 +238,11 @@ class _DefaultExtractor:
         self._dependencies = dependency.initial_state()
         self._read(instructions)
 
-        self.passes: dict[str, Callable[[Chunk, NDArray[np.uint8]], None]] = {
+        self.references: Passes = {
             "instruction lines": self._extract_fetches,
             "data lines and pages": self._extract_data,
+        }
+        self.control: Passes = {
             "taken branch sites": self._extract_sites,
             "branch surprises": self._extract_branches,
             "dependencies": self._extract_dependencies,
@@ -248,11 +262,16 @@ class _DefaultExtractor:
 
     def extract(self, chunk: Chunk) -> NDArray[np.uint8]:
         out = np.zeros((len(chunk), len(_COLUMNS)), np.uint8)
-        for begin in range(0, len(chunk), _PIECE):
-            piece = chunk.part(begin, begin + _PIECE)
-            for fill in self.passes.values():
-                fill(piece, out[begin : begin + _PIECE])
+        _fill(chunk, out, [*self.references.values(), *self.control.values()])
         return out
+
+    def begin(self, chunk: Chunk) -> NDArray[np.uint8]:
+        out = np.zeros((len(chunk), len(_COLUMNS)), np.uint8)
+        _fill(chunk, out, self.references.values())
+        return out
+
+    def finish(self, chunk: Chunk, stored: NDArray[Any]) -> None:
+        _fill(chunk, stored, self.control.values())
 
     def _extract_fetches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
         done = 0

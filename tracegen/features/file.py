@@ -28,7 +28,7 @@ from tqdm import tqdm
 from tracegen.decode import decode
 from tracegen.executor import Executor, settle
 from tracegen.features import get_schema
-from tracegen.features.schema import Schema
+from tracegen.features.schema import Schema, extracted
 from tracegen.files import atomic_path, open_h5, read_dataset, read_slice, require_writable
 from tracegen.qemu.stream import ProgramStream
 from tracegen.seal import BLOCK, check_seal, seal
@@ -166,8 +166,8 @@ def extract(
     extractor, static = schema.extractor(instructions), schema.static(instructions)
     with FeaturesWriter(output, schema) as writer, _bar(progress, total) as bar:
         writer.know(static)
-        for chunk in trace.chunks(stop=total):
-            writer.append(chunk.static_id, extractor.extract(chunk))
+        for chunk, stored in extracted(extractor, trace.chunks(stop=total)):
+            writer.append(chunk.static_id, stored)
             bar.update(len(chunk))
         writer.finish(static, trace=trace.name, trace_digest=trace.digest, isa=trace.isa, program=trace.program)
     return Path(output)

@@ -10,6 +10,8 @@ branch's entropy from its own last eight outcomes and calls it global.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -119,6 +121,12 @@ class _PerfVecExtractor:
         for begin in range(0, len(chunk), _PIECE):
             self._extract(chunk.part(begin, begin + _PIECE), out[begin : begin + _PIECE])
         return out
+
+    def begin(self, chunk: Chunk) -> NDArray[np.uint32]:
+        return self.extract(chunk)
+
+    def finish(self, chunk: Chunk, stored: NDArray[Any]) -> None:
+        """Nothing is left to do."""
 
     def _extract(self, piece: Chunk, out: NDArray[np.uint32]) -> None:
         static_id, following, offset = piece.static_id, piece.next_static_id, piece.access_offset

@@ -6,14 +6,16 @@ the program alone, never on a microarchitecture.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from tracegen.ahead import ahead
 from uarch.instructions import FLAG_GROUPS, FLAGS_REGISTER, NO_REGISTER, Chunk, StaticInstructions
 
 
@@ -43,15 +45,30 @@ def flags_as_one(registers: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 class Extractor(Protocol):
-    """The state of one pass over one trace."""
+    """The state of one pass over one trace; chunks must come in order, without gaps."""
 
     def extract(self, chunk: Chunk) -> NDArray[np.generic]:
-        """[n, columns] stored numbers of the next chunk (chunks must come in order, without gaps)."""
+        """[n, columns] stored numbers of the next chunk: `begin` and `finish`."""
+        ...
+
+    def begin(self, chunk: Chunk) -> NDArray[np.generic]:
+        """One half of the columns, the others 0. The halves share no state: two threads may work on two chunks."""
+        ...
+
+    def finish(self, chunk: Chunk, stored: NDArray[Any]) -> None:
+        """Fill in the other half."""
         ...
 
     def grow(self, instructions: StaticInstructions) -> None:
         """Go on with more static instructions, of which the ones so far are the first, unchanged."""
         ...
+
+
+def extracted(extractor: Extractor, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, NDArray[np.generic]]]:
+    """Each chunk with its stored numbers; reading and one half of the work are done by another thread, ahead."""
+    for chunk, stored in ahead((chunk, extractor.begin(chunk)) for chunk in chunks):
+        extractor.finish(chunk, stored)
+        yield chunk, stored
 
 
 @dataclass(frozen=True)
