@@ -10,8 +10,9 @@ STAMP := $(VENV)/.installed
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
+# A file's tests stay together; each process has one thread, for more would wait for one another.
 test: browser setup check
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: setup
 	$(BIN)/ruff check .
