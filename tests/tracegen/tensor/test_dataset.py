@@ -9,8 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from tracegen.tensor import dataset as dataset_module
-from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task, latency, merge, summary
+from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task, columns, latency, merge, summary
 from uarch.errors import InputError
 
 FEATURES = {"statements": "s1", "ast": "a1"}
@@ -92,8 +91,8 @@ def test_the_same_schedule_is_stored_once(tmp_path):
 
 def test_more_rows_than_a_block(tmp_path, monkeypatch):
     """Pieces that are flushed while writing and read in runs give the same as one piece."""
-    monkeypatch.setattr(dataset_module, "_BUFFER", 1 << 12)
-    monkeypatch.setattr(dataset_module, "_CHUNK", 64)
+    monkeypatch.setattr(columns, "_BUFFER", 1 << 12)
+    monkeypatch.setattr(columns, "_CHUNK", 64)
     numbers = np.random.default_rng(4)
     lengths = numbers.integers(0, 9, 500)
     values = [numbers.normal(size=(n, 7)).astype(np.float32) for n in lengths]
