@@ -178,15 +178,25 @@ def predict(
 def collect(
     output: Annotated[Path, typer.Option("-o", "--output", help="The dataset to write, *.tensor.h5.")],
     network: Annotated[
-        list[str] | None, typer.Option(help="A network's tasks: NAME[:batch=B][,size=S]; several times; `all`.")
+        list[str] | None,
+        typer.Option(
+            help="A network's tasks: NAME[:batch=B][,size=S]; several times; `all`. Without --network and --operators: "
+            "the tasks of an earlier call."
+        ),
     ] = None,
     operators: Annotated[
         list[str] | None, typer.Option(help="A single operator: NAME or NAME:64x64x64; several times; `all`.")
     ] = None,
     device: Annotated[
-        list[str] | None, typer.Option(help="x86-64-v2, -v3 (default), -v4, or sim:MACHINE, simulated; several.")
+        list[str] | None,
+        typer.Option(
+            help="x86-64-v2, -v3 (default), -v4; simulated: sim:MACHINE, or sim:SPACE:N, N machines of a design space; "
+            "several."
+        ),
     ] = None,
-    schedules: Annotated[int, typer.Option(min=1, help="Candidate schedules of each task, at most.")] = 64,
+    schedules: Annotated[
+        int, typer.Option(min=0, help="Candidate schedules of each task, at most; 0: those of an earlier call.")
+    ] = 64,
     evolutionary: Annotated[
         float, typer.Option(min=0, max=1, help="Part of them found by evolutionary search; the others are random.")
     ] = 0.5,
@@ -198,6 +208,12 @@ def collect(
     max_instructions: Annotated[
         int, typer.Option(min=1, help="Programs that execute more are not simulated.")
     ] = 5_000_000,
+    simulated_tasks: Annotated[
+        int | None, typer.Option(min=1, help="Simulate so many tasks only, small ones of all sizes.")
+    ] = None,
+    simulated_schedules: Annotated[
+        int | None, typer.Option(min=1, help="Simulate so many schedules of each task only.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     features: Annotated[
         bool, typer.Option(help="Statement features and compact ASTs into the dataset (some 50 ms a schedule).")
@@ -223,7 +239,8 @@ def collect(
             networks=tuple(networks() if every_network else network or ()),
             operators=tuple(sizes() if every_operator else operators or ()), devices=tuple(device or ["x86-64-v3"]),
             schedules=schedules, evolutionary=evolutionary, minutes=minutes, cpu=cpu, builder_cpu=builder_cpu,
-            budget_s=budget, seed=seed, isa=isa, max_instructions=max_instructions,
+            budget_s=budget, seed=seed, isa=isa, max_instructions=max_instructions, simulated_tasks=simulated_tasks,
+            simulated_schedules=simulated_schedules,
         )  # fmt: skip
         run_collect(plan, output)
     print(f"{output}: {finish(output, features):,} records", file=sys.stderr)

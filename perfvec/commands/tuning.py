@@ -191,7 +191,7 @@ def export_kernels(
     from perfvec.model import load_model
     from tracegen.tensor.simulated import require_simulated
 
-    require_simulated("base", isa)
+    require_simulated(isa)
     model = load_model(foundation)
     graph, kernels = database_or_default(network, database)
     done = programs.export(graph, kernels, model, output, isa=isa, max_instructions=max_instructions)

@@ -47,6 +47,13 @@ def card(dataset: Dataset) -> str:
             f"{again['pairs']:,} records measured a second time differ by {_share(again['median'])} (median), "
             f"{_share(again['p90'])} (90th percentile)."
         )
+    compared = dataset.provenance.get("compared")
+    if compared:
+        lines += [
+            "", "## Results", "",
+            f"Those of {compared['records']:,} records were compared with the unscheduled program's; the right ones "
+            f"deviate by {compared['largest']:.2g} at most (tolerance {compared['tolerance']:g}).",
+        ]  # fmt: skip
     lines += ["", "## How it was made", ""]
     for session in sessions:
         plan = json.dumps({name: value for name, value in session["plan"].items() if value not in (None, [], ())})

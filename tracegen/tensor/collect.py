@@ -8,6 +8,7 @@ continues there, and measures nothing twice.
 
 from __future__ import annotations
 
+import os
 import platform
 import random
 import shutil
@@ -16,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import zip_longest
 from multiprocessing.connection import wait
@@ -29,27 +30,33 @@ from tracegen.tensor.build import TARGETS, require_device
 from tracegen.tensor.candidates import EVOLUTIONARY, REPLAY_TRACE, Candidate
 from tracegen.tensor.installation import FFI_VERSION, TVM_VERSION, require_tvm
 from tracegen.tensor.journal import Journal, Record
+from tracegen.tensor.layout import Layout
 from tracegen.tensor.operators import parse_operator
-from tracegen.tensor.simulated import PREFIX, require_simulated
+from tracegen.tensor.reference import TOLERANCE
+from tracegen.tensor.simulated import PREFIX, simulated_devices
+from tracegen.tensor.subset import subset
 from tracegen.tensor.tasks import Task, parse_network
 from tracegen.tensor.worker import Failure, Worker
+from uarch.configuration import Machine
 from uarch.errors import InputError
 
 _AHEAD = 24  # built and not yet measured, at most
 _SAMPLE_LIMIT_S = 300.0
 _LIFETIME = 400  # candidates that one runner measures
+_REFERENCE_LIMIT_S = 300.0
 _SIMULATE_LIMIT_S = 600.0
 _BUILD_FAILED, _RUN_FAILED, _TIMEOUT, _TOO_LONG = "build failed", "run failed", "timeout", "too long"
+_INVALID = "invalid"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to collect, and within which limits."""
+    """What to collect, and within which limits. Without networks and operators: of the tasks of an earlier call."""
 
     networks: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("x86-64-v3",)
-    schedules: int = 64  # a task, at most
+    schedules: int = 64  # a task, at most; 0: those of an earlier call
     evolutionary: float = 0.5  # the part of them that evolutionary search finds, after the random ones
     round: int = 10  # schedules of a task before it is the next task's turn
     minutes: float | None = None
@@ -61,12 +68,13 @@ class Plan:
     again: float = 0.02  # the part of the records that is measured a second time, to know the noise
     isa: str = "x86-64"  # of the programs that simulated machines run
     max_instructions: int = 5_000_000  # of one call that is simulated
+    simulated_tasks: int | None = None  # how many tasks simulated machines get; None: all
+    simulated_schedules: int | None = None  # of each task; None: all
     cpu: int | None = None
     builder_cpu: int | None = None
+    machines: dict[str, Machine] = field(init=False, repr=False, compare=False)  # the simulated devices, by name
 
     def __post_init__(self) -> None:
-        if not self.networks and not self.operators:
-            raise InputError("nothing to collect; name networks or operators")
         for network in self.networks:
             parse_network(network)
         for operator in self.operators:
@@ -74,20 +82,20 @@ class Plan:
         if not self.devices:
             raise InputError("no device to measure on; name one")
         for device in self.devices:
-            if device.startswith(PREFIX):
-                require_simulated(device, self.isa)
-            else:
+            if not device.startswith(PREFIX):
                 require_device(device)
+        machines: dict[str, Machine] = {}
+        for text in self.devices:
+            if text.startswith(PREFIX):
+                for name, machine in simulated_devices(text, self.isa).items():
+                    if machines.setdefault(name, machine) != machine:
+                        raise InputError(f"two machines are called {machine.name}; rename one")
+        object.__setattr__(self, "machines", machines)
 
     @property
     def measured_on(self) -> tuple[str, ...]:
         """The devices that are this computer."""
         return tuple(device for device in self.devices if not device.startswith(PREFIX))
-
-    @property
-    def simulated_on(self) -> tuple[str, ...]:
-        """The devices that are machines of `uarch/`."""
-        return tuple(device for device in self.devices if device.startswith(PREFIX))
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,16 @@ class _Job:
     device: str
     path: Path
     again: bool = False
-    arguments: tuple[tuple[str, tuple[int, ...]], ...] = ()  # once built
+    layouts: tuple[Layout, ...] = ()  # once built
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """A schedule to time on machines, by their names as devices."""
+
+    schedule: int
+    task: Task
+    machines: dict[str, Machine]
 
 
 @dataclass(frozen=True)
@@ -130,9 +147,9 @@ def collect(plan: Plan, output: Path, progress: bool = True) -> Journal:
         builds = work_file(output).parent / "builds"
         shutil.rmtree(builds, ignore_errors=True)
         builds.mkdir()
-        collection = _Collection(plan, journal, builds, started)
+        collection = _Collection(plan, journal, builds, started, progress)
         try:
-            collection.run(progress)
+            collection.run()
         finally:
             collection.close()
             shutil.rmtree(builds, ignore_errors=True)
@@ -140,13 +157,14 @@ def collect(plan: Plan, output: Path, progress: bool = True) -> Journal:
 
 
 class _Collection:
-    def __init__(self, plan: Plan, journal: Journal, builds: Path, started: float) -> None:
-        self.plan, self.journal, self.builds = plan, journal, builds
+    def __init__(self, plan: Plan, journal: Journal, builds: Path, started: float, progress: bool) -> None:
+        self.plan, self.journal, self.builds, self.progress = plan, journal, builds, progress
         self.builder = Worker("builder", plan.builder_cpu)
         self.runner = Worker("runner", plan.cpu)
         self.deadline = started + plan.minutes * 60 if plan.minutes is not None else float("inf")
         self.best: dict[tuple[str, str], float] = {}
         self.exhausted: set[str] = set()
+        self.references: dict[str, str | None] = {}  # the file of each task's results; None where there are none
         self.spent: list[Path] = []
         self.number = 0
         for record in journal.records.values():
@@ -156,31 +174,41 @@ class _Collection:
         self.builder.close()
         self.runner.close()
 
-    def run(self, progress: bool) -> None:
-        tasks = self._tasks(progress)
-        total = len(tasks) * self.plan.schedules * len(self.plan.devices)
-        with tqdm(total=total, desc="measure", unit=" records", disable=None if progress else True) as bar:
+    def run(self) -> None:
+        tasks = self._tasks()
+        total = len(tasks) * self.plan.schedules * len(self.plan.measured_on)
+        with tqdm(total=total, desc="measure", unit=" records", disable=None if self.progress else True) as bar:
             chosen = {task.key for task in tasks}
-            bar.update(sum(self.journal.schedules[schedule][0] in chosen for schedule, _ in self.journal.records))
+            bar.update(
+                sum(
+                    self.journal.schedules[schedule][0] in chosen and device in self.plan.measured_on
+                    for schedule, device in self.journal.records
+                )
+            )
             known = [schedule for task in tasks for schedule in self.journal.of_task[task.key]]
             left = [job for schedule in known for job in self._unmeasured(schedule)]
             with suppress(KeyboardInterrupt):  # what was measured is kept
                 self._work(left, self._turns(tasks), bar)
-                self._simulate(tasks, bar)
                 self._work(self._jobs_again(), iter(()), bar)
+                bar.refresh()
+                self._simulate(tasks)
 
-    def _tasks(self, progress: bool) -> list[Task]:
+    def _tasks(self) -> list[Task]:
         """The tasks of all networks and operators, in a fixed order."""
         keys: dict[str, None] = {}
         groups = [(name, {"do": "tasks", "network": name}) for name in self.plan.networks]
         groups += [(f"operator:{name}", {"do": "operators", "operator": name}) for name in self.plan.operators]
-        for name, request in tqdm(groups, desc="tasks", disable=None if progress else True):
+        for name, request in tqdm(groups, desc="tasks", disable=None if self.progress else True):
             if name not in self.journal.networks:
                 try:
                     self.journal.network(name, self.builder.call(request, 1800))
                 except Failure as failure:
                     raise InputError(f"{name}: its tasks cannot be extracted ({failure})") from failure
             keys |= dict.fromkeys(self.journal.networks[name])
+        if not groups:
+            keys = dict.fromkeys(self.journal.tasks)
+        if not keys:
+            raise InputError("nothing to collect; name networks or operators")
         return [self.journal.tasks[key] for key in keys]
 
     def _turns(self, tasks: Sequence[Task]) -> Iterator[_Sample]:
@@ -226,7 +254,10 @@ class _Collection:
 
     def _jobs_again(self) -> Iterator[_Job]:
         """A small random part of the records a second time."""
-        good = sorted(key for key, record in self.journal.records.items() if record.spread is not None)
+        good = sorted(
+            key for key, record in self.journal.records.items()
+            if record.spread is not None and key[1] in self.plan.measured_on
+        )  # fmt: skip
         wanted = round(self.plan.again * len(good)) - len(self.journal.repeated)
         for schedule, device in random.Random(self.plan.seed).sample(good, max(0, min(wanted, len(good)))):
             yield self._job(schedule, device, again=True)
@@ -240,7 +271,7 @@ class _Collection:
     def _work(self, jobs: Iterable[_Job], turns: Iterator[_Sample], bar: tqdm) -> None:
         """Build and measure the jobs and what the turns add, until there are no more or the time is over."""
         pending, built = deque(jobs), deque[_Job]()
-        building: _Job | _Sample | None = None
+        building: _Job | _Sample | Task | None = None
         measuring: _Job | None = None
         more = True
         while True:
@@ -248,9 +279,13 @@ class _Collection:
             if building is None and not late and len(built) < _AHEAD:
                 building = pending.popleft() if pending else next(turns, None)
                 more = building is not None
-                if isinstance(building, _Job):
+                if isinstance(building, _Job) and building.task.key not in self.references:
+                    pending.appendleft(building)
+                    building = building.task
+                    self.builder.send(self._reference_request(building), _REFERENCE_LIMIT_S)
+                elif isinstance(building, _Job):
                     self.builder.send(self._build_request(building), self.plan.build_limit_s)
-                elif building is not None:
+                elif isinstance(building, _Sample):
                     self.builder.send(self._sample_request(building), _SAMPLE_LIMIT_S)
             if measuring is None and built and not late:
                 measuring = built.popleft()
@@ -266,11 +301,14 @@ class _Collection:
                 if (found := self._sampled(building)) is not None:
                     pending.extend(found)
                     building = None
+            elif isinstance(building, Task):
+                if self._referenced(building, self.builder):
+                    building = None
             elif isinstance(building, _Job):
                 job = building
                 try:
-                    if (arguments := self.builder.reply()) is not None:
-                        built.append(replace(building, arguments=arguments))
+                    if (layouts := self.builder.reply()) is not None:
+                        built.append(replace(building, layouts=layouts))
                         building = None
                 except Failure as failure:
                     self._failed(job, _BUILD_FAILED, failure, bar)
@@ -279,7 +317,7 @@ class _Collection:
                 job = measuring
                 try:
                     if (result := self.runner.reply()) is not None:
-                        self._keep(measuring, Record(measuring.schedule, measuring.device, **asdict(result)), bar)
+                        self._keep(measuring, _compared(measuring.schedule, measuring.device, **asdict(result)), bar)
                         measuring = None
                 except Failure as failure:
                     self._failed(job, _RUN_FAILED, failure, bar)
@@ -295,32 +333,97 @@ class _Collection:
             path.unlink(missing_ok=True)
         self.spent.clear()
 
-    def _simulate(self, tasks: Sequence[Task], bar: tqdm) -> None:
-        """Every schedule on the machines that it has not been timed on, in one pass over its trace; tasks in turn."""
-        turns = zip_longest(*(self.journal.of_task[task.key] for task in tasks))
-        for schedule in (number for turn in turns for number in turn if number is not None):
-            missing = [name for name in self.plan.simulated_on if (schedule, name) not in self.journal.records]
-            if not missing:
-                continue
-            if time.monotonic() > self.deadline:
-                return
-            key, candidate = self.journal.schedules[schedule]
-            request = {
-                "do": "simulate", "task": self.journal.tasks[key], "trace": candidate.trace, "isa": self.plan.isa,
-                "machines": [name.removeprefix(PREFIX) for name in missing],
-                "max_instructions": self.plan.max_instructions, "path": str(self.builds / "kernel"),
-            }  # fmt: skip
+    def _simulate(self, tasks: Sequence[Task]) -> None:
+        """Schedules on the machines that they have not been timed on, in one pass over a trace; tasks in turn.
+
+        Nothing is measured meanwhile, so the measuring core simulates too.
+        """
+        jobs = self._simulations(tasks)
+        if not jobs:
+            return
+        records = sum(len(job.machines) for job in jobs)
+        workers = [self.builder]
+        if len(os.sched_getaffinity(0)) > 1:
+            workers.append(Worker("builder", self.plan.cpu))
+        busy: dict[Worker, _Simulation] = {}
+        with tqdm(total=records, desc="simulate", unit=" records", disable=None if self.progress else True) as bar:
             try:
-                seconds, why = self.builder.call(request, _SIMULATE_LIMIT_S), ""
-            except Failure as failure:
-                seconds, why = {}, str(failure)
-            error = _TOO_LONG if _TOO_LONG in why else _RUN_FAILED
-            for name in missing:
-                found = seconds.get(name.removeprefix(PREFIX))
-                self.journal.record(
-                    Record(schedule, name, found, None, 1, *(("", "") if found is not None else (error, why)))
-                )
-                bar.update()
+                while True:
+                    for worker in workers:
+                        if worker not in busy and jobs and time.monotonic() <= self.deadline:
+                            busy[worker] = jobs.popleft()
+                            self._send_simulation(worker, busy[worker])
+                    if not busy:
+                        return
+                    wait([worker.connection for worker in busy], min(worker.seconds_left for worker in busy))
+                    for worker, job in list(busy.items()):
+                        if self._simulated(worker, job):
+                            bar.update(len(job.machines))
+                            del busy[worker]
+            finally:
+                for worker in workers[1:]:
+                    worker.close()
+
+    def _simulations(self, tasks: Sequence[Task]) -> deque[_Simulation]:
+        plan = self.plan
+        for name, machine in plan.machines.items():
+            self.journal.machine(name, machine.to_dict())
+        chosen = subset(
+            self.journal, tasks, tasks_wanted=plan.simulated_tasks, schedules_wanted=plan.simulated_schedules,
+            devices=tuple(plan.machines), max_flops=plan.max_instructions,
+        ) if plan.machines else {}  # fmt: skip
+        turns = zip_longest(*([(key, number) for number in numbers] for key, numbers in chosen.items()))
+        jobs = deque[_Simulation]()
+        for key, number in (pair for turn in turns for pair in turn if pair is not None):
+            missing = {
+                name: machine for name, machine in plan.machines.items() if (number, name) not in self.journal.records
+            }
+            if missing:
+                jobs.append(_Simulation(number, self.journal.tasks[key], missing))
+        return jobs
+
+    def _send_simulation(self, worker: Worker, job: _Simulation) -> None:
+        if job.task.key not in self.references:
+            worker.send(self._reference_request(job.task), _REFERENCE_LIMIT_S)
+            while not self._referenced(job.task, worker):
+                worker.connection.poll(min(worker.seconds_left, 1.0))
+        request = {
+            "do": "simulate", "task": job.task, "trace": self.journal.schedules[job.schedule][1].trace,
+            "isa": self.plan.isa, "machines": job.machines, "max_instructions": self.plan.max_instructions,
+            "reference": self.references[job.task.key],
+        }  # fmt: skip
+        worker.send(request, _SIMULATE_LIMIT_S)
+
+    def _simulated(self, worker: Worker, job: _Simulation) -> bool:
+        """Whether the worker is done with the job: its records are in the journal."""
+        try:
+            if (result := worker.reply()) is None:
+                return False
+        except Failure as failure:
+            why = str(failure)
+            error = _TIMEOUT if failure.error == "timeout" else _TOO_LONG if _TOO_LONG in why else _RUN_FAILED
+            for name in job.machines:
+                self.journal.record(Record(job.schedule, name, None, None, 0, error, why))
+            return True
+        seconds, deviation = result
+        for name in job.machines:
+            self.journal.record(_compared(job.schedule, name, seconds[name], None, 1, deviation))
+        return True
+
+    def _reference_request(self, task: Task) -> dict[str, Any]:
+        return {"do": "reference", "task": task, "path": str(self.builds / f"{task.key}.npz")}
+
+    def _referenced(self, task: Task, worker: Worker) -> bool:
+        """Whether the worker is done with the task's own results, which are then known, or known not to be there."""
+        try:
+            path: str | None = worker.reply()
+            if path is None:
+                return False
+        except Failure as failure:
+            tqdm.write(f"{task.name}: results are not compared, its own program does not run ({failure})", sys.stderr)
+            path = None
+        self.references[task.key] = path
+        return True
 
     def _sampled(self, turn: _Sample) -> list[_Job] | None:
         """The jobs of newly found candidates; None while the builder is at it."""
@@ -346,7 +449,8 @@ class _Collection:
         best = self.best.get((job.task.key, job.device))
         slow = max(0.05, self.plan.slow_factor * best) if best is not None else 1.0
         return {
-            "arguments": job.arguments, "path": str(job.path), "slow_s": slow, "budget_s": self.plan.budget_s,
+            "arguments": job.task.arguments, "layouts": job.layouts, "reference": self.references[job.task.key],
+            "path": str(job.path), "slow_s": slow, "budget_s": self.plan.budget_s,
         }  # fmt: skip
 
     def _failed(self, job: _Job, stage: str, failure: Failure, bar: tqdm) -> None:
@@ -363,6 +467,16 @@ class _Collection:
         if record.seconds is not None:
             key = self.journal.schedules[record.schedule][0], record.device
             self.best[key] = min(record.seconds, self.best.get(key, record.seconds))
+
+
+def _compared(
+    schedule: int, device: str, seconds: float, spread: float | None, repeats: int, deviation: float | None
+) -> Record:
+    """The record of a program that ran: a failure where its results are wrong."""
+    if deviation is not None and deviation > TOLERANCE:
+        message = f"wrong results: they deviate from the unscheduled program's by {deviation:.3g}"
+        return Record(schedule, device, None, None, 0, _INVALID, message)
+    return Record(schedule, device, seconds, spread, repeats, deviation=deviation)
 
 
 def _steps(start: int, stop: int, step: int) -> list[int]:
@@ -383,5 +497,5 @@ def _session(plan: Plan) -> dict[str, Any]:
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "processor": model, "machine": platform.node(), "tvm": TVM_VERSION, "tvm_ffi": FFI_VERSION,
-        "plan": asdict(plan),
+        "plan": {name: value for name, value in asdict(plan).items() if name != "machines"},
     }  # fmt: skip

@@ -11,6 +11,7 @@ import json
 import struct
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from tracegen.tensor.collect import work_file
 from tracegen.tensor.database import RECORDS, WORKLOADS
 from tracegen.tensor.dataset import DatasetWriter, Device, Outcome
 from tracegen.tensor.journal import Journal
-from tracegen.tensor.simulated import PREFIX
-from uarch.devices import load_device
+from tracegen.tensor.reference import TOLERANCE
+from tracegen.tensor.simulated import PREFIX, VECTOR_BYTES, isa_of
+from uarch.configuration import machine_from_dict
+from uarch.devices import load_device, machine_device
 from uarch.errors import InputError
 
 _OUTCOMES = {
@@ -49,7 +52,10 @@ def finish(output: Path, features: bool = True, progress: bool = True) -> int:
     with Journal(work_file(output), writable=False) as journal:
         write_databases(journal, output.with_name(output.name.removesuffix(".h5").removesuffix(".tensor") + ".tvm"))
         versions = _VERSIONS if features else {"primitives": _VERSIONS["primitives"]}
-        provenance = {"made by": "perfvec tensor collect", "sessions": journal.sessions, "again": _again(journal)}
+        provenance = {
+            "made by": "perfvec tensor collect", "sessions": journal.sessions, "again": _again(journal),
+            "compared": _compared(journal), "machines": journal.machines,
+        }  # fmt: skip
         rows = _features(journal, output, progress) if features else iter(())
         with DatasetWriter(output, provenance=provenance, features=versions) as writer:
             task_of = {}
@@ -71,7 +77,7 @@ def finish(output: Path, features: bool = True, progress: bool = True) -> int:
                     )
                 )
             for record in journal.records.values():
-                device = writer.device(_device(record.device))
+                device = writer.device(_device(record.device, journal))
                 seconds = float("nan") if record.seconds is None else record.seconds
                 spread = float("nan") if record.spread is None else record.spread
                 writer.record(
@@ -91,6 +97,13 @@ def _again(journal: Journal) -> dict[str, float] | None:
     return {"pairs": len(found), "median": float(median), "p90": float(high)}
 
 
+def _compared(journal: Journal) -> dict[str, float]:
+    """How many records' results were compared with the task's own, and how far the right ones lie from them."""
+    found = [record.deviation for record in journal.records.values() if record.deviation is not None]
+    wrong = sum(record.error == "invalid" for record in journal.records.values())
+    return {"records": len(found) + wrong, "largest": max(found, default=0.0), "tolerance": TOLERANCE}
+
+
 def _primitives(trace: str) -> NDArray[np.float32]:
     """Rows of the trace; none where it has a primitive that they cannot express."""
     try:
@@ -99,9 +112,13 @@ def _primitives(trace: str) -> NDArray[np.float32]:
         return np.empty((0, primitives.WIDTH), np.float32)
 
 
-def _device(name: str) -> Device:
+def _device(name: str, journal: Journal) -> Device:
     """A device's hardware parameters, by its name; of a simulated one, its machine's."""
-    return Device(name, load_device(name.removeprefix(PREFIX)).to_dict())
+    if not name.startswith(PREFIX):
+        return Device(name, load_device(name).to_dict())
+    machine = journal.machines.get(name)  # not there in journals of before it was kept: presets
+    device = load_device(name.removeprefix(PREFIX)) if machine is None else machine_device(machine_from_dict(machine))
+    return Device(name, replace(device, isa=isa_of(name), vector_bytes=VECTOR_BYTES).to_dict())
 
 
 def _features(journal: Journal, output: Path, progress: bool) -> Iterator[_Features]:

@@ -1,6 +1,7 @@
 """The work file of a collection: one JSON document a line, appended and flushed, so that a kill loses at most a line.
 
-Lines are {"session": …}, {"network": name, "tasks": [key, …]}, {"task": …}, {"schedule": …} and {"record": …}.
+Lines are {"session": …}, {"network": name, "tasks": [key, …]}, {"task": …}, {"schedule": …}, {"record": …} and
+{"device": name, "machine": …}, the machine of `uarch/` that a simulated device is.
 Whatever is read twice (a second session's tasks) is the same; the last line may be torn and is dropped.
 """
 
@@ -22,7 +23,8 @@ from uarch.errors import InputError
 class Record:
     """What became of schedule number `schedule` on `device`; `error` "" where it ran, `seconds` None where not.
 
-    `again` marks a measurement repeated to see the noise.
+    `again` marks a measurement repeated to see the noise. `deviation` of the results from the task's own; None where
+    they were not compared.
     """
 
     schedule: int
@@ -33,6 +35,7 @@ class Record:
     error: str = ""
     message: str = ""
     again: bool = False
+    deviation: float | None = None
 
 
 class Journal:
@@ -47,6 +50,7 @@ class Journal:
         self.of_task: dict[str, list[int]] = defaultdict(list)
         self.records: dict[tuple[int, str], Record] = {}
         self.repeated: list[Record] = []
+        self.machines: dict[str, dict[str, Any]] = {}
         self._file: IO[bytes] | None = None
         if writable:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,6 +81,17 @@ class Journal:
         for task in tasks:
             self._append({"task": task.as_json()})
         self._append({"network": name, "tasks": [task.key for task in tasks]})
+
+    def machine(self, device: str, machine: dict[str, Any]) -> None:
+        """The machine that a device is, at its first use. Raises InputError where it was another one before."""
+        machine = json.loads(json.dumps(machine))
+        known = self.machines.get(device)
+        if known is None:
+            self._append({"device": device, "machine": machine})
+        elif known != machine:
+            raise InputError(
+                f"{self.path}: {device} was another machine when it was first used; rename it or choose -o"
+            )
 
     def schedule(self, task: str, candidate: Candidate) -> int:
         """A new schedule of a task; returns its number."""
@@ -112,6 +127,8 @@ class Journal:
             self.sessions.append(document["session"])
         elif "network" in document:
             self.networks[document["network"]] = document["tasks"]
+        elif "machine" in document:
+            self.machines[document["device"]] = document["machine"]
         elif "schedule" in document:
             self.of_task[document["task"]].append(len(self.schedules))
             self.schedules.append((document["task"], Candidate(**document["schedule"])))

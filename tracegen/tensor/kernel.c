@@ -1,6 +1,9 @@
 /* A tensor program as a plain executable: allocates its arguments, calls it twice, needs no library of TVM's.
- * SHAPES (arguments' extents, each argument closed by 0), BITS and FLOATS (their element types) come with -D. */
+ * SHAPES (arguments' extents, each argument closed by 0), BITS and FLOATS (their element types) and RESULTS (which of
+ * them are written to the second file) come with -D. Called as `kernel [ARGUMENTS [RESULTS]]`: a file with the bytes of
+ * all arguments one after the other (without it floats are pseudo-random and integers zero), and one to write. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,9 +29,10 @@ void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = allocate;
 int (*__TVMBackendFreeWorkspace)(int, int, void *) = release;
 
 static int64_t shapes[] = {SHAPES};
-static const int bits[] = {BITS}, floats[] = {FLOATS};
+static const int bits[] = {BITS}, floats[] = {FLOATS}, results[] = {RESULTS};
 enum { COUNT = sizeof bits / sizeof *bits };
 static Tensor tensors[COUNT];
+static size_t sizes[COUNT];
 static Any arguments[COUNT];
 
 __attribute__((noinline)) int kernel(void) {
@@ -36,17 +40,22 @@ __attribute__((noinline)) int kernel(void) {
     return __tvm_ffi_main(0, arguments, COUNT, &result);
 }
 
-int main(void) {
+int main(int count, char **names) {
+    FILE *given = count > 1 ? fopen(names[1], "rb") : 0;
+    if (count > 1 && !given) return 2;
     int64_t *shape = shapes;
     uint32_t seed = 1;
     for (int i = 0; i < COUNT; i++) {
         int64_t elements = 1;
         int ndim = 0;
         for (; shape[ndim]; ndim++) elements *= shape[ndim];
-        size_t bytes = (elements * bits[i] / 8 + 63) / 64 * 64;
+        sizes[i] = elements * bits[i] / 8;
+        size_t bytes = (sizes[i] + 63) / 64 * 64;
         void *data = aligned_alloc(64, bytes);
         memset(data, 0, bytes);
-        if (floats[i] && bits[i] == 32)
+        if (given) {
+            if (fread(data, 1, sizes[i], given) != sizes[i]) return 2;
+        } else if (floats[i] && bits[i] == 32)
             for (int64_t at = 0; at < elements; at++) {
                 seed = seed * 1664525 + 1013904223;
                 ((float *)data)[at] = (int32_t)seed * 0x1p-31f;
@@ -56,5 +65,10 @@ int main(void) {
         arguments[i].pointer = &tensors[i];
         shape += ndim + 1;
     }
-    return kernel() || kernel();
+    if (kernel() || kernel()) return 1;
+    FILE *written = count > 2 ? fopen(names[2], "wb") : 0;
+    if (count > 2 && !written) return 2;
+    for (int i = 0; written && i < COUNT; i++)
+        if (results[i] && fwrite(tensors[i].data, 1, sizes[i], written) != sizes[i]) return 2;
+    return written && fclose(written) ? 2 : 0;
 }

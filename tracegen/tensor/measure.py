@@ -34,11 +34,12 @@ _SETTLED_SPREAD = 0.02
 
 @dataclass(frozen=True)
 class Measured:
-    """`seconds` of one call; no `spread` for a single run."""
+    """`seconds` of one call; no `spread` for a single run; no `deviation` where results were not compared."""
 
     seconds: float
     spread: float | None
     repeats: int
+    deviation: float | None = None  # of the results from the task's (`tracegen.tensor.reference`)
 
 
 def summary(repeats: Sequence[float]) -> Measured:

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -20,6 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm.runtime import Tensor
+
+    from tracegen.tensor.layout import Layout
+    from tracegen.tensor.reference import Reference
 
 _PR_SET_PDEATHSIG = 1
 
@@ -156,42 +160,64 @@ def _sample(request: dict[str, Any]) -> Any:
 def _build(request: dict[str, Any]) -> Any:
     from tracegen.tensor.build import shared_object
     from tracegen.tensor.candidates import scheduled
-    from tracegen.tensor.tasks import arguments_of
+    from tracegen.tensor.layout import layouts_of
 
     module = scheduled(request["task"], request["trace"])
     shared_object(module, request["target"], Path(request["path"]))
-    return arguments_of(module)  # not the task's where the schedule rewrites a weight's layout
+    return layouts_of(module)
+
+
+def _reference(request: dict[str, Any]) -> Any:
+    from tracegen.tensor.reference import computed
+
+    computed(request["task"]).save(Path(request["path"]))
+    return request["path"]
 
 
 def _simulate(request: dict[str, Any]) -> Any:
     from tracegen.tensor.candidates import scheduled
-    from tracegen.tensor.simulated import executable, simulated_seconds
-    from tracegen.tensor.tasks import arguments_of
+    from tracegen.tensor.simulated import simulate
 
     module = scheduled(request["task"], request["trace"])
-    program = Path(request["path"])
-    executable(module, arguments_of(module), program, request["isa"])
-    return simulated_seconds(program, request["machines"], request["max_instructions"])
+    return simulate(
+        module, request["task"], request["machines"], reference=_expected(request["reference"]), isa=request["isa"],
+        max_instructions=request["max_instructions"],
+    )  # fmt: skip
 
 
 def _measure(request: dict[str, Any]) -> Any:
     from tracegen.tensor.measure import measure
 
-    tensors = _tensors(request["arguments"])
-    return measure(request["path"], tensors, slow_s=request["slow_s"], budget_s=request["budget_s"])
+    tensors = _tensors(request["arguments"], request.get("layouts", ()))
+    reference = _expected(request.get("reference"))
+    if reference is not None:
+        reference.spoil(tensors)
+    measured = measure(request["path"], tensors, slow_s=request["slow_s"], budget_s=request["budget_s"])
+    if reference is None:
+        return measured
+    return replace(measured, deviation=reference.deviation({at: tensors[at].numpy() for at in reference.outputs}))
 
 
 @lru_cache(maxsize=2)
-def _tensors(specification: tuple[tuple[str, tuple[int, ...]], ...]) -> list[Tensor]:
+def _tensors(specification: tuple[tuple[str, tuple[int, ...]], ...], layouts: tuple[Layout, ...]) -> list[Tensor]:
     import tvm
 
+    from tracegen.tensor.layout import rearranged
     from tracegen.tensor.measure import arguments
 
-    return [tvm.runtime.tensor(array) for array in arguments(specification)]
+    return [tvm.runtime.tensor(array) for array in rearranged(arguments(specification), layouts)]
+
+
+@lru_cache(maxsize=2)
+def _expected(path: str | None) -> Reference | None:
+    from tracegen.tensor.reference import Reference
+
+    return None if path is None else Reference.load(Path(path))
 
 
 _BUILDER: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "tasks": _tasks, "operators": _operators, "sample": _sample, "build": _build, "simulate": _simulate,
+    "tasks": _tasks, "operators": _operators, "sample": _sample, "reference": _reference, "build": _build,
+    "simulate": _simulate,
 }  # fmt: skip
 
 

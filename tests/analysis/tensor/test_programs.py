@@ -26,7 +26,7 @@ def kernels(graph, scheduled):
     from tracegen.tensor.simulated import require_simulated
 
     try:
-        require_simulated("base", "x86-64")
+        require_simulated("x86-64")
     except InputError as error:
         pytest.skip(str(error))
     return [Kernel(task, scheduled[key][0], DEFAULT) for key, task in graph.tasks.items()]
