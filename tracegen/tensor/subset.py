@@ -17,13 +17,16 @@ def subset(
 ) -> dict[str, list[int]]:  # fmt: skip
     """{task: its schedules} to time on the simulated `devices`, the same for the same journal.
 
-    Schedules are those that ran wherever they were measured, `schedules_wanted` of each task at even distances in the
-    order in which they were found; None: all. Tasks of more FLOPs than `max_flops` are left out where only some are
-    wanted: most of their programs would be refused as too long. Of the others come first those with enough schedules,
-    at even distances by FLOPs. What was simulated before stays chosen, so that an interrupted collection goes on.
+    `schedules_wanted` of each task are those that ran wherever they were measured, at even distances in the order in
+    which they were found; None: all, whatever became of them. Tasks of more FLOPs than `max_flops` are left out where
+    only some are wanted: most of their programs would be refused as too long. Of the others come first those with
+    enough schedules, at even distances by FLOPs. What was simulated before stays chosen, so that an interrupted
+    collection goes on.
     """
     done = {number for number, device in journal.records if device in devices}
-    failed = {number for (number, device), record in journal.records.items() if record.error and device not in devices}
+    failed: set[int] = set()
+    if schedules_wanted is not None:
+        failed = {n for (n, device), record in journal.records.items() if record.error and device not in devices}
     good = {task.key: [n for n in journal.of_task[task.key] if n not in failed] for task in tasks}
     chosen = [task for task in tasks if good[task.key]]
     if tasks_wanted is not None:

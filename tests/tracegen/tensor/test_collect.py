@@ -27,6 +27,7 @@ from tracegen.tensor.finish import finish
 from tracegen.tensor.journal import Journal
 from tracegen.tensor.measure import arguments, summary
 from tracegen.tensor.networks import networks
+from tracegen.tensor.simulated import require_simulated
 from tracegen.tensor.tasks import parse_network
 from tracegen.tensor.worker import Failure, Worker
 
@@ -53,6 +54,7 @@ def test_dataset_holds_what_was_measured(collected: Path):
         assert records["error"].tolist() == [Outcome.OK] * 4
         assert (records["seconds"] > 0).all() and (records["seconds"] < 0.1).all()
         assert (records["repeats"] >= 3).all()
+        assert data.provenance["compared"]["records"] == 4 and data.provenance["compared"]["largest"] < 1e-5
         rows = data.features("statements")
         assert (rows.length > 0).all() and rows.values.shape[1] == 164
         assert (data.features("ast").length > 0).all()
@@ -108,6 +110,44 @@ def test_a_machine_is_simulated(collected: Path, tmp_path: Path):
     time_of = table.pivot(index="schedule", columns="device", values="seconds")
     assert time_of.notna().all().all()
     assert (time_of["sim:cortex-a53"] > time_of["sim:zen4"]).all()  # two-wide in order against four-wide out of order
+
+
+def test_a_subset_is_simulated_on_machines_of_a_design_space(collected: Path, tmp_path: Path):
+    output = tmp_path / collected.name
+    shutil.copytree(collected.parent, tmp_path, dirs_exist_ok=True)
+    plan = Plan(devices=("sim:embedded:2", "sim:base"), schedules=0, simulated_tasks=1, simulated_schedules=2)
+    for _ in range(2):  # the second finds all done
+        journal = collect(plan, output, progress=False)
+        simulated = [key for key in journal.records if key[1] in plan.machines]
+        assert len(simulated) == 6 and len({schedule for schedule, _ in simulated}) == 2
+        assert all(journal.records[key].seconds for key in simulated)
+    finish(output, features=False, progress=False)
+    with Dataset(output) as data:
+        assert data.devices["name"].tolist() == ["x86-64-v2", *plan.machines]
+        assert data.devices["parameters"][1]["clock_ghz"] == plan.machines[data.devices["name"][1]].frequency_ghz
+        assert data.record_count == 4 + 6
+
+
+def test_aarch64_programs_are_simulated(collected: Path, tmp_path: Path):
+    try:
+        require_simulated("aarch64")
+    except InputError as error:
+        pytest.skip(str(error))
+    output = tmp_path / collected.name
+    shutil.copytree(collected.parent, tmp_path, dirs_exist_ok=True)
+    plan = Plan(devices=("sim:cortex-a53", "sim:cortex-a72"), isa="aarch64", schedules=0, simulated_schedules=1)
+    journal = collect(plan, output, progress=False)
+    slow, fast = (record for record in journal.records.values() if record.device.endswith("@aarch64"))
+    assert slow.schedule == fast.schedule and slow.seconds > fast.seconds > 0
+    assert fast.deviation is not None and fast.deviation < 1e-5  # QEMU's result is the product too
+    finish(output, features=False, progress=False)
+    with Dataset(output) as data:
+        assert [parameters["isa"] for parameters in data.devices["parameters"]] == ["x86-64", "aarch64", "aarch64"]
+
+
+def test_without_tasks_there_is_nothing_to_collect(tmp_path: Path):
+    with pytest.raises(InputError, match="nothing to collect"):
+        collect(Plan(devices=("x86-64-v2",)), tmp_path / "none.tensor.h5", progress=False)
 
 
 def test_what_executes_too_much_is_a_failure(collected: Path, tmp_path: Path):
