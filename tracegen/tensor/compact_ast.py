@@ -1,6 +1,6 @@
 """CDMPP's compact AST of a scheduled program: its leaves as computation vectors, and their places in the tree.
 
-CDMPP (Hu et al., EuroSys 2024, section 5) keeps of a program's syntax tree the leaves, the statements that compute.
+CDMPP (Hu et al., EuroSys 2024) keeps of a program's syntax tree the leaves, the statements that compute.
 Each has a computation vector, which describes the computation and the loops around it; its index in a pre-order walk of
 the tree tells where it stood, and becomes a positional encoding. So a program is as many rows as it has leaves, few, and
 no information about the nest is lost to flattening.

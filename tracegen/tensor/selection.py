@@ -1,10 +1,10 @@
 """Which tasks to measure or to learn from where all are too many: three ways to choose some of a dataset's tasks.
 
 `joint_probability` is Verma et al.'s pruning ("Cross-Feature Transfer Learning for Efficient Tensor Program
-Generation", the section on dataset sampling): tasks are drawn with a probability that is joint over FLOPs, tensor shape
-and execution time, so that few stand for many alike. `kmeans_tasks` is CDMPP's (the section on sampling): clusters of
-tasks by their features, one task each, the nearest to the centre. `random_tasks` is what both are compared with. Each
-returns task indices, ascending, a function of its arguments and seed alone.
+Generation"): tasks are drawn with a probability that is joint over FLOPs, tensor shape and execution time, so that few
+stand for many alike. `kmeans_tasks` is CDMPP's (Hu et al., EuroSys 2024): clusters of tasks by their features, one task
+each, the nearest to the centre. `random_tasks` is what both are compared with. Each returns task indices, ascending, a
+function of its arguments and seed alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ansor's statement features: 164 numbers for every store of a scheduled program; and the operator class of a task.
 
-They are TVM's `PerStoreFeature` (Ansor: Zheng et al., OSDI 2020, section 5.2 and appendix B), which lowers the program
-and looks at each statement that stores to a buffer, innermost statements in program order. Counts and sizes are
-sign(x)·log2(1 + |x|); what says a kind is one-hot. `COLUMNS` names all 164, in these groups:
+They are TVM's `PerStoreFeature` (Ansor: Zheng et al., OSDI 2020), which lowers the program and looks at each statement
+that stores to a buffer, innermost statements in program order. Counts and sizes are sign(x)·log2(1 + |x|); what says a
+kind is one-hot. `COLUMNS` names all 164, in these groups:
 
 | columns | group | of one statement |
 |---|---|---|

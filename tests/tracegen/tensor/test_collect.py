@@ -305,3 +305,19 @@ def test_network_options():
 def test_unknown_devices_are_named():
     with pytest.raises(InputError, match="known are x86-64-v2"):
         Plan(operators=("matmul",), devices=("pentium",))
+
+
+@pytest.mark.parametrize(
+    ("network", "tasks", "calls", "millions"),
+    [("shufflenet_v2:size=64", 26, 76, 292 * (64 / 224) ** 2)],  # 146 million multiply-adds at 224
+)
+def test_networks_become_tasks(network: str, tasks: int, calls: int, millions: float):
+    worker = Worker("builder")
+    try:
+        found = worker.call({"do": "tasks", "network": network}, 600)
+    finally:
+        worker.close()
+    assert len({task.key for task in found}) == len(found) == tasks
+    assert sum(task.networks[network] for task in found) == calls
+    flops = sum(task.flops * task.networks[network] for task in found)
+    assert flops / 1e6 == pytest.approx(millions, rel=0.15)
