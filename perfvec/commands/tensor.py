@@ -226,11 +226,11 @@ def collect(
     import sys
 
     from tracegen.files import require_writable
-    from tracegen.tensor.collect import Plan
     from tracegen.tensor.collect import collect as run_collect
     from tracegen.tensor.finish import finish
     from tracegen.tensor.networks import networks
     from tracegen.tensor.operators import sizes
+    from tracegen.tensor.plan import Plan
 
     require_writable(output)
     if not finish_only:

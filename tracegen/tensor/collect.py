@@ -8,7 +8,6 @@ continues there, and measures nothing twice.
 
 from __future__ import annotations
 
-import os
 import platform
 import random
 import shutil
@@ -17,85 +16,29 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
-from itertools import zip_longest
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from tracegen.tensor.build import TARGETS, require_device
+from tracegen.tensor.build import TARGETS
 from tracegen.tensor.candidates import EVOLUTIONARY, REPLAY_TRACE, Candidate
 from tracegen.tensor.installation import FFI_VERSION, TVM_VERSION, require_tvm
-from tracegen.tensor.journal import Journal, Record
+from tracegen.tensor.journal import BUILD_FAILED, RUN_FAILED, TIMEOUT, Journal, Record, compared
 from tracegen.tensor.layout import Layout
-from tracegen.tensor.operators import parse_operator
-from tracegen.tensor.reference import TOLERANCE
-from tracegen.tensor.simulated import PREFIX, simulated_devices
-from tracegen.tensor.subset import subset
-from tracegen.tensor.tasks import Task, parse_network
+from tracegen.tensor.plan import Plan
+from tracegen.tensor.reference import References
+from tracegen.tensor.simulation import Simulations
+from tracegen.tensor.tasks import Task
 from tracegen.tensor.worker import Failure, Worker
-from uarch.configuration import Machine
 from uarch.errors import InputError
 
 _AHEAD = 24  # built and not yet measured, at most
 _SAMPLE_LIMIT_S = 300.0
 _LIFETIME = 400  # candidates that one runner measures
-_REFERENCE_LIMIT_S = 300.0
-_SIMULATE_LIMIT_S = 600.0
-_BUILD_FAILED, _RUN_FAILED, _TIMEOUT, _TOO_LONG = "build failed", "run failed", "timeout", "too long"
-_INVALID = "invalid"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to collect, and within which limits. Without networks and operators: of the tasks of an earlier call."""
-
-    networks: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ("x86-64-v3",)
-    schedules: int = 64  # a task, at most; 0: those of an earlier call
-    evolutionary: float = 0.5  # the part of them that evolutionary search finds, after the random ones
-    round: int = 10  # schedules of a task before it is the next task's turn
-    minutes: float | None = None
-    seed: int = 0
-    budget_s: float = 0.3  # measuring of one candidate
-    slow_factor: float = 10.0  # a candidate so much slower than the best of its task is run once
-    build_limit_s: float = 60.0
-    run_limit_s: float = 10.0
-    again: float = 0.02  # the part of the records that is measured a second time, to know the noise
-    isa: str = "x86-64"  # of the programs that simulated machines run
-    max_instructions: int = 5_000_000  # of one call that is simulated
-    simulated_tasks: int | None = None  # how many tasks simulated machines get; None: all
-    simulated_schedules: int | None = None  # of each task; None: all
-    cpu: int | None = None
-    builder_cpu: int | None = None
-    machines: dict[str, Machine] = field(init=False, repr=False, compare=False)  # the simulated devices, by name
-
-    def __post_init__(self) -> None:
-        for network in self.networks:
-            parse_network(network)
-        for operator in self.operators:
-            parse_operator(operator)
-        if not self.devices:
-            raise InputError("no device to measure on; name one")
-        for device in self.devices:
-            if not device.startswith(PREFIX):
-                require_device(device)
-        machines: dict[str, Machine] = {}
-        for text in self.devices:
-            if text.startswith(PREFIX):
-                for name, machine in simulated_devices(text, self.isa).items():
-                    if machines.setdefault(name, machine) != machine:
-                        raise InputError(f"two machines are called {machine.name}; rename one")
-        object.__setattr__(self, "machines", machines)
-
-    @property
-    def measured_on(self) -> tuple[str, ...]:
-        """The devices that are this computer."""
-        return tuple(device for device in self.devices if not device.startswith(PREFIX))
 
 
 @dataclass(frozen=True)
@@ -109,15 +52,6 @@ class _Job:
     path: Path
     again: bool = False
     layouts: tuple[Layout, ...] = ()  # once built
-
-
-@dataclass(frozen=True)
-class _Simulation:
-    """A schedule to time on machines, by their names as devices."""
-
-    schedule: int
-    task: Task
-    machines: dict[str, Machine]
 
 
 @dataclass(frozen=True)
@@ -164,7 +98,7 @@ class _Collection:
         self.deadline = started + plan.minutes * 60 if plan.minutes is not None else float("inf")
         self.best: dict[tuple[str, str], float] = {}
         self.exhausted: set[str] = set()
-        self.references: dict[str, str | None] = {}  # the file of each task's results; None where there are none
+        self.references = References(builds)
         self.spent: list[Path] = []
         self.number = 0
         for record in journal.records.values():
@@ -191,7 +125,8 @@ class _Collection:
                 self._work(left, self._turns(tasks), bar)
                 self._work(self._jobs_again(), iter(()), bar)
                 bar.refresh()
-                self._simulate(tasks)
+                simulations = Simulations(self.plan, self.journal, self.references, self.deadline, self.progress)
+                simulations.run(tasks, self.builder)
 
     def _tasks(self) -> list[Task]:
         """The tasks of all networks and operators, in a fixed order."""
@@ -282,7 +217,7 @@ class _Collection:
                 if isinstance(building, _Job) and building.task.key not in self.references:
                     pending.appendleft(building)
                     building = building.task
-                    self.builder.send(self._reference_request(building), _REFERENCE_LIMIT_S)
+                    self.references.send(building, self.builder)
                 elif isinstance(building, _Job):
                     self.builder.send(self._build_request(building), self.plan.build_limit_s)
                 elif isinstance(building, _Sample):
@@ -302,7 +237,7 @@ class _Collection:
                     pending.extend(found)
                     building = None
             elif isinstance(building, Task):
-                if self._referenced(building, self.builder):
+                if self.references.made(building, self.builder):
                     building = None
             elif isinstance(building, _Job):
                 job = building
@@ -311,16 +246,16 @@ class _Collection:
                         built.append(replace(building, layouts=layouts))
                         building = None
                 except Failure as failure:
-                    self._failed(job, _BUILD_FAILED, failure, bar)
+                    self._failed(job, BUILD_FAILED, failure, bar)
                     building = None
             if measuring is not None:
                 job = measuring
                 try:
                     if (result := self.runner.reply()) is not None:
-                        self._keep(measuring, _compared(measuring.schedule, measuring.device, **asdict(result)), bar)
+                        self._keep(measuring, compared(measuring.schedule, measuring.device, **asdict(result)), bar)
                         measuring = None
                 except Failure as failure:
-                    self._failed(job, _RUN_FAILED, failure, bar)
+                    self._failed(job, RUN_FAILED, failure, bar)
                     measuring = None
 
     def _renew_runner(self) -> None:
@@ -332,98 +267,6 @@ class _Collection:
         for path in self.spent:
             path.unlink(missing_ok=True)
         self.spent.clear()
-
-    def _simulate(self, tasks: Sequence[Task]) -> None:
-        """Schedules on the machines that they have not been timed on, in one pass over a trace; tasks in turn.
-
-        Nothing is measured meanwhile, so the measuring core simulates too.
-        """
-        jobs = self._simulations(tasks)
-        if not jobs:
-            return
-        records = sum(len(job.machines) for job in jobs)
-        workers = [self.builder]
-        if len(os.sched_getaffinity(0)) > 1:
-            workers.append(Worker("builder", self.plan.cpu))
-        busy: dict[Worker, _Simulation] = {}
-        with tqdm(total=records, desc="simulate", unit=" records", disable=None if self.progress else True) as bar:
-            try:
-                while True:
-                    for worker in workers:
-                        if worker not in busy and jobs and time.monotonic() <= self.deadline:
-                            busy[worker] = jobs.popleft()
-                            self._send_simulation(worker, busy[worker])
-                    if not busy:
-                        return
-                    wait([worker.connection for worker in busy], min(worker.seconds_left for worker in busy))
-                    for worker, job in list(busy.items()):
-                        if self._simulated(worker, job):
-                            bar.update(len(job.machines))
-                            del busy[worker]
-            finally:
-                for worker in workers[1:]:
-                    worker.close()
-
-    def _simulations(self, tasks: Sequence[Task]) -> deque[_Simulation]:
-        plan = self.plan
-        for name, machine in plan.machines.items():
-            self.journal.machine(name, machine.to_dict())
-        chosen = subset(
-            self.journal, tasks, tasks_wanted=plan.simulated_tasks, schedules_wanted=plan.simulated_schedules,
-            devices=tuple(plan.machines), max_flops=plan.max_instructions,
-        ) if plan.machines else {}  # fmt: skip
-        turns = zip_longest(*([(key, number) for number in numbers] for key, numbers in chosen.items()))
-        jobs = deque[_Simulation]()
-        for key, number in (pair for turn in turns for pair in turn if pair is not None):
-            missing = {
-                name: machine for name, machine in plan.machines.items() if (number, name) not in self.journal.records
-            }
-            if missing:
-                jobs.append(_Simulation(number, self.journal.tasks[key], missing))
-        return jobs
-
-    def _send_simulation(self, worker: Worker, job: _Simulation) -> None:
-        if job.task.key not in self.references:
-            worker.send(self._reference_request(job.task), _REFERENCE_LIMIT_S)
-            while not self._referenced(job.task, worker):
-                worker.connection.poll(min(worker.seconds_left, 1.0))
-        request = {
-            "do": "simulate", "task": job.task, "trace": self.journal.schedules[job.schedule][1].trace,
-            "isa": self.plan.isa, "machines": job.machines, "max_instructions": self.plan.max_instructions,
-            "reference": self.references[job.task.key],
-        }  # fmt: skip
-        worker.send(request, _SIMULATE_LIMIT_S)
-
-    def _simulated(self, worker: Worker, job: _Simulation) -> bool:
-        """Whether the worker is done with the job: its records are in the journal."""
-        try:
-            if (result := worker.reply()) is None:
-                return False
-        except Failure as failure:
-            why = str(failure)
-            error = _TIMEOUT if failure.error == "timeout" else _TOO_LONG if _TOO_LONG in why else _RUN_FAILED
-            for name in job.machines:
-                self.journal.record(Record(job.schedule, name, None, None, 0, error, why))
-            return True
-        seconds, deviation = result
-        for name in job.machines:
-            self.journal.record(_compared(job.schedule, name, seconds[name], None, 1, deviation))
-        return True
-
-    def _reference_request(self, task: Task) -> dict[str, Any]:
-        return {"do": "reference", "task": task, "path": str(self.builds / f"{task.key}.npz")}
-
-    def _referenced(self, task: Task, worker: Worker) -> bool:
-        """Whether the worker is done with the task's own results, which are then known, or known not to be there."""
-        try:
-            path: str | None = worker.reply()
-            if path is None:
-                return False
-        except Failure as failure:
-            tqdm.write(f"{task.name}: results are not compared, its own program does not run ({failure})", sys.stderr)
-            path = None
-        self.references[task.key] = path
-        return True
 
     def _sampled(self, turn: _Sample) -> list[_Job] | None:
         """The jobs of newly found candidates; None while the builder is at it."""
@@ -454,7 +297,7 @@ class _Collection:
         }  # fmt: skip
 
     def _failed(self, job: _Job, stage: str, failure: Failure, bar: tqdm) -> None:
-        error = _TIMEOUT if failure.error == "timeout" and stage == _RUN_FAILED else stage
+        error = TIMEOUT if failure.error == "timeout" and stage == RUN_FAILED else stage
         self._keep(job, Record(job.schedule, job.device, None, None, 0, error, str(failure)), bar)
 
     def _keep(self, job: _Job, record: Record, bar: tqdm) -> None:
@@ -467,16 +310,6 @@ class _Collection:
         if record.seconds is not None:
             key = self.journal.schedules[record.schedule][0], record.device
             self.best[key] = min(record.seconds, self.best.get(key, record.seconds))
-
-
-def _compared(
-    schedule: int, device: str, seconds: float, spread: float | None, repeats: int, deviation: float | None
-) -> Record:
-    """The record of a program that ran: a failure where its results are wrong."""
-    if deviation is not None and deviation > TOLERANCE:
-        message = f"wrong results: they deviate from the unscheduled program's by {deviation:.3g}"
-        return Record(schedule, device, None, None, 0, _INVALID, message)
-    return Record(schedule, device, seconds, spread, repeats, deviation=deviation)
 
 
 def _steps(start: int, stop: int, step: int) -> list[int]:

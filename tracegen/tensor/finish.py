@@ -26,7 +26,7 @@ from tracegen.tensor.candidates import scheduled
 from tracegen.tensor.collect import work_file
 from tracegen.tensor.database import RECORDS, WORKLOADS
 from tracegen.tensor.dataset import DatasetWriter, Device, Outcome
-from tracegen.tensor.journal import Journal
+from tracegen.tensor.journal import BUILD_FAILED, INVALID, RUN_FAILED, TIMEOUT, TOO_LONG, Journal
 from tracegen.tensor.reference import TOLERANCE
 from tracegen.tensor.simulated import PREFIX, VECTOR_BYTES, isa_of
 from uarch.configuration import machine_from_dict
@@ -34,8 +34,8 @@ from uarch.devices import load_device, machine_device
 from uarch.errors import InputError
 
 _OUTCOMES = {
-    "": Outcome.OK, "build failed": Outcome.BUILD_FAILED, "run failed": Outcome.RUN_FAILED,
-    "timeout": Outcome.TIMEOUT, "invalid": Outcome.INVALID, "too long": Outcome.TIMEOUT,
+    "": Outcome.OK, BUILD_FAILED: Outcome.BUILD_FAILED, RUN_FAILED: Outcome.RUN_FAILED, TIMEOUT: Outcome.TIMEOUT,
+    INVALID: Outcome.INVALID, TOO_LONG: Outcome.TIMEOUT,
 }  # fmt: skip
 _VERSIONS = {"primitives": primitives.VERSION, "statements": statements.VERSION, "ast": compact_ast.VERSION}
 _BATCH = 256  # schedules in a file of features
@@ -100,7 +100,7 @@ def _again(journal: Journal) -> dict[str, float] | None:
 def _compared(journal: Journal) -> dict[str, float]:
     """How many records' results were compared with the task's own, and how far the right ones lie from them."""
     found = [record.deviation for record in journal.records.values() if record.deviation is not None]
-    wrong = sum(record.error == "invalid" for record in journal.records.values())
+    wrong = sum(record.error == INVALID for record in journal.records.values())
     return {"records": len(found) + wrong, "largest": max(found, default=0.0), "tolerance": TOLERANCE}
 
 

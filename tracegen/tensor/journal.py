@@ -15,8 +15,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from tracegen.tensor.candidates import Candidate
+from tracegen.tensor.reference import TOLERANCE
 from tracegen.tensor.tasks import Task, merged
 from uarch.errors import InputError
+
+BUILD_FAILED, RUN_FAILED, TIMEOUT = "build failed", "run failed", "timeout"
+INVALID, TOO_LONG = "invalid", "too long"  # wrong results; more instructions than are simulated
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,16 @@ class Record:
     message: str = ""
     again: bool = False
     deviation: float | None = None
+
+
+def compared(
+    schedule: int, device: str, seconds: float, spread: float | None, repeats: int, deviation: float | None
+) -> Record:
+    """The record of a program that ran: a failure where its results are wrong."""
+    if deviation is not None and deviation > TOLERANCE:
+        message = f"wrong results: they deviate from the unscheduled program's by {deviation:.3g}"
+        return Record(schedule, device, None, None, 0, INVALID, message)
+    return Record(schedule, device, seconds, spread, repeats, deviation=deviation)
 
 
 class Journal:

@@ -13,6 +13,7 @@ element that was not written is NaN, which agrees with nothing but a NaN of the 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +22,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from tracegen.files import atomic_path
 from tracegen.tensor.measure import arguments
 from tracegen.tensor.tasks import Task
+from tracegen.tensor.worker import Failure, Worker
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
     from tvm.runtime import Tensor
 
 TOLERANCE = 1e-3
+_LIMIT_S = 300.0
 _GENERIC: dict[str, object] = {"kind": "llvm", "num-cores": 1}
 
 
@@ -57,6 +61,37 @@ class Reference:
     def save(self, path: Path) -> None:
         with atomic_path(path) as temporary, temporary.open("wb") as stream:
             np.savez(stream, **{str(index): array for index, array in self.outputs.items()})  # type: ignore[arg-type]
+
+
+class References:
+    """The references of a collection's tasks, files in a folder: made by a worker when a task first needs its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[str, str | None] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._made
+
+    def __getitem__(self, key: str) -> str | None:
+        """The task's file; None where its own program does not run."""
+        return self._made[key]
+
+    def send(self, task: Task, worker: Worker) -> None:
+        """Ask a builder for the task's reference."""
+        worker.send({"do": "reference", "task": task, "path": str(self._folder / f"{task.key}.npz")}, _LIMIT_S)
+
+    def made(self, task: Task, worker: Worker) -> bool:
+        """Whether the builder that was asked is done."""
+        try:
+            path: str | None = worker.reply()
+            if path is None:
+                return False
+        except Failure as failure:
+            tqdm.write(f"{task.name}: results are not compared, its own program does not run ({failure})", sys.stderr)
+            path = None
+        self._made[task.key] = path
+        return True
 
 
 def unwritten(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:

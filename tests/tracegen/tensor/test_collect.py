@@ -21,12 +21,13 @@ if sys.platform != "linux":
     pytest.skip("processes are pinned as Linux does it", allow_module_level=True)
 
 from tracegen.tensor.card import card
-from tracegen.tensor.collect import Plan, _steps, collect, work_file
+from tracegen.tensor.collect import _steps, collect, work_file
 from tracegen.tensor.dataset import Dataset, Outcome
 from tracegen.tensor.finish import finish
 from tracegen.tensor.journal import Journal
 from tracegen.tensor.measure import arguments, summary
 from tracegen.tensor.networks import networks
+from tracegen.tensor.plan import Plan
 from tracegen.tensor.simulated import require_simulated
 from tracegen.tensor.tasks import parse_network
 from tracegen.tensor.worker import Failure, Worker

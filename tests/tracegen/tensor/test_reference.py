@@ -12,13 +12,14 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 
 import tracegen.tensor.preload  # noqa: F401
 from tracegen.tensor.candidates import Candidate, trace_json
-from tracegen.tensor.collect import Plan, collect, work_file
+from tracegen.tensor.collect import collect, work_file
 from tracegen.tensor.dataset import Dataset, Outcome
 from tracegen.tensor.finish import finish
 from tracegen.tensor.journal import Journal
 from tracegen.tensor.layout import Layout, layouts_of, rearranged
 from tracegen.tensor.measure import arguments
 from tracegen.tensor.operators import operator_tasks
+from tracegen.tensor.plan import Plan
 from tracegen.tensor.reference import TOLERANCE, Reference, computed, outputs
 
 MATMUL = "matmul:16x16x16"

@@ -87,7 +87,7 @@ class Vision(nn.Module):
 
 NETWORKS = {
     "bert_tiny": Network(partial(Language, 128, 2, 2, 30522, False), 128, tokens=True, sized=True),
-    "bert_base": Network(partial(Language, 768, 12, 2, 30522, False), 128, tokens=True, sized=True),
-    "gpt2": Network(partial(Language, 768, 12, 2, 50257, True), 64, tokens=True, sized=True),
-    "vit_small": Network(partial(Vision, 384, 6, 2), 224, sized=True),
+    "bert_base": Network(partial(Language, 768, 12, 12, 30522, False), 128, tokens=True, sized=True),
+    "gpt2": Network(partial(Language, 768, 12, 12, 50257, True), 64, tokens=True, sized=True),
+    "vit_small": Network(partial(Vision, 384, 6, 12), 224, sized=True),
 }
