@@ -1,6 +1,6 @@
 """Transformers: BERT (Devlin et al., NAACL 2019), GPT-2 (Radford et al., 2019) and ViT (Dosovitskiy et al., ICLR 2021).
 
-All blocks of one network are alike, so few of them give all of its tensor programs.
+All blocks of one network are alike: they give the same tensor programs, each as often as there are blocks.
 """
 
 from __future__ import annotations
