@@ -2,7 +2,7 @@
 
 The distance to the nearest of the training set is held against the distances at which its members themselves have their
 nearest neighbours (nearest-neighbour novelty detection: Tax & Duin, ICPR 2000; Pimentel et al., Signal Processing 99,
-2014, §3): farther than the farthest of them is outside. Programs are told apart by the angle between their vectors, as
+2014): farther than the farthest of them is outside. Programs are told apart by the angle between their vectors, as
 `analysis.compare` does, machines by the encoder's normalised features (root mean square over the features).
 """
 

@@ -29,6 +29,9 @@ def compare(
         ),
     ] = None,
     nearest: Annotated[int, typer.Option(min=1, help="How many of the library.")] = 5,
+    map_: Annotated[
+        str, typer.Option("--map", help="Programs in two dimensions: pca (principal components) or tsne (t-SNE).")
+    ] = "pca",
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     as_json: Json = False,
@@ -45,13 +48,15 @@ def compare(
         raise InputError("comparing needs targets: two or more, or one that is compared with --library")
     if count == 1 and library is None:
         library = "suite"
+    if map_ not in comparison.MAPS:
+        raise InputError(f"--map {map_}: expected {' or '.join(comparison.MAPS)}")
     require_outputs(csv=csv, html=html, picture=picture)
     known = comparison.load_library(library, load_model(model_file)) if library is not None else []
     _, vectors = resolve_targets(context, targets, model_file, max_instructions)
     found = comparison.nearest(vectors, known, nearest) if known else None
     everyone = vectors if len(vectors) > 1 else [*vectors, *known]
     distance = comparison.compare(everyone)
-    place = comparison.plane(everyone)
+    place = comparison.plane(everyone, map_)
     write_csv(distance if found is None else found, csv)
     draw(
         "How alike programs are", lambda: comparison.sections(distance, place, found),
