@@ -14,8 +14,8 @@ from tracegen.suite.inputs import compile_c
 
 _UNROLLED = 64
 _ROUNDS = 1 << 22  # some 0.1 s at 3 GHz
-# The empty assembly keeps the compiler from joining additions; the addend is a register, as some cores make additions of
-# constants without waiting (Intel's Golden Cove).
+# The empty assembly keeps the compiler from joining additions; the addend is a register, as some cores make additions
+# of constants without waiting (Intel's Golden Cove).
 _SOURCE = f"""#include <stdlib.h>
 #define ADD sum += step; __asm__ volatile("" : "+r"(sum));
 #define ADD4 ADD ADD ADD ADD

@@ -112,20 +112,32 @@ def write_overview(
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write (.html).")],
     targets: Targets = None,
     machines: Machines = None,
+    tensor: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="JSON of perfvec tensor predict, replay or evaluate, or the folder of a tune; repeat. Then programs "
+            "may be left out."
+        ),
+    ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
 ) -> None:
     """One page of everything about programs on machines: predictions, attribution, comparison, a sweep of caches around
-    the first machine and, of traces, profile and phases.
+    the first machine and, of traces, profile and phases; and of tensor programs, from results that are there.
     """
     from analysis.overview import overview
     from analysis.report import write_report
+    from analysis.tensor import results
     from perfvec.commands.inputs import predictable_machines
 
     require_outputs(html=output)
+    measured = results.sections(tensor or [])
+    if tensor and not targets and not context.obj:
+        print(write_report(output, "Tensor programs", measured), file=sys.stderr)
+        return
     model, chosen = predictable_machines(machines, model_file)
     _, vectors = resolve_targets(context, targets, model_file, max_instructions)
     traces = [target for target in targets or [] if not target.endswith(".npz")]
-    sections = overview(model, vectors, traces, chosen, max_instructions=max_instructions)
+    sections = overview(model, vectors, traces, chosen, max_instructions=max_instructions) + measured
     title = f"{', '.join(vector.program for vector in vectors)} on {', '.join(machine.name for machine in chosen)}"
     print(write_report(output, title, sections, f"Predicted by the model {model.digest[:12]}"), file=sys.stderr)
