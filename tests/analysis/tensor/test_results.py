@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -109,6 +111,15 @@ def test_one_page_of_all_of_them(browser, tmp_path):
     assert bars == [[0.7, 0.7], [0.7, 0.7]]
     on_machines = browser.js(f"return {places}[2].data.filter(t => t.type === 'bar').map(t => [t.name, t.x[0]])")
     assert on_machines == [["zen4", 2], ["base", 6]]
+
+
+def test_the_command_needs_no_program(tmp_path):
+    page = tmp_path / "t.html"
+    (path,) = written(tmp_path, e=EVALUATION)
+    command = [sys.executable, "-m", "perfvec", "report", "--tensor", str(path), "-o", str(page)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "how well models rank" in page.read_text()
 
 
 @pytest.mark.parametrize(
