@@ -98,7 +98,7 @@ def suite_time(
     )
     for name, reason in failures.items():
         print(f"perfvec: {name} is left out: {' '.join(reason.split())}", file=sys.stderr)
-    print(json.dumps(found.to_dict(orient="records")) if as_json else shown_table(found))
+    print(json.dumps(found.to_dict(orient="records")) if as_json else shown_table(found.drop(columns="repeats")))
     print(
         f"its clock is {clock:.2f} GHz, measured; now perfvec fit-uarch --times {output / TIMES} "
         f"--frequency-ghz {clock:.2f} -o HOST.machine.npz", file=sys.stderr,

@@ -36,6 +36,9 @@ def test_programs_unlike_the_training_programs_are_told():
     (line,) = novelty.warnings(found)
     assert line.startswith("program far: unlike")
     assert [row["name"] for row in novelty.to_json(found)] == ["far"]
+    (section,) = novelty.sections(found)
+    assert section.table["name"].tolist() == ["far"]
+    assert novelty.sections(found.head(1)) == []
 
 
 def test_machines_unlike_the_table_are_told():
