@@ -36,10 +36,11 @@ def time_suite(
     *,
     repeats: int = 11,
     half_width: float = HALF_WIDTH,
+    units: int | None = None,
     progress: bool = True,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Vectors `NAME.vector.npz` (`represent --sample auto`) of whole runs of these workloads, then their times in
-    `times.csv`, as `perfvec.machines.times.read_times` reads them.
+    """Vectors `NAME.vector.npz` (`represent --sample auto`, or of so many `units`) of whole runs of these workloads,
+    then their times in `times.csv`, as `perfvec.machines.times.read_times` reads them.
 
     The table of `tracegen.suite.timing.time_workloads` with the runs' `instructions`, and why workloads are missing
     from it. A vector that is there already, of the same model, stays. Times are measured last, all in one go. Raises
@@ -51,7 +52,7 @@ def time_suite(
     instructions: dict[str, int] = {}
     for workload in tqdm(select(names), desc="represent", unit="program", disable=None if progress else True):
         try:
-            instructions[workload.name] = _represent(model, workload, folder, half_width)
+            instructions[workload.name] = _represent(model, workload, folder, half_width, units)
         except InputError as error:
             failures[workload.name] = str(error)
     frame, failed = time_workloads(list(instructions), folder / "inputs", repeats=repeats, progress=progress)
@@ -70,7 +71,7 @@ def time_suite(
     return frame, failures
 
 
-def _represent(model: Model, workload: Workload, folder: Path, half_width: float) -> int:
+def _represent(model: Model, workload: Workload, folder: Path, half_width: float, units: int | None) -> int:
     """Instructions of the whole run, whose vector is in the folder then."""
     path = folder / f"{workload.name}.vector.npz"
     if path.exists() and (known := load_vector(path)).model == model.digest:
@@ -82,7 +83,7 @@ def _represent(model: Model, workload: Workload, folder: Path, half_width: float
             Path(os.devnull).open("wb") as unheard,
             stream(command, stdin=given, stdout=unheard, stderr=unheard, env={**os.environ, **workload.env}) as running,
         ):
-            vector = represent_stream_sampled(model, running, half_width=half_width, progress=False)
+            vector = represent_stream_sampled(model, running, half_width=half_width, units=units, progress=False)
     if running.outcome is None:
         raise KeyboardInterrupt
     if running.outcome.exit_status not in workload.status:

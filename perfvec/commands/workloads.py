@@ -83,6 +83,9 @@ def suite_time(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for times.csv and the runs' vectors.")],
     repeats: Annotated[int, typer.Option(min=1, help="Measured runs of each.")] = 11,
     half_width: Annotated[str, typer.Option(help="As of represent --sample auto.")] = "2%",
+    units: Annotated[
+        int | None, typer.Option(min=24, help="Represent so many units of 1,024 instructions instead: faster.")
+    ] = None,
     model_file: ModelFile = None,
     as_json: Json = False,
 ) -> None:
@@ -94,7 +97,7 @@ def suite_time(
 
     clock = clock_ghz()
     found, failures = time_suite(
-        load_model(model_file), names, output, repeats=repeats, half_width=parse_half_width(half_width)
+        load_model(model_file), names, output, repeats=repeats, half_width=parse_half_width(half_width), units=units
     )
     for name, reason in failures.items():
         print(f"perfvec: {name} is left out: {' '.join(reason.split())}", file=sys.stderr)

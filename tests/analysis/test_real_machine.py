@@ -79,3 +79,7 @@ def test_what_is_timed_is_what_is_represented(data, tmp_path, monkeypatch):
     before = (tmp_path / "small.vector.npz").stat().st_mtime_ns
     real_machine.time_suite(data.model, ["small"], tmp_path, repeats=1, progress=False)
     assert (tmp_path / "small.vector.npz").stat().st_mtime_ns == before
+    found, _ = real_machine.time_suite(data.model, ["large"], tmp_path / "units", repeats=1, units=30, progress=False)
+    vector = load_vector(tmp_path / "units" / "large.vector.npz")
+    assert vector.sampling.units_represented == 30
+    assert vector.instructions == pytest.approx(load_vector(times[1].target).instructions, rel=0.01)
