@@ -20,6 +20,14 @@ from perfvec.representation import library
 from perfvec.representation.vector import ProgramVector, load_vector
 from uarch.errors import InputError
 
+MAPS = ("pca", "tsne")
+_PERPLEXITY = 30.0  # at most: scikit-learn's default
+_FEWEST = 4  # programs that t-SNE takes
+_MAP_TEXT = {
+    "pca": "The two principal components of the vectors' directions.",
+    "tsne": "t-SNE of the cosine distances: who is near whom tells, how far apart groups are does not.",
+}
+
 
 def compare(programs: Sequence[ProgramVector]) -> pd.DataFrame:
     """[P, P] cosine distances, 1 − cos of the angle: 0 for programs that behave alike per instruction, at most 2.
@@ -80,31 +88,64 @@ def nearest(programs: Sequence[ProgramVector], library: Sequence[ProgramVector],
     return pd.DataFrame(rows, columns=["program", "nearest", "distance"])
 
 
-def plane(programs: Sequence[ProgramVector]) -> pd.DataFrame:
-    """The two principal components of the programs' directions: index the program, columns `x`, `y`.
+def plane(programs: Sequence[ProgramVector], method: str = "pca") -> pd.DataFrame:
+    """The programs' directions in two dimensions: index the program, columns `x`, `y`; `attrs["method"]`.
 
-    `attrs["explained"]` has the two components' shares of the variance. (Principal components by singular values.)
+    `pca`: the two principal components; `attrs["explained"]` has their shares of the variance. `tsne`: t-SNE (van der
+    Maaten & Hinton, JMLR 9, 2008), which keeps neighbours together where two components put unlike programs on top of
+    each other, and gives distances between groups no meaning; the same programs get the same map. Raises InputError for
+    another method, fewer than four programs to it, or where scikit-learn is not installed.
     """
+    if method not in MAPS:
+        raise InputError(f"map {method!r}: expected {' or '.join(MAPS)}")
     matrix = directions(programs)
+    components = _components(matrix, [program.program for program in programs])
+    return components if method == "pca" else _neighbours(matrix, components)
+
+
+def _components(matrix: NDArray[np.float64], names: Sequence[str]) -> pd.DataFrame:
+    """The two principal components, by singular values."""
     centred = matrix - matrix.mean(axis=0)
     left, singular, _ = np.linalg.svd(centred, full_matrices=False)
     left, singular = left[:, :2], np.pad(singular, (0, 2))
-    place = np.zeros((len(programs), 2))
+    place = np.zeros((len(matrix), 2))
     place[:, : left.shape[1]] = left * singular[: left.shape[1]]
     place *= np.where(place[np.abs(place).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)  # the farthest point is positive
-    frame = pd.DataFrame(place, columns=["x", "y"], index=distinct([program.program for program in programs]))
+    frame = pd.DataFrame(place, columns=["x", "y"], index=distinct(names))
     total = float((singular**2).sum())
-    frame.attrs["explained"] = [float(s**2) / total if total else 0.0 for s in singular[:2]]
+    frame.attrs |= {"method": "pca", "explained": [float(s**2) / total if total else 0.0 for s in singular[:2]]}
+    return frame
+
+
+def _neighbours(matrix: NDArray[np.float64], components: pd.DataFrame) -> pd.DataFrame:
+    """t-SNE from the principal components on, as small as scikit-learn begins. Between vectors of length 1 the squared
+    Euclidean distances that it takes are twice the cosine ones.
+    """
+    if len(matrix) < _FEWEST:
+        raise InputError(f"{len(matrix)} programs are too few for t-SNE; give at least {_FEWEST}, or take the map pca")
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError:
+        raise InputError("t-SNE needs scikit-learn: pip install 'perfvec-toolkit[experiment]'") from None
+    begin = components.to_numpy() * (1e-4 / max(float(components["x"].std(ddof=0)), 1e-30))
+    embedding = TSNE(
+        perplexity=min(_PERPLEXITY, (len(matrix) - 1) / 3), init=begin.astype(np.float32), method="exact",
+        random_state=0,
+    )  # fmt: skip
+    frame = pd.DataFrame(embedding.fit_transform(matrix), columns=["x", "y"], index=components.index)
+    frame.attrs["method"] = "tsne"
     return frame
 
 
 def to_json(
     distance: pd.DataFrame, place: pd.DataFrame | None = None, found: pd.DataFrame | None = None
 ) -> dict[str, Any]:
-    """The `--json` document: of `compare`, and of `plane` and `nearest` where they are given."""
+    """The `--json` document: of `compare`, and of `plane` (`explained` only of `pca`) and `nearest` where given."""
     document: dict[str, Any] = {"programs": list(distance.index), "distance": distance.to_numpy().tolist()}
     if place is not None:
-        document |= {"map": place.to_numpy().tolist(), "explained": place.attrs["explained"]}
+        document |= {"map": place.to_numpy().tolist(), "map_method": place.attrs["method"]}
+        if "explained" in place.attrs:
+            document["explained"] = place.attrs["explained"]
     if found is not None:
         document["nearest"] = found.to_dict(orient="records")
     return document
@@ -114,7 +155,7 @@ def sections(distance: pd.DataFrame, place: pd.DataFrame, found: pd.DataFrame | 
     """The parts of the HTML report."""
     parts = [
         Section("How alike they are", "Cosine distances of their vectors, joined by the average.", plot(distance)),
-        Section("Map", "The two principal components of the vectors' directions.", plot_plane(place), place),
+        Section("Map", _MAP_TEXT[place.attrs["method"]], plot_plane(place), place),
         Section("Distances", "Every pair, in the order of the tree above.", plot_matrix(distance), distance),
     ]
     if found is not None:
@@ -153,8 +194,11 @@ def plot_matrix(distance: pd.DataFrame) -> Figure:
 
 def plot_plane(frame: pd.DataFrame) -> Figure:
     """The map of `plane`: programs that are near each other behave alike."""
-    first, second = frame.attrs["explained"]
     names = [str(name) for name in frame.index]
     points = Points("", frame["x"], frame["y"], names, labelled=True)
-    x, y = Axis(f"first principal component ({first:.0%} of the variance)"), Axis(f"second ({second:.0%})")
+    if frame.attrs["method"] == "pca":
+        first, second = frame.attrs["explained"]
+        x, y = Axis(f"first principal component ({first:.0%} of the variance)"), Axis(f"second ({second:.0%})")
+    else:
+        x, y = Axis("t-SNE, first"), Axis("second")
     return Figure([Panel([points], x=x, y=y)], height=5)

@@ -2,7 +2,7 @@
 
 The distance to the nearest of the training set is held against the distances at which its members themselves have their
 nearest neighbours (nearest-neighbour novelty detection: Tax & Duin, ICPR 2000; Pimentel et al., Signal Processing 99,
-2014, §3): farther than the farthest of them is outside. Programs are told apart by the angle between their vectors, as
+2014): farther than the farthest of them is outside. Programs are told apart by the angle between their vectors, as
 `analysis.compare` does, machines by the encoder's normalised features (root mean square over the features).
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.report import Section
 from perfvec.machines.features import features_of_machines
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
@@ -74,6 +75,16 @@ def to_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """What `predict --json` holds under `outside`."""
     rows = frame[frame["outside"]].drop(columns="outside").to_dict(orient="records")
     return [{str(column): value for column, value in row.items()} for row in rows]
+
+
+def sections(frame: pd.DataFrame) -> list[Section]:
+    """The part of the HTML report; none where all is like what trained the model."""
+    outside = frame[frame["outside"]].drop(columns="outside").reset_index(drop=True)
+    text = (
+        "Programs and machines farther from the nearest of the training set than any of that is from its own nearest, "
+        "or with fields beyond the encoder's ranges: predictions of them are guesses."
+    )
+    return [Section("Unlike what trained the model", text, table=outside)] if len(outside) else []
 
 
 def _row(what: str, name: str, names: Sequence[str], distances: NDArray[np.float64], usual: float) -> dict[str, Any]:

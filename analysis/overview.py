@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import attribute, compare, flame, phases, predict, profile, sweep
+from analysis import attribute, compare, flame, novelty, phases, predict, profile, sweep
 from analysis.parts import collect
 from analysis.report import Section
 from analysis.sensitivity import sensitivity
@@ -38,6 +38,7 @@ def overview(
     """
     configured = [machine for machine in machines if isinstance(machine, Machine)]
     found = predict.sections(predict.predict(model, programs, machines))
+    found += novelty.sections(novelty.novelty(model, programs, machines))
     if model.encoder is not None and configured:
         parts = [attribute.attribute(model, programs, machine) for machine in configured]
         found += attribute.sections(pd.concat(parts, ignore_index=True))

@@ -1,7 +1,7 @@
 """Where a program's time goes on each machine: predicted cycles of its parts, with no simulation.
 
 A part's cycles are the dot product of the sum of its representations with the machine's vector, so parts add up to the
-whole prediction. What the model learned is the incremental retire latency (PerfVec §III): a stall is charged to the
+whole prediction. What the model learned is the incremental retire latency (PerfVec): a stall is charged to the
 instruction that retires late, as by time-proportional profilers (TIP: Gottschall, Eeckhout & Jahre, MICRO 2021), not to
 what caused it. A small part's prediction may be negative: only the sum was trained to be a time.
 """

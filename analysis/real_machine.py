@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from analysis.figure import Axis, Bars, Figure, Lines, Panel, Points, distinct
+from analysis.report import Section
 from perfvec.model import Model
 from perfvec.representation.sample import HALF_WIDTH, represent_stream_sampled
 from perfvec.representation.vector import load_vector
@@ -33,10 +36,11 @@ def time_suite(
     *,
     repeats: int = 11,
     half_width: float = HALF_WIDTH,
+    units: int | None = None,
     progress: bool = True,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Vectors `NAME.vector.npz` (`represent --sample auto`) of whole runs of these workloads, then their times in
-    `times.csv`, as `perfvec.machines.times.read_times` reads them.
+    """Vectors `NAME.vector.npz` (`represent --sample auto`, or of so many `units`) of whole runs of these workloads,
+    then their times in `times.csv`, as `perfvec.machines.times.read_times` reads them.
 
     The table of `tracegen.suite.timing.time_workloads` with the runs' `instructions`, and why workloads are missing
     from it. A vector that is there already, of the same model, stays. Times are measured last, all in one go. Raises
@@ -48,7 +52,7 @@ def time_suite(
     instructions: dict[str, int] = {}
     for workload in tqdm(select(names), desc="represent", unit="program", disable=None if progress else True):
         try:
-            instructions[workload.name] = _represent(model, workload, folder, half_width)
+            instructions[workload.name] = _represent(model, workload, folder, half_width, units)
         except InputError as error:
             failures[workload.name] = str(error)
     frame, failed = time_workloads(list(instructions), folder / "inputs", repeats=repeats, progress=progress)
@@ -67,7 +71,7 @@ def time_suite(
     return frame, failures
 
 
-def _represent(model: Model, workload: Workload, folder: Path, half_width: float) -> int:
+def _represent(model: Model, workload: Workload, folder: Path, half_width: float, units: int | None) -> int:
     """Instructions of the whole run, whose vector is in the folder then."""
     path = folder / f"{workload.name}.vector.npz"
     if path.exists() and (known := load_vector(path)).model == model.digest:
@@ -79,10 +83,51 @@ def _represent(model: Model, workload: Workload, folder: Path, half_width: float
             Path(os.devnull).open("wb") as unheard,
             stream(command, stdin=given, stdout=unheard, stderr=unheard, env={**os.environ, **workload.env}) as running,
         ):
-            vector = represent_stream_sampled(model, running, half_width=half_width, progress=False)
+            vector = represent_stream_sampled(model, running, half_width=half_width, units=units, progress=False)
     if running.outcome is None:
         raise KeyboardInterrupt
     if running.outcome.exit_status not in workload.status:
         raise InputError(f"{command[0]} ended with status {running.outcome.exit_status}")
     replace(vector, program=workload.name).save(path)
     return vector.instructions
+
+
+def shown(table: pd.DataFrame) -> str:
+    """The table of a fit (`perfvec.machines.fit_uarch.Fitted`) for the terminal, and how far off predictions are."""
+    text = table.assign(
+        **{name: table[name].map("{:+.1%}".format) for name in ("prior_error", "left_out_error")}
+    ).to_string(index=False, float_format="{:.4g}".format)
+    errors = {
+        "predicted from the others": table["left_out_error"].abs(), "by the prior": table["prior_error"].abs()
+    }  # fmt: skip
+    lines = [f"{how}: mean {each.mean():.1%}, median {each.median():.1%}" for how, each in errors.items()]
+    return "\n".join([text, f"errors of {len(table)} programs", *lines])
+
+
+def sections(table: pd.DataFrame) -> list[Section]:
+    """The parts of the HTML report of a fit."""
+    text = "Each program predicted from the times of all others, and by the prior alone, beside its measured time."
+    return [Section("Measured and predicted", text, plot(table), table)]
+
+
+def plot(table: pd.DataFrame) -> Figure:
+    """Predicted over measured time of each program left out, and the errors, the largest below."""
+    names = distinct([str(name) for name in table["program"]])
+    seconds = table["seconds"].to_numpy()
+    ends = [float(seconds.min()), float(seconds.max())]
+    errors = table[["left_out_error", "prior_error"]].set_axis(names) * 100
+    errors = errors.loc[errors["left_out_error"].abs().sort_values(ascending=False).index]
+    against = [
+        Points("from the others", seconds, np.maximum(table["left_out"], 1e-9), names),
+        Points("by the prior", seconds, np.maximum(seconds * (1 + table["prior_error"]), 1e-9), names),
+        Lines("as measured", ends, ends),
+    ]
+    bars = [
+        Bars("from the others", list(errors.index), errors["left_out_error"]),
+        Bars("by the prior", list(errors.index), errors["prior_error"]),
+    ]
+    panels = [
+        Panel(against, x=Axis("measured seconds", log=True), y=Axis("predicted seconds", log=True)),
+        Panel(bars, x=Axis("error, %"), sideways=True),
+    ]
+    return Figure(panels, 2, width=10.0, height=max(4.0, 1.4 + 0.3 * len(names)))

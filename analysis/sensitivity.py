@@ -3,7 +3,7 @@
 The index of field X is the share of the outcome's variance that its conditional mean explains,
 S = Var(E[Y | X]) / Var(Y) (Sobol', Mathematical Modelling and Computational Experiment 1993). On a full grid it is
 exact. On sampled points the values of a number are cut into classes of equal size, as in Plischke, Borgonovo & Smith
-(European Journal of Operational Research 226, 2013, §3), and what chance alone would explain is taken off: for C
+(European Journal of Operational Research 226, 2013), and what chance alone would explain is taken off: for C
 classes of n points (C − 1) / (n − C) of the unexplained rest (the adjusted R² of a one-way analysis of variance).
 """
 

@@ -1,8 +1,9 @@
-"""Which value of a kernel's parameter is the fastest on each machine: PerfVec's program analysis (§VII, loop tiling).
+"""Which value of a kernel's parameter is the fastest on each machine: as PerfVec analyses loop tiling.
 
 Every value is one build or one run, one trace of the region of interest, one vector; times on all machines follow
 without simulating any. Beside them, where wanted, the embedded timing model's cycles of the same traces, and this
-computer's time.
+computer's time. Where the model has seen no loop like the kernel's, simulating a few values may help: each machine's
+vector is fitted to their cycles (`perfvec.machines.posterior`), which moves the other values' times too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tqdm import tqdm
 from analysis.figure import Axis, Figure, Lines, Panel
 from analysis.report import Section
 from perfvec.machines.machine_vector import MachineVector
+from perfvec.machines.posterior import Observations, fit
 from perfvec.model import Model
 from perfvec.representation.library import estimate
 from perfvec.representation.represent import represent
@@ -43,6 +45,7 @@ COMMAND = ("{program}", "{value}", "8", "256", "{rounds}")
 REGION = "multiply"
 UNITS = 256
 ROUNDS = 200
+_TOLD = (("cycles", "predicted"), ("fitted", "fitted"), ("simulated", "simulated"), ("host", "this computer"))
 _FLAGS = ("-O2", "-ftree-vectorize", "-g")
 
 
@@ -93,19 +96,28 @@ def tiling(
     machines: Sequence[Machine | MachineVector],
     *,
     simulate: bool = True,
+    learn: Sequence[str] = (),
     repeats: int = 0,
     rounds: int = ROUNDS,
     units: int | None = None,
     max_instructions: int | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """A row per value and machine: `value`, `uarch`, `instructions`, `cycles` (predicted), `simulated` (cycles, NaN
-    where the machine is only known by its vector, or without `simulate`) and `host` (seconds, NaN without `repeats`).
+    """A row per value and machine: `value`, `uarch`, `instructions`, `cycles` (predicted), `fitted` (cycles by the
+    machine's vector once it is fitted to the simulated cycles of the values `learn`; NaN without), `simulated` (cycles;
+    NaN where only the machine's vector is known, and without `simulate`, but for `learn`) and `host` (seconds; NaN
+    without `repeats`).
 
     `units`: represent only so many units of 1,024 instructions, at equal distances; all instructions by default. `host`
     is the user time of a whole run of `rounds` less that of one round, over `rounds` − 1, where the command has
     {rounds}; else that of the whole run. Raises InputError.
     """
+    for value in learn:
+        if value not in experiment.values:
+            raise InputError(f"--learn {value}: is none of the values {','.join(experiment.values)}")
+    for machine in machines:
+        if learn and not isinstance(machine, Machine):
+            raise InputError(f"--learn: {machine.name} is a fitted vector, which cannot be simulated; name a machine")
     vectors: list[NDArray[np.float64]] = []
     rows = []
     prices = _prices(model, machines)
@@ -123,19 +135,36 @@ def tiling(
                 raise InputError(f"{' '.join(command)} ended with status {result.exit_status}")
             with Trace(path) as opened:
                 vector = represent(model, opened, progress=False) if units is None else estimate(model, opened, units)
-                simulated = _simulated(opened, machines) if simulate else np.full(len(machines), np.nan)
+                wanted = simulate or value in learn
+                simulated = _simulated(opened, machines) if wanted else np.full(len(machines), np.nan)
             vectors.append(vector.vector)
             host = _host(experiment, value, folder, repeats, rounds) if repeats else np.nan
             cycles = prices @ vector.vector
             rows += [
                 {
                     "value": value, "uarch": machine.name, "instructions": vector.instructions,
-                    "cycles": float(cycles[number]), "simulated": float(simulated[number]), "host": host,
+                    "cycles": float(cycles[number]), "fitted": np.nan, "simulated": float(simulated[number]),
+                    "host": host,
                 }
                 for number, machine in enumerate(machines)
             ]  # fmt: skip
             path.unlink()
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    if learn:
+        for number in range(len(machines)):
+            own = frame.iloc[number :: len(machines)]
+            frame.loc[own.index, "fitted"] = _fitted(np.stack(vectors), own, prices[number], learn)
+    return frame
+
+
+def _fitted(
+    vectors: NDArray[np.float64], own: pd.DataFrame, price: NDArray[np.float64], learn: Sequence[str]
+) -> NDArray[np.float64]:
+    """[V] cycles of all values on a machine, `own` its rows, once its vector `price` is fitted to those of `learn`."""
+    taught = np.flatnonzero(own["value"].isin(learn).to_numpy())
+    observed = Observations(vectors[taught], own["simulated"].to_numpy()[taught], np.arange(len(taught)))
+    found: NDArray[np.float64] = vectors @ fit(observed, price).mean
+    return found
 
 
 def _prices(model: Model, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:
@@ -172,23 +201,27 @@ def _host(experiment: Experiment, value: str, folder: Path, repeats: int, rounds
 
 
 def best(frame: pd.DataFrame) -> pd.DataFrame:
-    """A row a machine: the value `predicted` to be the best; where it was simulated the best by that, what is lost by
-    taking the predicted one (a fraction of the least cycles) and Kendall's tau over all values; the same of `host`.
+    """A row a machine and way of telling (`by`: `predicted`, and `fitted` where there is that): the `best` value by it;
+    where it was simulated the best by that (`simulated`), what is `lost_simulated` by taking the former (a fraction of
+    the least cycles) and Kendall's `tau_simulated` over all values; the same of `host`.
     """
     rows = []
     for uarch, part in frame.groupby("uarch", sort=False):
         part = part.reset_index(drop=True)
-        chosen = int(part["cycles"].to_numpy().argmin())
-        row: dict[str, Any] = {"uarch": uarch, "predicted": part["value"][chosen]}
-        for column, name in (("simulated", "simulated"), ("host", "host")):
-            truth = part[column]
-            if truth.notna().all():
-                row[name] = part["value"][int(truth.to_numpy().argmin())]
-                row |= {
-                    f"lost_{name}": float(truth[chosen] / truth.min() - 1.0),
-                    f"tau_{name}": float(kendalltau(part["cycles"], truth).statistic),
-                }
-        rows.append(row)
+        for by, told in (("predicted", part["cycles"]), ("fitted", part["fitted"])):
+            if told.isna().any():
+                continue
+            chosen = int(told.to_numpy().argmin())
+            row: dict[str, Any] = {"uarch": uarch, "by": by, "best": part["value"][chosen]}
+            for name in ("simulated", "host"):
+                truth = part[name]
+                if truth.notna().all():
+                    row[name] = part["value"][int(truth.to_numpy().argmin())]
+                    row |= {
+                        f"lost_{name}": float(truth[chosen] / truth.min() - 1.0),
+                        f"tau_{name}": float(kendalltau(told, truth).statistic),
+                    }
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -205,28 +238,24 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def shown(frame: pd.DataFrame) -> str:
-    """The tables of the terminal: cycles beside the machine's fastest value, and the best values."""
-    relative = frame.assign(
-        cycles=frame["cycles"] / frame.groupby("uarch")["cycles"].transform("min"),
-        simulated=frame["simulated"] / frame.groupby("uarch")["simulated"].transform("min"),
-    )
-    table = relative.pivot(index="value", columns="uarch", values=["cycles", "simulated"])
-    table = table.loc[list(dict.fromkeys(frame["value"]))]
-    columns = [(str(pair[0]), str(pair[1])) for pair in table.columns]
-    table.columns = pd.Index([f"{uarch}{'' if what == 'cycles' else ' (sim)'}" for what, uarch in columns])
-    names = [name for uarch in dict.fromkeys(frame["uarch"]) for name in (uarch, f"{uarch} (sim)")]
-    table = table[names].dropna(axis=1, how="all")
-    host = frame.drop_duplicates("value").set_index("value")["host"]
-    if host.notna().all():
-        table["host"] = host / host.min()
+    """The tables of the terminal: time beside the machine's fastest value, values across, and the best values."""
+    rows = {
+        (str(uarch), name): part[column].to_numpy()
+        for uarch, part in frame.groupby("uarch", sort=False)
+        for column, name in _TOLD[:-1]
+    }
+    rows["", _TOLD[-1][1]] = frame.drop_duplicates("value")["host"].to_numpy()
+    table = pd.DataFrame(rows, list(dict.fromkeys(frame["value"]))).T.dropna(how="all")
+    table = table.div(table.min(axis=1), axis=0)
     winners = best(frame)
     for column in winners.columns:
         if column.startswith("lost"):
             winners[column] = winners[column].map("{:.1%}".format)
         if column.startswith("tau"):
             winners[column] = winners[column].map("{:.2f}".format)
-    text = table.to_string(float_format="{:.2f}".format)
-    return f"time beside the fastest value's\n{text}\n\n{winners.to_string(index=False)}"
+    winners.columns = pd.Index([name.removesuffix("_simulated").removesuffix("_host") for name in winners.columns])
+    text = table.to_string(float_format="{:.2f}".format, na_rep="", line_width=80)
+    return f"time beside the fastest value's\n{text}\n\n{winners.to_string(index=False, na_rep='')}"
 
 
 def plot(frame: pd.DataFrame) -> Figure:
@@ -234,10 +263,11 @@ def plot(frame: pd.DataFrame) -> Figure:
     panels = []
     for uarch, part in frame.groupby("uarch", sort=False):
         values = list(part["value"])
-        marks = [Lines("predicted", values, part["cycles"] / part["cycles"].min(), points=True)]
-        for column, name in (("simulated", "embedded model"), ("host", "this computer")):
-            if part[column].notna().all():
-                marks.append(Lines(name, values, part[column] / part[column].min(), points=True))
+        marks = [
+            Lines(name, values, part[column] / part[column].min(), points=True)
+            for column, name in _TOLD
+            if part[column].notna().all()
+        ]
         panels.append(Panel(marks, str(uarch), Axis("value"), Axis("time / fastest", zero=True)))
     columns = min(3, len(panels))
     return Figure(panels, columns, width=3.2 * columns + 0.6, height=2.8 * -(-len(panels) // columns))

@@ -2,8 +2,8 @@
 Design Spaces via Predictive Modeling (ASPLOS 2006).
 
 Some designs of each program are simulated at random; an ensemble of small networks, each trained without a fold of
-them (cross validation), predicts the others by its average. As in the paper: one hidden layer of 16 sigmoid units,
-inputs and the target scaled to their ranges. Not as there: with nine simulations a fold is one of them and can stop no
+them (cross validation), predicts the others by its average. One hidden layer of sigmoid units, inputs and the target
+scaled to their ranges, as in the paper. Not as there: with nine simulations a fold is one of them and can stop no
 training early, so that networks are trained by L-BFGS with a weight decay instead of by momentum and early stopping.
 """
 

@@ -4,7 +4,7 @@ Sampling and AdaBoost Learning (DAC 2016).
 Each program by itself. The first designs are those of an orthogonal array, here the two-level array of two factors at
 the outer sizes and one in the middle; then active learning: boosted networks (AdaBoost.R2, Drucker, ICML 1997) are
 trained, and of the designs not simulated the one about which their members disagree most is simulated next. Feature
-selection, the paper's first phase, has nothing to select between two sizes.
+selection, which the paper has too, has nothing to select between two sizes.
 """
 
 from __future__ import annotations

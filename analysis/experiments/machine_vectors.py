@@ -1,4 +1,4 @@
-"""PerfVec's own way (§VII): the machine's vector as a function of the two sizes, the foundation model frozen.
+"""PerfVec's own way (arXiv 2310.16792): the machine's vector as a function of the sizes, the foundation model frozen.
 
 Zero-shot it is the encoder's, m₀(s). Fitted, m(s) = m₀(s) + Σ_j φ_j(s)·w_j with φ the monomials of the sizes' logs up
 to the second degree; w is a Bayesian linear regression (`perfvec.machines.posterior`) on windows of a few programs

@@ -1,7 +1,7 @@
 """A cache-size study: designs, what simulations say of them, and how good a method's choice of a design is.
 
-PerfVec §VII (Li et al., arXiv 2310.16792): L1 data and L2 caches of six sizes each; of the 36 designs the one with the
-smallest time · (1000 + 10 · L1 KiB + L2 KiB) is wanted for each program. A method may simulate some designs of some
+PerfVec's study (Li et al., arXiv 2310.16792): L1 data and L2 caches of six sizes each; of the 36 designs the one with
+the smallest time · (1000 + 10 · L1 KiB + L2 KiB) is wanted for each program. A method may simulate some designs of some
 programs and answers with a time for every design of every program; only their ratios within a program matter.
 """
 

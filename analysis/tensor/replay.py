@@ -1,6 +1,6 @@
 """A network's latency from its kernels': predicted by a cost model, replayed over the execution graph, and measured.
 
-After CDMPP's replayer (Hu et al., EuroSys 2024, §6): the calls of one inference, with the dependencies that the Relax
+After CDMPP's replayer (Hu et al., EuroSys 2024): the calls of one inference, with the dependencies that the Relax
 program has, on one stream or several; a call takes what the cost model says for its kernel's schedule. Beside that the
 same replay with measured kernels, and the network itself, compiled with the same schedules.
 """

@@ -303,7 +303,7 @@ def next_task(found: History, weights: dict[str, int], exhausted: set[str]) -> s
     """The task whose next round promises the network most; None where all are exhausted.
 
     Every task has its first round in turn. Then it is the one of the largest gradient of the weighted latency by rounds
-    (Ansor, Zheng et al., OSDI 2020, §6.2): the recent progress, and an optimistic guess that another round as good as
+    (Ansor, Zheng et al., OSDI 2020): the recent progress, and an optimistic guess that another round as good as
     all before would bring the task's latency down by 1/rounds of itself.
     """
     bests: dict[str, list[float | None]] = {key: [] for key in weights}

@@ -29,6 +29,9 @@ def compare(
         ),
     ] = None,
     nearest: Annotated[int, typer.Option(min=1, help="How many of the library.")] = 5,
+    map_: Annotated[
+        str, typer.Option("--map", help="Programs in two dimensions: pca (principal components) or tsne (t-SNE).")
+    ] = "pca",
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     as_json: Json = False,
@@ -45,13 +48,15 @@ def compare(
         raise InputError("comparing needs targets: two or more, or one that is compared with --library")
     if count == 1 and library is None:
         library = "suite"
+    if map_ not in comparison.MAPS:
+        raise InputError(f"--map {map_}: expected {' or '.join(comparison.MAPS)}")
     require_outputs(csv=csv, html=html, picture=picture)
     known = comparison.load_library(library, load_model(model_file)) if library is not None else []
     _, vectors = resolve_targets(context, targets, model_file, max_instructions)
     found = comparison.nearest(vectors, known, nearest) if known else None
     everyone = vectors if len(vectors) > 1 else [*vectors, *known]
     distance = comparison.compare(everyone)
-    place = comparison.plane(everyone)
+    place = comparison.plane(everyone, map_)
     write_csv(distance if found is None else found, csv)
     draw(
         "How alike programs are", lambda: comparison.sections(distance, place, found),
@@ -107,20 +112,32 @@ def write_overview(
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write (.html).")],
     targets: Targets = None,
     machines: Machines = None,
+    tensor: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="JSON of perfvec tensor predict, replay or evaluate, or the folder of a tune; repeat. Then programs "
+            "may be left out."
+        ),
+    ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
 ) -> None:
     """One page of everything about programs on machines: predictions, attribution, comparison, a sweep of caches around
-    the first machine and, of traces, profile and phases.
+    the first machine and, of traces, profile and phases; and of tensor programs, from results that are there.
     """
     from analysis.overview import overview
     from analysis.report import write_report
+    from analysis.tensor import results
     from perfvec.commands.inputs import predictable_machines
 
     require_outputs(html=output)
+    measured = results.sections(tensor or [])
+    if tensor and not targets and not context.obj:
+        print(write_report(output, "Tensor programs", measured), file=sys.stderr)
+        return
     model, chosen = predictable_machines(machines, model_file)
     _, vectors = resolve_targets(context, targets, model_file, max_instructions)
     traces = [target for target in targets or [] if not target.endswith(".npz")]
-    sections = overview(model, vectors, traces, chosen, max_instructions=max_instructions)
+    sections = overview(model, vectors, traces, chosen, max_instructions=max_instructions) + measured
     title = f"{', '.join(vector.program for vector in vectors)} on {', '.join(machine.name for machine in chosen)}"
     print(write_report(output, title, sections, f"Predicted by the model {model.digest[:12]}"), file=sys.stderr)

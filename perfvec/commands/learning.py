@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from perfvec.commands.options import Csv, Json, ModelFile
-from perfvec.commands.output import shown_table
+from perfvec.commands.options import Csv, Html, Json, ModelFile, Picture
+from perfvec.commands.output import draw, require_outputs, shown_table, write
 from uarch.errors import InputError
 
 app = typer.Typer()
@@ -147,13 +147,21 @@ def fit_uarch(
     ] = None,
     model_file: ModelFile = None,
     as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
 ) -> None:
-    """Fit a machine's vector to whole-program times, or to labels; predict --uarch FILE then uses it."""
+    """Fit a machine's vector to whole-program times, or to labels; predict --uarch FILE then uses it.
+
+    left_out: seconds predicted from the other programs; prior_error: of --uarch, or the mean machine, unfitted.
+    """
+    from analysis import real_machine
     from analysis.targets import resolve
     from perfvec.machines import fit_uarch as fitting
     from perfvec.model import load_model
 
     fitting.require_name(output)
+    require_outputs(csv=csv, html=html, picture=picture)
     if (times is None) == (latencies is None) or (latencies is None) != (traces is None):
         raise InputError("give one source: --times FILE, or --traces DIR with --latencies DIR")
     if times is not None:
@@ -167,4 +175,8 @@ def fit_uarch(
         fitted = fitting.fit_labels(load_model(model_file), traces, latencies, output, uarch=machine, name=name)
     for warning in fitted.warnings:
         print(f"perfvec: {warning}", file=sys.stderr)
-    print(json.dumps(fitted.to_json(), allow_nan=False) if as_json else shown_table(fitted.table))
+    draw(
+        f"{fitted.machine.name}, fitted", lambda: real_machine.sections(fitted.table),
+        lambda: real_machine.plot(fitted.table), html=html, picture=picture,
+    )  # fmt: skip
+    write(fitted.table, fitted.to_json(), real_machine.shown(fitted.table), as_json=as_json, csv=csv)

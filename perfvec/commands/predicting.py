@@ -46,8 +46,8 @@ def predict(
         print(f"perfvec: {warning}", file=sys.stderr)
     write_csv(frame, csv)
     draw(
-        "Predicted run times", lambda: prediction.sections(frame), lambda: prediction.plot(frame),
-        html=html, picture=picture,
+        "Predicted run times", lambda: prediction.sections(frame) + novelty.sections(unlike),
+        lambda: prediction.plot(frame), html=html, picture=picture,
     )  # fmt: skip
     if as_json:
         print(json.dumps(prediction.to_json(frame) | {"outside": novelty.to_json(unlike)}, allow_nan=False))

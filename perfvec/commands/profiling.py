@@ -128,6 +128,9 @@ def tiling(
     simulate: Annotated[
         bool, typer.Option("--simulate/--no-simulate", help="Time the traces with the embedded timing model, too.")
     ] = True,
+    learn: Annotated[
+        str, typer.Option(help="V1,V2,… of the values, whose simulated cycles each machine's vector is fitted to.")
+    ] = "",
     measure: Annotated[
         int, typer.Option(min=0, help="Runs on this computer for each value, timed; none by default.")
     ] = 0,
@@ -154,14 +157,14 @@ def tiling(
     require_outputs(csv=csv, html=html, picture=picture)
     own = source is None and not context.obj
     experiment = kernels.Experiment(
-        values=tuple(word.strip() for word in values.split(",") if word.strip()),
+        values=_words(values),
         command=tuple(context.obj) or (kernels.COMMAND if own else ("{program}", "{value}")),
         source=kernels.KERNEL if own else source, define=define, flags=tuple(shlex.split(flags)),
         region=region or (kernels.REGION if own else None),
     )  # fmt: skip
     model, chosen = predictable_machines(machines, model_file)
     frame = kernels.tiling(
-        model, experiment, chosen, simulate=simulate, repeats=measure, rounds=rounds, units=units,
+        model, experiment, chosen, simulate=simulate, learn=_words(learn), repeats=measure, rounds=rounds, units=units,
         max_instructions=max_instructions,
     )  # fmt: skip
     draw(
@@ -169,3 +172,7 @@ def tiling(
         picture=picture,
     )  # fmt: skip
     write(frame, kernels.to_json(frame), kernels.shown(frame), as_json=as_json, csv=csv)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -83,6 +83,9 @@ def suite_time(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for times.csv and the runs' vectors.")],
     repeats: Annotated[int, typer.Option(min=1, help="Measured runs of each.")] = 11,
     half_width: Annotated[str, typer.Option(help="As of represent --sample auto.")] = "2%",
+    units: Annotated[
+        int | None, typer.Option(min=24, help="Represent so many units of 1,024 instructions instead: faster.")
+    ] = None,
     model_file: ModelFile = None,
     as_json: Json = False,
 ) -> None:
@@ -90,14 +93,19 @@ def suite_time(
     from analysis.real_machine import TIMES, time_suite
     from perfvec.model import load_model
     from perfvec.representation.sample import parse_half_width
+    from tracegen.host_clock import clock_ghz
 
+    clock = clock_ghz()
     found, failures = time_suite(
-        load_model(model_file), names, output, repeats=repeats, half_width=parse_half_width(half_width)
+        load_model(model_file), names, output, repeats=repeats, half_width=parse_half_width(half_width), units=units
     )
     for name, reason in failures.items():
         print(f"perfvec: {name} is left out: {' '.join(reason.split())}", file=sys.stderr)
-    print(json.dumps(found.to_dict(orient="records")) if as_json else shown_table(found))
-    print(f"perfvec fit-uarch --times {output / TIMES} --frequency-ghz GHZ -o HOST.machine.npz", file=sys.stderr)
+    print(json.dumps(found.to_dict(orient="records")) if as_json else shown_table(found.drop(columns="repeats")))
+    print(
+        f"its clock is {clock:.2f} GHz, measured; now perfvec fit-uarch --times {output / TIMES} "
+        f"--frequency-ghz {clock:.2f} -o HOST.machine.npz", file=sys.stderr,
+    )  # fmt: skip
 
 
 @app.command("table")

@@ -36,7 +36,9 @@ class Fitted:
 
     machine: MachineVector
     posterior: Posterior
-    table: pd.DataFrame  # program, seconds, fitted, deviation (seconds); prior_error, left_out_error (fractions)
+    # program, seconds, fitted, deviation, left_out (seconds; the last: predicted from the other programs' times);
+    # prior_error, left_out_error (fractions)
+    table: pd.DataFrame
 
     @property
     def warnings(self) -> list[str]:
@@ -176,12 +178,14 @@ def _finish(
     totals = np.zeros((len(programs), observed.vectors.shape[1]))
     np.add.at(totals, observed.program, observed.vectors)
     second = frequency * 1e9
+    seconds = np.bincount(observed.program, observed.cycles) / second
     frame = pd.DataFrame(
         {
             "program": list(programs),
-            "seconds": np.bincount(observed.program, observed.cycles) / second,
+            "seconds": seconds,
             "fitted": fitted.cycles(totals) / second,
             "deviation": fitted.deviation(totals) / second,
+            "left_out": seconds * (1 + posterior.left_out_errors),
             "prior_error": posterior.prior_errors,
             "left_out_error": posterior.left_out_errors,
         }

@@ -77,15 +77,17 @@ def represent_sampled(
 
 
 def represent_stream_sampled(
-    model: Model, stream: ProgramStream, *, half_width: float = HALF_WIDTH, seed: int = 0, progress: bool = True
-) -> ProgramVector:
+    model: Model, stream: ProgramStream, *, half_width: float = HALF_WIDTH, units: int | None = None, seed: int = 0,
+    progress: bool = True,
+) -> ProgramVector:  # fmt: skip
     """The estimated vector of a program while it runs, in one pass: nothing is written, memory is bounded.
 
     The same as of its trace, except that it can draw no more units than the pool holds: where these do not reach
-    `half_width`, a line on stderr says so. After Ctrl-C it is that of what was executed until then.
+    `half_width`, a line on stderr says so. After Ctrl-C it is that of what was executed until then. With `units`, so
+    many of all units are drawn instead, without strata.
     """
     require_half_width(half_width)
-    pool = Pool(model, stream.instructions, Reservoir(CAPACITY, seed))
+    pool = Pool(model, stream.instructions, Reservoir(CAPACITY, seed), signatures=units is None)
     looked = 1 << 24
     random = np.random.default_rng([seed, 2])
     name, machine = reference_machine(model)
@@ -100,8 +102,12 @@ def represent_stream_sampled(
             bar.update(len(chunk))
             if stream.interrupted:
                 break
-    drawn = Sample(model, pool, seed=seed)
-    drawn.reach(half_width, progress=progress)
+    if units is None:
+        drawn = Sample(model, pool, seed=seed)
+        drawn.reach(half_width, progress=progress)
+    else:
+        drawn = Sample(model, pool, seed=seed, strata=Strata(np.zeros(pool.units, np.int32), np.array([pool.units])))
+        drawn.draw(units, progress=progress)
     return drawn.vector(stream.program, stream.isa, stream.digest)
 
 
@@ -193,6 +199,11 @@ class Sample:
     def count(self) -> NDArray[np.int64]:
         """[H] units drawn so far."""
         return np.array([len(units) for units in self._drawn], np.int64)
+
+    def draw(self, count: int, *, progress: bool = True) -> None:
+        """Draw so many units of each stratum, or all of it."""
+        with _bar("represent", None, progress) as bar:
+            self._draw(np.minimum(self._strata.size, count), bar)
 
     def reach(self, half_width: float, *, progress: bool = True) -> None:
         """Draw until the relative half-width holds on every machine of the table, or there is nothing more to draw."""

@@ -36,6 +36,9 @@ def test_programs_unlike_the_training_programs_are_told():
     (line,) = novelty.warnings(found)
     assert line.startswith("program far: unlike")
     assert [row["name"] for row in novelty.to_json(found)] == ["far"]
+    (section,) = novelty.sections(found)
+    assert section.table["name"].tolist() == ["far"]
+    assert novelty.sections(found.head(1)) == []
 
 
 def test_machines_unlike_the_table_are_told():
@@ -73,6 +76,32 @@ def test_a_map_of_two_components_keeps_distances():
     for one, other in combinations(range(4), 2):
         expected = 2 * np.sin(abs(angles[one] - angles[other]) / 2)
         assert np.linalg.norm(points[one] - points[other]) == pytest.approx(expected)
+
+
+def test_a_map_by_neighbours_keeps_groups_together():
+    pytest.importorskip("sklearn", reason="t-SNE needs scikit-learn (extra `experiment`)")
+    generator = np.random.default_rng(1)
+    centres = np.linalg.qr(generator.normal(size=(8, 3)))[0].T
+    groups = np.repeat(np.arange(3), 5)
+    programs = [with_vector(str(n), centres[g] + 0.05 * generator.normal(size=8)) for n, g in enumerate(groups)]
+    place = compare.plane(programs, "tsne")
+    points = place.to_numpy()
+    distance = np.linalg.norm(points[:, None] - points[None], axis=2)
+    np.fill_diagonal(distance, np.inf)
+    assert (groups[distance.argmin(axis=1)] == groups).all()
+    assert np.array_equal(compare.plane(programs, "tsne"), place)
+    document = compare.to_json(compare.compare(programs), place)
+    assert document["map_method"] == "tsne"
+    assert "explained" not in document
+    assert len(compare.plot_plane(place).panels[0].marks[0].x) == 15
+
+
+def test_a_map_that_there_is_not():
+    three = [with_vector(str(n), np.eye(3)[n]) for n in range(3)]
+    with pytest.raises(InputError, match="expected pca or tsne"):
+        compare.plane(three, "umap")
+    with pytest.raises(InputError, match="too few for t-SNE"):
+        compare.plane(three, "tsne")
 
 
 def test_a_vector_without_direction_is_told():

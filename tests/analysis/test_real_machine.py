@@ -1,11 +1,13 @@
 """Times of whole runs on this computer, beside their vectors."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis import real_machine
 from perfvec.machines.times import read_times
 from perfvec.representation.vector import load_vector
+from tracegen.host_clock import clock_ghz
 from tracegen.host_time import HostTime, host_time
 from tracegen.qemu.runner import trace
 from tracegen.suite import timing
@@ -25,6 +27,28 @@ def test_time_is_that_of_the_program():
     short, long = (host_time(["sh", "-c", spin.format(n)], repeats=3) for n in (20_000, 200_000))
     assert len(short.user) == 3
     assert long.seconds + sum(long.system) / 3 > 3 * short.seconds
+
+
+def test_the_clock_is_one_of_a_processor():
+    assert 0.3 < clock_ghz(repeats=1) < 10
+
+
+def test_a_fit_is_shown_by_its_errors():
+    table = pd.DataFrame(
+        {
+            "program": ["a", "b"], "seconds": [1.0, 2.0], "fitted": [1.1, 1.9], "deviation": 0.1,
+            "left_out": [1.2, 1.8], "prior_error": [0.5, -0.5], "left_out_error": [0.2, -0.1],
+        }
+    )  # fmt: skip
+    text = real_machine.shown(table)
+    assert "predicted from the others: mean 15.0%, median 15.0%" in text
+    assert "by the prior: mean 50.0%" in text
+    assert max(map(len, text.splitlines())) <= 80
+    points, bars = real_machine.plot(table).panels
+    assert np.asarray(points.marks[1].y).tolist() == [1.5, 1.0]
+    assert list(bars.marks[0].category) == ["a", "b"]  # the largest error first
+    assert np.asarray(bars.marks[0].value).tolist() == [20.0, -10.0]
+    assert real_machine.sections(table)[0].table is table
 
 
 def test_what_fails_is_told():
@@ -55,3 +79,7 @@ def test_what_is_timed_is_what_is_represented(data, tmp_path, monkeypatch):
     before = (tmp_path / "small.vector.npz").stat().st_mtime_ns
     real_machine.time_suite(data.model, ["small"], tmp_path, repeats=1, progress=False)
     assert (tmp_path / "small.vector.npz").stat().st_mtime_ns == before
+    found, _ = real_machine.time_suite(data.model, ["large"], tmp_path / "units", repeats=1, units=30, progress=False)
+    vector = load_vector(tmp_path / "units" / "large.vector.npz")
+    assert vector.sampling.units_represented == 30
+    assert vector.instructions == pytest.approx(load_vector(times[1].target).instructions, rel=0.01)

@@ -20,21 +20,33 @@ def frame():
         {
             "value": ["4", "8", "16"] * 2, "uarch": ["a"] * 3 + ["b"] * 3, "instructions": 10,
             "cycles": [3.0, 1.0, 2.0, 5.0, 6.0, 7.0], "simulated": [4.0, 2.0, 1.0, np.nan, np.nan, np.nan],
+            "fitted": [4.0, 3.0, 1.0, np.nan, np.nan, np.nan],
             "host": [0.3, 0.1, 0.2] * 2,
         }
     )  # fmt: skip
 
 
 def test_the_best_values_by_hand():
-    found = tiling.best(frame()).set_index("uarch")
-    assert found.loc["a", ["predicted", "simulated", "host"]].tolist() == ["8", "16", "8"]
-    assert found.loc["a", "lost_simulated"] == 1.0
-    assert found.loc["a", "tau_simulated"] == pytest.approx(1 / 3)
-    assert found.loc["a", "tau_host"] == 1.0
-    assert pd.isna(found.loc["b", "simulated"])
+    found = tiling.best(frame()).set_index(["uarch", "by"])
+    assert found.index.tolist() == [("a", "predicted"), ("a", "fitted"), ("b", "predicted")]
+    first = found.loc[("a", "predicted")]
+    assert first[["best", "simulated", "host"]].tolist() == ["8", "16", "8"]
+    assert first["lost_simulated"] == 1.0
+    assert first["tau_simulated"] == pytest.approx(1 / 3)
+    assert first["tau_host"] == 1.0
+    assert found.loc[("a", "fitted"), ["best", "lost_simulated", "tau_simulated"]].tolist() == ["16", 0.0, 1.0]
+    assert pd.isna(found.loc[("b", "predicted"), "simulated"])
     assert json.dumps(tiling.to_json(frame()), allow_nan=False)
-    assert "a (sim)" in tiling.shown(frame())
     assert len(tiling.plot(frame()).panels) == 2
+
+
+def test_the_terminals_tables_are_narrow():
+    wide = pd.concat([frame().head(3).assign(uarch=name) for name in ("neoverse-n1", "apple-firestorm")])
+    text = tiling.shown(wide)
+    assert max(map(len, text.splitlines())) <= 80
+    rows = [line.split() for line in text.splitlines()]
+    assert ["predicted", "3.00", "1.00", "2.00"] in [row[-4:] for row in rows]
+    assert ["this", "computer", "3.00", "1.00", "2.00"] in rows
 
 
 def test_every_value_is_traced_and_timed(small_model):
@@ -48,6 +60,20 @@ def test_every_value_is_traced_and_timed(small_model):
     simulated = found.set_index(["value", "uarch"])["simulated"]
     assert (simulated["2"] > simulated["16"]).all()
     assert found["host"].notna().all()
+
+
+def test_simulated_values_teach_the_others(small_model):
+    """Fitted to two values, a machine's times of these are nearer the simulated ones; no other value is simulated."""
+    experiment = Experiment(values=("2", "4", "16"), command=("{program}", "{value}", "2", "16", "{rounds}"))
+    machines = [load_machine("base"), load_machine("cortex-a53")]
+    found = tiling.tiling(small_model, experiment, machines, simulate=False, learn=("2", "16"), progress=False)
+    taught = found[found["value"] != "4"]
+    assert found.loc[found["value"] == "4", "simulated"].isna().all()
+    assert found["fitted"].notna().all()
+    off = [np.abs(np.log(taught[how].abs() / taught["simulated"])).mean() for how in ("cycles", "fitted")]
+    assert off[1] < off[0]
+    with pytest.raises(InputError, match="--learn 8: is none of the values"):
+        tiling.tiling(small_model, experiment, machines, learn=("8",), progress=False)
 
 
 def test_a_value_may_be_compiled_in(tmp_path):

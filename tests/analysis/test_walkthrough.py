@@ -19,7 +19,7 @@ def test_the_notebook_runs(tmp_path):
     assert found.returncode == 0, found.stderr[-2000:]
     cells = [cell for cell in json.loads(output.read_text())["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
-    assert sum("image/png" in result.get("data", {}) for cell in cells for result in cell["outputs"]) == 2
+    assert sum("image/png" in result.get("data", {}) for cell in cells for result in cell["outputs"]) == 3
 
 
 def test_what_is_kept_is_small():
