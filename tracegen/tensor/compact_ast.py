@@ -5,7 +5,8 @@ Each has a computation vector, which describes the computation and the loops aro
 the tree tells where it stood, and becomes a positional encoding. So a program is as many rows as it has leaves, few, and
 no information about the nest is lost to flattening.
 
-The tree is that of TIR lowered up to `LowerOpaqueBlock`: loops are still loops, blocks and iteration variables are gone.
+The tree is that of TIR lowered up to `LowerOpaqueBlock`: loops are still loops, blocks and iteration variables are gone,
+and so is the rewriting of a weight's layout, which is done once and not measured.
 Its inner nodes are loops (also those that are bound to GPU threads) and conditions; its leaves are stores and calls.
 
 A computation vector is `[WIDTH]` f32, its columns are `COLUMNS`; counts, extents, bytes, strides are log2(1 + x):
@@ -129,6 +130,7 @@ def _lowering() -> Pass:
 
     return tvm.ir.transform.Sequential(
         [
+            transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True),  # as `build`: weights come rewritten
             transform.CanonicalizeLoop(), transform.LowerCrossThreadReduction(), transform.LowerInitBlock(),
             transform.PlanAndUpdateBufferAllocationLocation(), transform.ConvertBlocksToOpaque(),
             transform.LiftThreadBinding(), transform.ManifestSharedMemoryLocalStage(),
@@ -141,6 +143,7 @@ def _lowering() -> Pass:
 
 
 def _visit(node: Any, walk: _Walk) -> None:
+    from tvm.tirx.expr import IntImm
     from tvm.tirx.stmt import AttrStmt, Bind, BufferStore, Evaluate, For, IfThenElse, SeqStmt, While
 
     if isinstance(node, SeqStmt):
@@ -161,6 +164,8 @@ def _visit(node: Any, walk: _Walk) -> None:
         raise InputError("the program has a while loop, whose executions are unknown")
     elif isinstance(node, Bind):
         walk.scopes[node.var.id_] = node.value
+    elif isinstance(node, Evaluate) and isinstance(node.value, IntImm):
+        walk.index += 1  # nothing: what is left of a rewritten weight
     elif isinstance(node, (BufferStore, Evaluate)):
         if len(walk.leaves) == MAX_LEAVES:
             raise InputError(f"the program has more than {MAX_LEAVES:,} leaves")

@@ -46,7 +46,7 @@ class Form:
 
 
 def index_form(node: Any, loops: Mapping[int, tuple[int, float]], scopes: Mapping[int, Any], depth: int = 0) -> Form:
-    """The form of an index expression. `loops`: {variable: (loop, extent)}; `scopes`: what other variables stand for."""
+    """The form of an index. `loops`: {variable: (loop, its extent)}; `scopes`: what other variables stand for."""
     from tvm.ir.expr import Var
     from tvm.tirx.expr import Add, Cast, FloorDiv, FloorMod, IntImm, Mul, Sub
 

@@ -12,8 +12,11 @@ stays in registers and caches, may look the same to them. Here a nest is describ
 | `traffic{c}` | bytes that come into a cache of c bytes, the least recently used making way |
 | `unrolled` | copies of the statement in straight code: the innermost loops that fit the unrolling asked for |
 | `unrolled_stored`, `unrolled_bytes` | distinct bytes that those copies store, and touch: what registers would have to hold |
+| `accumulated`, `accumulated_loads` | distinct bytes stored and loaded by the loops inside of the innermost one along which the store stands still: the registers that a sum needs, and what feeds them |
+| `accumulation` | steps of that loop, and of those next to it of its kind; 0 where there is none |
 | `operations` | arithmetic of floats in all executions |
 | `issued` | executions over the lanes of vectorized loops |
+| `odd_lanes`, `odd_innermost` | the largest odd factor of those lanes, and of the innermost loop's extent: a compiler splits what is no power of two, at a cost that differs between devices |
 
 Traffic: let L loops be the most whose tile fits in c. From one step of loop L + 1 to the next, whatever is touched again
 is still there; over the loops outside of it nothing is: Σ over accesses of the distinct bytes of L + 1 loops, times the
@@ -32,7 +35,8 @@ COLUMNS = (
     *(f"tile{level}" for level in range(TILES)),
     *(f"stride{access}_{level}" for access in range(ACCESSES) for level in range(STRIDES)),
     *(f"traffic{capacity}" for capacity in CAPACITIES),
-    "unrolled", "unrolled_stored", "unrolled_bytes", "operations", "issued",
+    "unrolled", "unrolled_stored", "unrolled_bytes", "accumulated", "accumulated_loads", "accumulation", "operations",
+    "issued", "odd_lanes", "odd_innermost",
 )  # fmt: skip
 
 
@@ -107,13 +111,19 @@ def loop_nest(
         level = min(fits + 1, len(extents))
         row.append(tiles[level] * math.prod(extents[level:]))
     straight = _straight(extents, lanes, unroll)
+    first, last = _sum(accesses[0], len(extents)) if accesses else (0, 0)
     executions = math.prod(extents)
     row += [
         math.prod(extents[:straight]) / lanes if straight else 1.0,
         touched[straight][0] if accesses else 0.0,
         tiles[straight],
+        touched[first][0] if last > first else 0.0,
+        sum(touched[first][1:]) if last > first else 0.0,
+        math.prod(extents[first:last]) if last > first else 0.0,
         operations * executions,
         executions / lanes,
+        _odd(lanes),
+        _odd(extents[0]) if extents else 1.0,
     ]
     return row
 
@@ -125,3 +135,19 @@ def _straight(extents: Sequence[float], lanes: float, unroll: float) -> int:
         copies *= extents[count]
         count += 1
     return count
+
+
+def _odd(count: float) -> float:
+    """The largest odd factor."""
+    whole = max(int(count), 1)
+    return float(whole // (whole & -whole))
+
+
+def _sum(store: Access, loops: int) -> tuple[int, int]:
+    """[first, last) of the innermost run of loops along which the store stands still; empty where there is none."""
+    still = [store.stride(loop) == 0 for loop in range(loops)]
+    first = still.index(True) if True in still else 0
+    last = first
+    while last < loops and still[last]:
+        last += 1
+    return first, last
