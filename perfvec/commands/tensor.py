@@ -175,6 +175,12 @@ def limits(
             f"(90th percentile); {found['close']:.1%} of all pairs are closer than that median"
         )
         print(f"pairwise accuracy of one measurement by another: {found['pairwise']:.3f}")
+    if found["again"] is not None:
+        again = found["again"]
+        print(
+            f"records measured again differ by {again['median']:.1%} (median): pairwise accuracy of one measurement by "
+            f"another {again['pairwise']:.3f}, of the true latencies {again['model']:.3f}"
+        )
     for device, errors in found["devices"].items():
         said = ", ".join(f"{way} {error:.1%}" for way, error in errors.items())
         print(f"{device} from the other devices' measured latencies, MAPE: {said}")

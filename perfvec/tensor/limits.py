@@ -4,6 +4,8 @@
   their latencies lie apart is noise of measuring and what the features leave out.
 - **Pairwise**: the accuracy with which the latencies order themselves when every one is disturbed by a twin's distance
   drawn at random; and of all pairs, the share that lies closer than twins do in the median.
+- **Again**: the same where the collection measured some records a second time, by noise that is normal with the median
+  difference of those; `model` with one measurement's share of it (1/√2), what is left to a model that knows the truth.
 - **Other devices**: for each device, how near its latencies are to what the *measured* latencies of the same schedules
   on the other devices say: their smallest, their geometric mean, or a linear fit of logarithms on a tenth of the tasks.
   A model that is transferred to the device knows less than those latencies.
@@ -12,6 +14,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections import defaultdict
 from typing import Any
@@ -21,23 +24,35 @@ from numpy.typing import NDArray
 
 from perfvec.tensor.metrics import groups_of, mape, pairwise_accuracy
 from perfvec.tensor.records import Records, read_records
+from tracegen.tensor.dataset import Dataset
 
 Floats = NDArray[np.float64]
 _SHARE = 0.1  # of the tasks, for the linear fit
+_MEDIAN_OF_NORMAL = 0.6745  # of |x|, x normal with deviation 1
 
 
 def limits(dataset: str | os.PathLike[str], seed: int = 0) -> dict[str, Any]:
     """{"records", "spread": within-task deviation of log latency, "twins": {pairs, median, p90} or None, "pairwise",
-    "close": share of pairs, "devices": {name: {smallest, mean, fit}: MAPE}}. Raises InputError without a latency.
+    "close": share of pairs, "again": {median, pairwise, model} or None, "devices": {name: {smallest, mean, fit}}}.
+
+    Raises InputError without a latency.
     """
     records = read_records(dataset).measured()
     random = np.random.default_rng(seed)
     logs = np.log(records.seconds)
     groups = [rows for rows in groups_of(records.group) if len(rows) > 2]
+    with Dataset(dataset) as data:
+        again = data.provenance.get("again")
     found: dict[str, Any] = {
         "records": len(records), "spread": float(np.median([logs[rows].std() for rows in groups])) if groups else None,
-        "twins": None, "pairwise": None, "close": None, "devices": other_devices(records, random),
+        "twins": None, "pairwise": None, "close": None, "again": None, "devices": other_devices(records, random),
     }  # fmt: skip
+    if isinstance(again, dict):
+        sigma = float(again["median"]) / _MEDIAN_OF_NORMAL
+        found["again"] = {"median": float(again["median"])} | {
+            name: _disturbed(records, random.normal(0.0, sigma * share, len(logs)))
+            for name, share in (("pairwise", 1.0), ("model", math.sqrt(0.5)))
+        }
     apart = twins(records)
     if len(apart):
         # A twin's distance is of two measurements: what it says of is one measurement against another.
@@ -46,10 +61,15 @@ def limits(dataset: str | os.PathLike[str], seed: int = 0) -> dict[str, Any]:
         all_pairs, close = _pairs(logs, groups, median)
         found |= {
             "twins": {"pairs": len(apart), "median": median, "p90": float(np.percentile(apart, 90))},
-            "pairwise": pairwise_accuracy(-(logs + noise), records.seconds, records.group),
+            "pairwise": _disturbed(records, noise),
             "close": close / max(all_pairs, 1),
         }
     return found
+
+
+def _disturbed(records: Records, noise: Floats) -> float:
+    """Pairwise accuracy of the log latencies with this noise [n] added."""
+    return pairwise_accuracy(-(np.log(records.seconds) + noise), records.seconds, records.group)
 
 
 def twins(records: Records) -> Floats:

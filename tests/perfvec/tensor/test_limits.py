@@ -12,6 +12,7 @@ from perfvec import cli
 from perfvec.tensor.limits import limits, other_devices, twins
 from tests.perfvec.tensor.conftest import made_up
 from tests.perfvec.tensor.test_evaluate import written
+from tests.perfvec.tensor.test_measured import DATA
 
 
 def test_twins_are_as_far_apart_as_they_were_measured():
@@ -38,9 +39,15 @@ def test_a_device_that_is_twice_as_fast_is_known_from_the_other():
 def test_limits_of_a_file(tmp_path, capsys):
     path = written(made_up(devices=2), tmp_path / "d.tensor.h5")
     found = limits(path)
-    assert found["records"] == 479 and found["twins"] is None and found["pairwise"] is None
+    assert found["records"] == 479 and found["twins"] is None and found["pairwise"] is None and found["again"] is None
     try:
         cli.main(["tensor", "limits", str(path), "--json"])
     except SystemExit as stop:
         assert not stop.code
     assert json.loads(capsys.readouterr().out) == found
+
+
+def test_of_measured_programs_neither_noise_nor_the_features_allow_all_pairs():
+    found = limits(DATA)
+    assert 0.5 < found["again"]["pairwise"] < found["again"]["model"] < 1.0
+    assert found["again"]["median"] > 0.05
