@@ -150,6 +150,42 @@ def evaluate(
     )
 
 
+@app.command("limits")
+def limits(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
+) -> None:
+    """How good a cost model of these measurements can be: noise, ties, and what other devices say."""
+    import json
+
+    from perfvec.tensor.limits import limits
+
+    found = limits(dataset, seed)
+    if as_json:
+        print(json.dumps(found, allow_nan=False))
+        return
+    print(f"{found['records']:,} records; log latencies of a task on a device deviate by {found['spread'] or 0:.2f}")
+    if found["twins"] is None:
+        print("no two schedules of a task have the same features: nothing says how noisy they are")
+    else:
+        twins = found["twins"]
+        print(
+            f"{twins['pairs']:,} pairs of the same features: {twins['median']:.1%} apart (median), {twins['p90']:.1%} "
+            f"(90th percentile); {found['close']:.1%} of all pairs are closer than that median"
+        )
+        print(f"pairwise accuracy of one measurement by another: {found['pairwise']:.3f}")
+    if found["again"] is not None:
+        again = found["again"]
+        print(
+            f"records measured again differ by {again['median']:.1%} (median): pairwise accuracy of one measurement by "
+            f"another {again['pairwise']:.3f}, of the true latencies {again['model']:.3f}"
+        )
+    for device, errors in found["devices"].items():
+        said = ", ".join(f"{way} {error:.1%}" for way, error in errors.items())
+        print(f"{device} from the other devices' measured latencies, MAPE: {said}")
+
+
 @app.command("predict")
 def predict(
     model: Annotated[Path, typer.Argument(help="A trained model (*.safetensors), or shipped.")],

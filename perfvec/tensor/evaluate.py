@@ -38,8 +38,9 @@ SPLITS = splits.SPLITS
 SELECTIONS: dict[str, Callable[..., Integers]] = {
     "kmeans": selection.kmeans_tasks, "verma": selection.joint_probability, "random": selection.random_tasks,
 }  # fmt: skip
-METRICS = ("pairwise", "top1", "top5", "mape", "rmse_ms")
+METRICS = ("pairwise", "apart", "top1", "top5", "mape", "rmse_ms")
 ZERO_SHOT = "zero-shot"
+APART = 0.1  # `apart` is the pairwise accuracy over pairs whose latencies differ by more than this share
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ def measure(model: CostModel, test: Records, *, zero_shot: bool = False) -> dict
     ranks_only = bool(np.isnan(seconds).any())
     return {
         "pairwise": metrics.pairwise_accuracy(score, test.seconds, group),
+        "apart": metrics.pairwise_accuracy(score, test.seconds, group, apart=APART),
         "top1": metrics.top_k(score, test.seconds, group, 1, test.weights),
         "top5": metrics.top_k(score, test.seconds, group, 5, test.weights),
         "mape": float("nan") if ranks_only else metrics.mape(seconds, test.seconds),

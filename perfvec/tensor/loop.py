@@ -22,13 +22,17 @@ from perfvec.tensor.targets import Target, relevance
 from tracegen.tensor.dataset import Rows
 from uarch.errors import InputError
 
-LOSSES = ("mse", "mape", "rank", "lambda", "cmd")
+LOSSES = ("mse", "huber", "mape", "rank", "lambda", "cmd")
 _SMALLEST_DOMAIN = 8  # candidates of a domain in a batch, for moments to mean something
 
 
 @dataclass(frozen=True)
 class Training:
-    """`losses`: {name of `LOSSES`: weight}; `target`: what `mse` is of (`targets.KINDS`)."""
+    """`losses`: {name of `LOSSES`: weight}; `target`: what `mse` and `huber` are of (`targets.KINDS`).
+
+    `sharpness`: factor of the outputs in ranking losses. Latencies of one task differ by a fraction of the spread of
+    all (the unit of `log` and `box-cox`): with 1, a pair that is well apart still pulls nearly as one that is equal.
+    """
 
     target: str = "log"
     losses: Mapping[str, float] = field(default_factory=lambda: {"mse": 1.0})
@@ -37,6 +41,7 @@ class Training:
     batch: int = 256
     chunk: int = 32  # candidates of one task that come together
     warmup: float = 0.05  # share of the training
+    sharpness: float = 1.0
     clip: float = 1.0  # norm of the gradient
     rows: int = 64  # of a candidate, at most
 
@@ -134,12 +139,14 @@ def train(
             for name, weight in training.losses.items():
                 if name == "mse":
                     term = losses.mse(output, wanted[index])
+                elif name == "huber":
+                    term = losses.huber(output, wanted[index])
                 elif name == "mape":
                     term = losses.mape(target.torch_seconds(output.double()), measured[index]).float()
                 elif name == "rank":
-                    term = losses.pairwise_rank(output, order[index], groups[index])
+                    term = losses.pairwise_rank(training.sharpness * output, order[index], groups[index])
                 elif name == "lambda":
-                    term = losses.lambda_rank(output, order[index], groups[index])
+                    term = losses.lambda_rank(training.sharpness * output, order[index], groups[index])
                 elif other is not None:
                     there = random.integers(len(other[0]), size=len(at))
                     foreign = make_batch(rows, other[0][there], table, other[1][there], known, training.rows)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import smooth_l1_loss, softplus
 
 
 def mse(output: Tensor, target: Tensor) -> Tensor:
     """Mean squared error of [n] values."""
     return (output - target).square().mean()
+
+
+def huber(output: Tensor, target: Tensor, width: float = 0.125) -> Tensor:
+    """Mean of e²/(2·width) up to |e| = width and |e| − width/2 beyond, of [n] errors e: large ones count less."""
+    return smooth_l1_loss(output, target, beta=width)
 
 
 def mape(seconds: Tensor, measured: Tensor) -> Tensor:

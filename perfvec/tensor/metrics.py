@@ -26,15 +26,16 @@ def rmse(predicted: Floats, seconds: Floats) -> float:
     return float(np.sqrt(np.mean(np.square(predicted - seconds))))
 
 
-def pairwise_accuracy(score: Floats, seconds: Floats, group: Integers) -> float:
+def pairwise_accuracy(score: Floats, seconds: Floats, group: Integers, *, apart: float = 0.0) -> float:
     """Share of pairs of a group that the scores order as the measurements do (Verma et al., eq. 5).
 
-    Pairs that were measured equal say nothing and are left out; a pair with equal scores counts half. Groups count by
+    Pairs that were measured equal say nothing and are left out, with `apart` all whose slower one takes less than
+    1 + `apart` times as long as the faster; a pair with equal scores counts half. Groups count by
     their number of records, as in TenSet. NaN where no group has two different measurements.
     """
     shares, sizes = [], []
     for rows in groups_of(group):
-        right, pairs = _ordered(score[rows], seconds[rows])
+        right, pairs = _ordered(score[rows], seconds[rows], 1.0 + apart)
         if pairs:
             shares.append(right / pairs)
             sizes.append(len(rows))
@@ -63,12 +64,12 @@ def groups_of(group: Integers) -> list[Integers]:
     return [np.asarray(rows, np.int64) for rows in np.split(order, cuts)] if len(group) else []
 
 
-def _ordered(score: Floats, seconds: Floats) -> tuple[float, int]:
+def _ordered(score: Floats, seconds: Floats, factor: float) -> tuple[float, int]:
     """Rightly ordered pairs, and pairs that have an order; a few rows of the comparison matrix at a time."""
     right, pairs = 0.0, 0
     for start in range(0, len(score), _ROWS):
         stop = start + _ROWS
-        faster = seconds[start:stop, None] < seconds[None, :]
+        faster = factor * seconds[start:stop, None] < seconds[None, :]
         difference = score[start:stop, None] - score[None, :]
         right += float(np.sum(faster & (difference > 0)) + 0.5 * np.sum(faster & (difference == 0)))
         pairs += int(np.sum(faster))

@@ -5,7 +5,8 @@ Each has a computation vector, which describes the computation and the loops aro
 the tree tells where it stood, and becomes a positional encoding. So a program is as many rows as it has leaves, few, and
 no information about the nest is lost to flattening.
 
-The tree is that of TIR lowered up to `LowerOpaqueBlock`: loops are still loops, blocks and iteration variables are gone.
+The tree is that of TIR lowered up to `LowerOpaqueBlock`: loops are still loops, blocks and iteration variables are gone,
+and so is the rewriting of a weight's layout, which is done once and not measured.
 Its inner nodes are loops (also those that are bound to GPU threads) and conditions; its leaves are stores and calls.
 
 A computation vector is `[WIDTH]` f32, its columns are `COLUMNS`; counts, extents, bytes, strides are log2(1 + x):
@@ -17,6 +18,7 @@ A computation vector is `[WIDTH]` f32, its columns are `COLUMNS`; counts, extent
 | loops by kind | number, product of extents and innermost extent of serial, parallel, vectorized, unrolled loops, GPU blocks, GPU threads, virtual threads |
 | nest | executions of the leaf, its depth, conditions around it, whether it accumulates, the unrolling that a pragma asks for, and the extents of the `NEST` innermost loops, innermost first |
 | accesses | for the store and the first loads, `ACCESSES` in all: presence, element bytes, distinct bytes that the whole nest touches, executions per distinct element, stride in elements along the innermost loop and whether it stands still there, whether its indices are affine, and whether the buffer is an argument or shared by threads |
+| loop nest | `loop_nest.COLUMNS`: tiles, strides and cache traffic, level by level; CDMPP has no such columns |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tracegen.tensor import loop_nest
+from tracegen.tensor.index_form import index_form
 from tracegen.tensor.installation import require_tvm
 from tracegen.tensor.program import children
 from uarch.errors import InputError
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
     from tvm.ir.transform import Pass
 
-VERSION = "compact-ast-1"
+VERSION = "compact-ast-2"
 NEST = 10
 ACCESSES = 5
 MAX_LEAVES = 4096
@@ -52,7 +56,7 @@ COLUMNS = (
     "loads", "bytes_loaded", "bytes_stored", "buffers",
     *(f"{kind}_{name}" for kind in _LOOPS for name in ("loops", "product", "innermost")),
     "executions", "depth", "conditions", "accumulates", "pragma_unroll", *(f"extent{depth}" for depth in range(NEST)),
-    *(f"access{access}_{name}" for access in range(ACCESSES) for name in _ACCESS),
+    *(f"access{access}_{name}" for access in range(ACCESSES) for name in _ACCESS), *loop_nest.COLUMNS,
 )  # fmt: skip
 WIDTH = len(COLUMNS)
 _COLUMN = {name: index for index, name in enumerate(COLUMNS)}
@@ -126,6 +130,7 @@ def _lowering() -> Pass:
 
     return tvm.ir.transform.Sequential(
         [
+            transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True),  # as `build`: weights come rewritten
             transform.CanonicalizeLoop(), transform.LowerCrossThreadReduction(), transform.LowerInitBlock(),
             transform.PlanAndUpdateBufferAllocationLocation(), transform.ConvertBlocksToOpaque(),
             transform.LiftThreadBinding(), transform.ManifestSharedMemoryLocalStage(),
@@ -138,6 +143,7 @@ def _lowering() -> Pass:
 
 
 def _visit(node: Any, walk: _Walk) -> None:
+    from tvm.tirx.expr import IntImm
     from tvm.tirx.stmt import AttrStmt, Bind, BufferStore, Evaluate, For, IfThenElse, SeqStmt, While
 
     if isinstance(node, SeqStmt):
@@ -158,6 +164,8 @@ def _visit(node: Any, walk: _Walk) -> None:
         raise InputError("the program has a while loop, whose executions are unknown")
     elif isinstance(node, Bind):
         walk.scopes[node.var.id_] = node.value
+    elif isinstance(node, Evaluate) and isinstance(node.value, IntImm):
+        walk.index += 1  # nothing: what is left of a rewritten weight
     elif isinstance(node, (BufferStore, Evaluate)):
         if len(walk.leaves) == MAX_LEAVES:
             raise InputError(f"the program has more than {MAX_LEAVES:,} leaves")
@@ -231,72 +239,48 @@ def _vector(node: Any, walk: _Walk) -> NDArray[np.float64]:
     row[_COLUMN["pragma_unroll"]] = walk.unroll
     for depth, loop in enumerate(reversed(walk.loops[-NEST:])):
         row[_COLUMN[f"extent{depth}"]] = loop.extent
-    accesses = [(node.buffer, node.indices)] if stored else []
-    seen = []
+    accesses = [_access(node.buffer, indices, walk)] if stored else []
+    seen: set[tuple[int, str]] = set()
     for load in loads:
-        text = (load.source.id_, str(list(load.indices)))
-        if text not in seen:  # the same element again is no other access
-            seen.append(text)
-            accesses.append((load.source, load.indices))
-    for number, (buffer, where) in enumerate(accesses[:ACCESSES]):
-        _access(row, _COLUMN[f"access{number}_present"], buffer, where, walk, executions)
+        element = load.source.id_, str(list(load.indices))
+        if element not in seen:  # the same element again is no other access
+            seen.add(element)
+            accesses.append(_access(load.source, load.indices, walk))
+    extents = [loop.extent for loop in reversed(walk.loops)]
+    for number, (access, buffer, affine) in enumerate(accesses[:ACCESSES]):
+        at = _COLUMN[f"access{number}_present"]
+        row[at : at + len(_ACCESS)] = _described(access, buffer, affine, extents, walk)
+    row[_COLUMN[loop_nest.COLUMNS[0]] :] = loop_nest.loop_nest(
+        extents, list(dict.fromkeys(access for access, _, _ in accesses)),
+        lanes=math.prod(loop.extent for loop in walk.loops if loop.kind == "vectorized"), unroll=walk.unroll,
+        operations=sum(row[_COLUMN[f"float_{name}"]] for name in _OPERATIONS),
+    )  # fmt: skip
     return np.log2(1 + row)
 
 
-def _access(
-    row: NDArray[np.float64], at: int, buffer: Any, indices: Sequence[Any], walk: _Walk, executions: float
-) -> None:
-    """Fill in one access: see `_ACCESS`."""
-    extents = {loop.variable: loop.extent for loop in walk.loops}
-    shape = [_number(extent) for extent in buffer.shape]
-    distinct, affine, stride = 1.0, True, 0.0
-    inner = walk.loops[-1].variable if walk.loops else -1
-    step = 1.0  # elements between neighbours of the dimension
-    for index, extent in zip(reversed(list(indices)), reversed(shape), strict=True):
-        form = _linear(index, walk)
-        if form is None:
-            affine, reach = False, extent
-        else:
-            used = [name for name, factor in form.items() if factor and name in extents]
-            span = 1 + sum(abs(form[name]) * (extents[name] - 1) for name in used)
-            reach = min(math.prod(extents[name] for name in used), span, extent)
-            stride += form.get(inner, 0.0) * step
-        distinct *= max(reach, 1)
+def _access(buffer: Any, indices: Sequence[Any], walk: _Walk) -> tuple[loop_nest.Access, Any, bool]:
+    """(the access, its buffer, whether its indices are affine)."""
+    loops = {loop.variable: (level, loop.extent) for level, loop in enumerate(reversed(walk.loops))}
+    forms = [index_form(index, loops, walk.scopes) for index in indices]
+    dimensions, step = [], 1.0  # elements between neighbours of the dimension
+    for form, extent in zip(reversed(forms), (_number(extent) for extent in reversed(buffer.shape)), strict=True):
+        dimensions.append(loop_nest.Dimension(step, extent, form.terms, tuple(form.moves.items())))
         step *= extent
-    size = _bytes(buffer)
+    access = loop_nest.Access(buffer.id_, _bytes(buffer), tuple(dimensions))
+    return access, buffer, all(form.affine for form in forms)
+
+
+def _described(
+    access: loop_nest.Access, buffer: Any, affine: bool, extents: Sequence[float], walk: _Walk
+) -> tuple[float, ...]:
+    """The columns of one access: see `_ACCESS`."""
+    distinct = access.touched(extents)
+    stride = access.stride(0)
     scope = str(buffer.scope()) if callable(buffer.scope) else str(buffer.scope)
-    row[at : at + len(_ACCESS)] = (
-        1, size, distinct * size, max(executions / distinct, 1), abs(stride), affine and stride == 0, affine,
-        buffer.id_ in walk.arguments, scope.startswith("shared"),
+    return (
+        1, access.size, distinct, max(math.prod(extents) * access.size / distinct, 1), stride / access.size,
+        affine and stride == 0, affine, buffer.id_ in walk.arguments, scope.startswith("shared"),
     )  # fmt: skip
-
-
-def _linear(node: Any, walk: _Walk, depth: int = 0) -> dict[int, float] | None:
-    """{variable: factor} of an affine index (its constant left out); None where it is not affine."""
-    from tvm.ir.expr import Var
-    from tvm.tirx.expr import Add, Cast, IntImm, Mul, Sub
-
-    if depth > 64:
-        return None
-    if isinstance(node, IntImm):
-        return {}
-    if isinstance(node, Var):
-        bound = walk.scopes.get(node.id_)
-        return {node.id_: 1.0} if bound is None else _linear(bound, walk, depth + 1)
-    if isinstance(node, Cast):
-        return _linear(node.value, walk, depth + 1)
-    if isinstance(node, (Add, Sub)):
-        first, second = _linear(node.a, walk, depth + 1), _linear(node.b, walk, depth + 1)
-        if first is None or second is None:
-            return None
-        sign = 1 if isinstance(node, Add) else -1
-        return {name: first.get(name, 0) + sign * second.get(name, 0) for name in first.keys() | second.keys()}
-    if isinstance(node, Mul):
-        for constant, other in ((node.a, node.b), (node.b, node.a)):
-            if isinstance(constant, IntImm):
-                form = _linear(other, walk, depth + 1)
-                return None if form is None else {name: factor * int(constant.value) for name, factor in form.items()}
-    return None
 
 
 def _count(node: Any, row: NDArray[np.float64], loads: list[Any]) -> None:

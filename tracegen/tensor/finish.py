@@ -123,7 +123,7 @@ def _device(name: str, journal: Journal) -> Device:
 
 def _features(journal: Journal, output: Path, progress: bool) -> Iterator[_Features]:
     """Statement features and compact AST of each schedule, in order."""
-    folder = work_file(output).parent / "features"
+    folder = work_file(output).parent / "-".join(["features", statements.VERSION, compact_ast.VERSION])
     folder.mkdir(exist_ok=True)
     with tqdm(total=len(journal.schedules), desc="features", disable=None if progress else True) as bar:
         for begin in range(0, len(journal.schedules), _BATCH):

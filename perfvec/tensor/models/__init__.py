@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfvec.tensor.contract import CostModel, from_mapping
+from perfvec.tensor.models.additive import Additive
 from perfvec.tensor.models.atformer import ATFormer
 from perfvec.tensor.models.attention import Attention
 from perfvec.tensor.models.attention_tuner import AttentionTuner
+from perfvec.tensor.models.blend import Blend
 from perfvec.tensor.models.cdmpp import CDMPP
 from perfvec.tensor.models.lightgbm import LightGBM
 from perfvec.tensor.models.lstm import LSTM
@@ -20,7 +22,20 @@ from uarch.errors import InputError
 
 MODELS: dict[str, type[CostModel]] = {
     model.NAME: model
-    for model in (ATFormer, CDMPP, AttentionTuner, XGBoost, LightGBM, MLP, LSTM, Attention, TabNet, Mean)
+    for model in (
+        ATFormer,
+        CDMPP,
+        AttentionTuner,
+        Blend,
+        Additive,
+        XGBoost,
+        LightGBM,
+        MLP,
+        LSTM,
+        Attention,
+        TabNet,
+        Mean,
+    )
 }
 
 

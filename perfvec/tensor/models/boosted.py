@@ -1,16 +1,23 @@
-"""What the two boosters share: trees over pooled candidates (log latency), or Ansor's sum over statements (a score).
+"""What the two boosters share: what a tree reads, and what its outputs are of.
 
-`rows="pooled"`: a tree reads one vector per candidate (`pooled.pooled`) and predicts the log latency.
-`rows="packed"`: a tree reads a statement; the candidate's score is the sum over its statements, and the squared error
-of that sum is what is boosted (Ansor, Zheng et al., OSDI 2020, §5.2), the gradient of the sum being every statement's.
-"""
+| `rows` | a tree reads | outputs |
+|---|---|---|
+| `pooled` | one vector per candidate (`pooled.pooled`) | the transformed log latency |
+| `packed` | a statement | the candidate's score is the sum over its statements (Ansor, Zheng et al., OSDI 2020, §5.2) |
+| `summed` | a row, beside the candidate's heaviest row | the log latency of that row's executions; the candidate's latency is the sum |
+
+`summed` is this toolkit's own: a program takes the time of its loop nests, one after the other, and that of one nest is
+its executions times what one of them takes, of which trees learn the logarithm. Trees never extrapolate, so it matters
+that only a factor, which is alike in small and large nests, is left to them. The squared error of the sum's logarithm is
+boosted; a row's share of the gradient is its share of the latency.
+"""  # noqa: E501
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,36 +25,64 @@ from numpy.typing import NDArray
 
 from perfvec.tensor.contract import Budget, CostModel, Floats, State
 from perfvec.tensor.devices import DeviceScale, device_scale, fit_devices
-from perfvec.tensor.models.pooled import pooled
+from perfvec.tensor.models.pooled import pooled, rows_of, work
 from perfvec.tensor.records import Records
 from perfvec.tensor.targets import Target, fit_target
 from tracegen.tensor.dataset import Device, Rows
 from uarch.errors import InputError
 
 ROUNDS = 10  # of boosting that a budget's epoch stands for
+KINDS = ("pooled", "packed", "summed")
+_SMALLEST = 0.01  # second derivative by a row that takes no time
 Matrix = NDArray[np.float32]
+Objective = Callable[[Floats], tuple[NDArray[np.float32], NDArray[np.float32]]]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What trees read [m, d], the candidate whose each row is [m], ascending, and the log of the row's executions."""
+
+    matrix: Matrix
+    owner: NDArray[np.int64]
+    work: Floats
 
 
 class Boosted(CostModel):
     """A subclass fills `_boost` (more rounds on top of what there is), `_evaluate`, `_text` and `_read`."""
 
     def _fit(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
-        if self.parameters.rows not in ("pooled", "packed"):
-            raise InputError(f"{self.NAME}: rows is 'pooled' or 'packed', not {self.parameters.rows!r}")
+        if self.parameters.rows not in KINDS:
+            raise InputError(f"{self.NAME}: rows is one of {', '.join(KINDS)}, not {self.parameters.rows!r}")
         self.scale: DeviceScale = fit_devices(self.devices)
-        self.target: Target = fit_target("log" if self.parameters.rows == "pooled" else "score", records.seconds)
+        self.target: Target = fit_target("score" if self.parameters.rows == "packed" else "log", records.seconds)
         self.booster: Any = None
+        self.offset: float | None = None
         self._update(records, budget, seed, unlabelled)
 
     def _update(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
         _, device = np.unique(records.device, return_inverse=True)
         devices = [records.devices[index] for index in np.unique(records.device)]
-        matrix, owner = self._matrix(
-            records.features(self.kind).rows, records.candidate, devices, device.astype(np.int64)
-        )
+        rows = records.features(self.kind).rows
+        read = self._input(rows, records.candidate, devices, device.astype(np.int64))
         target = self.target.of(records.seconds, records.group)
+        objective: Objective | None = None
+        if self.parameters.rows == "packed":
+
+            def objective(output: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+                return packed_gradient(output, read.owner, target)
+
+        elif self.parameters.rows == "summed":
+            logs = np.log(records.seconds)
+            if self.offset is None:
+                self.offset = float(np.mean(logs - log_sum(read.work, read.owner, len(logs))))
+            base = read.work + self.offset
+
+            def objective(output: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+                return summed_gradient(base + output, read.owner, logs)
+
         deadline = None if budget.seconds is None else time.process_time() + budget.seconds
-        self._boost(matrix, owner, target, min(budget.epochs * ROUNDS, self.parameters.rounds), seed, deadline)
+        rounds = min(budget.epochs * ROUNDS, self.parameters.rounds)
+        self._boost(read.matrix, target, objective, rounds, seed, deadline)
 
     def _predict(
         self, rows: Rows, devices: Sequence[Device], device: NDArray[np.int64],
@@ -57,20 +92,29 @@ class Boosted(CostModel):
         candidates = np.arange(len(rows)) if candidates is None else candidates
         if not len(candidates):
             return np.zeros(0)
-        matrix, owner = self._matrix(rows, candidates, devices, device)
-        return np.bincount(owner, self._evaluate(matrix), len(candidates)).astype(np.float64)
+        read = self._input(rows, candidates, devices, device)
+        output = self._evaluate(read.matrix)
+        if self.parameters.rows == "summed":
+            logs = log_sum(read.work + (self.offset or 0.0) + output, read.owner, len(candidates))
+            return -(logs - self.target.mean) / self.target.scale
+        return np.bincount(read.owner, output, len(candidates)).astype(np.float64)
 
-    def _matrix(
+    def _input(
         self, rows: Rows, candidates: NDArray[np.int64], devices: Sequence[Device], device: NDArray[np.int64]
-    ) -> tuple[Matrix, NDArray[np.int64]]:
-        """(what a tree reads [m, d], the candidate whose output row m is part of [m])."""
+    ) -> _Input:
         if self.parameters.rows == "pooled":
-            return pooled(rows, candidates, self.scale, devices, device), np.arange(len(candidates))
-        length = rows.length[candidates]
-        owner = np.repeat(np.arange(len(candidates)), length)
-        starts = np.cumsum(length) - length
-        index = np.arange(len(owner)) - starts[owner] + rows.offset[candidates][owner]
-        return np.concatenate([rows.values[index], self.scale.vectors(devices)[device[owner]]], axis=1), owner
+            matrix = pooled(rows, candidates, self.scale, devices, device)
+            return _Input(matrix, np.arange(len(candidates)), np.zeros(len(candidates)))
+        values, owner = rows_of(rows, candidates)
+        parts, executions = [values], np.zeros(len(values))
+        if self.parameters.rows == "summed":
+            vector_bytes = np.array([_vector_bytes(known) for known in devices])[device[owner]]
+            executions = work(self.kind, values, vector_bytes)
+            order = np.lexsort((-executions, owner))  # each candidate's heaviest row first
+            heaviest = order[np.searchsorted(owner, owner)]
+            parts += [values[heaviest], executions[:, None].astype(np.float32)]
+        parts.append(self.scale.vectors(devices)[device[owner]])
+        return _Input(np.concatenate(parts, axis=1), owner, executions)
 
     def to_seconds(self, score: Floats) -> Floats:
         return self.target.seconds(score)
@@ -78,18 +122,22 @@ class Boosted(CostModel):
     def state(self) -> State:
         return State(
             {"booster": np.frombuffer(self._text(), np.uint8)},
-            {"target": asdict(self.target), "device_scale": asdict(self.scale)},
+            {"target": asdict(self.target), "device_scale": asdict(self.scale), "offset": self.offset},
         )
 
     def restore(self, state: State) -> None:
         self.target, self.scale = Target(**state.notes["target"]), device_scale(state.notes["device_scale"])
+        self.offset = state.notes.get("offset")
         self.booster = self._read(state.arrays["booster"].tobytes())
 
     @abstractmethod
     def _boost(
-        self, matrix: Matrix, owner: NDArray[np.int64], target: Floats, rounds: int, seed: int, deadline: float | None
-    ) -> None:
-        """Add rounds that bring the sum of outputs over each owner's rows to `target` [owners], until `deadline`."""
+        self, matrix: Matrix, target: Floats, objective: Objective | None, rounds: int, seed: int,
+        deadline: float | None,
+    ) -> None:  # fmt: skip
+        """Add rounds, until `deadline`, that follow `objective` (outputs [m] → first and second derivatives), where
+        there is none the squared error of the outputs to `target` [m].
+        """
 
     @abstractmethod
     def _evaluate(self, matrix: Matrix) -> Floats:
@@ -104,9 +152,32 @@ class Boosted(CostModel):
         """The inverse of `_text`."""
 
 
+def _vector_bytes(device: Device) -> float:
+    value = device.parameters.get("vector_bytes")
+    return float(value) if isinstance(value, int | float) and value > 0 else float("nan")
+
+
 def packed_gradient(
     output: Floats, owner: NDArray[np.int64], target: Floats
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Gradient and second derivative [m] of Σ_owners (Σ its rows' outputs − target)² / 2 by the outputs [m]."""
     total = np.bincount(owner, output, len(target))
     return (total - target)[owner].astype(np.float32), np.ones(len(owner), np.float32)
+
+
+def summed_gradient(
+    logs: Floats, owner: NDArray[np.int64], target: Floats
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Gradient and (of Gauss and Newton, bounded below) second derivative [m] of Σ_owners (log Σ its rows' exp(logs) −
+    target)² / 2 by the rows' logs [m].
+    """
+    total = log_sum(logs, owner, len(target))
+    share = np.exp(logs - total[owner])
+    return ((total - target)[owner] * share).astype(np.float32), (share + _SMALLEST).astype(np.float32)
+
+
+def log_sum(logs: Floats, owner: NDArray[np.int64], count: int) -> Floats:
+    """[count] log Σ exp(logs) over each owner's rows, of which it has at least one."""
+    starts = np.searchsorted(owner, np.arange(count))
+    largest = np.maximum.reduceat(logs, starts)
+    return largest + np.log(np.add.reduceat(np.exp(logs - largest[owner]), starts))

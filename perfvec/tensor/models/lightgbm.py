@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfvec.tensor.contract import Floats, library
-from perfvec.tensor.models.boosted import Boosted, Matrix, packed_gradient
+from perfvec.tensor.models.boosted import Boosted, Matrix, Objective
 
 
 @dataclass(frozen=True)
@@ -30,28 +29,29 @@ class LightGBM(Boosted):
     Parameters = LightGBMParameters
 
     def _boost(
-        self, matrix: Matrix, owner: NDArray[np.int64], target: Floats, rounds: int, seed: int, deadline: float | None
-    ) -> None:
+        self, matrix: Matrix, target: Floats, objective: Objective | None, rounds: int, seed: int,
+        deadline: float | None,
+    ) -> None:  # fmt: skip
         lightgbm = library("lightgbm")
 
-        packed = self.parameters.rows == "packed"
-
         def gradient(output: Any, _: Any) -> tuple[Any, Any]:
-            return packed_gradient(np.asarray(output, np.float64), owner, target)
+            assert objective is not None
+            return objective(np.asarray(output, np.float64))
 
         def stop(environment: Any) -> None:
             if deadline is not None and time.process_time() > deadline:
                 raise lightgbm.callback.EarlyStopException(environment.iteration, [])
 
         settings = {
-            "objective": gradient if packed else "regression", "num_leaves": self.parameters.leaves,
+            "objective": "regression" if objective is None else gradient, "num_leaves": self.parameters.leaves,
             "learning_rate": self.parameters.learning_rate, "min_data_in_leaf": self.parameters.smallest_leaf,
             "feature_fraction": self.parameters.columns, "num_threads": 1, "seed": seed, "verbosity": -1,
             "deterministic": True, "force_row_wise": True,
-            # a candidate's statements must be drawn all or none
-            "bagging_fraction": 1.0 if packed else self.parameters.subsample, "bagging_freq": 0 if packed else 1,
+            # a candidate's rows must be drawn all or none
+            "bagging_fraction": self.parameters.subsample if objective is None else 1.0,
+            "bagging_freq": int(objective is None),
         }  # fmt: skip
-        label = np.zeros(len(matrix)) if packed else target
+        label = target if objective is None else np.zeros(len(matrix))
         self.booster = lightgbm.train(
             settings, lightgbm.Dataset(matrix, label, free_raw_data=False), rounds, init_model=self.booster,
             callbacks=[stop],

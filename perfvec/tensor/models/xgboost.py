@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfvec.tensor.contract import Floats, library
-from perfvec.tensor.models.boosted import Boosted, Matrix, packed_gradient
+from perfvec.tensor.models.boosted import Boosted, Matrix, Objective
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,9 @@ class XGBoost(Boosted):
     Parameters = XGBoostParameters
 
     def _boost(
-        self, matrix: Matrix, owner: NDArray[np.int64], target: Floats, rounds: int, seed: int, deadline: float | None
-    ) -> None:
+        self, matrix: Matrix, target: Floats, objective: Objective | None, rounds: int, seed: int,
+        deadline: float | None,
+    ) -> None:  # fmt: skip
         xgboost = library("xgboost")
 
         def is_late(self: Any, model: Any, epoch: int, log: Any) -> bool:
@@ -46,16 +46,17 @@ class XGBoost(Boosted):
             "min_child_weight": self.parameters.min_child_weight, "subsample": self.parameters.subsample,
             "colsample_bytree": self.parameters.columns, "tree_method": "hist", "verbosity": 0,
         }  # fmt: skip
-        packed = self.parameters.rows == "packed"
-        data = xgboost.DMatrix(matrix, None if packed else target, nthread=1)
-        if packed:
+        data = xgboost.DMatrix(matrix, target if objective is None else None, nthread=1)
+        if objective is not None:
             settings.update(base_score=0.0, subsample=1.0)  # a candidate's rows are drawn all or none
 
         def gradient(output: Any, _: Any) -> tuple[Any, Any]:
-            return packed_gradient(np.asarray(output, np.float64), owner, target)
+            assert objective is not None
+            return objective(np.asarray(output, np.float64))
 
         self.booster = xgboost.train(
-            settings, data, rounds, obj=gradient if packed else None, xgb_model=self.booster, callbacks=[until()],
+            settings, data, rounds, obj=None if objective is None else gradient, xgb_model=self.booster,
+            callbacks=[until()],
         )  # fmt: skip
 
     def _evaluate(self, matrix: Matrix) -> Floats:

@@ -8,11 +8,17 @@ import pytest
 import torch
 
 from perfvec.tensor.discrepancy import central_moment_discrepancy
-from perfvec.tensor.losses import lambda_rank, mape, mse, pairwise_rank
+from perfvec.tensor.losses import huber, lambda_rank, mape, mse, pairwise_rank
 
 
 def test_mse_of_errors_1_and_3_is_5():
     assert mse(torch.tensor([1.0, 5.0]), torch.tensor([0.0, 2.0])).item() == pytest.approx(5.0)
+
+
+def test_huber_is_square_to_its_width_and_straight_beyond():
+    # Errors 0.1 and 1 with the width 0.2: 0.01/0.4 and 1 − 0.1.
+    found = huber(torch.tensor([0.1, 1.0]), torch.zeros(2), width=0.2)
+    assert found.item() == pytest.approx((0.025 + 0.9) / 2)
 
 
 def test_mape_of_half_and_a_quarter_too_much():

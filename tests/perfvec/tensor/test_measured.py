@@ -1,4 +1,4 @@
-"""Measured programs: 1,179 schedules on three devices (data/README.md), and the model that ships."""
+"""Measured programs: 965 schedules on three devices (data/README.md), and the model that ships."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from perfvec.tensor.metrics import mape, pairwise_accuracy
 from perfvec.tensor.model_file import describe, load_model
 from perfvec.tensor.models import make
 from perfvec.tensor.records import read_records
+from tracegen.tensor.dataset import Dataset
 
 DATA = Path(__file__).parent / "data" / "x86-64.tensor.h5"
 
@@ -38,7 +39,10 @@ def test_a_model_of_a_thousand_records_beats_the_mean_predictor(measured):
     assert errors["lightgbm"] < errors["mean"] / 10
 
 
-def test_the_shipped_model_is_of_these_records_and_orders_them(measured):
+def test_the_shipped_model_is_of_the_whole_of_these_records_and_orders_them(measured):
+    """The file says of which dataset it is a part, the model which one trained it."""
     model = load_model("shipped")
-    assert describe("shipped")["provenance"]["digest"] == measured.digest
-    assert pairwise_accuracy(model.score_records(measured), measured.seconds, measured.group) > 0.65
+    with Dataset(DATA) as data:
+        assert describe("shipped")["provenance"]["digest"] in data.provenance["part"]
+    assert pairwise_accuracy(model.score_records(measured), measured.seconds, measured.group) > 0.75
+    assert mape(model.to_seconds(model.score_records(measured)), measured.seconds) < 0.5

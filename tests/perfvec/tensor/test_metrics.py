@@ -88,3 +88,10 @@ def test_box_cox_takes_the_likeliest_exponent():
 def test_an_unknown_target_is_named():
     with pytest.raises(InputError, match="'speed': expected one of score, log, box-cox"):
         fit_target("speed", np.ones(3))
+
+
+def test_pairs_that_are_close_may_be_left_out():
+    # 1.00 and 1.05 are wrongly ordered, 2 is right against both.
+    score, seconds, group = np.array([1.0, 2.0, 0.0]), np.array([1.0, 1.05, 2.0]), np.zeros(3, np.int64)
+    assert pairwise_accuracy(score, seconds, group) == pytest.approx(2 / 3)
+    assert pairwise_accuracy(score, seconds, group, apart=0.1) == 1.0

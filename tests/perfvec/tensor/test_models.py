@@ -15,8 +15,11 @@ from perfvec.tensor.contract import Budget
 from perfvec.tensor.metrics import mape, pairwise_accuracy
 from perfvec.tensor.model_file import describe, load_model, save_model
 from perfvec.tensor.models import MODELS, make
+from perfvec.tensor.models.boosted import log_sum, summed_gradient
+from perfvec.tensor.models.pooled import rows_of, work
 from perfvec.tensor.records import FeatureGroup, measurements
 from tests.perfvec.tensor.conftest import WIDTH, made_up
+from tracegen.tensor import compact_ast
 from tracegen.tensor.dataset import Device, Rows
 from uarch.errors import InputError
 
@@ -24,6 +27,8 @@ SMALL = {
     "atformer": {"width": 32, "feed": 64, "layers": 1, "training": {"batch": 64, "learning_rate": 2e-3}},
     "cdmpp": {"width": 32, "feed": 64, "layers": 1, "hidden": 32, "training": {"batch": 64, "learning_rate": 2e-3}},
     "attention-tuner": {"width": 32, "training": {"batch": 64, "learning_rate": 2e-3}},
+    "blend": {"trees": {"leaves": 15}, "network": {"width": 32, "training": {"batch": 64}}},
+    "additive": {"width": 32, "training": {"batch": 64}},
     "xgboost": {"depth": 4},
     "lightgbm": {"leaves": 15},
     "mlp": {"width": 32, "training": {"batch": 64, "learning_rate": 2e-3}},
@@ -214,3 +219,49 @@ def test_a_budget_in_seconds_ends_a_training(name, records):
     began = time.process_time()
     model.fit(records, budget=Budget(epochs=100_000, seconds=0.3))
     assert time.process_time() - began < 5.0
+
+
+def test_trees_over_rows_learn_the_logarithm_of_a_sum():
+    """Candidates of the rows {0, 1} and {2}, of logs ln 1, ln 3 and ln 2: sums 4 and 2; wanted are e·4 and 2."""
+    logs, owner = np.log([1.0, 3.0, 2.0]), np.array([0, 0, 1])
+    assert log_sum(logs, owner, 2) == pytest.approx(np.log([4.0, 2.0]))
+    target = np.log([4.0, 2.0]) + np.array([1.0, 0.0])
+    gradient, second = summed_gradient(logs, owner, target)
+    assert gradient == pytest.approx([-0.25, -0.75, 0.0])  # each row its share of the latency
+    assert second == pytest.approx([0.26, 0.76, 1.01])
+
+
+def test_executions_of_vectors_are_those_that_the_device_needs():
+    """64 executions in vectors of 8 floats: 8 of 32 bytes, 16 of 16 bytes; of elements where no width is known."""
+    values = np.zeros((1, compact_ast.WIDTH), np.float32)
+    for name, count in (("executions", 64), ("vectorized_product", 8), ("access0_element_bytes", 4)):
+        values[0, compact_ast.COLUMNS.index(name)] = np.log2(1 + count)
+    found = [np.expm1(work("ast", values, np.array([width]))[0]) for width in (64.0, 32.0, 16.0, float("nan"))]
+    assert found == pytest.approx([8, 8, 16, 64], rel=1e-4)
+    assert work("primitives", values, np.array([32.0])).tolist() == [0.0]
+
+
+def test_rows_of_candidates_in_any_order_and_of_none():
+    rows = Rows(np.arange(6, dtype=np.float32).reshape(3, 2), np.array([0, 2, 2, 3]))
+    values, owner = rows_of(rows, np.array([2, 1, 0]))
+    assert values.tolist() == [[4, 5], [0, 0], [0, 1], [2, 3]]
+    assert owner.tolist() == [0, 1, 2, 2]
+
+
+def test_twice_the_same_rows_take_twice_as_long(trained, records):
+    """What `additive` is for: latencies of rows add up, however many there are."""
+    rows = records.features("ast").rows
+    first = rows[0]
+    once = Rows(first, np.array([0, len(first)]), np.arange(len(first), dtype=np.int32))
+    twice = Rows(np.concatenate([first, first]), np.array([0, 2 * len(first)]), np.tile(once.position, 2))
+    model = trained["additive"]
+    log_once, log_twice = (np.log(model.seconds(part, "d0")[0]) for part in (once, twice))
+    spread = float(model.network.network.log_spread.detach().exp()) / model.target.scale
+    assert (log_twice - log_once) * spread == pytest.approx(np.log(2.0), rel=1e-3)
+
+
+def test_a_blend_is_the_geometric_mean_of_its_members(trained, records):
+    blend, rows = trained["blend"], records.features("ast").rows
+    parts = [np.log(blend.members[name].seconds(rows, "d0")) for name in ("trees", "network")]
+    share = blend.parameters.share
+    assert np.log(blend.seconds(rows, "d0")) == pytest.approx(share * parts[0] + (1 - share) * parts[1], rel=1e-6)

@@ -8,13 +8,14 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed")
 
 from tracegen.tensor import compact_ast as ast_module
-from tracegen.tensor import statements
+from tracegen.tensor import loop_nest, statements
 from tracegen.tensor.compact_ast import COLUMNS, compact_ast, positional_encoding
 from tracegen.tensor.installation import without_tensor_intrinsics
 from tracegen.tensor.statements import operator_class, statement_features
 from uarch.errors import InputError
 
 M, N, K = 8, 16, 32
+PAPERS = len(COLUMNS) - len(loop_nest.COLUMNS)  # columns of CDMPP's kind; the others have a test of their own
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ def test_compact_ast_of_a_matmul_by_hand(matmul):
     values, position = compact_ast(matmul)
     # pre-order: i 0, j_outer 1, j_inner of the initialisation 2, its store 3, k 4, j_inner 5, the update's store 6
     assert position.tolist() == [3, 6]
-    first, second = (numbers(row, COLUMNS) for row in values)
+    first, second = (numbers(row[:PAPERS], COLUMNS[:PAPERS]) for row in values)
     nest = {
         "parallel_loops": 1, "parallel_product": M, "parallel_innermost": M, "vectorized_loops": 1,
         "vectorized_product": 4, "vectorized_innermost": 4, "pragma_unroll": 64, "bytes_stored": 4,
@@ -143,6 +144,60 @@ def test_compact_ast_of_a_matmul_by_hand(matmul):
         "depth": 4, "accumulates": 1, "extent0": 4, "extent1": K, "extent2": 4, "extent3": M,
         **{f"access{k}_{name}": value for k, access in accesses.items() for name, value in access.items()},
     }  # fmt: skip
+
+
+def counts(row):
+    return dict(zip(COLUMNS, np.exp2(row.astype(np.float64)) - 1, strict=True))
+
+
+def test_the_loop_nest_of_a_matmul_by_hand(matmul):
+    """The update's loops are j_inner 4, k 32, j_outer 4, i 8, innermost first; C is stored, A and B are loaded."""
+    first, second = (counts(row) for row in compact_ast(matmul)[0])
+    wanted = {
+        # distinct bytes of C, A and B
+        "tile0": 16 + 4 + 16, "tile1": 16 + 128 + 512, "tile2": 64 + 128 + 2048, "tile3": 512 + 1024 + 2048,
+        "tile7": 3584, "stride0_0": 4, "stride0_1": 0, "stride0_2": 16, "stride0_3": 64, "stride1_0": 0, "stride1_1": 4,
+        "stride1_2": 0, "stride1_3": 128, "stride2_0": 4, "stride2_1": 64, "stride2_2": 16, "stride2_3": 0,
+        "stride3_0": 0,
+        # j_inner fits 512 bytes, so from step to step of k what is touched again stays: the 656 of k, 4 · 8 times
+        "traffic512": 656 * 32, "traffic2048": 2240 * 8, "traffic8192": 3584, "traffic33554432": 3584,
+        # 64 copies of vectors of 4 are allowed: k's 32 fit, j_outer's 4 times as many do not
+        "unrolled": 32, "unrolled_stored": 16, "unrolled_bytes": 656,
+        # inside of k: four sums, fed by one element of A and four of B, 32 times
+        "accumulated": 16, "accumulated_loads": 20, "accumulation": 32,
+        "operations": 2 * M * N * K, "issued": M * N * K / 4, "odd_lanes": 1, "odd_innermost": 1,
+    }  # fmt: skip
+    assert {name: second[name] for name in wanted} == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+    wanted = {"tile0": 16, "tile1": 64, "tile2": 512, "traffic512": 512, "unrolled": 32, "accumulation": 0}
+    assert {name: first[name] for name in wanted} == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+
+
+def test_a_fused_loop_keeps_its_strides(te):
+    """Fusing makes indices of divisions and remainders: a step of the fused loop moves by an element all the same."""
+    from tvm.s_tir import Schedule
+
+    a = te.placeholder((8, 12), name="A")
+    schedule = Schedule(module(te, a, te.compute((12, 8), lambda i, j: a[j, i], name="B")))
+    schedule.fuse(*schedule.get_loops(schedule.get_sblock("B")))
+    (leaf,) = (counts(row) for row in compact_ast(schedule.mod)[0])
+    wanted = {
+        "stride0_0": 4, "stride1_0": 4 * 12, "tile0": 2 * 4 * 96, "access1_distinct_bytes": 4 * 96, "odd_innermost": 3
+    }  # fmt: skip
+    assert {name: leaf[name] for name in wanted} == pytest.approx(wanted, rel=1e-4)
+
+
+def test_what_is_done_once_to_a_weight_is_no_leaf(te):
+    """A schedule may rewrite a weight's layout; `build` leaves that out of what is measured."""
+    from tvm.s_tir import Schedule
+
+    a, b = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B")
+    k = te.reduce_axis((0, K), name="k")
+    program = module(te, a, b, te.compute((M, N), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C"))
+    schedule = Schedule(program)
+    copy = schedule.cache_read(schedule.get_sblock("C"), 1, "global")
+    assert len(compact_ast(schedule.mod)[0]) == 3  # the copy, the initialisation, the update
+    schedule.annotate(copy, "meta_schedule.layout_rewrite_preproc", True)
+    assert len(compact_ast(schedule.mod)[0]) == 2
 
 
 def test_a_condition_and_a_column_walk_are_seen(te):

@@ -1,0 +1,53 @@
+"""What measurements allow, of records whose noise and devices are known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfvec import cli
+from perfvec.tensor.limits import limits, other_devices, twins
+from tests.perfvec.tensor.conftest import made_up
+from tests.perfvec.tensor.test_evaluate import written
+from tests.perfvec.tensor.test_measured import DATA
+
+
+def test_twins_are_as_far_apart_as_they_were_measured():
+    records = made_up(tasks=2, candidates=3)
+    rows = records.groups["statements"].rows
+    assert len(twins(records)) == 0
+    again = np.array([0, 0, 1, 5])  # the first candidate measured twice, as 1 and as e
+    doubled = replace(
+        records, candidate=again, task=records.task[again], device=records.device[again],
+        seconds=np.array([1.0, np.e, 2.0, 3.0]),
+    )  # fmt: skip
+    assert twins(doubled) == pytest.approx([1.0])
+    assert len(rows) == 6
+
+
+def test_a_device_that_is_twice_as_fast_is_known_from_the_other():
+    records = made_up(devices=2)
+    found = other_devices(records, np.random.default_rng(0))
+    assert list(found) == ["d0", "d1"]
+    assert max(error for ways in found.values() for error in ways.values()) < 1e-9
+    assert other_devices(made_up(devices=1), np.random.default_rng(0)) == {}
+
+
+def test_limits_of_a_file(tmp_path, capsys):
+    path = written(made_up(devices=2), tmp_path / "d.tensor.h5")
+    found = limits(path)
+    assert found["records"] == 479 and found["twins"] is None and found["pairwise"] is None and found["again"] is None
+    try:
+        cli.main(["tensor", "limits", str(path), "--json"])
+    except SystemExit as stop:
+        assert not stop.code
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_of_measured_programs_neither_noise_nor_the_features_allow_all_pairs():
+    found = limits(DATA)
+    assert 0.5 < found["again"]["pairwise"] < found["again"]["model"] < 1.0
+    assert found["again"]["median"] > 0.05
