@@ -9,7 +9,7 @@ counts a program as seen or unseen for itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -207,8 +207,8 @@ def summary(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def require_group(column: str) -> None:
     """Raise InputError unless errors can be grouped by this column."""
-    if column not in ("program", "uarch"):
-        raise InputError(f"--by {column}: errors are grouped by program or by uarch")
+    if column not in dict(_COUNTED):
+        raise InputError(f"--by {column}: errors are grouped by program or by uarch, or by model")
 
 
 def describe(pairs: pd.DataFrame) -> str:
@@ -217,10 +217,12 @@ def describe(pairs: pd.DataFrame) -> str:
     return ", ".join(f"{count} {word}{'s' if count != 1 else ''}" for count, word in counts)
 
 
-def by(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Mean, median, worst error and bias of each `program` or `uarch` (the column), worst mean first in each group."""
+def by(pairs: pd.DataFrame, column: str, names: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Mean, median, worst error and bias of each `program`, `uarch` or `model` (the column), worst mean first in each
+    group; with `names` of the column's values, these are shown instead (of models: their files)."""
     require_group(column)
-    groups = pairs.groupby(["programs", "uarchs", column], sort=True)
+    shown = pairs[column].map(lambda value: (names or {}).get(value, value))
+    groups = pairs.assign(**{column: shown}).groupby(["programs", "uarchs", column], sort=True)
     frame = groups.agg(
         mean=("error", "mean"), median=("error", "median"), worst=("error", "max"), bias=("bias", "mean"),
         pairs=("error", "count"),

@@ -105,7 +105,7 @@ def evaluate(
     model_files: Annotated[
         list[Path] | None, typer.Option("--model", help="Model file, the shipped one by default; repeat for folds.")
     ] = None,
-    group: Annotated[str | None, typer.Option("--by", help="A table by program or by uarch instead.")] = None,
+    group: Annotated[str | None, typer.Option("--by", help="A table by program, uarch or model instead.")] = None,
     as_json: Json = False,
     csv: Csv = None,
 ) -> None:
@@ -124,7 +124,8 @@ def evaluate(
     if as_json:
         print(json.dumps(evaluation.to_json(pairs), allow_nan=False))
     else:
-        print(shown_table(evaluation.summary(pairs) if group is None else evaluation.by(pairs, group)))
+        files = {model.digest: str(path) for model, path in zip(models, model_files or [], strict=False)}
+        print(shown_table(evaluation.summary(pairs) if group is None else evaluation.by(pairs, group, files)))
         print(evaluation.describe(pairs), file=sys.stderr)
 
 

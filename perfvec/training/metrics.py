@@ -10,7 +10,10 @@ from typing import Any
 from tracegen.files import atomic_path
 from uarch.errors import InputError
 
-COLUMNS = ("step", "instructions", "loss", "learning_rate", "validation_error", "instructions_per_second")
+COLUMNS = (
+    "step", "instructions", "loss", "learning_rate", "validation_error", "instructions_per_second",
+    "instructions_per_processor_second",
+)  # fmt: skip
 
 
 class Metrics:

@@ -225,6 +225,7 @@ def fit(
 
     compute = DistributedDataParallel(objective, broadcast_buffers=False) if ranks.count > 1 else objective
     saved_at = began = time.monotonic()
+    began_processor = time.process_time()
     smoothed = float("nan")
     done = first
     hidden = True if not (progress and ranks.first) else None
@@ -259,7 +260,9 @@ def fit(
             if best is None or error < best.error:
                 best = Best(done, error, {name: value.clone() for name, value in kept.state_dict().items()})
         now = time.monotonic()
-        row["instructions_per_second"] = (done - first) * recipe.chunk * recipe.lanes / (now - began)
+        counted = (done - first) * recipe.chunk * recipe.lanes
+        row["instructions_per_second"] = counted / (now - began)
+        row["instructions_per_processor_second"] = counted / (time.process_time() - began_processor)
         if log is not None:
             log.write(row)
         smoothed = value if math.isnan(smoothed) else 0.98 * smoothed + 0.02 * value

@@ -1,10 +1,12 @@
 """Rate of representation, stage by stage, beside the processor's own matrix product; what shortcuts change.
 
     python tests/perfvec/benchmark_representation.py TRACE… [--instructions N] [--windows N] [--threads N] [--model M]
+    python tests/perfvec/benchmark_representation.py TRACE --stages M1 M2 … [--instructions N]
 
 The first N instructions of each trace are represented in bfloat16 and in float32, by the weights as they are rounded
 and as they were trained, some from their middle by windows too. Differences are of predicted cycles, over the machines
-of the model's table. Rates are of CPU time (other processes do not count); the best of three, of the first trace.
+of the model's table. Rates are of CPU time (other processes do not count); the best of three, of the first trace. With
+`--stages` nothing but the rates, of each of these models.
 """
 
 from __future__ import annotations
@@ -135,9 +137,18 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=2000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--stages", nargs="+", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    model, bf16 = load_model(given.model), native_bf16()
+    bf16 = native_bf16()
+    for path in given.stages or ():
+        model = load_model(path)
+        weights = sum(weight.numel() for weight in model.foundation.architecture.parameters())
+        print(f"{path.name}: {model.foundation.shape}, {weights:,} weights")
+        stages(model, *read(model, given.traces[0], given.instructions), bf16)
+    if given.stages:
+        return
+    model = load_model(given.model)
     table, foundation = model.table(), rounded(model.foundation)
     rounding, trained, carrying, ratios = [], [], [], []
     for index, path in enumerate(given.traces):

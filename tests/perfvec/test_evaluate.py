@@ -40,6 +40,15 @@ def test_each_fold_judges_its_own_unseen_programs(pooled, data):
     assert describe(pooled) == f"2 programs, {len(data.machines)} machines, 2 models"
 
 
+def test_models_are_compared_on_the_same_pairs(pooled, data):
+    table = by(pooled, "model", {"first": "lstm.safetensors"})
+    assert set(table["model"]) == {"lstm.safetensors", "second"}
+    for _, row in table.iterrows():
+        digest = "first" if row["model"] == "lstm.safetensors" else "second"
+        errors = pooled[(pooled["model"] == digest) & (pooled["programs"] == row["programs"])]["error"]
+        assert (row["pairs"], row["mean"]) == (len(data.machines), pytest.approx(errors.mean()))
+
+
 def test_a_machine_left_out_of_the_table_is_fitted_from_seen_programs(data):
     """As when a model was trained on 4 of the 5 labelled machines: the fifth is unseen by its configuration."""
     smaller = copy.deepcopy(data.model.foundation)

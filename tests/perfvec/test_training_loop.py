@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from perfvec.evaluate import evaluate, summary
 from perfvec.model import load_model
 from perfvec.training import train as training
 from perfvec.training.data import Division, Labels, Rows, Split, fold_of, folds, prepare
@@ -62,7 +63,7 @@ def rows(path: Path) -> list[dict[str, str]]:
     with path.open() as file:
         found = list(csv.DictReader(file))
     for row in found:
-        del row["instructions_per_second"]
+        del row["instructions_per_second"], row["instructions_per_processor_second"]
     return found
 
 
@@ -197,6 +198,27 @@ def test_held_out_programs_and_machines_do_not_enter_the_model(labels, tmp_path)
     assert set(model.recipe["held_machines"]) == {m.name for m in labels.machines} - {m.name for m in model.machines}
 
 
+def test_one_run_and_one_evaluation_judge_programs_and_machines_that_were_held_out(data, tmp_path):
+    """Seen and unseen programs on machines of the table, fitted to the seen programs' labels, and by configuration."""
+    recipe = replace(RECIPE, instructions=LANES * 288 * 60)
+    split = Split(fold="1/2", hold_machines=2, machine_seed=3)
+    training.train(
+        data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, split=split,
+        encoder_latencies=data.encoder_latencies, progress=False,
+    )  # fmt: skip
+    model = load_model(tmp_path / "m.safetensors")
+    pairs = evaluate(model, data.traces, data.latencies, progress=False)
+    (unseen,), held = folds(["matmul", "qsort"], 2)[0], set(model.recipe["held_machines"])
+    assert len(held) == 2
+    for (programs, ways), group in pairs.groupby(["programs", "uarchs"]):
+        assert (set(group["program"]) == {unseen}) == (programs == "unseen")
+        assert (set(group["uarch"]) == held) == (ways != "seen")
+    table = summary(pairs)
+    kinds = [(programs, way) for programs in ("seen", "unseen") for way in ("fitted", "seen", "zero-shot")]
+    assert list(zip(table["programs"], table["uarchs"], strict=True)) == kinds
+    assert table["machine_count"].tolist() == 2 * [2, len(data.machines) - 2, 2]
+
+
 def test_held_machines_take_their_labels_along(labels):
     kept, held = labels.hold_machines(2, 7)
     names = [machine.name for machine in labels.machines]
@@ -206,6 +228,16 @@ def test_held_machines_take_their_labels_along(labels):
         assert (some.latency[10:20] == all_of.latency[10:20][:, columns]).all()
         assert (some.mean == all_of.mean[columns]).all()
     assert labels.hold_machines(2, 7)[1] == held
+
+
+def test_rates_are_told_by_the_clock_and_by_processor_time(labels, tmp_path):
+    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, instructions=LANES * 288 * 3))
+    with (tmp_path / "metrics.csv").open() as file:
+        found = list(csv.DictReader(file))
+    counted = np.array([float(row["instructions"]) for row in found])
+    for name in ("instructions_per_second", "instructions_per_processor_second"):
+        seconds = counted / [float(row[name]) for row in found]  # from the first step on
+        assert (np.diff(seconds, prepend=0.0) > 0).all()
 
 
 def test_shards_are_the_labels_and_their_mean(data, labels):
