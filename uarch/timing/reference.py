@@ -1,9 +1,7 @@
 """State that compiled functions take by reference.
 
 numba passes a named tuple of arrays by value: seven or nine words for each array, hundreds for a core and its caches,
-copied at every call that is not inlined. LLVM counts those words when it weighs inlining and so copied the long, rare
-paths (misses, prefetches, write-backs) into every place that can reach them, which made the loop too large for the
-host's instruction cache. A class marked `by_reference` is passed as the address of its fields instead.
+copied at every call that is not inlined. A class marked `by_reference` is passed as the address of its fields instead.
 
 The fields are arrays, or others of these classes, and never change while compiled code runs; what the arrays hold does.
 """
@@ -53,7 +51,7 @@ class _Address(models.PrimitiveModel):
 class _Fields(AttributeTemplate):
     key = Reference
 
-    def generic_resolve(self, kind: Reference, field: str) -> types.Type | None:
+    def generic_resolve(self, kind: Reference, field: str) -> Any:
         return dict(kind.fields).get(field)
 
 
@@ -80,17 +78,39 @@ def _from_python(kind: Reference, value: Any, c: Any) -> NativeValue:
 @lower_getattr_generic(Reference)
 def _field(context: Any, builder: Any, kind: Reference, address: Any, name: str) -> Any:
     fields = builder.bitcast(address, _layout(context, kind).as_pointer())
-    return _load(builder, cgutils.gep_inbounds(builder, fields, 0, kind.place(name)))
+    place = kind.place(name)
+    pointer = cgutils.gep_inbounds(builder, fields, 0, place)
+    field = kind.fields[place][1]
+    return _array(context, builder, field, pointer) if isinstance(field, types.Array) else _word(builder, pointer)
 
 
-def _load(builder: Any, pointer: Any) -> Any:
-    """Word by word, so that only those used are loaded; none ever changes, which LLVM is told."""
-    layout = pointer.type.pointee
-    if not isinstance(layout, (ir.LiteralStructType, ir.ArrayType)):
-        word = builder.load(pointer)
-        word.set_metadata("invariant.load", builder.module.add_metadata([]))
-        return word
-    value = ir.Constant(layout, ir.Undefined)
-    for place in range(len(layout)):
-        value = builder.insert_value(value, _load(builder, cgutils.gep_inbounds(builder, pointer, 0, place)), place)
+def _array(context: Any, builder: Any, kind: types.Array, pointer: Any) -> Any:
+    """An array's value; of its words only those are read that its type does not tell. All are contiguous."""
+    model, layout = context.data_model_manager[kind], pointer.type.pointee
+    size = ir.Constant(ir.IntType(64), context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+
+    def read(*places: int) -> Any:
+        return _word(builder, cgutils.gep_inbounds(builder, pointer, 0, *places))
+
+    shape, strides = model.get_field_position("shape"), model.get_field_position("strides")
+    lengths = [read(shape, axis) for axis in range(kind.ndim)]
+    steps = [read(strides, axis) for axis in range(kind.ndim - 1)] + [size]
+    nitems = model.get_field_position("nitems")
+    value = ir.Constant(layout, None)
+    for place, word in (
+        (nitems, lengths[0] if kind.ndim == 1 else read(nitems)),
+        (model.get_field_position("itemsize"), size),
+        (model.get_field_position("data"), read(model.get_field_position("data"))),
+    ):
+        value = builder.insert_value(value, word, place)
+    for axis in range(kind.ndim):
+        value = builder.insert_value(value, lengths[axis], (shape, axis))
+        value = builder.insert_value(value, steps[axis], (strides, axis))
     return value
+
+
+def _word(builder: Any, pointer: Any) -> Any:
+    """A word of a field. It never changes, which LLVM is told."""
+    word = builder.load(pointer)
+    word.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return word
