@@ -51,7 +51,7 @@ class _Address(models.PrimitiveModel):
 class _Fields(AttributeTemplate):
     key = Reference
 
-    def generic_resolve(self, kind: Reference, field: str) -> Any:
+    def generic_resolve(self, kind: Reference, field: str) -> Any:  # type: ignore[override]  # numba has a value there
         return dict(kind.fields).get(field)
 
 
