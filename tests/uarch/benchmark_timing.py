@@ -1,4 +1,4 @@
-"""Million instructions a second of the timing model (a tool, not a test):
+"""Million instructions a second of CPU time of the timing model (a tool, not a test):
 
 python tests/uarch/benchmark_timing.py ../shared/gem5-x86/perl.trace.h5 --machines base zen4 cortex-a53
 """
@@ -34,20 +34,20 @@ def main() -> None:
     compiled: set[str] = set()
     for machine in machines:
         simulation = Simulation(machine, instructions)
-        begin = time.perf_counter()
+        begin = time.process_time()
         if machine.core not in compiled:
             compiled.add(machine.core)
             Simulation(machine, instructions).warm(chunks[0])
             Simulation(machine, instructions).run(chunks[0])
-            print(f"{machine.core}: {time.perf_counter() - begin:.1f} s to compile or load")
-        begin = time.perf_counter()
+            print(f"{machine.core}: {time.process_time() - begin:.1f} s to compile or load")
+        begin = time.process_time()
         for chunk in chunks:
             simulation.run(chunk)
-        run = millions / (time.perf_counter() - begin)
-        begin = time.perf_counter()
+        run = millions / (time.process_time() - begin)
+        begin = time.process_time()
         for chunk in chunks:
             simulation.warm(chunk)
-        warm = millions / (time.perf_counter() - begin)
+        warm = millions / (time.process_time() - begin)
         kind = machine.branch_predictor.kind
         cpi = simulation.counters["cycles"] / simulation.counters["instructions"]
         print(f"{machine.name:16s} {kind:12s} timed {run:6.2f} M/s  warmed {warm:6.2f} M/s  CPI {cpi:.3f}")

@@ -29,6 +29,7 @@ from uarch.timing.compiled import merged, out_of_line
 from uarch.timing.predictors import dispatch
 from uarch.timing.predictors.dispatch import KIND, NONE, new_predictor
 from uarch.timing.predictors.state import IN_FLIGHT, Predictor, next_random
+from uarch.timing.reference import by_reference
 
 RIGHT, DECODE_REDIRECT, EXECUTE_REDIRECT = range(3)
 SETS, WAYS, TAG_BITS, DIRECTIONS = 256, 2, 16, 13
@@ -42,6 +43,7 @@ CALL, RETURN = int(Flag.CALL), int(Flag.RETURN)
 NOWHERE = -1
 
 
+@by_reference
 class Branches(NamedTuple):
     btb: NDArray[np.int64]  # [entries, 2] tag, target
     stack: NDArray[np.int64]  # return addresses, circular

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine
 from uarch.timing.compiled import compiled, number, out_of_line
 from uarch.timing.memory import Memory, new_memory, read_memory, write_memory
+from uarch.timing.reference import by_reference
 from uarch.timing.tlb import DATA, INSTRUCTION, translate
 
 Array = NDArray[np.int64]
@@ -53,6 +54,7 @@ SYSTEM_PAYLOAD = 3  # 16 bytes wide
 LOAD_RETRY = 3  # a load that a blocked cache refuses goes back to the issue queue (gem5's O3)
 
 
+@by_reference
 class Caches(NamedTuple):
     levels: NDArray[np.int64]  # [4, 10] geometry and latencies
     tag: NDArray[np.int64]  # [lines] line number, -1 where empty
@@ -110,12 +112,29 @@ def new_caches(machine: Machine) -> tuple[Caches, Memory]:
 
 @compiled
 def _find(caches: Caches, level: int, line: int) -> int:
+    """Where the line is, or -1. The most recent one of a set is its first, where most searches end."""
     row = caches.levels[level]
     first = row[FIRST] + (line & row[SET_MASK]) * row[WAYS]
-    for place in range(first, first + row[WAYS]):
+    if caches.tag[first] == line:
+        return first
+    for place in range(first + 1, first + row[WAYS]):
         if caches.tag[place] == line:
             return place
     return -1
+
+
+@compiled
+def _use(caches: Caches, level: int, line: int, place: int, flags: int) -> int:
+    """The line found at `place` is the most recent one now; returns where it is from now on."""
+    row = caches.levels[level]
+    first = row[FIRST] + (line & row[SET_MASK]) * row[WAYS]
+    caches.scalars[TICK] += 1
+    if place != first:
+        caches.tag[place], caches.used[place] = caches.tag[first], caches.used[first]
+        caches.ready[place], caches.ready[first] = caches.ready[first], caches.ready[place]
+        caches.tag[first] = line
+    caches.used[first] = 4 * caches.scalars[TICK] + flags
+    return first
 
 
 @compiled
@@ -152,8 +171,7 @@ def _install(caches: Caches, memory: Memory, level: int, line: int, flags: int, 
             return
         place = _find(caches, level, victim)
         if place >= 0:
-            caches.scalars[TICK] += 1
-            caches.used[place] = 4 * caches.scalars[TICK] + (caches.used[place] & PREFETCHED) | DIRTY
+            _use(caches, level, victim, place, (caches.used[place] & PREFETCHED) | DIRTY)
             return
         line, flags = victim, number(DIRTY)
 
@@ -222,8 +240,7 @@ def _fetch(
         cycle = _accepted(caches, where, cycle)
         place = _find(caches, where, line)
         if place >= 0:
-            caches.scalars[TICK] += 1
-            caches.used[place] = 4 * caches.scalars[TICK] + (caches.used[place] & DIRTY)
+            place = _use(caches, where, line, place, caches.used[place] & DIRTY)
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
             if cycle < caches.ready[place] - caches.levels[where, RESPONSE]:
                 caches.counters[where, MERGED] += 1
@@ -353,9 +370,8 @@ def access(
     cycle = accepted
     place = _find(caches, level, address >> 6)
     if place >= 0:
-        caches.scalars[TICK] += 1
         flags = caches.used[place] & (PREFETCHED | DIRTY)
-        caches.used[place] = 4 * caches.scalars[TICK] + (flags & DIRTY | write)
+        place = _use(caches, level, address >> 6, place, flags & DIRTY | write)
         ready = max(cycle + caches.levels[level, LATENCY], caches.ready[place])
         if cycle < caches.ready[place] - caches.levels[level, RESPONSE]:
             caches.counters[level, MERGED] += 1

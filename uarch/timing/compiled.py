@@ -27,18 +27,20 @@ def compiled(function: Function) -> Function:
 def out_of_line(function: Function) -> Function:
     """For what is long or rare. Give such a function its numbers through `number`: each literal that an argument is
     called with would otherwise make another copy to compile.
+
+    Without `forceinline` numba would take it from the caller for which the function is compiled first.
     """
-    return njit(**_OPTIONS)(function)
+    return njit(**_OPTIONS, forceinline=False)(function)
 
 
 def merged(function: Function) -> Function:
     """For the one large function in a kernel's loop: becomes part of it before anything is compiled."""
-    return njit(**_OPTIONS, inline="always")(function)
+    return njit(**_OPTIONS, inline="always", forceinline=False)(function)
 
 
 def kernel(function: Function) -> Function:
     """An outermost function: kept on disk between processes, and running without Python's lock."""
-    return njit(**_OPTIONS, cache=True, nogil=True)(function)
+    return njit(**_OPTIONS, forceinline=False, cache=True, nogil=True)(function)
 
 
 @compiled

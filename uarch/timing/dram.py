@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.timing.compiled import compiled, out_of_line
+from uarch.timing.reference import by_reference
 
 Array = NDArray[np.int64]
 
@@ -35,6 +36,7 @@ ROW, COLUMN, PRECHARGE, ACTIVATE, DECIDED, FORMER, CHANGED, LAST_ROW = range(8)
 NEXT_BURST, LATEST, COMMAND, WRITING, LAST_BANK, ACTIVATED, REFRESHED, WAITING, OLDEST = range(9)
 
 
+@by_reference
 class Dram(NamedTuple):
     parameters: Array
     banks: Array  # [banks, 8] open row (-1: none); from when on commands are allowed; when last decided on; the row

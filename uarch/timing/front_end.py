@@ -18,11 +18,13 @@ from uarch.configuration import OutOfOrderPipeline
 from uarch.timing.caches import Caches, access_code
 from uarch.timing.compiled import compiled
 from uarch.timing.memory import Memory
+from uarch.timing.reference import by_reference
+from uarch.timing.rings import book, new_ring, released
 from uarch.timing.slots import take
 
 Array = NDArray[np.int64]
 
-FETCH_QUEUE = 32  # micro-operations between fetch and decode (gem5's default), a power of two
+FETCH_QUEUE = 32  # micro-operations between fetch and decode (gem5's default)
 NEVER = 1 << 60
 # Places in `limits`.
 FETCH, DECODE, DELAY = range(3)
@@ -33,10 +35,11 @@ FETCH_CYCLE, FETCH_USED, LINE, SENT, SEND_CYCLE, SEND_USED, DECODE_CYCLE, DECODE
 STALLED, STOPPED, RESUMED, EMPTIED = range(8, 12)
 
 
+@by_reference
 class FrontEnd(NamedTuple):
     limits: Array
     clock: Array
-    queue: Array  # [FETCH_QUEUE] cycles in which the latest micro-operations left the fetch queue
+    queue: Array  # ring of the cycles in which the latest micro-operations left the fetch queue
 
 
 def new_front_end(pipeline: OutOfOrderPipeline) -> FrontEnd:
@@ -44,7 +47,7 @@ def new_front_end(pipeline: OutOfOrderPipeline) -> FrontEnd:
     clock[LINE] = -1
     clock[STALLED] = clock[STOPPED] = NEVER
     limits = np.array([pipeline.fetch_width, pipeline.decode_width, pipeline.frontend_delay], np.int64)
-    return FrontEnd(limits, clock, np.full(FETCH_QUEUE, -1, np.int64))
+    return FrontEnd(limits, clock, new_ring(FETCH_QUEUE, -1))
 
 
 @compiled
@@ -65,7 +68,7 @@ def fetch(
             cycle, used = max(cycle + 1, data), 0
             clock[LINE] = line
         line += 1
-    room = front.queue[(clock[SENT] + min(operations, FETCH_QUEUE) - 1) & (FETCH_QUEUE - 1)] + 1
+    room = released(front.queue, clock[SENT], operations, FETCH_QUEUE) + 1
     if room > cycle:
         cycle, used = room, 0
     first = cycle + 1 if used == width else cycle
@@ -104,9 +107,7 @@ def decode(front: FrontEnd, first: int, last: int, operations: int, renamed: int
         else:
             behind = cycle + delay < clock[RESUMED] or cycle + delay <= clock[EMPTIED]
     clock[SEND_CYCLE], clock[SEND_USED] = cycle, used
-    for entry in range(clock[SENT], clock[SENT] + min(operations, FETCH_QUEUE)):
-        front.queue[entry & (FETCH_QUEUE - 1)] = cycle
-    clock[SENT] += min(operations, FETCH_QUEUE)
+    clock[SENT] = book(front.queue, clock[SENT], min(operations, FETCH_QUEUE), cycle)
     # Decode.
     begin += delay
     last = cycle + delay

@@ -22,9 +22,9 @@ from uarch.timing.compiled import compiled, merged, number, out_of_line
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
 from uarch.timing.ports import INT_ALU, RESOURCES, WINDOW, new_window, reserve, reserve_unpipelined
+from uarch.timing.reference import by_reference
 from uarch.timing.slots import take
 from uarch.timing.static import (
-    ADDRESS_COUNT,
     AFTER,
     BASE_UPDATES,
     BEFORE,
@@ -39,7 +39,6 @@ from uarch.timing.static import (
     LENGTH,
     MICRO_OPERATIONS,
     NOT_DIVIDER,
-    SOURCE_COUNT,
     UNIT,
     Rows,
     latest,
@@ -79,6 +78,7 @@ BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
 SERIALIZING, ATOMIC, BARRIER = int(Flag.SERIALIZING), int(Flag.ATOMIC), int(Flag.BARRIER)
 
 
+@by_reference
 class InOrder(NamedTuple):
     limits: Array
     clock: Array
@@ -273,8 +273,8 @@ def step(
     others = min(max(others, 0), limits[STAGES])
     room = core.stages[(clock[COMPUTED] + others - 1 - limits[STAGES]) & (len(core.stages) - 1)]
     begin = max(begin, room - (others - 1) // limits[WIDTH])
-    addressed = latest(ready, row, 0, row[ADDRESS_COUNT])
-    known = latest(core.committed, row, 0, row[ADDRESS_COUNT])
+    addressed, of_others = latest(ready, row)
+    known, _ = latest(core.committed, row)
     if accesses > 0:
         begin = max(begin, addressed - MEMORY_LATE, clock[SENT])
     loads = 0
@@ -298,7 +298,7 @@ def step(
     result = issued + LOAD_ASSUMED  # as the issue stage assumes; a later load holds up commitment
     if operations_left > 0:
         late = ALU_LATE if simple else 0
-        start = max(issued, latest(ready, row, row[ADDRESS_COUNT], row[SOURCE_COUNT]) - late)
+        start = max(issued, of_others - late)
         start = max(start, result - late) if loads > 0 else max(start, begin, addressed - late)
         start = _issue(core, start, 1, 0)
         finish = max(_issue(core, start, operations_left - 1, min(stores, 64)), arrived)

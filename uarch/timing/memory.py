@@ -16,6 +16,7 @@ from uarch.constraints import dram_models
 from uarch.timing import dram
 from uarch.timing.compiled import compiled
 from uarch.timing.dram import Dram, new_dram
+from uarch.timing.reference import by_reference
 
 FRACTION = 1024  # slot lengths are kept in 1/1024 cycle
 SLOTS = 4096
@@ -26,6 +27,7 @@ KIND, LATENCY, SLOT, CONTROLLER, PERIOD = range(5)
 SIMPLE, DRAM = 0, 1
 
 
+@by_reference
 class Memory(NamedTuple):
     parameters: NDArray[np.int64]
     bus: NDArray[np.int64]  # [SLOTS] number of the slot last taken in each place

@@ -60,15 +60,16 @@ from uarch.timing.ports import (
     reserve_each,
     reserve_unpipelined,
 )
+from uarch.timing.reference import by_reference
+from uarch.timing.rings import book, new_ring, released
 from uarch.timing.slots import take
 from uarch.timing.static import (
-    ADDRESS_COUNT,
     AFTER,
     BASE_UPDATES,
     BEFORE,
     CHAINED,
     COMPUTES,
-    DESTINATION_COUNT,
+    DESTINATIONS,
     DESTINATIONS_AT,
     DIVIDER,
     FLAGS,
@@ -78,7 +79,6 @@ from uarch.timing.static import (
     LENGTH,
     MICRO_OPERATIONS,
     NOT_DIVIDER,
-    SOURCE_COUNT,
     UNIT,
     Rows,
     latest,
@@ -113,6 +113,7 @@ BRANCH, SYSCALL, STRING = int(Flag.BRANCH), int(Flag.SYSCALL), int(Flag.STRING)
 CONDITIONAL = int(Flag.CONDITIONAL)
 
 
+@by_reference
 class OutOfOrder(NamedTuple):
     limits: Array
     clock: Array
@@ -131,10 +132,6 @@ class OutOfOrder(NamedTuple):
     responses: Array  # [RESPONSES] cycle in which the data cache last answered, by cycle
     forwarding: Array
     sets: StoreSets
-
-
-def _ring(entries: int) -> Array:
-    return np.full(1 << (int(entries) - 1).bit_length(), -LATE_RELEASE, np.int64)
 
 
 def new_core(machine: Machine) -> OutOfOrder:
@@ -172,6 +169,7 @@ def new_core(machine: Machine) -> OutOfOrder:
     )
     assert len(capacity) == RESOURCES
     clock = np.zeros(24, np.int64)
+    stores = new_ring(pipeline.store_queue_entries, -LATE_RELEASE)
     return OutOfOrder(
         limits,
         clock,
@@ -180,34 +178,17 @@ def new_core(machine: Machine) -> OutOfOrder:
         new_window(),
         np.zeros((2, 64), np.int64),
         new_front_end(pipeline),
-        _ring(pipeline.rob_entries),
-        _ring(pipeline.load_queue_entries),
-        _ring(pipeline.store_queue_entries),
-        np.zeros((len(_ring(pipeline.store_queue_entries)), 5), np.int64),
-        _ring(limits[INT_REGS]),
-        _ring(limits[FP_REGS]),
+        new_ring(pipeline.rob_entries, -LATE_RELEASE),
+        new_ring(pipeline.load_queue_entries, -LATE_RELEASE),
+        stores,
+        np.zeros((len(stores), 5), np.int64),
+        new_ring(limits[INT_REGS], -LATE_RELEASE),
+        new_ring(limits[FP_REGS], -LATE_RELEASE),
         np.zeros((CALENDAR, 2), np.int64),
         np.full(RESPONSES, -1, np.int64),
         new_forwarding(),
         new_store_sets(),
     )
-
-
-@compiled
-def _released(ring: Array, handed_out: int, wanted: int, entries: int) -> int:
-    """Cycle of the release after which `wanted` more of `entries` are there, after `handed_out` so far."""
-    return ring[(handed_out + min(wanted, entries) - 1 - entries) & (len(ring) - 1)]
-
-
-@compiled
-def _next_cycle(core: OutOfOrder) -> None:
-    """The issue queue in the next cycle of renaming."""
-    clock = core.clock
-    cycle = clock[QUEUE_CYCLE] + 1
-    row = core.calendar[cycle & (CALENDAR - 1)]
-    clock[QUEUE_CYCLE] = cycle
-    clock[QUEUED] -= row[0]
-    row[0], row[1] = 0, clock[RENAMED]
 
 
 @compiled
@@ -225,16 +206,21 @@ def _queue_room(core: OutOfOrder, cycle: int, operations: int) -> int:
     it twice from its second cycle there until it is dispatched.
     """
     clock, limits, calendar = core.clock, core.limits, core.calendar
-    while clock[QUEUE_CYCLE] < cycle:
-        _next_cycle(core)
-    wanted = min(operations, limits[ISSUE_QUEUE])
+    at, queued, renamed = clock[QUEUE_CYCLE], clock[QUEUED], clock[RENAMED]
+    most = limits[ISSUE_QUEUE] - min(operations, limits[ISSUE_QUEUE])
     while True:
-        twice = calendar[(cycle - 1) & (CALENDAR - 1), 1] - calendar[(cycle - limits[DISPATCH]) & (CALENDAR - 1), 1]
-        room = _released(core.rob, clock[ENTRIES], operations + twice, limits[ROB])
-        if clock[QUEUED] + wanted <= limits[ISSUE_QUEUE] and room + RELEASE <= cycle:
-            return cycle
-        _next_cycle(core)
-        cycle += 1
+        if at >= cycle:
+            twice = calendar[(cycle - 1) & (CALENDAR - 1), 1] - calendar[(cycle - limits[DISPATCH]) & (CALENDAR - 1), 1]
+            room = released(core.rob, clock[ENTRIES], operations + twice, limits[ROB])
+            if queued <= most and room + RELEASE <= cycle:
+                break
+            cycle += 1
+        at += 1  # the issue queue in the next cycle of renaming
+        row = calendar[at & (CALENDAR - 1)]
+        queued -= row[0]
+        row[0], row[1] = 0, renamed
+    clock[QUEUE_CYCLE], clock[QUEUED] = at, queued
+    return cycle
 
 
 @compiled
@@ -252,16 +238,16 @@ def _rename(core: OutOfOrder, row: Rows, first: int, last: int, operations: int,
         cycle, used = last, 1
     unhindered = cycle
     cycle = max(cycle, clock[SERIAL])
-    cycle = max(cycle, _released(core.rob, clock[ENTRIES], operations, limits[ROB]) + RELEASE)
+    cycle = max(cycle, released(core.rob, clock[ENTRIES], operations, limits[ROB]) + RELEASE)
     if loads > 0:
-        cycle = max(cycle, _released(core.loads, clock[LOADS], loads, limits[LOAD_QUEUE]) + LATE_RELEASE)
+        cycle = max(cycle, released(core.loads, clock[LOADS], loads, limits[LOAD_QUEUE]) + LATE_RELEASE)
     if stores > 0:
-        cycle = max(cycle, _released(core.stores, clock[STORES], stores, limits[STORE_QUEUE]) + RELEASE)
+        cycle = max(cycle, released(core.stores, clock[STORES], stores, limits[STORE_QUEUE]) + RELEASE)
     if row[INT_DESTINATIONS] > 0:
-        free = _released(core.ints, clock[INTS], row[INT_DESTINATIONS], limits[INT_REGS])
+        free = released(core.ints, clock[INTS], row[INT_DESTINATIONS], limits[INT_REGS])
         cycle = max(cycle, free + LATE_RELEASE)
     if row[FP_DESTINATIONS] > 0:
-        free = _released(core.floats, clock[FLOATS], row[FP_DESTINATIONS], limits[FP_REGS])
+        free = released(core.floats, clock[FLOATS], row[FP_DESTINATIONS], limits[FP_REGS])
         cycle = max(cycle, free + LATE_RELEASE)
     cycle = _queue_room(core, cycle, operations)
     if cycle > unhindered:
@@ -384,13 +370,6 @@ def _wait_to_write(core: OutOfOrder, pc: int, address: int, size: int, data: int
     note_store(core.forwarding, address, size, data, PENDING)
 
 
-@compiled
-def _book(ring: Array, handed_out: int, count: int, cycle: int) -> int:
-    for entry in range(handed_out, handed_out + count):
-        ring[entry & (len(ring) - 1)] = cycle
-    return handed_out + count
-
-
 @out_of_line
 def _mispredicted(
     core: OutOfOrder,
@@ -474,8 +453,8 @@ def step(
     clock[QUEUED] += own + others + last - first
     dispatched = renamed + limits[DISPATCH]
     begin = dispatched + row[BEFORE]
-    sources = row[SOURCE_COUNT]
-    addressed = max(begin, latest(ready, row, 0, row[ADDRESS_COUNT]))
+    of_address, of_others = latest(ready, row)
+    addressed = max(begin, of_address)
     if last > first:
         _write_before(core, caches, memory, tlbs, dispatched + 1)
     if flags & (ATOMIC | BARRIER):  # waits for all memory operations before it, and those after it wait
@@ -489,7 +468,7 @@ def step(
             loaded = _load(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), addressed)
             _leave(core, loaded)
             data = max(data, loaded)
-    data = max(data, latest(ready, row, row[ADDRESS_COUNT], sources))
+    data = max(data, of_others)
     complete = max(data, dispatched + 1) if loads > 0 else dispatched + 1
     result = data
     if own > 0:
@@ -520,9 +499,10 @@ def step(
             if stream.is_store[which] == 1:
                 note_issue(core.sets, pc, stream.address[which], size_of(stream, which), issue)
         complete = max(complete, issue + 1)
-    for destination in range(row[DESTINATION_COUNT]):
+    for destination in range(DESTINATIONS):
         moved = (row[BASE_UPDATES] >> destination) & 1
-        ready[row[DESTINATIONS_AT + destination]] = addressed + 1 if moved == 1 else result
+        ready[np.uint64(row[DESTINATIONS_AT + destination])] = addressed + 1 if moved == 1 else result
+    ready[REGISTERS] = 0  # where those that it does not have went
     clock[MEMORY_LAST] = max(clock[MEMORY_LAST], complete)
     if flags & (ATOMIC | BARRIER):
         clock[MEMORY_ORDER] = complete
@@ -539,12 +519,12 @@ def step(
         )  # fmt: skip
         done = complete + 1 + (wrong + SQUASH_WIDTH - 1) // SQUASH_WIDTH
     retired = _retire(core, max(complete, done - TO_RETIRE), operations)
-    clock[ENTRIES] = _book(core.rob, clock[ENTRIES], min(operations, limits[ROB]), retired)
+    clock[ENTRIES] = book(core.rob, clock[ENTRIES], min(operations, limits[ROB]), retired)
     if wrong > 0:
-        clock[ENTRIES] = _book(core.rob, clock[ENTRIES], wrong, retired)
-    clock[LOADS] = _book(core.loads, clock[LOADS], min(loads, limits[LOAD_QUEUE]), retired)
-    clock[INTS] = _book(core.ints, clock[INTS], row[INT_DESTINATIONS], retired)
-    clock[FLOATS] = _book(core.floats, clock[FLOATS], row[FP_DESTINATIONS], retired)
+        clock[ENTRIES] = book(core.rob, clock[ENTRIES], wrong, retired)
+    clock[LOADS] = book(core.loads, clock[LOADS], min(loads, limits[LOAD_QUEUE]), retired)
+    clock[INTS] = book(core.ints, clock[INTS], row[INT_DESTINATIONS], retired)
+    clock[FLOATS] = book(core.floats, clock[FLOATS], row[FP_DESTINATIONS], retired)
     for which in range(first, last):
         if stream.is_store[which] == 1:
             if clock[STORES] - clock[WRITES] == limits[STORE_QUEUE]:  # one instruction's, more than the queue holds

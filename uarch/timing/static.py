@@ -28,6 +28,7 @@ Registers = NDArray[np.uint8]
 UNIT, LATENCY, DIVIDER, MICRO_OPERATIONS, SOURCE_COUNT, ADDRESS_COUNT, DESTINATION_COUNT = range(7)
 COMPUTES, FLAGS, LENGTH, INT_DESTINATIONS, FP_DESTINATIONS = range(7, 12)
 SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, CHAINED, COLUMNS = 12, 20, 26, 27, 28, 29, 32
+SOURCES, DESTINATIONS = 8, 6  # places for them in a row; in those that an instruction does not need is REGISTERS
 NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
 
 
@@ -96,8 +97,10 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
     rows[:, ADDRESS_COUNT] = instructions.address_sources
     rows[:, DESTINATION_COUNT] = (destinations != NO_REGISTER).sum(axis=1)
-    rows[:, SOURCES_AT : SOURCES_AT + 8] = np.where(sources == NO_REGISTER, REGISTERS, sources)
-    rows[:, DESTINATIONS_AT : DESTINATIONS_AT + 6] = np.where(destinations == NO_REGISTER, REGISTERS, destinations)
+    rows[:, SOURCES_AT : SOURCES_AT + SOURCES] = np.where(sources == NO_REGISTER, REGISTERS, sources)
+    rows[:, DESTINATIONS_AT : DESTINATIONS_AT + DESTINATIONS] = np.where(
+        destinations == NO_REGISTER, REGISTERS, destinations
+    )
     rows[:, BASE_UPDATES] = _base_updates(instructions, rows[:, COMPUTES] > 0)
     rows[:, INT_DESTINATIONS], rows[:, FP_DESTINATIONS] = _renamed(instructions)
     return rows
@@ -152,9 +155,17 @@ def _base_updates(instructions: StaticInstructions, computes: NDArray[np.bool_])
 
 
 @compiled
-def latest(ready: Array, row: Rows, first: int, last: int) -> int:
-    """Cycle at which sources `first` to `last - 1` of the instruction are all there."""
-    cycle = 0
-    for source in range(first, last):
-        cycle = max(cycle, ready[row[SOURCES_AT + source]])
-    return cycle
+def latest(ready: Array, row: Rows) -> tuple[int, int]:
+    """Cycles at which all sources of the instruction's address, and all others, are there.
+
+    All places are read, as how many there are changes from one instruction to the next, which the host's own branch
+    predictor could not foresee; what is not there is ready at 0.
+    """
+    of_address, of_others, addresses = 0, 0, row[ADDRESS_COUNT]
+    for source in range(SOURCES):
+        cycle = ready[np.uint64(row[SOURCES_AT + source])]
+        if source < addresses:
+            of_address = max(of_address, cycle)
+        else:
+            of_others = max(of_others, cycle)
+    return of_address, of_others

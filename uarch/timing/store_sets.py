@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.timing.compiled import compiled, out_of_line
+from uarch.timing.reference import by_reference
 
 Array = NDArray[np.int64]
 
@@ -25,6 +26,7 @@ BLOCK, ISSUE, PC = range(3)
 ACCESSES, VIOLATIONS = range(2)
 
 
+@by_reference
 class StoreSets(NamedTuple):
     member: Array  # [SETS] by address of load or store: its set
     issued: Array  # [SETS] by set: cycle at which the store fetched last issues

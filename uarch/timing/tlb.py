@@ -14,12 +14,12 @@ from uarch.timing.compiled import compiled, number, out_of_line
 
 WAYS, SETS = 8, 8
 INSTRUCTION, DATA = 0, 1
-LAST, MISSES = SETS * WAYS, SETS * WAYS + 1  # columns after the entries
+MISSES = SETS * WAYS  # the column after the entries
 
 
 def new_tlbs() -> NDArray[np.int64]:
-    """[2, SETS * WAYS + 2] pages, the most recent of each set first; then the last page and the misses so far."""
-    tlbs = np.full((2, SETS * WAYS + 2), -1, np.int64)
+    """[2, SETS * WAYS + 1] pages, the most recent of each set first; then the misses so far."""
+    tlbs = np.full((2, SETS * WAYS + 1), -1, np.int64)
     tlbs[:, MISSES] = 0
     return tlbs
 
@@ -27,16 +27,16 @@ def new_tlbs() -> NDArray[np.int64]:
 @compiled
 def translate(tlbs: NDArray[np.int64], which: int, address: int) -> None:
     """A look-up of the instruction or the data TLB."""
-    if tlbs[which, LAST] != address >> 12:
-        _look_up(tlbs, number(which), number(address >> 12))
+    page = address >> 12
+    if tlbs[which, (page & (SETS - 1)) * WAYS] != page:
+        _look_up(tlbs, number(which), number(page))
 
 
 @out_of_line
 def _look_up(tlbs: NDArray[np.int64], which: int, page: int) -> None:
     tlb = tlbs[which]
-    tlb[LAST] = page
     first = (page & (SETS - 1)) * WAYS
-    way = 0
+    way = 1  # it is not the most recent one
     while way < WAYS - 1 and tlb[first + way] != page:
         way += 1
     if tlb[first + way] != page:

@@ -17,6 +17,7 @@ from uarch.instructions import LAST, Flag
 from uarch.timing.caches import Caches, access_code
 from uarch.timing.compiled import compiled, out_of_line
 from uarch.timing.memory import Memory
+from uarch.timing.reference import by_reference
 from uarch.timing.slots import take
 from uarch.timing.static import FLAGS, LENGTH, MICRO_OPERATIONS, Rows
 
@@ -25,6 +26,7 @@ BRANCH, CONDITIONAL = int(Flag.BRANCH), int(Flag.CONDITIONAL)
 USUAL_LENGTH = 4  # bytes of an instruction that the program never executes, one micro-operation
 
 
+@by_reference
 class WrongPath(NamedTuple):
     target: NDArray[np.int64]  # [S] where each branch went when it was last taken, UNKNOWN before
     taken: NDArray[np.uint8]  # [S] whether it was taken last

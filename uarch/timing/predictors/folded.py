@@ -15,7 +15,7 @@ from uarch.timing.compiled import compiled
 from uarch.timing.predictors.state import Predictor
 
 OUTCOMES = 4096  # longer than the longest history (3,000)
-MOST = 18
+MOST = 24  # a multiple of eight, so that the host can compute eight registers at a time
 # Places in `parameters`.
 LENGTHS, LENGTH_AT = 16, 17  # number of lengths, then they
 WIDTH_AT = LENGTH_AT + MOST
@@ -25,7 +25,8 @@ END_OF_PARAMETERS = MASK_AT + 3 * MOST
 # Places in `history`.
 POSITION, INDEX_AT = 0, 8
 FIRST_TAG_AT, SECOND_TAG_AT = INDEX_AT + MOST, INDEX_AT + 2 * MOST
-END_OF_HISTORY = INDEX_AT + 3 * MOST
+LEAVING_AT = INDEX_AT + 3 * MOST
+END_OF_HISTORY = LEAVING_AT + MOST
 
 
 def geometric(shortest: int, longest: int, count: int) -> list[int]:
@@ -48,18 +49,18 @@ def set_registers(state: Predictor, lengths: Sequence[int], widths: Sequence[tup
 
 @compiled
 def shift_in(state: Predictor, outcome: int) -> None:
-    """Indices are unsigned here, as numba would look at the sign of each: this is where TAGE's time goes."""
+    """All registers are computed, also those without a length, which stay 0: eight at a time."""
     parameters, history = state.parameters, state.history
     position = (history[POSITION] - 1) & (OUTCOMES - 1)
     history[POSITION] = position
     state.outcomes[position] = outcome
     for k in range(parameters[LENGTHS]):
-        length = np.uint64(k)
-        back = np.uint64((position + parameters[np.uint64(LENGTH_AT) + length]) & (OUTCOMES - 1))
-        leaving = np.int64(state.outcomes[back])
-        for which in range(3):
-            at = np.uint64(which * MOST) + length
-            register = (history[np.uint64(INDEX_AT) + at] << 1) | outcome
-            register ^= leaving << parameters[np.uint64(LEAVES_AT) + at]
-            register ^= register >> parameters[np.uint64(WIDTH_AT) + at]
-            history[np.uint64(INDEX_AT) + at] = register & parameters[np.uint64(MASK_AT) + at]
+        back = (position + parameters[LENGTH_AT + k]) & (OUTCOMES - 1)
+        history[LEAVING_AT + k] = np.int64(state.outcomes[back])
+    for which in range(3):
+        for k in range(MOST):
+            at = which * MOST + k
+            register = (history[INDEX_AT + at] << 1) | outcome
+            register ^= history[LEAVING_AT + k] << parameters[LEAVES_AT + at]
+            register ^= register >> parameters[WIDTH_AT + at]
+            history[INDEX_AT + at] = register & parameters[MASK_AT + at]

@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.timing.compiled import compiled
+from uarch.timing.reference import by_reference
 
 IN_FLIGHT = 256  # branches between fetch and retirement
 NOTES = 128  # numbers that a predictor can note of a branch
 Row = NDArray[np.int32]
 
 
+@by_reference
 class Predictor(NamedTuple):
     """A predictor uses of these what it needs; `parameters[0]` is its kind (`dispatch`)."""
 

@@ -18,6 +18,7 @@ from uarch.timing.predictors.state import Predictor, Row, count, new_state, next
 
 PATH_BITS = 16
 MOST_TABLES = 36
+SIMPLE_TABLES = 16  # at most, of those without TAGE-SC-L's pairs
 # Places in `parameters`: number of tables, where the parts of `counters` begin, then by table (counted from 1) log2 of
 # its size, bits of its tag and its first entry.
 TABLES, BIMODAL_MASK, HYSTERESIS, TAGGED, USEFUL = 1, 2, 3, 4, 5
@@ -104,7 +105,7 @@ def predict(state: Predictor, row: Row, pc: int) -> int:
     short = pc >> 2
     path = history[PATH]
     provider, alternative = 0, 0
-    for table in range(1, parameters[TABLES] + 1):
+    for table in range(1, SIMPLE_TABLES + 1):  # all that there can be, eight at a time
         log_size = parameters[LOG_AT + table]
         key = short ^ (short >> (abs(log_size - table) + 1)) ^ history[folded.INDEX_AT - 1 + table]
         key ^= mixed_path(path & parameters[PATH_AT + table], log_size, table)
@@ -112,7 +113,8 @@ def predict(state: Predictor, row: Row, pc: int) -> int:
         tag = short ^ history[folded.FIRST_TAG_AT - 1 + table] ^ (history[folded.SECOND_TAG_AT - 1 + table] << 1)
         tag &= (1 << parameters[BITS_AT + table]) - 1
         row[ENTRY_AT + table], row[TAG_AT + table] = entry, tag
-        if state.tags[entry] == tag:
+    for table in range(1, parameters[TABLES] + 1):
+        if state.tags[row[ENTRY_AT + table]] == row[TAG_AT + table]:
             alternative, provider = provider, table
     provided = int(np.int64(counters[short & parameters[BIMODAL_MASK]]))
     alternate, predicted, unsure = provided, provided, 0
