@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from analysis.figure import Axis, Bars, Figure, Lines, Panel, Points, distinct
+from analysis.figure import Axis, Bars, Figure, Lines, Mark, Panel, Points, distinct
 from analysis.report import Section
 from perfvec.model import Model
 from perfvec.representation.sample import HALF_WIDTH, represent_stream_sampled
@@ -117,12 +117,12 @@ def plot(table: pd.DataFrame) -> Figure:
     ends = [float(seconds.min()), float(seconds.max())]
     errors = table[["left_out_error", "prior_error"]].set_axis(names) * 100
     errors = errors.loc[errors["left_out_error"].abs().sort_values(ascending=False).index]
-    against = [
+    against: list[Mark] = [
         Points("from the others", seconds, np.maximum(table["left_out"], 1e-9), names),
         Points("by the prior", seconds, np.maximum(seconds * (1 + table["prior_error"]), 1e-9), names),
         Lines("as measured", ends, ends),
     ]
-    bars = [
+    bars: list[Mark] = [
         Bars("from the others", list(errors.index), errors["left_out_error"]),
         Bars("by the prior", list(errors.index), errors["prior_error"]),
     ]

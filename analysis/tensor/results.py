@@ -113,7 +113,7 @@ def predictions(name: str, rows: pd.DataFrame) -> Section:
         ends = np.array([rows["measured_s"].min(), rows["measured_s"].max()]) * 1e3
         marks.append(Lines("as measured", ends, ends))
         title = "predicted time, ms"
-    group = begins.cumsum().to_numpy(np.int64)
+    group = np.cumsum(begins.to_numpy(), dtype=np.int64)
     score, seconds = rows["score"].to_numpy(), rows["measured_s"].to_numpy()
     text = (
         f"{len(rows):,} measured candidates of {len(table):,} tasks and devices. Pairwise accuracy "
