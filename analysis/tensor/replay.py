@@ -219,10 +219,12 @@ def measure_kernels(kernels: Sequence[Kernel], device: str, measuring: Measuring
                     "do": "build", "task": kernel.task, "trace": trace_json(kernel.schedule),
                     "target": TARGETS[device], "path": path,
                 }  # fmt: skip
-                run: dict[str, Any] = {"path": path, "slow_s": measuring.limit_s / 10, "budget_s": measuring.budget_s}
+                run: dict[str, Any] = {
+                    "arguments": kernel.task.arguments, "path": path, "slow_s": measuring.limit_s / 10,
+                    "budget_s": measuring.budget_s,
+                }  # fmt: skip
                 try:
-                    # not the task's arguments where the schedule rewrites a weight's layout
-                    run["arguments"] = builder.call(build, measuring.limit_s)
+                    run["layouts"] = builder.call(build, measuring.limit_s)  # of weights that the schedule rewrites
                     found[kernel.task.key] = float(runner.call(run, measuring.limit_s).seconds)
                 except Failure:
                     found[kernel.task.key] = float("nan")
