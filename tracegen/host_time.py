@@ -20,10 +20,13 @@ from uarch.errors import InputError
 
 @dataclass(frozen=True)
 class HostTime:
-    """Runs of one program: seconds of each, in user and in kernel mode."""
+    """Runs of one program: seconds of each, in user and in kernel mode; whether it waited for processes of its own
+    making, whose time is in these.
+    """
 
     user: tuple[float, ...]
     system: tuple[float, ...]
+    children: bool = False
 
     @property
     def seconds(self) -> float:
@@ -52,18 +55,20 @@ def host_time(
     """
     if repeats < 1:
         raise InputError(f"repeats = {repeats} must be at least 1")
-    user, system = [], []
+    user, system, children = [], [], False
     for number in range(repeats + 1):
-        usage = _run(command, stdin, env, status)
+        usage, parent = _run(command, stdin, env, status)
+        children |= parent
         if number:
             user.append(usage.ru_utime)
             system.append(usage.ru_stime)
-    return HostTime(tuple(user), tuple(system))
+    return HostTime(tuple(user), tuple(system), children)
 
 
 def _run(
     command: Sequence[str], stdin: Path | None, env: Mapping[str, str] | None, status: Sequence[int]
-) -> os.struct_rusage:  # type: ignore[name-defined]
+) -> tuple[os.struct_rusage, bool]:  # type: ignore[name-defined]
+    """What the ended process used, and whether it waited for others."""
     with Path(stdin or os.devnull).open("rb") as given:
         try:
             process = subprocess.Popen(
@@ -71,8 +76,11 @@ def _run(
             )
         except OSError as error:
             raise InputError(f"cannot run {command[0]}: {error.strerror}") from None
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        # Of proc(5)'s fields, after the name in parentheses: the page faults of children that it waited for.
+        faults = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
         _, ended, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(ended)  # Popen must not wait for it again
     if process.returncode not in status:
         raise InputError(f"{command[0]} ended with status {process.returncode}, not {', '.join(map(str, status))}")
-    return usage
+    return usage, int(faults.split()[8]) > 0

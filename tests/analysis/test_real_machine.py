@@ -51,6 +51,11 @@ def test_a_fit_is_shown_by_its_errors():
     assert real_machine.sections(table)[0].table is table
 
 
+def test_processes_that_it_waits_for_are_noticed():
+    assert host_time(["sh", "-c", "/bin/true; :"], repeats=1).children
+    assert not host_time(["/bin/true"], repeats=1).children
+
+
 def test_what_fails_is_told():
     with pytest.raises(InputError, match="status 3"):
         host_time(["sh", "-c", "exit 3"])

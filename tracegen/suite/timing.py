@@ -29,6 +29,8 @@ def time_workloads(
                 found = host_time(
                     command, repeats=repeats, stdin=stdin, env={**os.environ, **workload.env}, status=workload.status
                 )
+                if found.children:
+                    raise InputError(f"{command[0]} starts others, whose time is in its own, but not in its vector")
             except InputError as error:
                 failures[workload.name] = str(error)
                 continue
