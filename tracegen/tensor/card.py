@@ -48,7 +48,7 @@ def card(dataset: Dataset) -> str:
             f"{_share(again['p90'])} (90th percentile)."
         )
     compared = dataset.provenance.get("compared")
-    if compared:
+    if compared and compared["records"]:
         lines += [
             "", "## Results", "",
             f"Those of {compared['records']:,} records were compared with the unscheduled program's; the right ones "
