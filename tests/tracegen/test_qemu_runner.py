@@ -271,6 +271,8 @@ def test_interrupt_keeps_what_was_executed(build, tmp_path):
         f"r = trace([{str(build('behave'))!r}, 'wait'], {str(tmp_path / 't.h5')!r}, progress=False)\n"
         "print(r.interrupted, r.signal, r.instructions > 1000)"
     )
+    # A shell's background job, as which the tests may run, ignores SIGINT, and so would what it starts.
+    script = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + script
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     limit = time.monotonic() + 30
     while time.monotonic() < limit and not list(tmp_path.glob(".*.part")):

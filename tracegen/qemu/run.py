@@ -27,7 +27,7 @@ from tracegen.qemu.ring import Ring
 from uarch.errors import InputError
 
 _POLL_S = 0.002
-_GRACE_S = 5.0  # after Ctrl-C, before the program is terminated; on a busy machine QEMU takes a while to deliver it
+_GRACE_S = 2.0  # after Ctrl-C, before the program is terminated
 _MEMORY = Path("/dev/shm")
 _ROOM = 1 << 30  # bytes that must be free there
 
