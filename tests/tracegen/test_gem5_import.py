@@ -480,6 +480,15 @@ def test_a_loader_is_found_without_the_programs_first_instruction():
         ("aarch64", "2000c03d", 16),  # ldr q0, [x1]
         ("aarch64", "2070404c", 16),  # ld1 {v0.16b}, [x1]
         ("aarch64", "617c02c8", 8),  # stxr w2, x1, [x3]
+        ("aarch64", "0290400d", 4),  # ld1 {v2.s}[1], [x0]
+        ("aarch64", "020c9f0d", 1),  # st1 {v2.b}[3], [x0], #1
+        ("aarch64", "03cc404d", 8),  # ld1r {v3.2d}, [x0]
+        ("aarch64", "03a4404d", 24),  # ld3 {v3.d, v4.d, v5.d}[1], [x0]
+        ("aarch64", "0004404c", 64),  # ld4 {v0.8h, v1.8h, v2.8h, v3.8h}, [x0]
+        ("aarch64", "0070000c", 8),  # st1 {v0.8b}, [x0]
+        ("aarch64", "047c2248", 16),  # casp x2, x3, x4, x5, [x0]
+        ("aarch64", "04fc6208", 8),  # caspal w2, w3, w4, w5, [x0]
+        ("aarch64", "20740bd5", 64),  # dc zva, x0
         ("riscv64", "83b50500", 8),  # ld a1, 0(a1)
         ("riscv64", "2380b500", 1),  # sb a1, 0(a1)
         ("riscv64", "87a50500", 4),  # flw fa1, 0(a1)

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 _X86_STACK = 8
 _ARM_REGISTER = {"w": 4, "x": 8, "b": 1, "h": 2, "s": 4, "d": 8, "q": 16, "v": 16}
-_ARM_PAIR = re.compile(r"(ld|st)(n|x|ax|lx)?p")
-_ARM_STRUCTURE = re.compile(r"(ld|st)[1-4]r?$")
+_ARM_PAIR = re.compile(r"(ld|st)(n|x|ax|lx)?p|casp")
+_ARM_STRUCTURE = re.compile(r"(ld|st)[1-4](r?)$")
+_ARM_LIST = re.compile(r"\.(\d*)([bhsd])\}(\[)?")  # registers of a structure: lanes, a lane, only one
+_ARM_LINE = 64  # what gem5's `dc zva` zeroes, and its other operations on a line reach
 _RISCV = re.compile(r"(?:c\.)?(?:amo\w+\.|lr\.|sc\.|f?[ls])([bhwdq])")
 _RISCV_BYTES = {"b": 1, "h": 2, "w": 4, "d": 8, "q": 16}
 
@@ -34,9 +36,12 @@ def _aarch64(instruction: capstone.CsInsn) -> int:
         for operand in instruction.operands
         if operand.type == arm64_const.ARM64_OP_REG
     ]
-    if _ARM_STRUCTURE.match(name):
-        lanes = re.search(r"\{.*\}", instruction.op_str)
-        return max(len(registers), 1) * (8 if lanes and re.search(r"\.(8b|4h|2s|1d)\b", lanes.group()) else 16)
+    if structure := _ARM_STRUCTURE.match(name):
+        lanes, kind, single = _ARM_LIST.search(instruction.op_str).groups()  # type: ignore[union-attr]
+        whole = int(lanes) if lanes and not single and not structure.group(2) else 1
+        return len(registers) * whole * _ARM_REGISTER[kind]
+    if name == "dc":
+        return _ARM_LINE
     if name.endswith("sw"):
         return 8 if _ARM_PAIR.match(name) else 4
     if name.endswith("b") and not name.endswith("sub"):
