@@ -11,7 +11,11 @@ _LINE = re.compile(r"([\w.:|]+)\s+(-?[\d.]+(?:e[+-]?\d+)?)\s")
 _BEGIN, _END = "---------- Begin Simulation Statistics", "---------- End Simulation Statistics"
 _LONGEST = 1 << 16
 _MOST = 1 << 18
-_MEMORY_CLASSES = ("MemRead", "MemWrite", "FloatMemRead", "FloatMemWrite")
+_VECTOR_CLASSES = ("UnitStride", "UnitStrideMask", "Strided", "Indexed", "WholeRegister", "UnitStrideSegmented")
+_MEMORY_CLASSES = (
+    "MemRead", "MemWrite", "FloatMemRead", "FloatMemWrite", "SimdUnitStrideFaultOnlyFirstLoad",
+    *(f"Simd{name}{way}" for name in _VECTOR_CLASSES for way in ("Load", "Store")),
+)  # fmt: skip
 
 
 def read_statistics(path: Path) -> dict[str, float]:
