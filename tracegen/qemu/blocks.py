@@ -63,7 +63,8 @@ class BlockTable:
                 words = np.frombuffer(data, "<u8", len(data) // 8)
                 used = self._take(words, len(self) + len(counts), pieces, counts)
                 self._position += 8 * used
-                following = (self._position // BLOCK_WINDOW + 1) * BLOCK_WINDOW
+                full = used > 0 and self._position % BLOCK_WINDOW == 0  # to the last byte: nothing to skip
+                following = self._position if full else (self._position // BLOCK_WINDOW + 1) * BLOCK_WINDOW
                 if following + mmap.PAGESIZE > size or not _continues(stream.fileno(), following):
                     break
                 self._position = following
