@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from perfvec.architectures import State
-from perfvec.architectures.lstm import Lstm
 from perfvec.model import FoundationModel
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -30,8 +29,8 @@ def forward(foundation: FoundationModel, x: Tensor, state: State | None, bf16: b
     return foundation(x, state, bf16=True) if bf16 else foundation(x, state)
 
 
-class RoundedLstm(FoundationModel):
-    """A trained LSTM with weights and biases that bfloat16 has, of features as they are instead of normalised ones.
+class Rounded(FoundationModel):
+    """A trained model with weights and biases that bfloat16 has, of features as they are instead of normalised ones.
 
     What bfloat16 changes is mostly the rounding of the weights, which does not average out where a program repeats the
     same few instructions. Here that is done once, for both precisions. Normalisation is part of the first layer's
@@ -43,15 +42,8 @@ class RoundedLstm(FoundationModel):
         super().__init__(trained.schema, len(trained.head.weight), **trained.shape)  # type: ignore[arg-type]
         self.load_state_dict(trained.state_dict())
         self.to(trained.mean.device).eval()
-        assert isinstance(self.architecture, Lstm)
-        weights = dict(self.architecture.lstm.named_parameters())
-        shift = weights["weight_ih_l0"].double() @ (self.mean * self.scale).double()
-        weights["bias_ih_l0"].sub_(shift.float())
-        weights["weight_ih_l0"].mul_(self.scale)
-        for layer in range(self.architecture.lstm.num_layers):  # the sum of both is rounded, once
-            weights[f"bias_ih_l{layer}"].add_(weights[f"bias_hh_l{layer}"])
-            weights[f"bias_hh_l{layer}"].zero_()
-        for weight in weights.values():
+        self.absorbed = self.architecture.absorb(self.mean, self.scale)
+        for weight in self.architecture.parameters():
             weight.copy_(weight.bfloat16())
 
     def forward(self, x: Tensor, state: State | None = None, *, bf16: bool = False) -> tuple[Tensor, State]:
@@ -62,7 +54,8 @@ class RoundedLstm(FoundationModel):
 
 
 def rounded(foundation: FoundationModel) -> FoundationModel:
-    """What represents programs in the place of `foundation`: itself, or an LSTM without `skip` as a RoundedLstm."""
-    if isinstance(foundation.architecture, Lstm) and foundation.skip is None:
-        return RoundedLstm(foundation)
-    return foundation
+    """What represents programs in the place of `foundation`: a Rounded, or itself where that cannot be made of it."""
+    if foundation.skip is not None:
+        return foundation
+    changed = Rounded(foundation)
+    return changed if changed.absorbed else foundation

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 State = tuple[Tensor, ...]
@@ -28,3 +29,14 @@ class Architecture(nn.Module):
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         raise NotImplementedError
+
+    def absorb(self, mean: Tensor, scale: Tensor) -> bool:
+        """Change the first layer so that it takes x for what was (x − mean)·scale; [inputs] each. False: cannot."""
+        return False
+
+
+@torch.no_grad()
+def absorb_into(weight: Tensor, bias: Tensor, mean: Tensor, scale: Tensor) -> None:
+    """`Architecture.absorb` for a first layer x·weightᵀ + bias, in place."""
+    bias.sub_((weight.double() @ (mean * scale).double()).float())
+    weight.mul_(scale)

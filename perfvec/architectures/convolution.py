@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from perfvec.architectures.contract import Architecture, State
+from perfvec.architectures.contract import Architecture, State, absorb_into
 
 
 class Convolution(Architecture):
@@ -25,12 +25,16 @@ class Convolution(Architecture):
         self.blocks = nn.ModuleList(_Block(width, kernel, kernel**layer) for layer in range(layers))
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        r = self.enter(x)
+        r = self.enter(x).float()  # the sum of the blocks stays float32 where products are bfloat16
         after = []
         for index, block in enumerate(self.blocks):
             r, last = block(r, None if state is None else state[index])
             after.append(last)
         return r, tuple(after)
+
+    def absorb(self, mean: Tensor, scale: Tensor) -> bool:
+        absorb_into(self.enter.weight, self.enter.bias, mean, scale)
+        return True
 
 
 class _Block(nn.Module):
@@ -47,4 +51,4 @@ class _Block(nn.Module):
         stream = torch.cat([before.to(x.dtype), x])
         taps = [stream[tap * self.dilation : tap * self.dilation + steps] for tap in range(self.kernel)]
         value, gate = self.taps(torch.cat(taps, dim=-1)).chunk(2, dim=-1)
-        return x + self.out(torch.tanh(value) * torch.sigmoid(gate)), stream[steps:]
+        return x + self.out(torch.tanh(value) * torch.sigmoid(gate)).float(), stream[steps:]

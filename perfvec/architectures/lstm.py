@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from perfvec.architectures.contract import Architecture, State
+from perfvec.architectures.contract import Architecture, State, absorb_into
 
 
 class Lstm(Architecture):
@@ -17,3 +18,12 @@ class Lstm(Architecture):
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         r, (hidden, cell) = self.lstm(x, state)
         return r, (hidden, cell)
+
+    @torch.no_grad()
+    def absorb(self, mean: Tensor, scale: Tensor) -> bool:
+        weights = dict(self.lstm.named_parameters())
+        absorb_into(weights["weight_ih_l0"], weights["bias_ih_l0"], mean, scale)
+        for layer in range(self.lstm.num_layers):  # two biases that are only ever added: one, which is rounded once
+            weights[f"bias_ih_l{layer}"].add_(weights[f"bias_hh_l{layer}"])
+            weights[f"bias_hh_l{layer}"].zero_()
+        return True

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from perfvec.architectures import ARCHITECTURES, build
 from perfvec.model import FoundationModel, Model, load_model, save_model
+from tests.precision import with_bf16_lstm
 from tracegen.features import get_schema
 from uarch.configuration import load_machine
 from uarch.errors import InputError
@@ -112,7 +113,9 @@ def test_skip_adds_a_linear_map_of_the_normalised_features():
     torch.testing.assert_close(foundation(x)[0], expected)
 
 
-@every
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=with_bf16_lstm if name == "lstm" else ()) for name in ARCHITECTURES]
+)
 def test_bfloat16_is_close_to_float32(name):
     torch.manual_seed(0)
     foundation = FoundationModel(get_schema("default"), 1, architecture=name, width=32, layers=2).eval()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from perfvec.architectures.lstm import Lstm
-from perfvec.model import load_model
-from perfvec.precision import RoundedLstm, rounded
+from perfvec.model import FoundationModel, load_model
+from perfvec.precision import Rounded, rounded
 from perfvec.representation import represent as representing
 from perfvec.representation.device_features import DeviceFeatures
 from perfvec.representation.represent import LANES, Pass, lane_sums, represent
+from tests.precision import with_bf16_lstm
 from tracegen.decode import decode
 from tracegen.features import get_schema
 from tracegen.suite import run
@@ -33,7 +33,7 @@ def test_features_are_those_of_the_schema(data, name):
     assert np.array_equal(there.expand(row).numpy(), schema.expand(static, chunk.static_id[row], stored[row]))
 
 
-@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("bf16", [False, pytest.param(True, marks=with_bf16_lstm)])
 def test_lanes_with_features_of_the_device(data, bf16):
     with Trace(data.traces / "qsort.trace.h5") as trace:
         instructions = decode(trace.address, trace.code, trace.isa)
@@ -63,18 +63,32 @@ def test_stretches_side_by_side_are_those_one_by_one(data, monkeypatch):
 
 
 @torch.no_grad()
-def test_a_rounded_model_differs_by_the_rounding_of_its_weights(data):
+@pytest.mark.parametrize("architecture", ["lstm", "convolution"])
+def test_a_rounded_model_differs_by_the_rounding_of_its_weights(data, architecture):
     trained = data.model.foundation
+    if architecture != trained.shape["architecture"]:
+        torch.manual_seed(1)
+        other = FoundationModel(trained.schema, 3, architecture=architecture, width=32, layers=3)
+        other.mean.copy_(trained.mean)
+        other.scale.copy_(trained.scale)
+        trained = other.eval()
     made = rounded(trained)
-    assert isinstance(made, RoundedLstm) and isinstance(trained.architecture, Lstm)
+    assert isinstance(made, Rounded)
     for weight in made.architecture.parameters():
         assert torch.equal(weight, weight.bfloat16().float())
     x = trained.mean + torch.randn(50, 3, trained.schema.width) / trained.scale.clamp(1, 10)
     one, other = trained(x)[0], made(x)[0]
     assert not torch.equal(one, other)
-    assert (one - other).abs().max() < 0.05
+    assert (one - other).abs().max() < 0.05 * max(1.0, float(one.abs().max()))
 
 
+def test_what_cannot_take_unnormalised_features_is_left_as_it_is(data):
+    for options in ({"architecture": "mlp"}, {"architecture": "lstm", "skip": True}):
+        trained = FoundationModel(data.model.schema, 3, width=16, layers=1, **options)
+        assert rounded(trained) is trained
+
+
+@with_bf16_lstm
 @torch.no_grad()
 def test_bfloat16_predicts_what_float32_does_of_a_recurring_loop(tmp_path):
     """Where a program repeats a few instructions, what rounding does to them does not average out."""

@@ -12,6 +12,7 @@ from perfvec.representation import represent as representing
 from perfvec.representation.represent import lane_sums, represent
 from perfvec.representation.vector import load_vector
 from perfvec.representation.windowed import windowed_sums
+from tests.precision import with_bf16_lstm
 from tracegen.decode import decode
 from tracegen.trace import Trace
 from uarch.configuration import load_machine, replace_field
@@ -61,6 +62,7 @@ def test_a_windowed_vector_differs_by_what_the_state_carries_only(data):
     assert np.allclose(table @ reference.vector, table @ stateful.vector, rtol=0.02)
 
 
+@with_bf16_lstm
 @torch.no_grad()
 @pytest.mark.parametrize("layers", [1, 2])
 def test_bfloat16_predicts_what_float32_does(data, layers):
