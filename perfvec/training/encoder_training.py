@@ -28,6 +28,7 @@ from uarch.errors import InputError
 WINDOW = 20_000  # instructions
 _WINDOWS = 6  # windows of one shard, spread over it
 _STEPS = 1200
+_LANES = 16  # of a window: its warm-up is to be less than what counts
 _BATCH = 256
 _COORDINATES = 24  # principal directions of the table
 _JITTER = 0.1  # deviations by which features are blurred in training: fields that few machines vary mean little
@@ -100,7 +101,7 @@ def _window_vector(foundation: FoundationModel, shard: Shard, begin: int) -> NDA
     lead = min(first, 128)
     rows = slice(first - lead, first + WINDOW)
     ids, stored = np.asarray(shard.static_id[rows]), np.asarray(shard.stored[rows])
-    return lane_sums(foundation, shard.static, ids, stored, lead, bf16=native_bf16()).sum(axis=0)
+    return lane_sums(foundation, shard.static, ids, stored, lead, lanes=_LANES, bf16=native_bf16()).sum(axis=0)
 
 
 def learn(
