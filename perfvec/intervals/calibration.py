@@ -55,8 +55,10 @@ class Errors:
     new_machines: bool  # whether the machines too stand for new ones, or are those of the table
 
     def rows(self, chosen: NDArray[np.bool_]) -> Errors:
-        columns = (self.error, self.program, self.machine, self.program_distance, self.machine_distance)
-        return Errors(*(column[chosen] for column in columns), self.new_machines)
+        return Errors(
+            self.error[chosen], self.program[chosen], self.machine[chosen], self.program_distance[chosen],
+            self.machine_distance[chosen], self.new_machines,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 Scores of one program are alike, so the unit that is exchangeable with a new one is the program, not the pair of a
 program and a machine: every program counts as one, its scores share that weight, and one more stands for the new
-program at infinity (Lee, Barber & Willett, Distribution-free inference with hierarchical data, 2023; Dunn, Wasserman &
-Ramdas, JASA 2023). With one score a program this is split conformal prediction (Vovk, Gammerman & Shafer, 2005;
-Papadopoulos et al., ECML 2002; Lei et al., JASA 2018).
+program at infinity (Lee, Barber & Willett, arXiv 2306.06342; Dunn, Wasserman & Ramdas, JASA 2023). With one score a
+program this is split conformal prediction (Vovk, Gammerman & Shafer, 2005; Papadopoulos et al., ECML 2002; Lei et al.,
+JASA 2018).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def hierarchical_quantiles(scores: ArrayLike, groups: ArrayLike, levels: ArrayLi
     """[L] the smallest score q such that those ≤ q weigh at least `levels` [L]; infinite where all weigh less.
 
     Each of the N_k scores of group k (of K) weighs 1 / ((K + 1) N_k). If the groups are exchangeable with a new one,
-    a score drawn from that is ≤ q with at least the level's probability (Lee et al., Theorem 1). Raises ValueError
+    a score drawn from that is ≤ q with at least the level's probability (Lee et al.). Raises ValueError
     where there is no score.
     """
     scores, groups, levels = np.asarray(scores, float), np.asarray(groups), np.asarray(levels, float)
