@@ -232,11 +232,14 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
         if fitted_vectors is not None and fitted_vectors.shape != (len(fitted), foundation.width):
             raise KeyError(f"fitted vectors of shape {fitted_vectors.shape}")
         vectors = _program_vectors(tensors, len(programs), foundation.width)
-        calibration, digest = _calibration(metadata)
     except (KeyError, RuntimeError, TypeError, InputError, json.JSONDecodeError) as error:
         line = str(error).splitlines()[0]
         raise InputError(f"{path}: the model's weights do not fit the schema {schema.identity}: {line}") from error
     foundation.eval()
+    try:
+        calibration, digest = _calibration(metadata)
+    except (InputError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: {error}") from error
     digest = digest or hashlib.sha256(path.read_bytes()).hexdigest()
     return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors, vectors, calibration)
 

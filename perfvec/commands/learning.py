@@ -151,8 +151,11 @@ def calibrate(
     """
     from perfvec.intervals import calibrate as calibrating
     from perfvec.model import load_model, save_model
+    from tracegen.files import require_writable
 
-    require_outputs(csv=csv, html=output)
+    for path in (output, csv):
+        if path is not None:
+            require_writable(path)
     calibrating.require_level(level)
     folds = [load_model(path) for path in fold_files]
     found = calibrating.calibrate(load_model(model_file), folds, traces, latencies, level=level)

@@ -49,6 +49,8 @@ def calibrate(
     if not folds:
         raise InputError("no fold model: give models that left programs out (perfvec train --fold K/N)")
     require_level(level)
+    if not model.digest:
+        raise InputError("a model is calibrated once it is saved and loaded: its file's digest names it")
     pairs = held_out_errors(folds, traces, latencies, progress=progress)
     warnings = _differences(model, folds)
     ways, parts = {}, []
@@ -72,9 +74,9 @@ def calibrate(
 
 def errors_of(frame: pd.DataFrame, *, new_machines: bool) -> Errors:
     """Of rows of `held_out_errors` by one way."""
-    numbers = {name: pd.factorize(frame[name])[0].astype(np.int64) for name in ("program", "machine")}
-    values = {name: frame[name].to_numpy(float) for name in ("error", "program_distance", "machine_distance")}
-    return Errors(new_machines=new_machines, **numbers, **values)
+    program, machine = (pd.factorize(frame[name])[0].astype(np.int64) for name in ("program", "machine"))
+    error, *distances = (frame[name].to_numpy(np.float64) for name in ("error", "program_distance", "machine_distance"))
+    return Errors(error, program, machine, distances[0], distances[1], new_machines)
 
 
 def coverage(pairs: pd.DataFrame, level: float) -> pd.DataFrame:
