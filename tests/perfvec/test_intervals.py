@@ -30,7 +30,7 @@ from perfvec.intervals.predicted import around
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import load_model, save_model
 from perfvec.representation.represent import represent
-from perfvec.representation.sample import represent_sampled
+from perfvec.representation.vector import Sampling
 from uarch.configuration import load_machine, replace_field
 from uarch.errors import InputError
 
@@ -235,17 +235,21 @@ def test_what_has_no_interval_says_why(data, calibrated, vector):
     assert predict.notes(calibrated, predict.predict(calibrated, [vector], machines)) == []
 
 
-def test_sampling_adds_in_quadrature(data, calibrated):
-    sampled = represent_sampled(data.model, data.traces / "qsort.trace.h5", half_width=0.5, progress=False)
-    machines = list(data.machines[:1])
+def test_sampling_adds_in_quadrature(data, calibrated, vector):
+    """A sample of one stratum, 9 degrees of freedom, whose standard deviation is 5 % of the cycles on any machine."""
+    factors = (0.05 * vector.vector)[None].astype(np.float32)
+    known = Sampling(1024, 60, 10, factors, np.zeros(1, np.int32), np.array([9.0]))
+    sampled, machines = replace(vector, sampling=known), list(data.machines[:1])
     (row,) = predict.predict(calibrated, [sampled], machines).to_dict(orient="records")
     (alone,) = predict.predict(data.model, [sampled], machines).to_dict(orient="records")
     assert (row["interval_of"], alone["interval_of"]) == ("model, sampling", "sampling")
-    own = (alone["high"] - alone["low"]) / 2 / alone["cycles"]
-    assert math.log(row["high"] / row["cycles"]) == pytest.approx(math.hypot(0.2, own))
+    own = 1.8331129 * 0.05  # Student's t, 9 degrees of freedom, 95 %
+    assert alone["high"] / alone["cycles"] == pytest.approx(1 + own, rel=1e-6)
+    assert alone["low"] / alone["cycles"] == pytest.approx(1 - own, rel=1e-6)
+    assert math.log(row["high"] / row["cycles"]) == pytest.approx(math.hypot(0.2, own), rel=1e-6)
     assert row["low"] * row["high"] == pytest.approx(row["cycles"] ** 2)
-    (wider,) = predict.predict(data.model, [sampled], machines, level=0.99).to_dict(orient="records")
-    assert wider["high"] > alone["high"]
+    (wider,) = predict.predict(data.model, [sampled], machines, level=0.95).to_dict(orient="records")
+    assert wider["high"] / wider["cycles"] == pytest.approx(1 + 2.2621572 * 0.05, rel=1e-6)
 
 
 def test_a_sweeps_best_points_have_intervals(data, calibrated, vector):
