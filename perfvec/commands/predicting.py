@@ -163,7 +163,8 @@ def sweep(
         return
     order = list(dict.fromkeys(importance["field"]))
     print(shown_table(sweeping.shown(chosen, order)))
-    print(f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front\n")
+    told = f"; {100 * level:g}% intervals of the times" if chosen["low"].notna().any() else ""
+    print(f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}\n")
     print(shown_table(importance.groupby("program", sort=False).head(8).reset_index(drop=True)))
 
 
