@@ -275,11 +275,12 @@ def test_a_sweeps_best_points_have_intervals(data, calibrated, vector):
 
 
 def folds_of(data):
-    """Two models as if each had left one of the two programs out; of the second a machine too."""
+    """Two models as if each had left one of the two programs out."""
     found = []
-    for number, program in enumerate(data.model.programs):
-        programs = tuple(one for one in data.model.programs if one != program)
-        found.append(replace(data.model, programs=programs, digest=f"fold {number}"))
+    for left_out in range(2):
+        kept = [1 - left_out]
+        programs, vectors = (data.model.programs[1 - left_out],), data.model.program_vectors[kept]
+        found.append(replace(data.model, programs=programs, program_vectors=vectors, digest=f"fold {left_out}"))
     return found
 
 
