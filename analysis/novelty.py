@@ -1,9 +1,7 @@
 """Whether a program or a machine is like what trained the model, so that one knows when not to believe a number.
 
-The distance to the nearest of the training set is held against the distances at which its members themselves have their
-nearest neighbours (nearest-neighbour novelty detection: Tax & Duin, ICPR 2000; Pimentel et al., Signal Processing 99,
-2014): farther than the farthest of them is outside. Programs are told apart by the angle between their vectors, as
-`analysis.compare` does, machines by the encoder's normalised features (root mean square over the features).
+What is farther from the nearest of the training set than any of that is from its own nearest lies outside; distances
+are `perfvec.intervals.novelty`'s.
 """
 
 from __future__ import annotations
@@ -13,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.report import Section
-from perfvec.machines.features import features_of_machines
+from perfvec.intervals.novelty import Neighbours, machine_neighbours, program_neighbours
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -36,29 +33,26 @@ def novelty(
     machines that are known by a fitted vector are not.
     """
     rows: list[dict[str, Any]] = []
-    if model.program_vectors is not None:
-        there = np.flatnonzero(model.program_vectors.any(axis=1))
-        known = _directions(model.program_vectors[there])
-        usual = _usual(_cosine(known, known))
-        names = [model.programs[row].name for row in there]
-        for program, distances in zip(
-            programs, _cosine(_directions(np.stack([p.vector for p in programs])), known), strict=True
-        ):
-            rows.append(_row("program", program.program, names, distances, usual))
+    near = program_neighbours(model, np.stack([program.vector for program in programs])) if programs else None
+    if near is not None:
+        rows += _rows("program", [program.program for program in programs], near)
     configured = [machine for machine in machines if isinstance(machine, Machine)]
-    if model.encoder is not None and configured:
-        known_machines = (*model.machines, *model.fitted_machines)
-        trained = _normalised(model, known_machines)
-        usual = _usual(_root_mean_square(trained, trained))
-        names = [machine.name for machine in known_machines]
-        for machine, distances in zip(
-            configured, _root_mean_square(_normalised(model, configured), trained), strict=True
-        ):
-            row = _row("machine", machine.name, names, distances, usual)
+    near = machine_neighbours(model, configured)
+    if near is not None and model.encoder is not None:
+        for machine, row in zip(configured, _rows("machine", [m.name for m in configured], near), strict=True):
             beyond = model.encoder.outside(machine) if row["distance"] > 0 else []
             rows.append(row | {"beyond": ", ".join(beyond), "outside": row["outside"] or bool(beyond)})
-    frame = pd.DataFrame(rows, columns=[*COLUMNS, "beyond"])
-    return frame
+    return pd.DataFrame(rows, columns=[*COLUMNS, "beyond"])
+
+
+def _rows(what: str, names: Sequence[str], near: Neighbours) -> list[dict[str, Any]]:
+    return [
+        {
+            "what": what, "name": name, "nearest": nearest, "distance": distance, "usual": near.usual,
+            "outside": distance > near.usual, "beyond": "",
+        }
+        for name, nearest, distance in zip(names, near.names, near.distance.tolist(), strict=True)
+    ]  # fmt: skip
 
 
 def warnings(frame: pd.DataFrame) -> list[str]:
@@ -85,40 +79,3 @@ def sections(frame: pd.DataFrame) -> list[Section]:
         "or with fields beyond the encoder's ranges: predictions of them are guesses."
     )
     return [Section("Unlike what trained the model", text, table=outside)] if len(outside) else []
-
-
-def _row(what: str, name: str, names: Sequence[str], distances: NDArray[np.float64], usual: float) -> dict[str, Any]:
-    nearest = int(np.argmin(distances))
-    distance = float(distances[nearest])
-    return {
-        "what": what, "name": name, "nearest": names[nearest], "distance": distance, "usual": usual,
-        "outside": distance > usual, "beyond": "",
-    }  # fmt: skip
-
-
-def _usual(distances: NDArray[np.float64]) -> float:
-    """The largest distance of one of them to its nearest other, of their distances [n, n]."""
-    if len(distances) < 2:
-        return float("inf")
-    others = distances + np.diag(np.full(len(distances), np.inf))
-    return float(others.min(axis=1).max())
-
-
-def _directions(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def _cosine(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.maximum(1.0 - one @ other.T, 0.0)
-
-
-def _root_mean_square(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.sqrt(((one[:, None] - other[None]) ** 2).mean(axis=2))
-
-
-def _normalised(model: Model, machines: Sequence[Machine]) -> NDArray[np.float64]:
-    encoder = model.encoder
-    assert encoder is not None
-    mean, scale = encoder.mean.double().numpy(), encoder.scale.double().numpy()
-    features = features_of_machines(machines)[:, : len(mean)]
-    return (features - mean) * scale

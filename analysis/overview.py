@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import attribute, compare, flame, novelty, phases, predict, profile, sweep
+from analysis import attribute, compare, flame, intervals, novelty, phases, predict, profile, sweep
 from analysis.parts import collect
 from analysis.report import Section
 from analysis.sensitivity import sensitivity
@@ -69,7 +69,9 @@ def _of_trace(
 
 
 def _swept(model: Model, programs: Sequence[ProgramVector], base: Machine) -> list[Section]:
-    frame = sweep.run(model, programs, sweep.grid_design(base, _SWEPT))
+    design = sweep.grid_design(base, _SWEPT)
+    frame = sweep.run(model, programs, design)
     importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=True)
-    sections = sweep.sections(frame, sweep.best(frame, 5), importance)
+    chosen = intervals.of_points(model, programs, design.columns, sweep.best(frame, 5))
+    sections = sweep.sections(frame, chosen, importance)
     return [replace(one, title=f"{base.name} with other caches: {one.title.lower()}") for one in sections]

@@ -8,9 +8,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.intervals import relative
 from analysis.report import Section
+from perfvec.intervals.level import DEFAULT_LEVEL, require_level
+from perfvec.intervals.novelty import machine_neighbours
+from perfvec.intervals.predicted import around, half_widths, missing
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -18,37 +23,78 @@ from uarch.configuration import Machine
 
 
 def predict(
-    model: Model, programs: Sequence[ProgramVector], machines: Sequence[Machine | MachineVector]
+    model: Model,
+    programs: Sequence[ProgramVector],
+    machines: Sequence[Machine | MachineVector],
+    *,
+    level: float = DEFAULT_LEVEL,
 ) -> pd.DataFrame:
     """One row per program and machine.
 
     Columns: `program`, `uarch`, `instructions`, `cycles` (core cycles), `seconds`, `cpi`, `ipc`, `machine_vector`
-    (`table`: the machine trained the model; `encoder`: zero-shot from its configuration; `fitted`: to times), `low` and
-    `high` (cycles of a 95 % interval, NaN where there is none).
+    (`table`: the machine trained the model; `encoder`: zero-shot from its configuration; `fitted`: to labels or times),
+    `low` and `high` (cycles of an interval of this `level`, NaN where there is none), `interval_of`: the errors that it
+    holds, of `model` (its calibration), `machine` (a vector fitted to times) and `sampling`; "" where there is none.
+    Raises InputError for a level outside [0.5, 1).
     """
-    configured = [machine for machine in machines if not isinstance(machine, MachineVector)]
-    known = zip(*model.machine_vectors(configured), strict=True)
-    vectors = [(m.vector, "fitted") if isinstance(m, MachineVector) else next(known) for m in machines]
+    require_level(level)
+    configured = [machine for machine in machines if isinstance(machine, Machine)]
+    known, ways = model.machine_vectors(configured)
+    near = machine_neighbours(model, configured)
+    distances = np.full(len(ways), np.nan) if near is None else near.relative()
+    distances[[way != "encoder" for way in ways]] = 0.0  # their vectors were learned, wherever they lie
+    widths = half_widths(model, programs, ways, distances, level)
     rows = []
-    for program in programs:
-        for machine, (vector, source) in zip(machines, vectors, strict=True):
-            cycles = float(vector @ program.vector)
-            low, high = math.nan, math.nan
+    for number, program in enumerate(programs):
+        column = iter(range(len(configured)))
+        for machine in machines:
             if isinstance(machine, MachineVector):
-                low, high = machine.interval(program.vector[None])[0].tolist()
-            if program.sampling is not None:  # independent of the machine's error
-                own = 0.0 if math.isnan(low) else (high - low) / 2
-                half = math.hypot(own, float(program.sampling.half_width(vector[None])[0]))
-                low, high = cycles - half, cycles + half
+                vector, source, width = machine.vector, "fitted", math.nan
+            else:
+                place = next(column)
+                vector, source, width = known[place], ways[place], float(widths[number, place])
+            cycles = float(vector @ program.vector)
+            low, high, of = _interval(machine, program, vector, cycles, width, level)
             rows.append(
                 {
                     "program": program.program, "uarch": machine.name, "instructions": program.instructions,
                     "cycles": cycles, "seconds": cycles / (machine.frequency_ghz * 1e9),
                     "cpi": cycles / program.instructions, "ipc": program.instructions / cycles,
-                    "machine_vector": source, "low": low, "high": high,
+                    "machine_vector": source, "low": low, "high": high, "level": level, "interval_of": of,
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _interval(
+    machine: Machine | MachineVector,
+    program: ProgramVector,
+    vector: NDArray[np.float64],
+    cycles: float,
+    width: float,
+    level: float,
+) -> tuple[float, float, str]:
+    """Low and high in cycles, and whose errors these hold; sampling's is independent of the others."""
+    sampling = 0.0
+    if program.sampling is not None:
+        sampling = float(program.sampling.half_width(vector[None], level)[0])
+    own = [] if program.sampling is None else ["sampling"]
+    if isinstance(machine, MachineVector):
+        low, high = machine.interval(program.vector[None], level)[0].tolist()
+        if own:
+            half = math.hypot((high - low) / 2, sampling)
+            low, high = max(cycles - half, 0.0), cycles + half
+        return low, high, ", ".join(["machine", *own])
+    if not math.isnan(width) and cycles > 0:
+        low, high = (float(end) for end in around(np.array(cycles), np.array(width), sampling))
+        return low, high, ", ".join(["model", *own])
+    return (cycles - sampling, cycles + sampling, "sampling") if own else (math.nan, math.nan, "")
+
+
+def notes(model: Model, frame: pd.DataFrame) -> list[str]:
+    """One line for each reason why some of these predictions have no interval, or one that is not the model's."""
+    without = frame[~frame["interval_of"].str.contains("model|machine")]
+    return missing(model, list(without["machine_vector"]), float(frame["level"].iloc[0])) if len(without) else []
 
 
 def to_json(frame: pd.DataFrame) -> dict[str, Any]:
@@ -57,26 +103,36 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
     for row in rows:
         low, high = row.pop("low"), row.pop("high")
         row["interval"] = None if math.isnan(low) else [low, high]
+        row["interval_of"] = [word for word in row["interval_of"].split(", ") if word]
     return {"predictions": rows}
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table of the terminal; `±` where an interval is known."""
+    """The table of the terminal; the interval, where one is known, in per cent of the time, the cycles and the CPI."""
     table = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc"]]
     if frame["low"].isna().all():
         return table
-    share = (frame["high"] - frame["low"]) / 2 / frame["cycles"]
-    return table.assign(**{"±": share.map(lambda value: "" if math.isnan(value) else f"{value:.1%}")})
+    return table.assign(**{_named(frame): relative(frame, "cycles")})
+
+
+def _named(frame: pd.DataFrame) -> str:
+    return f"{100 * float(frame['level'].iloc[0]):g}%"
 
 
 def sections(frame: pd.DataFrame) -> list[Section]:
     """The parts of the HTML report."""
+    intervals = (
+        f"Lines across the bars' ends are {_named(frame)} intervals: of the errors that interval_of names."
+        if frame["low"].notna().any()
+        else "No intervals: the model carries no calibration that serves here."
+    )
     return [
         Section(
-            "Cycles per instruction", "Machines in the order of their mean; the fastest is last.", plot(frame), frame
+            "Cycles per instruction", f"Machines in the order of their mean; the fastest is last. {intervals}",
+            plot(frame), frame,
         ),
-        Section("Time", "Cycles at each machine's frequency.", plot(frame, "seconds")),
-    ]
+        Section("Time", f"Cycles at each machine's frequency. {intervals}", plot(frame, "seconds")),
+    ]  # fmt: skip
 
 
 def plot(frame: pd.DataFrame, what: str = "cpi") -> Figure:

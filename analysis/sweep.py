@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from analysis.cost import Expression, parse
 from analysis.figure import Axis, Bars, Figure, HeatMap, Lines, Panel, Points, label
+from analysis.intervals import relative, told_of_best
 from analysis.pareto import cells, front, front_over_fields
 from analysis.report import Section
 from analysis.sensitivity import classes
@@ -33,7 +34,7 @@ from uarch.space import Constraint, load_space, parse_constraint
 from uarch.space_columns import sample_columns
 
 MOST_LISTED = 200_000  # points in a JSON document; of more, the front's and the best
-_RESULTS = ("program", "cycles", "seconds", "cost", "objective", "pareto")
+_RESULTS = ("program", "cycles", "seconds", "low", "high", "cost", "objective", "pareto")
 _MOST_VALUES = 100_000  # of one field
 _HEAT_CLASSES = 12
 _TOLD = 4
@@ -339,6 +340,8 @@ def shown(frame: pd.DataFrame, order: Sequence[str], width: int = 80) -> pd.Data
     """
     results = pd.DataFrame({"program": [str(name)[:16] for name in frame["program"]], "ms": frame["seconds"] * 1e3})
     results.index = frame.index
+    if "low" in frame and frame["low"].notna().any():
+        results["interval"] = relative(frame, "seconds")
     for column in ("cost", "objective"):
         if column in frame:
             results[column] = frame[column]
@@ -356,12 +359,15 @@ def _text(values: pd.Series) -> pd.Series:
     return values.map(lambda value: "-" if value != value else f"{value:g}" if isinstance(value, float) else str(value))
 
 
-def to_json(frame: pd.DataFrame, *, k: int = 10, sensitivities: pd.DataFrame | None = None) -> dict[str, Any]:
-    """The `--json` document of DESIGN: `points`, and the indices of those on the Pareto front and of the `k` best.
+def to_json(
+    frame: pd.DataFrame, *, k: int = 10, sensitivities: pd.DataFrame | None = None, chosen: pd.DataFrame | None = None
+) -> dict[str, Any]:
+    """The `--json` document of DESIGN: `points`, and the indices of those on the Pareto front and of the `k` best (or
+    of `chosen`, whose intervals, where they have them, are in `best_intervals`: seconds, or null).
 
     Of more than MOST_LISTED points only the front and the best are in it; `evaluated` counts all.
     """
-    chosen, evaluated = best(frame, k), len(frame)
+    chosen, evaluated = best(frame, k) if chosen is None else chosen, len(frame)
     if len(frame) > MOST_LISTED:
         kept = np.union1d(np.flatnonzero(frame["pareto"]), chosen.index)
         frame, places = frame.iloc[kept], {int(index): place for place, index in enumerate(kept)}
@@ -381,6 +387,9 @@ def to_json(frame: pd.DataFrame, *, k: int = 10, sensitivities: pd.DataFrame | N
         "points": points, "pareto": np.flatnonzero(frame["pareto"]).tolist(), "best": chosen_places,
         "evaluated": evaluated,
     }  # fmt: skip
+    if "low" in chosen:
+        ends = zip(chosen["low"].tolist(), chosen["high"].tolist(), strict=True)
+        document["best_intervals"] = [[low, high] if low == low else None for low, high in ends]
     if sensitivities is not None:
         document["sensitivity"] = sensitivities.to_dict(orient="records")
     return document
@@ -426,7 +435,11 @@ def sections(
     return [
         *parts,
         Section("What matters", text, plot_sensitivity(importance), importance),
-        Section("Best points", "Of each program, the best first.", table=chosen.reset_index(drop=True)),
+        Section(
+            "Best points",
+            f"Of each program, the best first. {told_of_best(chosen)}",
+            table=chosen.reset_index(drop=True),
+        ),
     ]
 
 

@@ -9,7 +9,7 @@ counts a program as seen or unseen for itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,11 @@ _COUNTED = (("program", "program"), ("uarch", "machine"), ("model", "model"))
 
 
 @dataclass(frozen=True)
-class _Stretch:
-    """A labelled stretch: the lanes' cycles on every machine, and by each model the lane sums of its representation."""
+class Stretch:
+    """A labelled stretch: the lanes' cycles on every machine, and by each model the lane sums of its representation.
+
+    A model that was not asked for it has no vectors: [0, d].
+    """
 
     program: str
     trace_digest: str
@@ -63,13 +66,31 @@ def evaluate(
     models = [models] if isinstance(models, Model) else list(models)
     if not models:
         raise InputError("no model to evaluate")
-    pairs = list(pair_files(Path(traces), Path(latencies)))
-    stretches = []
-    for trace_path, latency_path in tqdm(pairs, desc="represent", unit="file", disable=None if progress else True):
-        with Trace(trace_path) as trace, LatencyFile(latency_path) as labels:
-            stretches.append(_stretch(models, trace, labels))
+    stretches = labelled_stretches(models, traces, latencies, progress=progress)
     rows = [row for index, model in enumerate(models) for row in _judge(model, index, stretches)]
     return pd.DataFrame(rows)
+
+
+def labelled_stretches(
+    models: Sequence[Model],
+    traces: str | os.PathLike[str],
+    latencies: str | os.PathLike[str],
+    *,
+    needed: Callable[[Model, str], bool] = lambda model, digest: True,
+    progress: bool = True,
+) -> list[Stretch]:
+    """Every labelled stretch, represented by the models that are `needed` for the trace of that digest.
+
+    Raises InputError where a latency file and its trace do not fit, or labels are missing.
+    """
+    stretches = []
+    pairs = list(pair_files(Path(traces), Path(latencies)))
+    for trace_path, latency_path in tqdm(pairs, desc="represent", unit="file", disable=None if progress else True):
+        with Trace(trace_path) as trace, LatencyFile(latency_path) as labels:
+            asked = [needed(model, trace.digest) for model in models]
+            if any(asked):
+                stretches.append(_stretch(models, trace, labels, asked))
+    return stretches
 
 
 def labelled_windows(
@@ -80,14 +101,17 @@ def labelled_windows(
     return stretch.vectors[0], stretch.cycles
 
 
-def _stretch(models: Sequence[Model], trace: Trace, labels: LatencyFile) -> _Stretch:
+def _stretch(
+    models: Sequence[Model], trace: Trace, labels: LatencyFile, asked: Sequence[bool] | None = None
+) -> Stretch:
     if labels.start + len(labels) > len(trace):
         raise InputError(
             f"{labels.path}: labels up to instruction {labels.start + len(labels)}, but its trace has {len(trace)}"
         )
     bf16, foundations = native_bf16(), [rounded(model.foundation) for model in models]
-    schemas = {model.schema.identity: model.schema for model in models}
-    vectors: list[list[NDArray[np.float64]]] = [[] for _ in models]
+    asked = asked or [True] * len(models)
+    schemas = {model.schema.identity: model.schema for model, wanted in zip(models, asked, strict=True) if wanted}
+    vectors: list[list[NDArray[np.float64]]] = [[np.empty((0, model.foundation.width))] for model in models]
     cycles: list[NDArray[np.float64]] = []
     for turn, (identity, schema) in enumerate(schemas.items()):  # features once for all models that read them
         for static, ids, stored, lead, position in _features(trace, labels, schema):
@@ -98,16 +122,14 @@ def _stretch(models: Sequence[Model], trace: Trace, labels: LatencyFile) -> _Str
                 latency = labels.read(position, position + count)
                 cycles.append(np.add.reduceat(latency, first, axis=1, dtype=np.float64))
             for index, model in enumerate(models):
-                if model.schema.identity == identity:
+                if asked[index] and model.schema.identity == identity:
                     sums = lane_sums(foundations[index], static, ids, stored, lead, lanes=lanes, bf16=bf16)
                     vectors[index].append(sums[: len(first)])
     total = np.concatenate(cycles, axis=1)
     if (empty := np.flatnonzero(total.sum(axis=1) == 0)).size:
         name = labels.machines[int(empty[0])].name
         raise InputError(f"{labels.path}: every latency of machine {name!r} is 0; labels are missing")
-    return _Stretch(
-        trace.name, trace.digest, labels.machines, total, [np.concatenate(of_model) for of_model in vectors]
-    )
+    return Stretch(trace.name, trace.digest, labels.machines, total, [np.concatenate(of_model) for of_model in vectors])
 
 
 def _features(
@@ -132,7 +154,10 @@ def _features(
             ids, stored = ids[-lead:], stored[-lead:]
 
 
-def _judge(model: Model, index: int, stretches: Sequence[_Stretch]) -> Iterator[dict[str, Any]]:
+def machine_ways(model: Model, index: int, stretches: Sequence[Stretch]) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """The vectors [d] of each machine of these stretches (by its `configuration_key`), by the way to them: `seen`, or
+    `zero-shot` and `fitted`; the model is number `index` of the stretches'.
+    """
     table = model.table()
     known = {configuration_key(machine): row for row, machine in enumerate(model.machines)}
     seen = {program.digest for program in model.programs}
@@ -156,6 +181,11 @@ def _judge(model: Model, index: int, stretches: Sequence[_Stretch]) -> Iterator[
         observed = _labels_of(key, index, [stretch for stretch in stretches if stretch.trace_digest in seen])
         if observed is not None:
             ways[key]["fitted"] = fit_windows(model, observed, zero_shot.get(key)).mean
+    return ways
+
+
+def _judge(model: Model, index: int, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
+    ways, seen = machine_ways(model, index, stretches), {program.digest for program in model.programs}
     for stretch in stretches:
         total = stretch.vectors[index].sum(axis=0)
         for machine, cycles in zip(stretch.machines, stretch.cycles, strict=True):
@@ -171,7 +201,7 @@ def _judge(model: Model, index: int, stretches: Sequence[_Stretch]) -> Iterator[
                 }  # fmt: skip
 
 
-def _labels_of(key: str, index: int, stretches: Sequence[_Stretch]) -> Observations | None:
+def _labels_of(key: str, index: int, stretches: Sequence[Stretch]) -> Observations | None:
     """What these stretches' labels say of the machine, None where none is labelled on it."""
     vectors, cycles, programs = [], [], []
     for stretch in stretches:

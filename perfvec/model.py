@@ -23,6 +23,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from perfvec.architectures import State, build, complete
+from perfvec.intervals.calibration import Calibration, calibration_from_json
 from perfvec.machines.encoder import MachineEncoder
 from tracegen.features import Schema, get_schema
 from tracegen.files import atomic_path
@@ -98,7 +99,8 @@ class Model:
 
     `machines[k]`'s vector is row k of `foundation.head.weight`, `fitted_machines[k]`'s row k of `fitted_vectors`
     (fitted to labels with the foundation frozen). `program_vectors` [P, d] are the training programs' mean vectors per
-    instruction, 0 for those that trained an initial model only. `digest` identifies the weights and the metadata.
+    instruction, 0 for those that trained an initial model only. `digest` identifies the weights and the metadata, but
+    not the `calibration`, which changes no vector: what the model made before it was calibrated stays valid.
     """
 
     foundation: FoundationModel
@@ -110,6 +112,7 @@ class Model:
     fitted_machines: tuple[Machine, ...] = ()
     fitted_vectors: NDArray[np.float64] | None = None  # [fitted_machines, d]
     program_vectors: NDArray[np.float64] | None = None
+    calibration: Calibration | None = None
 
     @property
     def schema(self) -> Schema:
@@ -174,6 +177,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "programs": json.dumps([asdict(program) for program in model.programs]),
         "recipe": json.dumps(model.recipe),
     }
+    if model.calibration is not None:
+        metadata["calibration"] = json.dumps({"of": model.digest} | model.calibration.to_json(), allow_nan=False)
     with atomic_path(path) as temporary:
         temporary.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
 
@@ -231,8 +236,23 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
         line = str(error).splitlines()[0]
         raise InputError(f"{path}: the model's weights do not fit the schema {schema.identity}: {line}") from error
     foundation.eval()
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors, vectors)
+    try:
+        calibration, digest = _calibration(metadata)
+    except (InputError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: {error}") from error
+    digest = digest or hashlib.sha256(path.read_bytes()).hexdigest()
+    return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors, vectors, calibration)
+
+
+def _calibration(metadata: dict[str, str]) -> tuple[Calibration | None, str]:
+    """It, and the digest of the model before it was calibrated ("" where it is not)."""
+    if "calibration" not in metadata:
+        return None, ""
+    document = json.loads(metadata["calibration"])
+    digest = document.pop("of", None) if isinstance(document, dict) else None
+    if not isinstance(digest, str) or not digest:
+        raise InputError("a damaged calibration: it does not say of which model it is")
+    return calibration_from_json(document), digest
 
 
 def _program_vectors(tensors: dict[str, Tensor], programs: int, width: int) -> NDArray[np.float64] | None:

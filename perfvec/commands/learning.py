@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from perfvec.commands.options import Csv, Html, Json, ModelFile, Picture
-from perfvec.commands.output import draw, require_outputs, shown_table, write
+from perfvec.commands.options import Csv, Html, Json, Level, ModelFile, Picture
+from perfvec.commands.output import draw, require_outputs, shown_table, write, write_csv
+from perfvec.intervals.level import DEFAULT_LEVEL
 from uarch.errors import InputError
 
 app = typer.Typer()
@@ -127,6 +128,47 @@ def evaluate(
         files = {model.digest: str(path) for model, path in zip(models, model_files or [], strict=False)}
         print(shown_table(evaluation.summary(pairs) if group is None else evaluation.by(pairs, group, files)))
         print(evaluation.describe(pairs), file=sys.stderr)
+
+
+@app.command()
+def calibrate(
+    traces: Annotated[Path, typer.Option(help="Folder with traces.")],
+    latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
+    fold_files: Annotated[
+        list[Path], typer.Option("--fold", help="A model like this one that left programs out; repeat for each fold.")
+    ],
+    model_file: ModelFile = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The calibrated model to write; may be --model itself.")
+    ] = None,
+    level: Level = DEFAULT_LEVEL,
+    as_json: Json = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write every held-out pair with its interval.")] = None,
+) -> None:
+    """Give a model intervals for its predictions, from its folds' errors on programs that they left out.
+
+    The table: how often an interval held for a program that was left out of the calibration too.
+    """
+    from perfvec.intervals import calibrate as calibrating
+    from perfvec.model import load_model, save_model
+    from tracegen.files import require_writable
+
+    for path in (output, csv):
+        if path is not None:
+            require_writable(path)
+    calibrating.require_level(level)
+    folds = [load_model(path) for path in fold_files]
+    found = calibrating.calibrate(load_model(model_file), folds, traces, latencies, level=level)
+    for warning in found.warnings:
+        print(f"perfvec: {warning}", file=sys.stderr)
+    if output is not None:
+        save_model(found.model, output)
+    if csv is not None:
+        write_csv(found.pairs, csv)
+    if as_json:
+        print(json.dumps(calibrating.to_json(found), allow_nan=False))
+    else:
+        print(shown_table(calibrating.shown(found.coverage)))
 
 
 @app.command("fit-uarch")

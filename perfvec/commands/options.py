@@ -21,6 +21,7 @@ Picture = Annotated[Path | None, typer.Option("--picture", help="Write the pictu
 MaxInstructions = Annotated[
     int | None, typer.Option("--max-instructions", min=1, help="Stop after so many instructions.")
 ]
+Level = Annotated[float, typer.Option(help="Probability with which the intervals shall hold, as 0.9.")]
 Skip = Annotated[int, typer.Option(min=0, help="Instructions executed before recording starts.")]
 RegionFunction = Annotated[
     str | None, typer.Option("--region", help="Record only this function, from its entry to its return.")

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from perfvec.commands.inputs import given, machines_named, resolve_targets
-from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture, Targets
+from perfvec.commands.options import Csv, Html, Json, Level, Machines, MaxInstructions, ModelFile, Picture, Targets
 from perfvec.commands.output import draw, require_outputs, shown_table, write, write_csv
+from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from uarch.errors import InputError
 
 app = typer.Typer()
@@ -24,13 +25,14 @@ def predict(
     machines: Machines = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
+    level: Level = DEFAULT_LEVEL,
     as_json: Json = False,
     csv: Csv = None,
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """Time, cycles and CPI of programs on machines (all presets by default); a line on stderr for each that is unlike
-    what trained the model.
+    """Time, cycles and CPI of programs on machines (all presets by default), with an interval of the level asked for
+    where the model is calibrated (per cent of each); a line on stderr for each that is unlike what trained the model.
     """
     from analysis import novelty
     from analysis import predict as prediction
@@ -38,11 +40,12 @@ def predict(
     from perfvec.model import load_model
 
     require_outputs(csv=csv, html=html, picture=picture)
+    require_level(level)
     chosen = load_predictable(machines, load_model(model_file)) if machines else machines_named(None)
     model, vectors = resolve_targets(context, targets, model_file, max_instructions)
-    frame = prediction.predict(model, vectors, chosen)
+    frame = prediction.predict(model, vectors, chosen, level=level)
     unlike = novelty.novelty(model, vectors, chosen)
-    for warning in novelty.warnings(unlike):
+    for warning in novelty.warnings(unlike) + prediction.notes(model, frame):
         print(f"perfvec: {warning}", file=sys.stderr)
     write_csv(frame, csv)
     draw(
@@ -92,6 +95,7 @@ def sweep(
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
+    level: Level = DEFAULT_LEVEL,
     as_json: Json = False,
     csv: Csv = None,
     html: Html = None,
@@ -101,7 +105,7 @@ def sweep(
 
     `pareto` marks the points that none beats in time and cost (without --cost, of a grid: at equal or smaller fields).
     """
-    from analysis import confirm
+    from analysis import confirm, intervals
     from analysis import sweep as sweeping
     from analysis.sensitivity import sensitivity
     from uarch.configuration import load_machine
@@ -116,6 +120,7 @@ def sweep(
     if vary and base is None:
         raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
     require_outputs(csv=csv, html=html, picture=picture)
+    require_level(level)
     # A wrong field, value or expression is told before a program is traced.
     limits = sweeping.parse_constraints(constraint or [])
     grid = sweeping.parse_vary(vary) if vary else {}
@@ -142,7 +147,7 @@ def sweep(
         print(f"perfvec: {design.left_out}", file=sys.stderr)
     frame = sweeping.run(model, vectors, design, cost=cost, objective=objective)
     importance = sensitivity(frame, sweeping.fields_of(frame), sweeping.outcome_of(frame), exact=design.exact)
-    chosen = sweeping.best(frame, best)
+    chosen = intervals.of_points(model, vectors, design.columns, sweeping.best(frame, best), level)
     write_csv(frame, csv)
     title, axes = f"Sweep of {space or base}", sweeping.heat_fields(frame, heat)
     draw(
@@ -154,11 +159,12 @@ def sweep(
         exported = confirm.export_gem5(export_gem5, frame, design, best, programs)
         print(f"perfvec: {confirm.how_to_run(export_gem5, exported)}", file=sys.stderr)
     if as_json:
-        print(json.dumps(sweeping.to_json(frame, k=best, sensitivities=importance), allow_nan=False))
+        print(json.dumps(sweeping.to_json(frame, sensitivities=importance, chosen=chosen), allow_nan=False))
         return
     order = list(dict.fromkeys(importance["field"]))
     print(shown_table(sweeping.shown(chosen, order)))
-    print(f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front\n")
+    told = f"; {100 * level:g}% intervals of the times" if chosen["low"].notna().any() else ""
+    print(f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}\n")
     print(shown_table(importance.groupby("program", sort=False).head(8).reset_index(drop=True)))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from perfvec.model import Model
 from tracegen.files import atomic_path
@@ -20,7 +21,6 @@ from uarch.errors import InputError
 
 FORMAT = "perfvec-machine/1"
 SUFFIX = ".machine.npz"
-TWO_SIDED_95 = 1.96
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class MachineVector:
         """[n] standard deviations of those cycles: of the machine's vector, and of the model's own misses."""
         return np.hypot(np.linalg.norm(programs @ self.factor, axis=1), self.noise * self.cycles(programs))
 
-    def interval(self, programs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[n, 2] cycles between which a time lies with a probability of 95 %; never below 0."""
-        middle, width = self.cycles(programs), TWO_SIDED_95 * self.deviation(programs)
+    def interval(self, programs: NDArray[np.float64], level: float = 0.95) -> NDArray[np.float64]:
+        """[n, 2] cycles between which a time lies with a probability of `level`; never below 0."""
+        middle, width = self.cycles(programs), float(ndtri((1 + level) / 2)) * self.deviation(programs)
         return np.maximum(np.stack([middle - width, middle + width], axis=1), 0.0)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -1,5 +1,6 @@
 """Reports in a real browser: drawn whole, offline, with the frame's numbers, in light and dark; figures as files."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from analysis.overview import overview
 from analysis.report import MOST_ROWS, Section, table, write_report
 from analysis.sensitivity import sensitivity
 from perfvec.commands.output import require_outputs
+from perfvec.intervals.calibration import LEVELS, Calibration, Scale, WayCalibration
 from tests.analysis.vectors import program, shipped
 from uarch.configuration import load_machine
 from uarch.errors import InputError
@@ -145,6 +147,28 @@ def test_the_pointer_shows_the_numbers(browser, tmp_path):
     cpi = frame.set_index(["program", "uarch"])["cpi"]["first", machine]
     assert machine in text
     assert f"{cpi:.4g}" in text.replace(",", "")
+
+
+def test_the_page_draws_a_predictions_interval(browser, tmp_path):
+    """Error bars of the calibrated width, and the numbers in the table; an uncalibrated model's page says so."""
+    machines = [shipped().machines[0], load_machine("zen4")]
+    way = WayCalibration(Scale(0.0, 1.0), np.full(len(LEVELS), 0.3), 20, 20, 400)
+    bare = replace(shipped(), calibration=None)
+    calibrated = replace(bare, calibration=Calibration({"table": way, "fitted": way}))
+    frame = predict.predict(calibrated, [program("first", 1)], machines)
+    browser.open(write_report(tmp_path / "r.html", "T", predict.sections(frame)))
+    (bars,) = [trace for trace in traces(browser) if trace["type"] == "bar"]
+    drawn = browser.js("return document.querySelector('[data-figure]').data[0].error_x")
+    for place, machine in enumerate(bars["y"]):
+        cpi = frame.set_index("uarch")["cpi"][machine]
+        assert drawn["array"][place] == pytest.approx(cpi * math.expm1(0.3), rel=1e-6)
+        assert drawn["arrayminus"][place] == pytest.approx(-cpi * math.expm1(-0.3), rel=1e-6)
+    assert browser.js("return document.querySelector('[data-figure]').querySelectorAll('.xerror').length") == 2
+    assert "90% intervals" in browser.js("return document.body.textContent")
+    assert "interval_of" in browser.js("return document.querySelector('thead').textContent")
+    without = predict.predict(bare, [program("first", 1)], machines)
+    browser.open(write_report(tmp_path / "r.html", "T", predict.sections(without)))
+    assert "carries no calibration" in browser.js("return document.body.textContent")
 
 
 def test_dark_and_light(browser, tmp_path):

@@ -114,11 +114,11 @@ def test_the_interval_of_a_fitted_machine(data, vectors, tmp_path):
     width = data.model.foundation.width
     factor = np.zeros((width, width))
     machine = MachineVector("mine", 2.0, data.model.digest, data.model.table()[0], factor, 0.1)
-    frame = predict(data.model, list(vectors.values()), [load_machine("base"), machine])
+    frame = predict(data.model, list(vectors.values()), [load_machine("base"), machine], level=0.95)
     base, mine = to_json(frame)["predictions"][:2]
     assert base["interval"] is None
     assert mine["machine_vector"] == "fitted"
-    assert mine["interval"] == pytest.approx([mine["cycles"] * 0.804, mine["cycles"] * 1.196])
+    assert mine["interval"] == pytest.approx([mine["cycles"] * (1 - 0.1959964), mine["cycles"] * (1 + 0.1959964)])
     assert mine["seconds"] == pytest.approx(mine["cycles"] / 2e9)
 
 

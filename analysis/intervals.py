@@ -1,0 +1,62 @@
+"""How far predictions may be off, in tables: intervals in per cent, and those of a sweep's best points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfvec.intervals.level import DEFAULT_LEVEL
+from perfvec.intervals.novelty import feature_neighbours
+from perfvec.intervals.predicted import around, half_widths
+from perfvec.machines.columns import features_of_columns
+from perfvec.model import Model
+from perfvec.representation.vector import ProgramVector
+from uarch.columns import Columns
+
+
+def relative(frame: pd.DataFrame, of: str) -> list[str]:
+    """`low` and `high` of each row in per cent below and above its prediction, the column `of`: "-12% +14%"."""
+    ends = ((frame[end] / frame[of] - 1) * 100 for end in ("low", "high"))
+    return ["" if math.isnan(low) else f"{low:+.0f}% {high:+.0f}%" for low, high in zip(*ends, strict=True)]
+
+
+def of_points(
+    model: Model,
+    programs: Sequence[ProgramVector],
+    points: Columns,
+    chosen: pd.DataFrame,
+    level: float = DEFAULT_LEVEL,
+) -> pd.DataFrame:
+    """`chosen`, few rows of the table that `analysis.sweep.run` made of these programs and points (as `best` gives
+    them), with the ends of their interval: `low` and `high` in seconds.
+
+    NaN where the model is not calibrated for zero-shot machines. An interval is of one point's time: what the points
+    share (a program that is missed is missed on all) says nothing of which is the faster.
+    """
+    assert model.encoder is not None
+    found = chosen.assign(low=np.nan, high=np.nan)
+    for number, program in enumerate(programs):
+        mine = np.flatnonzero(chosen.index // points.count == number)
+        if not mine.size:
+            continue
+        features = features_of_columns(points.rows(chosen.index[mine].to_numpy() % points.count))
+        near = feature_neighbours(model, features)
+        assert near is not None
+        (width,) = half_widths(model, [program], ["encoder"] * len(mine), near.relative(), level)
+        sampling = program.sampling.half_width(model.encoder.encode(features), level) if program.sampling else 0.0
+        cycles, seconds = (chosen[column].to_numpy(float)[mine] for column in ("cycles", "seconds"))
+        for name, end in zip(("low", "high"), around(cycles, width, sampling), strict=True):
+            found.iloc[mine, list(found.columns).index(name)] = end / cycles * seconds
+    return found
+
+
+def told_of_best(chosen: pd.DataFrame) -> str:
+    """What a page says of the intervals of the best points."""
+    if "low" not in chosen:
+        return ""
+    if chosen["low"].isna().any():
+        return "Where there is no interval the model carries no calibration that serves."
+    return "low and high: the interval of the time, in seconds."

@@ -1,0 +1,89 @@
+"""The errors of fold models on programs that did not train them: what an interval is calibrated on."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfvec.evaluate import Stretch, labelled_stretches, machine_ways
+from perfvec.intervals.novelty import machine_neighbours, program_neighbours
+from perfvec.model import Model, configuration_key
+from perfvec.training.data import pair_files
+from tracegen.latency import LatencyFile
+from uarch.errors import InputError
+
+WAYS = {"seen": "table", "fitted": "fitted", "zero-shot": "encoder"}  # the protocol's words → predict's
+
+
+def held_out_errors(
+    folds: Sequence[Model], traces: str | os.PathLike[str], latencies: str | os.PathLike[str], *, progress: bool = True
+) -> pd.DataFrame:
+    """One row per (fold, labelled stretch of a program that it left out, machine, way to its vector).
+
+    Columns: `program`, `uarch`, `machine` (a digest of its configuration), `core`, `way` (`table`, `fitted` or
+    `encoder`, as `predict` says), `error` = log(simulated / predicted cycles), infinite where the prediction is not
+    positive; `program_distance` and
+    `machine_distance`, as multiples of the usual ones (perfvec.intervals.novelty), NaN where they are unknown, of
+    machines 0 but for the encoder's; `fold`, the number of the model. Raises InputError where a fold left nothing out.
+    """
+    machines = _labelled_machines(Path(traces), Path(latencies))
+    fits = [not machines <= _known(model) for model in folds]
+    trained = [{program.digest for program in model.programs} for model in folds]
+    number = {id(model): index for index, model in enumerate(folds)}
+
+    def needed(model: Model, digest: str) -> bool:
+        """Left out; of the others only the labels are needed, to fit machines."""
+        index = number[id(model)]
+        return digest not in trained[index] or fits[index]
+
+    stretches = labelled_stretches(folds, traces, latencies, needed=needed, progress=progress)
+    rows: list[dict[str, Any]] = []
+    for index, model in enumerate(folds):
+        found = list(_errors(model, index, stretches))
+        if not found:
+            raise InputError(f"fold model {index + 1}: every labelled program trained it; nothing was left out")
+        rows += [row | {"fold": index} for row in found]
+    return pd.DataFrame(rows)
+
+
+def _labelled_machines(traces: Path, latencies: Path) -> set[str]:
+    found: set[str] = set()
+    for _, path in pair_files(traces, latencies):
+        with LatencyFile(path) as labels:
+            found |= {configuration_key(machine) for machine in labels.machines}
+    return found
+
+
+def _known(model: Model) -> set[str]:
+    return {configuration_key(machine) for machine in (*model.machines, *model.fitted_machines)}
+
+
+def _errors(model: Model, index: int, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
+    seen = {program.digest for program in model.programs}
+    unseen = [stretch for stretch in stretches if stretch.trace_digest not in seen]
+    if not unseen:
+        return
+    ways = machine_ways(model, index, [stretch for stretch in stretches if len(stretch.vectors[index])])
+    machines = {configuration_key(machine): machine for stretch in unseen for machine in stretch.machines}
+    far = machine_neighbours(model, list(machines.values()))
+    distances = dict(zip(machines, far.relative().tolist(), strict=True)) if far is not None else {}
+    for stretch in unseen:
+        total = stretch.vectors[index].sum(axis=0)
+        near = program_neighbours(model, total[None])
+        for machine, cycles in zip(stretch.machines, stretch.cycles, strict=True):
+            key = configuration_key(machine)
+            for way, vector in ways[key].items():
+                predicted, simulated = float(total @ vector), float(cycles.sum())
+                yield {
+                    "program": stretch.program, "uarch": machine.name, "core": machine.core,
+                    "machine": hashlib.sha256(key.encode()).hexdigest()[:16], "way": WAYS[way],
+                    "error": math.log(simulated / predicted) if predicted > 0 else math.inf,
+                    "program_distance": math.nan if near is None else float(near.relative()[0]),
+                    "machine_distance": distances.get(key, math.nan) if way == "zero-shot" else 0.0,
+                }  # fmt: skip

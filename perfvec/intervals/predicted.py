@@ -1,0 +1,68 @@
+"""The interval of a prediction: the model's calibration where it has one, and the sampling's error with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfvec.intervals.level import least_groups
+from perfvec.intervals.novelty import program_neighbours
+from perfvec.model import Model
+from perfvec.representation.vector import ProgramVector
+
+
+def half_widths(
+    model: Model,
+    programs: Sequence[ProgramVector],
+    ways: Sequence[str],
+    machine_distances: NDArray[np.float64],
+    level: float,
+) -> NDArray[np.float64]:
+    """[P, M] what to add and subtract to the logarithm of each program's cycles on each machine, whose vector comes by
+    `ways` [M] and which lies at `machine_distances` [M] (multiples of the usual one, NaN: unknown).
+
+    NaN where the model has no calibration of that way, or none that reaches the level.
+    """
+    found = np.full((len(programs), len(ways)), np.nan)
+    if model.calibration is None or not programs:
+        return found
+    near = program_neighbours(model, np.stack([program.vector for program in programs]))
+    distances = np.full(len(programs), np.nan) if near is None else near.relative()
+    for number, way in enumerate(ways):
+        known = model.calibration.ways.get(way)
+        if known is not None:
+            width = known.half_width(level, distances, machine_distances[number])
+            found[:, number] = np.where(np.isfinite(width), width, np.nan)
+    return found
+
+
+def around(
+    cycles: NDArray[np.float64], half_width: NDArray[np.float64], sampling: NDArray[np.float64] | float = 0.0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """`low` and `high` of `cycles`, from the half width of their logarithm and that of the sampling, in cycles.
+
+    The two errors are independent, so half widths add up in quadrature, both relative to the prediction. NaN where a
+    half width is, or the prediction is not positive.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        both = np.where(cycles > 0, np.hypot(half_width, sampling / cycles), np.nan)
+        return cycles * np.exp(-both), cycles * np.exp(both)
+
+
+def missing(model: Model, ways: Sequence[str], level: float) -> list[str]:
+    """One line for each reason why machines by one of these ways have no interval by the model."""
+    if model.calibration is None:
+        return ["the model carries no calibration (perfvec calibrate makes one): nothing tells how far it may be off"]
+    lines = []
+    for way in dict.fromkeys(ways):
+        known = model.calibration.ways.get(way)
+        if known is None:
+            lines.append(f"the model's calibration has no machine by way of {way!r}: no interval there")
+        elif not np.isfinite(known.quantile(level)):
+            lines.append(
+                f"the model's calibration is of {known.programs} programs and {known.machines} machines, {level:.4g} "
+                f"needs {least_groups(level)} of each: no interval by way of {way!r}"
+            )
+    return lines
