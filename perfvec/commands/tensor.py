@@ -226,9 +226,15 @@ def collect(
     device: Annotated[
         list[str] | None,
         typer.Option(
-            help="x86-64-v2, -v3 (default), -v4; simulated: sim:MACHINE, or sim:SPACE:N, N machines of a design space; "
-            "several."
+            help="x86-64-v2, -v3 (default), -v4, or LEVEL@NAME to tell computers apart; simulated: sim:MACHINE, or "
+            "sim:SPACE:N, N machines of a design space; several."
         ),
+    ] = None,
+    schedules_of: Annotated[
+        Path | None, typer.Option(help="Measure the schedules that this dataset holds, instead of new ones.")
+    ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="So many of that dataset's tasks only, of all sizes.")
     ] = None,
     schedules: Annotated[
         int, typer.Option(min=0, help="Candidate schedules of each task, at most; 0: those of an earlier call.")
@@ -240,6 +246,9 @@ def collect(
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
+    again: Annotated[
+        float, typer.Option(min=0, max=1, help="Part of the records that is measured again, to know the noise.")
+    ] = 0.02,
     isa: Annotated[str, typer.Option(help="Of the programs that machines simulate: x86-64 or aarch64.")] = "x86-64",
     max_instructions: Annotated[
         int, typer.Option(min=1, help="Programs that execute more are not simulated.")
@@ -274,6 +283,7 @@ def collect(
         plan = Plan(
             networks=tuple(networks() if every_network else network or ()),
             operators=tuple(sizes() if every_operator else operators or ()), devices=tuple(device or ["x86-64-v3"]),
+            schedules_of=None if schedules_of is None else str(schedules_of), tasks=tasks, again=again,
             schedules=schedules, evolutionary=evolutionary, minutes=minutes, cpu=cpu, builder_cpu=builder_cpu,
             budget_s=budget, seed=seed, isa=isa, max_instructions=max_instructions, simulated_tasks=simulated_tasks,
             simulated_schedules=simulated_schedules,
