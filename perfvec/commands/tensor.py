@@ -71,6 +71,26 @@ def card(
     print(shown_table(frame))
 
 
+@app.command("merge")
+def merge(
+    datasets: Annotated[list[Path], typer.Argument(help="Datasets, *.tensor.h5.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The dataset to write, *.tensor.h5.")],
+    device: Annotated[
+        list[str] | None, typer.Option(help="Keep only this device, or those of a pattern ('sim:*'); several.")
+    ] = None,
+) -> None:
+    """One dataset of several: the same tasks, schedules and devices become one; or some devices of them."""
+    import sys
+
+    from tracegen.tensor.dataset import Dataset
+    from tracegen.tensor.dataset import merge as run_merge
+
+    run_merge(datasets, output, devices=device or ())
+    with Dataset(output) as data:
+        found = f"{data.record_count:,} records of {data.schedule_count:,} schedules of {len(data.tasks):,} tasks"
+        print(f"{output}: {found} on {len(data.devices):,} devices", file=sys.stderr)
+
+
 @app.command("train")
 def train(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
