@@ -136,8 +136,15 @@ def evaluate(
     networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
     kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu or cpu.")] = "gpu",
     device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
-    share: Annotated[float, typer.Option(min=0.001, max=0.9, help="Of the tasks, to fine-tune on there.")] = 0.1,
-    selections: Annotated[str, typer.Option(help="Of kmeans, verma, random.")] = "kmeans,verma,random",
+    share: Annotated[
+        float, typer.Option(min=0.001, max=0.9, help="Of the tasks, or records, to fine-tune on there.")
+    ] = 0.1,
+    selections: Annotated[
+        str, typer.Option(help="Of kmeans, verma, random: tasks; records: some of every task's.")
+    ] = "kmeans,verma,random",
+    saved: Annotated[
+        Path | None, typer.Option(help="Judge this trained model, or shipped, on --device, and fine-tuned there.")
+    ] = None,
     work: Annotated[Path | None, typer.Option(help="Finished rows are kept here; a killed run goes on.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write a row per seed as CSV.")] = None,
@@ -151,14 +158,17 @@ def evaluate(
     from perfvec.tensor.contract import Budget
     from tracegen.files import atomic_path
 
-    entries = read_entries(configuration)
-    names = [name for name in models.split(",") if name]
     protocol = evaluation.Protocol(
         splits=tuple(filter(None, splits.split(","))), seeds=seeds, test=test, budget=Budget(epochs, seconds),
         fine_tuning=Budget(tune_epochs, seconds), networks=tuple(filter(None, networks.split(","))), kind=kind,
         device=device, share=share, selections=tuple(filter(None, selections.split(","))), train_records=train_records,
     )  # fmt: skip
-    rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
+    if saved is not None:
+        rows = evaluation.evaluate_saved(saved, dataset, protocol)
+    else:
+        entries = read_entries(configuration)
+        names = [name for name in models.split(",") if name]
+        rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
     if csv is not None:
         with atomic_path(csv) as temporary:
             rows.to_csv(temporary, index=False)
