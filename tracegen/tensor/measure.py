@@ -8,8 +8,8 @@ Called in a process that only measures (`tracegen.tensor.worker`), with one thre
    warm, as in TVM's own tuning.
 3. At least 3 repeats are made, and more until the spread of the 5 or more there are is below 2 %, there are 25, or
    `budget_s` is spent. Where other work has the core at times, what it takes does not count: a call of a millisecond or
-   more is timed by the clock of its thread, and repeats of shorter ones in which the core was taken away are left out
-   where there are 3 others.
+   more is timed by the clock of its thread; so are repeats of shorter ones in which the core was taken away, and they
+   are left out where there are 3 others, since that clock has the evaluator's own work in it.
 4. Repeats above the upper Tukey fence (third quartile + 1.5 × inter-quartile range) are outliers: other work on the
    machine only ever adds time. The latency is the median of the rest; the spread is (75th − 25th percentile) /
    median of all repeats.
@@ -85,14 +85,16 @@ def measure(path: str, tensors: Sequence[Tensor], *, slow_s: float, budget_s: fl
     if calls > 1:  # the warm-up was slower than what follows
         calls = max(calls, math.ceil(_MIN_REPEAT_S / max(evaluate(*tensors).results[0], 1e-7)))
         evaluate = module.time_evaluator("main", tvm.cpu(), number=calls, repeat=1)
-    repeats: list[float] = []
+    repeats: list[float] = []  # all of them
     undisturbed: list[float] = []
     while len(repeats) < _MAX_REPEATS:
         if calls > 1:
-            taken = _times_taken_away()
+            taken, started = _times_taken_away(), time.thread_time()
             repeats.append(evaluate(*tensors).results[0])
             if _times_taken_away() == taken:
                 undisturbed.append(repeats[-1])
+            else:
+                repeats[-1] = (time.thread_time() - started) / (calls + 1)  # the evaluator's first call is not timed
         else:
             started = time.thread_time()
             function(*tensors)
