@@ -75,8 +75,8 @@ def copy(dataset: Dataset, writer: DatasetWriter, devices: Collection[str] | Non
     wanted = np.array([devices is None or name in devices for name in there], bool)
     chosen = _with_records(dataset, wanted) if devices is not None else np.arange(dataset.schedule_count)
     used = np.unique(dataset.task_of[chosen]) if devices is not None else np.arange(len(dataset.tasks))
-    rows = dataset.tasks.to_dict("records")
-    tasks = {int(index): writer.task(Task(**rows[index])) for index in used}  # type: ignore[arg-type]
+    table = dataset.tasks.to_dict("records")
+    tasks = {int(index): writer.task(Task(**table[index])) for index in used}  # type: ignore[arg-type]
     device_of = [
         writer.device(Device(**row)) if keep else -1  # type: ignore[arg-type]
         for row, keep in zip(dataset.devices.to_dict("records"), wanted, strict=True)
