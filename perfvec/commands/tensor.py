@@ -71,6 +71,26 @@ def card(
     print(shown_table(frame))
 
 
+@app.command("merge")
+def merge(
+    datasets: Annotated[list[Path], typer.Argument(help="Datasets, *.tensor.h5.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The dataset to write, *.tensor.h5.")],
+    device: Annotated[
+        list[str] | None, typer.Option(help="Keep only this device, or those of a pattern ('sim:*'); several.")
+    ] = None,
+) -> None:
+    """One dataset of several: the same tasks, schedules and devices become one; or some devices of them."""
+    import sys
+
+    from tracegen.tensor.dataset import Dataset
+    from tracegen.tensor.dataset import merge as run_merge
+
+    run_merge(datasets, output, devices=device or ())
+    with Dataset(output) as data:
+        found = f"{data.record_count:,} records of {data.schedule_count:,} schedules of {len(data.tasks):,} tasks"
+        print(f"{output}: {found} on {len(data.devices):,} devices", file=sys.stderr)
+
+
 @app.command("train")
 def train(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
@@ -116,8 +136,15 @@ def evaluate(
     networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
     kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu or cpu.")] = "gpu",
     device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
-    share: Annotated[float, typer.Option(min=0.001, max=0.9, help="Of the tasks, to fine-tune on there.")] = 0.1,
-    selections: Annotated[str, typer.Option(help="Of kmeans, verma, random.")] = "kmeans,verma,random",
+    share: Annotated[
+        float, typer.Option(min=0.001, max=0.9, help="Of the tasks, or records, to fine-tune on there.")
+    ] = 0.1,
+    selections: Annotated[
+        str, typer.Option(help="Of kmeans, verma, random: tasks; records: some of every task's.")
+    ] = "kmeans,verma,random",
+    saved: Annotated[
+        Path | None, typer.Option(help="Judge this trained model, or shipped, on --device, and fine-tuned there.")
+    ] = None,
     work: Annotated[Path | None, typer.Option(help="Finished rows are kept here; a killed run goes on.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write a row per seed as CSV.")] = None,
@@ -131,14 +158,17 @@ def evaluate(
     from perfvec.tensor.contract import Budget
     from tracegen.files import atomic_path
 
-    entries = read_entries(configuration)
-    names = [name for name in models.split(",") if name]
     protocol = evaluation.Protocol(
         splits=tuple(filter(None, splits.split(","))), seeds=seeds, test=test, budget=Budget(epochs, seconds),
         fine_tuning=Budget(tune_epochs, seconds), networks=tuple(filter(None, networks.split(","))), kind=kind,
         device=device, share=share, selections=tuple(filter(None, selections.split(","))), train_records=train_records,
     )  # fmt: skip
-    rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
+    if saved is not None:
+        rows = evaluation.evaluate_saved(saved, dataset, protocol)
+    else:
+        entries = read_entries(configuration)
+        names = [name for name in models.split(",") if name]
+        rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
     if csv is not None:
         with atomic_path(csv) as temporary:
             rows.to_csv(temporary, index=False)
@@ -226,9 +256,15 @@ def collect(
     device: Annotated[
         list[str] | None,
         typer.Option(
-            help="x86-64-v2, -v3 (default), -v4; simulated: sim:MACHINE, or sim:SPACE:N, N machines of a design space; "
-            "several."
+            help="x86-64-v2, -v3 (default), -v4, or LEVEL@NAME to tell computers apart; simulated: sim:MACHINE, or "
+            "sim:SPACE:N, N machines of a design space; several."
         ),
+    ] = None,
+    schedules_of: Annotated[
+        Path | None, typer.Option(help="Measure the schedules that this dataset holds, instead of new ones.")
+    ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="So many of that dataset's tasks only, of all sizes.")
     ] = None,
     schedules: Annotated[
         int, typer.Option(min=0, help="Candidate schedules of each task, at most; 0: those of an earlier call.")
@@ -240,6 +276,9 @@ def collect(
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
+    again: Annotated[
+        float, typer.Option(min=0, max=1, help="Part of the records that is measured again, to know the noise.")
+    ] = 0.02,
     isa: Annotated[str, typer.Option(help="Of the programs that machines simulate: x86-64 or aarch64.")] = "x86-64",
     max_instructions: Annotated[
         int, typer.Option(min=1, help="Programs that execute more are not simulated.")
@@ -274,6 +313,7 @@ def collect(
         plan = Plan(
             networks=tuple(networks() if every_network else network or ()),
             operators=tuple(sizes() if every_operator else operators or ()), devices=tuple(device or ["x86-64-v3"]),
+            schedules_of=None if schedules_of is None else str(schedules_of), tasks=tasks, again=again,
             schedules=schedules, evolutionary=evolutionary, minutes=minutes, cpu=cpu, builder_cpu=builder_cpu,
             budget_s=budget, seed=seed, isa=isa, max_instructions=max_instructions, simulated_tasks=simulated_tasks,
             simulated_schedules=simulated_schedules,

@@ -3,8 +3,9 @@
 Splits (`tracegen.tensor.splits`): `within_task` holds out schedules of every task, `by_task` whole tasks, `by_target` a
 kind of device, `cross_model` the networks named, `cross_device` a device, first without any of its records (zero-shot),
 then fine-tuned on its records of a share of the tasks, which KMeans (CDMPP), joint probability (Verma et al.) or chance
-selects (`tracegen.tensor.selection`), and judged on the other tasks. Finished rows are kept in a file, so that a killed
-evaluation goes on where it was.
+selects (`tracegen.tensor.selection`), and judged on the other tasks; or on that share of the records of every task
+(`records`), and judged on the others. Finished rows are kept in a file, so that a killed evaluation goes on where it
+was. A saved model is judged on a device in the same way, without training another.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from perfvec.tensor import metrics
 from perfvec.tensor.configuration import Entry
 from perfvec.tensor.contract import Budget, CostModel
+from perfvec.tensor.model_file import load_model
 from perfvec.tensor.models import make
 from perfvec.tensor.records import Records, read_records
 from tracegen.files import atomic_path
@@ -38,6 +40,7 @@ SPLITS = splits.SPLITS
 SELECTIONS: dict[str, Callable[..., Integers]] = {
     "kmeans": selection.kmeans_tasks, "verma": selection.joint_probability, "random": selection.random_tasks,
 }  # fmt: skip
+RECORDS = "records"  # the selection that takes some records of every task
 METRICS = ("pairwise", "apart", "top1", "top5", "mape", "rmse_ms")
 ZERO_SHOT = "zero-shot"
 APART = 0.1  # `apart` is the pairwise accuracy over pairs whose latencies differ by more than this share
@@ -45,7 +48,9 @@ APART = 0.1  # `apart` is the pairwise accuracy over pairs whose latencies diffe
 
 @dataclass(frozen=True)
 class Protocol:
-    """What is compared, and how. `share`: of the tasks, whose records on the held-out device fine-tune."""
+    """What is compared, and how. `share`: of the tasks, whose records on the held-out device fine-tune, or of the
+    device's records.
+    """
 
     splits: tuple[str, ...] = ("within_task", "by_task")
     seeds: int = 3
@@ -64,8 +69,8 @@ class Protocol:
             if name not in SPLITS:
                 raise InputError(f"split {name!r}: expected some of {', '.join(SPLITS)}")
         for name in self.selections:
-            if name not in SELECTIONS:
-                raise InputError(f"selection {name!r}: expected some of {', '.join(SELECTIONS)}")
+            if name not in (*SELECTIONS, RECORDS):
+                raise InputError(f"selection {name!r}: expected some of {', '.join((*SELECTIONS, RECORDS))}")
 
 
 def evaluate(
@@ -100,6 +105,36 @@ def evaluate(
             rows += done
             for row in done:
                 print(f"{split} {row['variant']} seed {seed}: {entry.name} {row['pairwise']:.4f}", file=sys.stderr)
+    return pd.DataFrame(rows)
+
+
+def evaluate_saved(
+    model_file: str | os.PathLike[str], dataset: str | os.PathLike[str], protocol: Protocol
+) -> pd.DataFrame:
+    """A saved model on the records of `protocol.device` (of all devices where it names none), rows as `evaluate` gives.
+
+    First as it is (`zero-shot`, or `known` where the device trained it), then fine-tuned as cross_device is. Raises
+    InputError for a device that there is not, and for other features than the model's.
+    """
+    protocol.check()
+    model = load_model(model_file)
+    records = read_records(dataset, [model.kind])
+    if protocol.device:
+        names = [device.name for device in records.devices]
+        if protocol.device not in names:
+            raise InputError(f"{dataset}: no device {protocol.device!r}; there are: {', '.join(names)}")
+        records = records.take(records.device == names.index(protocol.device))
+    test = records.measured()
+    known = {device.name for device in model.devices}
+    variant = "known" if all(test.devices[index].name in known for index in np.unique(test.device)) else ZERO_SHOT
+    rows = []
+    with Dataset(dataset) as data:
+        for seed in range(protocol.seeds):
+            about = {"split": "cross_device", "model": f"{model.NAME} ({Path(model_file).stem})", "seed": seed}
+            rows.append(about | _row(variant, model, test, 0, 0.0, zero_shot=True))
+            selected = _selected(data, test, protocol, seed)
+            for row in _fine_tuned(lambda: load_model(model_file), test, selected, protocol, seed):
+                rows.append(about | row)
     return pd.DataFrame(rows)
 
 
@@ -158,7 +193,7 @@ def measure(model: CostModel, test: Records, *, zero_shot: bool = False) -> dict
 
 @dataclass(frozen=True)
 class _Plan:
-    """Positions of records, and of cross_device the tasks that fine-tune, by selection."""
+    """Positions of records, and of cross_device the positions in the test that fine-tune, by selection."""
 
     train: Integers
     test: Integers
@@ -177,12 +212,48 @@ def _plan(data: Dataset, records: Records, split: str, protocol: Protocol, seed:
         parts = splits.cross_model(data, held_out=protocol.networks or _largest(records), validation=0, seed=seed)
     else:
         parts = splits.cross_device(data, held_out=[_held(records, protocol.device)], validation=0, seed=seed)
-        count = max(round(len(records.tasks) * protocol.share), 1)
-        selected = {name: SELECTIONS[name](data, count, seed=seed) for name in protocol.selections}
+        selected = _selected(data, records.take(parts.test), protocol, seed)
     train = parts.train
     if 0 < protocol.train_records < len(train):
         train = np.sort(np.random.default_rng(seed).permutation(train)[: protocol.train_records])
     return _Plan(train, parts.test, selected)
+
+
+def _selected(data: Dataset, test: Records, protocol: Protocol, seed: int) -> dict[str, Integers]:
+    """{selection: positions in the test of the records that fine-tune}."""
+    tasks = max(round(len(test.tasks) * protocol.share), 1)
+    found = {}
+    for name in protocol.selections:
+        if name == RECORDS:
+            found[name] = selection.even_records(test.task, max(int(len(test) * protocol.share), 1), seed=seed)
+        else:
+            found[name] = np.flatnonzero(np.isin(test.task, SELECTIONS[name](data, tasks, seed=seed)))
+    return found
+
+
+def _row(
+    variant: str, model: CostModel, judged: Records, trained: int, seconds: float, *, zero_shot: bool = False
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "variant": variant, "train_records": trained, "test_records": len(judged), "train_seconds": seconds,
+        **measure(model, judged, zero_shot=zero_shot),
+    }  # fmt: skip
+
+
+def _fine_tuned(
+    copy: Callable[[], CostModel], test: Records, selected: Mapping[str, Integers], protocol: Protocol, seed: int
+) -> Iterator[dict[str, Any]]:
+    """A row for each selection: a copy of the model updated with its records of the test, and judged on the others."""
+    for name, positions in selected.items():
+        chosen = np.zeros(len(test), bool)
+        chosen[positions] = True
+        if chosen.all() or not chosen.any():
+            continue  # none of the selected tasks, or no other one, ran on the device
+        tuned = copy()
+        began = time.process_time()
+        tuned.update(test.take(chosen), budget=protocol.fine_tuning, seed=seed, unlabelled=test.take(~chosen))
+        spent = time.process_time() - began
+        yield _row(f"{name} {protocol.share:.0%}", tuned, test.take(~chosen), int(chosen.sum()), spent)
 
 
 def _judge(
@@ -196,30 +267,18 @@ def _judge(
         model.fit(train, budget=protocol.budget, seed=seed, unlabelled=None if split == "within_task" else test)
         return model, time.process_time() - began
 
-    def row(
-        variant: str, model: CostModel, judged: Records, trained: int, seconds: float, **options: bool
-    ) -> dict[str, Any]:
-        return {
-            "split": split, "variant": variant, "model": entry.name, "seed": seed, "train_records": trained,
-            "test_records": len(judged), "train_seconds": seconds, **measure(model, judged, **options),
-        }  # fmt: skip
-
+    about = {"split": split, "model": entry.name, "seed": seed}
     model, seconds = fitted()
     if split != "cross_device":
         held = split == "by_target"
-        yield row(ZERO_SHOT if held else "-", model, test, len(train), seconds, zero_shot=held)
+        yield about | _row(ZERO_SHOT if held else "-", model, test, len(train), seconds, zero_shot=held)
         return
-    yield row(ZERO_SHOT, model, test, len(train), seconds, zero_shot=True)
+    yield about | _row(ZERO_SHOT, model, test, len(train), seconds, zero_shot=True)
     saved = model.state()
-    for name, tasks in plan.selected.items():
-        chosen = np.isin(test.task, tasks)
-        if chosen.all() or not chosen.any():
-            continue  # none of the selected tasks, or no other one, ran on the device
-        tuned = _copy(model, saved, entry)
-        began = time.process_time()
-        tuned.update(test.take(chosen), budget=protocol.fine_tuning, seed=seed, unlabelled=test.take(~chosen))
-        spent = seconds + time.process_time() - began
-        yield row(f"{name} {protocol.share:.0%}", tuned, test.take(~chosen), len(train) + int(chosen.sum()), spent)
+    for row in _fine_tuned(lambda: _copy(model, saved, entry), test, plan.selected, protocol, seed):
+        row["train_records"] += len(train)
+        row["train_seconds"] += seconds
+        yield about | row
 
 
 def _copy(model: CostModel, state: Any, entry: Entry) -> CostModel:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from perfvec.tensor.metrics import groups_of, mape, pairwise_accuracy
 from perfvec.tensor.records import Records, read_records
-from tracegen.tensor.dataset import Dataset
+from tracegen.tensor.dataset import Dataset, history
 
 Floats = NDArray[np.float64]
 _SHARE = 0.1  # of the tasks, for the linear fit
@@ -42,14 +42,15 @@ def limits(dataset: str | os.PathLike[str], seed: int = 0) -> dict[str, Any]:
     logs = np.log(records.seconds)
     groups = [rows for rows in groups_of(records.group) if len(rows) > 2]
     with Dataset(dataset) as data:
-        again = data.provenance.get("again")
+        again = [source["again"] for _, source in history(data.provenance) if isinstance(source.get("again"), dict)]
     found: dict[str, Any] = {
         "records": len(records), "spread": float(np.median([logs[rows].std() for rows in groups])) if groups else None,
         "twins": None, "pairwise": None, "close": None, "again": None, "devices": other_devices(records, random),
     }  # fmt: skip
-    if isinstance(again, dict):
-        sigma = float(again["median"]) / _MEDIAN_OF_NORMAL
-        found["again"] = {"median": float(again["median"])} | {
+    if again:  # of merged datasets: the mean of their medians by their numbers of pairs
+        difference = float(np.average([part["median"] for part in again], weights=[part["pairs"] for part in again]))
+        sigma = difference / _MEDIAN_OF_NORMAL
+        found["again"] = {"median": difference} | {
             name: _disturbed(records, random.normal(0.0, sigma * share, len(logs)))
             for name, share in (("pairwise", 1.0), ("model", math.sqrt(0.5)))
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,14 +21,22 @@ TARGETS: dict[str, dict[str, object]] = {
 _NEEDS = {"x86-64-v2": ("sse4_2",), "x86-64-v3": ("avx2", "fma"), "x86-64-v4": ("avx512f", "avx512vl", "avx512bw")}
 
 
+def level_of(device: str) -> str:
+    """What programs are built for on a device: `LEVEL`, or `LEVEL@COMPUTER` where it is one of several computers."""
+    return device.partition("@")[0]
+
+
 def require_device(name: str) -> None:
     """Raise InputError unless this machine can run programs built for the device `name`."""
-    if name not in TARGETS:
+    level, at, computer = name.partition("@")
+    if level not in TARGETS:
         raise InputError(f"there is no device {name!r} to measure on; known are {', '.join(TARGETS)}")
+    if at and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", computer):
+        raise InputError(f"{name!r}: {computer!r} is no name of a computer; letters, digits, '.', '_', '-' make one")
     flags = next(
         (line.split() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), []
     )
-    missing = [flag for flag in _NEEDS[name] if flag not in flags]
+    missing = [flag for flag in _NEEDS[level] if flag not in flags]
     if missing:
         raise InputError(f"{name}: this machine's processor lacks {', '.join(missing)}; leave the device out")
 

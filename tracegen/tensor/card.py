@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tracegen.tensor.dataset import Dataset, Outcome, summary
+from tracegen.tensor.dataset import Dataset, Outcome, history, summary
 
 
 def card(dataset: Dataset) -> str:
     """Counts, networks, devices, failures, noise and provenance of a dataset."""
     document, devices = summary(dataset)
     schedules, records = dataset.schedules(), dataset.table()
-    sessions = dataset.provenance.get("sessions", [])
+    sources = list(history(dataset.provenance))
     lines = [f"# {dataset.path.name}", "", f"Digest `{dataset.digest}`.", ""]
     lines += _table(
         ["tasks", "schedules", "records", "failures"],
@@ -37,25 +37,27 @@ def card(dataset: Dataset) -> str:
         ],
     )  # fmt: skip
     lines += ["", "## Noise", ""]
-    several = records[(records["repeats"] > 1) & (records["error"] == Outcome.OK)]["spread"].dropna()
-    if len(several):
-        low, high = np.percentile(several, (50, 90))
+    spread = records[(records["repeats"] > 1) & (records["error"] == Outcome.OK)]["spread"].dropna()
+    if len(spread):
+        low, high = np.percentile(spread, (50, 90))
         lines.append(f"Spread of a record's repeats: median {_share(low)}, 90th percentile {_share(high)}.")
-    again = dataset.provenance.get("again")
-    if again:
-        lines.append(
-            f"{again['pairs']:,} records measured a second time differ by {_share(again['median'])} (median), "
-            f"{_share(again['p90'])} (90th percentile)."
-        )
-    compared = dataset.provenance.get("compared")
-    if compared and compared["records"]:
+    several = len(sources) > 1
+    for file, provenance in sources:
+        if again := provenance.get("again"):
+            lines.append(
+                f"{again['pairs']:,} records {f'of {file} ' if several else ''}measured a second time differ by "
+                f"{_share(again['median'])} (median), {_share(again['p90'])} (90th percentile)."
+            )
+    found = [compared for _, provenance in sources if (compared := provenance.get("compared")) and compared["records"]]
+    if found:
         lines += [
             "", "## Results", "",
-            f"Those of {compared['records']:,} records were compared with the unscheduled program's; the right ones "
-            f"deviate by {compared['largest']:.2g} at most (tolerance {compared['tolerance']:g}).",
+            f"Those of {sum(part['records'] for part in found):,} records were compared with the unscheduled "
+            f"program's; the right ones deviate by {max(part['largest'] for part in found):.2g} at most (tolerance "
+            f"{max(part['tolerance'] for part in found):g}).",
         ]  # fmt: skip
     lines += ["", "## How it was made", ""]
-    for session in sessions:
+    for session in (session for _, provenance in sources for session in provenance.get("sessions", [])):
         plan = json.dumps({name: value for name, value in session["plan"].items() if value not in (None, [], ())})
         lines.append(
             f"- {session['date']}, {session['processor']}, TVM {session['tvm']}, tvm-ffi {session['tvm_ffi']}: `{plan}`"

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -24,16 +24,18 @@ from typing import Any
 
 from tqdm import tqdm
 
-from tracegen.tensor.build import TARGETS
+from tracegen.tensor.build import TARGETS, level_of
 from tracegen.tensor.candidates import EVOLUTIONARY, REPLAY_TRACE, Candidate
 from tracegen.tensor.installation import FFI_VERSION, TVM_VERSION, require_tvm
 from tracegen.tensor.journal import BUILD_FAILED, RUN_FAILED, TIMEOUT, Journal, Record, compared
 from tracegen.tensor.layout import Layout
 from tracegen.tensor.plan import Plan
 from tracegen.tensor.reference import References
+from tracegen.tensor.replay import OPERATOR, Replay
 from tracegen.tensor.simulation import Simulations
 from tracegen.tensor.tasks import Task
 from tracegen.tensor.worker import Failure, Worker
+from uarch.devices import load_device
 from uarch.errors import InputError
 
 _AHEAD = 24  # built and not yet measured, at most
@@ -77,6 +79,8 @@ def collect(plan: Plan, output: Path, progress: bool = True) -> Journal:
     require_tvm()
     started = time.monotonic()
     with Journal(work_file(output)) as journal:
+        for device in plan.measured_on:
+            journal.computer(device, load_device(level_of(device)).to_dict())
         journal.session(_session(plan))
         builds = work_file(output).parent / "builds"
         shutil.rmtree(builds, ignore_errors=True)
@@ -110,7 +114,11 @@ class _Collection:
 
     def run(self) -> None:
         tasks = self._tasks()
-        total = len(tasks) * self.plan.schedules * len(self.plan.measured_on)
+        if self.plan.replay is not None:
+            tasks = self._replayed(self.plan.replay)
+        known = sorted(schedule for task in tasks for schedule in self.journal.of_task[task.key])  # tasks in turn
+        wanted = len(tasks) * self.plan.schedules if self.plan.replay is None else len(known)
+        total = wanted * len(self.plan.measured_on)
         with tqdm(total=total, desc="measure", unit=" records", disable=None if self.progress else True) as bar:
             chosen = {task.key for task in tasks}
             bar.update(
@@ -119,7 +127,6 @@ class _Collection:
                     for schedule, device in self.journal.records
                 )
             )
-            known = [schedule for task in tasks for schedule in self.journal.of_task[task.key]]
             left = [job for schedule in known for job in self._unmeasured(schedule)]
             with suppress(KeyboardInterrupt):  # what was measured is kept
                 self._work(left, self._turns(tasks), bar)
@@ -131,8 +138,9 @@ class _Collection:
     def _tasks(self) -> list[Task]:
         """The tasks of all networks and operators, in a fixed order."""
         keys: dict[str, None] = {}
-        groups = [(name, {"do": "tasks", "network": name}) for name in self.plan.networks]
-        groups += [(f"operator:{name}", {"do": "operators", "operator": name}) for name in self.plan.operators]
+        of = self.plan.replay or self.plan
+        groups = [(name, {"do": "tasks", "network": name}) for name in of.networks]
+        groups += [(f"{OPERATOR}{name}", {"do": "operators", "operator": name}) for name in of.operators]
         for name, request in tqdm(groups, desc="tasks", disable=None if self.progress else True):
             if name not in self.journal.networks:
                 try:
@@ -146,8 +154,31 @@ class _Collection:
             raise InputError("nothing to collect; name networks or operators")
         return [self.journal.tasks[key] for key in keys]
 
+    def _replayed(self, replay: Replay) -> list[Task]:
+        """The dataset's tasks that were made again, with its schedules in the journal, tasks in rounds."""
+        for line in replay.left_out:
+            tqdm.write(f"{replay.file}: {line}; left out", file=sys.stderr)
+        found = {key: left for key, left in replay.candidates.items() if key in self.journal.tasks}
+        if other := [replay.names[key] for key in replay.candidates if key not in found]:
+            shown = ", ".join(other[:3]) + (", …" if len(other) > 3 else "")
+            tqdm.write(
+                f"{replay.file}: {len(other)} tasks are not what their networks give here ({shown}); left out",
+                file=sys.stderr,
+            )
+        if not found:
+            raise InputError(f"{replay.file}: its networks and operators give other tasks here; nothing to replay")
+        known = {(key, candidate.trace) for key, candidate in self.journal.schedules}
+        for begin in range(0, max(map(len, found.values())), self.plan.round):
+            for key, candidates in found.items():
+                for candidate in candidates[begin : begin + self.plan.round]:
+                    if (key, candidate.trace) not in known:
+                        self.journal.schedule(key, candidate)
+        return [self.journal.tasks[key] for key in found]
+
     def _turns(self, tasks: Sequence[Task]) -> Iterator[_Sample]:
         """Tasks that need more schedules, in turn; asked for when there is nothing else to build."""
+        if self.plan.replay is not None:
+            return
         for size, origin in self._rounds():
             for task in tasks:
                 have = len(self.journal.of_task[task.key])
@@ -284,7 +315,7 @@ class _Collection:
 
     def _build_request(self, job: _Job) -> dict[str, Any]:
         return {
-            "do": "build", "task": job.task, "trace": job.candidate.trace, "target": TARGETS[job.device],
+            "do": "build", "task": job.task, "trace": job.candidate.trace, "target": TARGETS[level_of(job.device)],
             "path": str(job.path),
         }  # fmt: skip
 
@@ -329,6 +360,9 @@ def _session(plan: Plan) -> dict[str, Any]:
     )
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "processor": model, "machine": platform.node(), "tvm": TVM_VERSION, "tvm_ffi": FFI_VERSION,
-        "plan": {name: value for name, value in asdict(plan).items() if name != "machines"},
-    }  # fmt: skip
+        "processor": model,
+        "machine": platform.node(),
+        "tvm": TVM_VERSION,
+        "tvm_ffi": FFI_VERSION,
+        "plan": {field.name: getattr(plan, field.name) for field in fields(plan) if field.init},
+    } | ({} if plan.replay is None else {"replayed": {"file": plan.replay.file, "digest": plan.replay.digest}})

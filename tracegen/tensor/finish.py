@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from tracegen.files import atomic_path
 from tracegen.tensor import compact_ast, dataset, primitives, statements
-from tracegen.tensor.build import TARGETS
+from tracegen.tensor.build import TARGETS, level_of
 from tracegen.tensor.candidates import scheduled
 from tracegen.tensor.collect import work_file
 from tracegen.tensor.database import RECORDS, WORKLOADS
@@ -113,9 +113,9 @@ def _primitives(trace: str) -> NDArray[np.float32]:
 
 
 def _device(name: str, journal: Journal) -> Device:
-    """A device's hardware parameters, by its name; of a simulated one, its machine's."""
-    if not name.startswith(PREFIX):
-        return Device(name, load_device(name).to_dict())
+    """A device's hardware parameters: those of its computer; of a simulated one, its machine's."""
+    if not name.startswith(PREFIX):  # journals of before computers were kept: this one
+        return Device(name, journal.computers.get(name) or load_device(level_of(name)).to_dict())
     machine = journal.machines.get(name)  # not there in journals of before it was kept: presets
     device = load_device(name.removeprefix(PREFIX)) if machine is None else machine_device(machine_from_dict(machine))
     return Device(name, replace(device, isa=isa_of(name), vector_bytes=VECTOR_BYTES).to_dict())
@@ -177,8 +177,8 @@ def _unpacked(arrays: dict[str, NDArray[Any]], count: int) -> Iterator[_Features
 def write_databases(journal: Journal, folder: Path) -> None:
     """TVM's own MetaSchedule databases, one a device, `folder/DEVICE/`: for `ms.database.JSONDatabase`."""
 
-    for device in dict.fromkeys(name for _, name in journal.records if name in TARGETS):
-        place = folder / device
+    for device in dict.fromkeys(name for _, name in journal.records if level_of(name) in TARGETS):
+        place, target = folder / device, TARGETS[level_of(device)]
         place.mkdir(parents=True, exist_ok=True)
         row_of: dict[str, int] = {}
         with atomic_path(place / WORKLOADS) as temporary, temporary.open("w") as stream:
@@ -196,6 +196,4 @@ def write_databases(journal: Journal, folder: Path) -> None:
                 key, candidate = journal.schedules[number]
                 arguments = [["TENSOR", kind, list(extents)] for kind, extents in journal.tasks[key].arguments]
                 times = [_FAILED_S if record.seconds is None else record.seconds]
-                stream.write(
-                    json.dumps([row_of[key], [json.loads(candidate.trace), times, TARGETS[device], arguments]]) + "\n"
-                )
+                stream.write(json.dumps([row_of[key], [json.loads(candidate.trace), times, target, arguments]]) + "\n")

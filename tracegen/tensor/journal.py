@@ -1,7 +1,8 @@
 """The work file of a collection: one JSON document a line, appended and flushed, so that a kill loses at most a line.
 
 Lines are {"session": …}, {"network": name, "tasks": [key, …]}, {"task": …}, {"schedule": …}, {"record": …} and
-{"device": name, "machine": …}, the machine of `uarch/` that a simulated device is.
+{"device": name, "machine": …}, the machine of `uarch/` that a simulated device is, or {"device": name, "parameters":
+…}, the hardware of the computer that a device was measured on.
 Whatever is read twice (a second session's tasks) is the same; the last line may be torn and is dropped.
 """
 
@@ -65,6 +66,7 @@ class Journal:
         self.records: dict[tuple[int, str], Record] = {}
         self.repeated: list[Record] = []
         self.machines: dict[str, dict[str, Any]] = {}
+        self.computers: dict[str, dict[str, Any]] = {}
         self._file: IO[bytes] | None = None
         if writable:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,6 +109,23 @@ class Journal:
                 f"{self.path}: {device} was another machine when it was first used; rename it or choose -o"
             )
 
+    def computer(self, device: str, parameters: dict[str, Any]) -> None:
+        """The hardware of this computer as a device, at its first use.
+
+        Raises InputError where it was another computer before: one with other caches or vectors. (Virtual machines
+        change their memory, and the clock that they show.)
+        """
+        known = self.computers.get(device)
+        if known is None:
+            self._append({"device": device, "parameters": parameters})
+            return
+        for name in ("vector_bytes", "cache_line_bytes", "l1_kib", "l2_kib", "l3_kib"):
+            if known[name] != parameters[name]:
+                raise InputError(
+                    f"{self.path}: {device} was another computer when it was first used ({name} {known[name]}, here "
+                    f"{parameters[name]}); call this one {device.partition('@')[0]}@NAME or choose another -o"
+                )
+
     def schedule(self, task: str, candidate: Candidate) -> int:
         """A new schedule of a task; returns its number."""
         self._append({"schedule": asdict(candidate), "task": task})
@@ -143,6 +162,8 @@ class Journal:
             self.networks[document["network"]] = document["tasks"]
         elif "machine" in document:
             self.machines[document["device"]] = document["machine"]
+        elif "parameters" in document:
+            self.computers[document["device"]] = document["parameters"]
         elif "schedule" in document:
             self.of_task[document["task"]].append(len(self.schedules))
             self.schedules.append((document["task"], Candidate(**document["schedule"])))

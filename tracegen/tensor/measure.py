@@ -7,7 +7,9 @@ Called in a process that only measures (`tracegen.tensor.worker`), with one thre
 2. A repeat is as many calls in a row as take a millisecond (TVM's `time_evaluator`), its time their mean. Caches are
    warm, as in TVM's own tuning.
 3. At least 3 repeats are made, and more until the spread of the 5 or more there are is below 2 %, there are 25, or
-   `budget_s` is spent.
+   `budget_s` is spent. Where other work has the core at times, what it takes does not count: a call of a millisecond or
+   more is timed by the clock of its thread; so are repeats of shorter ones in which the core was taken away, and they
+   are left out where there are 3 others, since that clock has the evaluator's own work in it.
 4. Repeats above the upper Tukey fence (third quartile + 1.5 × inter-quartile range) are outliers: other work on the
    machine only ever adds time. The latency is the median of the rest; the spread is (75th − 25th percentile) /
    median of all repeats.
@@ -16,6 +18,7 @@ Called in a process that only measures (`tracegen.tensor.worker`), with one thre
 from __future__ import annotations
 
 import math
+import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,9 +74,9 @@ def measure(path: str, tensors: Sequence[Tensor], *, slow_s: float, budget_s: fl
 
     module = tvm.runtime.load_module(path)
     function = module["main"]
-    started = time.perf_counter()
+    started = time.thread_time()
     function(*tensors)
-    first = time.perf_counter() - started
+    first = time.thread_time() - started
     if first > slow_s:
         return summary([first])
     calls = max(1, math.ceil(_MIN_REPEAT_S / max(first, 1e-7)))
@@ -82,19 +85,31 @@ def measure(path: str, tensors: Sequence[Tensor], *, slow_s: float, budget_s: fl
     if calls > 1:  # the warm-up was slower than what follows
         calls = max(calls, math.ceil(_MIN_REPEAT_S / max(evaluate(*tensors).results[0], 1e-7)))
         evaluate = module.time_evaluator("main", tvm.cpu(), number=calls, repeat=1)
-    repeats: list[float] = []
+    repeats: list[float] = []  # all of them
+    undisturbed: list[float] = []
     while len(repeats) < _MAX_REPEATS:
         if calls > 1:
+            taken, started = _times_taken_away(), time.thread_time()
             repeats.append(evaluate(*tensors).results[0])
+            if _times_taken_away() == taken:
+                undisturbed.append(repeats[-1])
+            else:
+                repeats[-1] = (time.thread_time() - started) / (calls + 1)  # the evaluator's first call is not timed
         else:
-            started = time.perf_counter()
+            started = time.thread_time()
             function(*tensors)
-            repeats.append(time.perf_counter() - started)
+            repeats.append(time.thread_time() - started)
+            undisturbed.append(repeats[-1])
         if len(repeats) < _MIN_REPEATS:
             continue
         if time.perf_counter() > deadline:
             break
-        spread = summary(repeats).spread
-        if len(repeats) >= _SETTLED_REPEATS and spread is not None and spread < _SETTLED_SPREAD:
+        spread = summary(undisturbed).spread if len(undisturbed) >= _SETTLED_REPEATS else None
+        if spread is not None and spread < _SETTLED_SPREAD:
             break
-    return summary(repeats)
+    return summary(undisturbed if len(undisturbed) >= _MIN_REPEATS else repeats)
+
+
+def _times_taken_away() -> int:
+    """How often the core was given to another process or thread while this one wanted it."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

@@ -46,13 +46,15 @@ def operator_tasks(text: str) -> list[Task]:
     from tvm import te
 
     name, chosen = parse_operator(text)
+    listed = sizes()
     tasks = []
     for size in chosen:
         tensors = OPERATORS[name](*size) if name not in _OF_SHAPE else _OF_SHAPE[name](size)
         function = te.create_prim_func(tensors).with_attr("global_symbol", "main")
         function = function.with_attr("tirx.noalias", True)
-        label = f"{name}_{'x'.join(map(str, size))}"
-        tasks.append(task_of(tvm.IRModule({"main": function}), label, {f"operator:{name}": 1}))
+        extents = "x".join(map(str, size))
+        source = name if size in listed.get(name, ()) else f"{name}:{extents}"  # what makes the task again
+        tasks.append(task_of(tvm.IRModule({"main": function}), f"{name}_{extents}", {f"operator:{source}": 1}))
     return tasks
 
 

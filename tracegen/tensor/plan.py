@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from tracegen.tensor.build import require_device
 from tracegen.tensor.operators import parse_operator
+from tracegen.tensor.replay import Replay, read_replay
 from tracegen.tensor.simulated import PREFIX, simulated_devices
 from tracegen.tensor.tasks import parse_network
 from uarch.configuration import Machine
@@ -19,6 +21,8 @@ class Plan:
     networks: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("x86-64-v3",)
+    schedules_of: str | None = None  # a dataset, whose schedules are measured in place of new ones
+    tasks: int | None = None  # how many of that dataset's; None: all
     schedules: int = 64  # a task, at most; 0: those of an earlier call
     evolutionary: float = 0.5  # the part of them that evolutionary search finds, after the random ones
     round: int = 10  # schedules of a task before it is the next task's turn
@@ -36,6 +40,7 @@ class Plan:
     cpu: int | None = None
     builder_cpu: int | None = None
     machines: dict[str, Machine] = field(init=False, repr=False, compare=False)  # the simulated devices, by name
+    replay: Replay | None = field(init=False, repr=False, compare=False)  # what is taken of `schedules_of`
 
     def __post_init__(self) -> None:
         for network in self.networks:
@@ -54,6 +59,19 @@ class Plan:
                     if machines.setdefault(name, machine) != machine:
                         raise InputError(f"two machines are called {machine.name}; rename one")
         object.__setattr__(self, "machines", machines)
+        object.__setattr__(self, "replay", self._replay())
+
+    def _replay(self) -> Replay | None:
+        if self.schedules_of is None:
+            if self.tasks is not None:
+                raise InputError("a number of tasks is of those of a dataset; name it with --schedules-of")
+            return None
+        if self.networks or self.operators:
+            raise InputError("--schedules-of takes the dataset's own tasks; leave --network and --operators out")
+        return read_replay(
+            self.schedules_of, tasks=self.tasks, schedules=self.schedules,
+            max_flops=math.inf if self.measured_on else self.max_instructions / 2,
+        )  # fmt: skip
 
     @property
     def measured_on(self) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""Which tasks to measure or to learn from where all are too many: three ways to choose some of a dataset's tasks.
+"""Which tasks or records to measure or to learn from where all are too many.
 
 `joint_probability` is Verma et al.'s pruning ("Cross-Feature Transfer Learning for Efficient Tensor Program
 Generation"): tasks are drawn with a probability that is joint over FLOPs, tensor shape and execution time, so that few
 stand for many alike. `kmeans_tasks` is CDMPP's (Hu et al., EuroSys 2024): clusters of tasks by their features, one task
 each, the nearest to the centre. `random_tasks` is what both are compared with. Each returns task indices, ascending, a
-function of its arguments and seed alone.
+function of its arguments and seed alone. `even_records` chooses records in place of tasks: some of every task.
 """
 
 from __future__ import annotations
@@ -59,6 +59,18 @@ def kmeans_tasks(
     order = np.lexsort((np.arange(len(points)), clusters.distance, clusters.label))
     first = np.unique(clusters.label[order], return_index=True)[1]
     return np.sort(order[first])
+
+
+def even_records(task: ArrayLike, count: int, *, seed: int = 0) -> NDArray[np.int64]:
+    """`count` positions, ascending, of the records of these tasks [n], drawn at random: every task has its first one
+    before any has a second.
+    """
+    tasks = np.asarray(task, np.int64)
+    if not 1 <= count <= len(tasks):
+        raise InputError(f"{count} records are asked for; there are {len(tasks)}")
+    order = np.random.default_rng(seed).permutation(len(tasks))
+    turn = pd.Series(tasks[order]).groupby(tasks[order]).cumcount().to_numpy()
+    return np.sort(order[np.argsort(turn, kind="stable")[:count]])
 
 
 def _check(dataset: Dataset, count: int) -> None:

@@ -15,8 +15,9 @@ from perfvec.tensor.configuration import Entry, choose, read_entries
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.evaluate import Protocol, evaluate, summary
 from perfvec.tensor.records import read_records
+from perfvec.tensor.train import train
 from tests.perfvec.tensor.conftest import made_up
-from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task
+from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task, merge
 from uarch.errors import InputError
 
 ENTRIES = [Entry("trees", "lightgbm", {"leaves": 15}), Entry("mean", "mean")]
@@ -200,3 +201,31 @@ def run(words):
     except SystemExit as stop:
         if stop.code:
             raise
+
+
+def test_a_share_of_the_records_of_every_task_fine_tunes(two):
+    protocol = replace(QUICK, splits=("cross_device",), seeds=1, share=0.1, selections=("records",))
+    rows = evaluate(two, ENTRIES[:1], protocol).set_index("variant")
+    assert list(rows.index) == ["zero-shot", "records 10%"]
+    assert rows.loc["records 10%", "test_records"] == 239 - 23
+    assert rows.loc["records 10%", "train_records"] == 240 + 23
+    assert rows.loc["records 10%", "mape"] < rows.loc["zero-shot", "mape"]
+
+
+def test_a_saved_model_is_judged_as_it_is_and_fine_tuned(two, tmp_path, capsys):
+    merge([two], tmp_path / "first.tensor.h5", devices=["d0"])
+    train(tmp_path / "first.tensor.h5", tmp_path / "m.safetensors", ENTRIES[0], budget=QUICK.budget)
+    protocol = replace(QUICK, device="d1", seeds=2, share=0.34, selections=("random", "records"))
+    rows = evaluation.evaluate_saved(tmp_path / "m.safetensors", two, protocol)
+    assert rows["variant"].tolist() == ["zero-shot", "random 34%", "records 34%"] * 2
+    assert set(rows["model"]) == {"lightgbm (m)"}
+    one, other = rows[rows["variant"] == "zero-shot"]["mape"]
+    assert one == other
+    trained = evaluate(two, ENTRIES[:1], replace(protocol, splits=("cross_device",), seeds=1))
+    assert trained["mape"].tolist() == pytest.approx(rows["mape"].tolist()[:3])  # the same model, trained here
+    known = evaluation.evaluate_saved(tmp_path / "m.safetensors", two, replace(protocol, device="d0", seeds=1))
+    assert known["variant"].tolist()[0] == "known"
+    command = ["tensor", "evaluate", str(two), "--saved", str(tmp_path / "m.safetensors"), "--device", "d2"]
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(command)
+    assert "no device 'd2'; there are: d0, d1" in capsys.readouterr().err

@@ -9,7 +9,18 @@ import random
 import numpy as np
 import pytest
 
-from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task, columns, latency, merge, summary
+from tracegen.tensor.dataset import (
+    Dataset,
+    DatasetWriter,
+    Device,
+    Outcome,
+    Task,
+    columns,
+    history,
+    latency,
+    merge,
+    summary,
+)
 from uarch.errors import InputError
 
 FEATURES = {"statements": "s1", "ast": "a1"}
@@ -183,3 +194,32 @@ def test_latency_is_the_median_and_the_quartiles_distance():
     times = np.random.default_rng(1).random(10) + 1
     low, middle, high = np.percentile(times, (25, 50, 75))
     assert latency(times) == (pytest.approx(middle), pytest.approx((high - low) / middle), 10)
+
+
+def test_some_devices_are_taken_out_of_a_merged_file_as_they_were(tmp_path):
+    one, two, both = (tmp_path / f"{name}.tensor.h5" for name in ("1", "2", "all"))
+    write(one)
+    write(two, tasks=("b", "c"), device="sim:x", seconds=1e-5)
+    merge([one, two], both)
+    merge([both], tmp_path / "cpu.tensor.h5", devices=["cpu"])
+    merge([both], tmp_path / "sim.tensor.h5", devices=["sim:*"])
+    with Dataset(one) as first, Dataset(tmp_path / "cpu.tensor.h5") as cpu:
+        assert cpu.digest == first.digest
+    with Dataset(two) as second, Dataset(tmp_path / "sim.tensor.h5") as simulated:
+        assert simulated.devices["name"].tolist() == ["sim:x"]
+        assert simulated.tasks["key"].tolist() == ["b", "c"]
+        assert simulated.steps() == second.steps()
+        assert simulated.records().equals(second.records())
+        simulated.verify()
+    with pytest.raises(InputError, match="no device is called 'gpu'; there are cpu, sim:x"):
+        merge([both], tmp_path / "gpu.tensor.h5", devices=["gpu"])
+
+
+def test_what_a_merged_file_was_made_of(tmp_path):
+    parts = [write(tmp_path / f"{name}.tensor.h5", device=name) for name in "abc"]
+    merge(parts[:2], tmp_path / "ab.tensor.h5")
+    merge([tmp_path / "ab.tensor.h5", parts[2]], tmp_path / "abc.tensor.h5")
+    with Dataset(tmp_path / "abc.tensor.h5") as data:
+        sources = list(history(data.provenance))
+    assert sources == [(f"{name}.tensor.h5", {"by": "test"}) for name in "abc"]
+    assert list(history({"by": "test"})) == [("", {"by": "test"})]

@@ -172,3 +172,15 @@ def test_elements_of_a_shape():
     assert selection._elements([[2, 3], [4]]) == 10
     assert np.isnan(selection._elements([1, 1000, 1, 1000]))  # extents one after another: whose they are is not told
     assert np.isnan(selection._elements(None))
+
+
+def test_even_records_take_from_every_task_first():
+    task = np.repeat([4, 7, 9], [5, 1, 10])
+    for seed in range(20):
+        chosen = selection.even_records(task, 5, seed=seed)
+        assert chosen.tolist() == sorted(set(chosen.tolist()))
+        assert sorted(task[chosen].tolist()) == [4, 4, 7, 9, 9]
+        assert len(set(task[selection.even_records(task, 2, seed=seed)])) == 2
+    assert selection.even_records(task, 16).tolist() == list(range(16))
+    with pytest.raises(InputError, match="17 records are asked for; there are 16"):
+        selection.even_records(task, 17)

@@ -12,12 +12,12 @@ from tracegen.tensor.dataset.format import (
     Task,
     latency,
 )
-from tracegen.tensor.dataset.merge import copy, merge
+from tracegen.tensor.dataset.merge import copy, history, merge
 from tracegen.tensor.dataset.reader import Dataset
 from tracegen.tensor.dataset.summary import summary
 from tracegen.tensor.dataset.writer import DatasetWriter
 
 __all__ = [
     "FORMAT", "GROUPS", "KINDS", "OPERATORS", "VERSION", "Dataset", "DatasetWriter", "Device", "Outcome", "Rows",
-    "Task", "copy", "latency", "merge", "summary",
+    "Task", "copy", "history", "latency", "merge", "summary",
 ]  # fmt: skip

@@ -1,13 +1,15 @@
-"""Several datasets become one."""
+"""Several datasets become one, or some devices of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracegen.tensor.dataset.format import RECORDS, Device, Outcome, Task
 from tracegen.tensor.dataset.reader import Dataset
@@ -17,13 +19,19 @@ from uarch.errors import InputError
 _PIECE = 1 << 15  # schedules or records at a time
 
 
-def merge(paths: Iterable[str | os.PathLike[str]], output: str | os.PathLike[str], **provenance: Any) -> Path:
+def merge(
+    paths: Iterable[str | os.PathLike[str]], output: str | os.PathLike[str], *, devices: Sequence[str] = (),
+    **provenance: Any,
+) -> Path:  # fmt: skip
     """One dataset of several, streamed: tasks by key, devices by name, a schedule once; records in the files' order.
 
-    A schedule of several files keeps the features of the first. Raises InputError where a device's parameters or a
-    feature group's versions differ.
+    `devices`: names, or patterns as of a shell (`sim:*`), of the devices that are kept, with the schedules that have a
+    record on one of them and their tasks; all of everything by default. A schedule of several files keeps the features
+    of the first. Raises InputError where a device's parameters or a feature group's versions differ, and for a device
+    that there is not.
     """
     files = [Path(path) for path in paths]
+    kept = _matching(files, devices) if devices else None
     versions: dict[str, str] = {}
     sources = []
     for path in files:
@@ -35,18 +43,48 @@ def merge(paths: Iterable[str | os.PathLike[str]], output: str | os.PathLike[str
     with DatasetWriter(output, provenance={**provenance, "merged": sources}, features=versions) as writer:
         for path in files:
             with Dataset(path) as dataset:
-                copy(dataset, writer)
+                copy(dataset, writer, kept)
     return Path(output)
 
 
-def copy(dataset: Dataset, writer: DatasetWriter) -> None:
-    """Append all of a dataset to what is being written."""
-    tasks = [writer.task(Task(**row)) for row in dataset.tasks.to_dict("records")]  # type: ignore[arg-type]
-    devices = [writer.device(Device(**row)) for row in dataset.devices.to_dict("records")]  # type: ignore[arg-type]
-    schedules = np.empty(dataset.schedule_count, np.int64)
+def history(provenance: Mapping[str, Any], file: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(file, provenance) of everything that a dataset was merged of; of itself, as the file "", where it was not."""
+    sources = provenance.get("merged")
+    if not sources:
+        yield file, provenance
+        return
+    for source in sources:
+        yield from history(source["provenance"], source["file"])
+
+
+def _matching(files: Sequence[Path], patterns: Sequence[str]) -> set[str]:
+    """The devices of the files that a pattern names. Raises InputError for one that names none."""
+    names: dict[str, None] = {}
+    for path in files:
+        with Dataset(path) as dataset:
+            names |= dict.fromkeys(dataset.devices["name"])
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise InputError(f"no device is called {pattern!r}; there are {', '.join(names)}")
+    return {name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)}
+
+
+def copy(dataset: Dataset, writer: DatasetWriter, devices: Collection[str] | None = None) -> None:
+    """Append a dataset to what is being written: all of it, or what has records on these devices."""
+    there = dataset.devices["name"].tolist()
+    wanted = np.array([devices is None or name in devices for name in there], bool)
+    chosen = _with_records(dataset, wanted) if devices is not None else np.arange(dataset.schedule_count)
+    used = np.unique(dataset.task_of[chosen]) if devices is not None else np.arange(len(dataset.tasks))
+    table = dataset.tasks.to_dict("records")
+    tasks = {int(index): writer.task(Task(**table[index])) for index in used}  # type: ignore[arg-type]
+    device_of = [
+        writer.device(Device(**row)) if keep else -1  # type: ignore[arg-type]
+        for row, keep in zip(dataset.devices.to_dict("records"), wanted, strict=True)
+    ]
+    schedules = np.full(dataset.schedule_count, -1, np.int64)
     labels = dataset.schedules()
-    for begin in range(0, dataset.schedule_count, _PIECE):
-        indices = np.arange(begin, min(begin + _PIECE, dataset.schedule_count))
+    for begin in range(0, len(chosen), _PIECE):
+        indices = chosen[begin : begin + _PIECE]
         steps = dataset.steps(indices)
         rows = {group: dataset.features(group, indices) for group in dataset.groups}
         for at, index in enumerate(indices):
@@ -56,14 +94,25 @@ def copy(dataset: Dataset, writer: DatasetWriter) -> None:
                 values = found.values[part]
                 features[group] = values if found.position is None else (values, found.position[part])
             schedules[index] = writer.schedule(
-                tasks[dataset.task_of[index]], steps[at], kind=labels["kind"][index], origin=labels["origin"][index],
-                features=features,
+                tasks[int(dataset.task_of[index])], steps[at], kind=labels["kind"][index],
+                origin=labels["origin"][index], features=features,
             )  # fmt: skip
     for begin in range(0, dataset.record_count, _PIECE):
         frame = dataset.records(begin, begin + _PIECE)
         columns = (frame[name].tolist() for name in RECORDS)
         for schedule, device, seconds, spread, repeats, error in zip(*columns, strict=True):
+            if not wanted[device]:
+                continue
             writer.record(
-                int(schedules[schedule]), devices[device], seconds, spread=spread, repeats=repeats,
+                int(schedules[schedule]), device_of[device], seconds, spread=spread, repeats=repeats,
                 outcome=Outcome(error),
             )  # fmt: skip
+
+
+def _with_records(dataset: Dataset, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The schedules, ascending, that have a record (failures too) on one of the devices of this mask [devices]."""
+    has = np.zeros(dataset.schedule_count, bool)
+    for begin in range(0, dataset.record_count, _PIECE):
+        frame = dataset.records(begin, begin + _PIECE)
+        has[frame["schedule"].to_numpy()[wanted[frame["device"].to_numpy()]]] = True
+    return np.flatnonzero(has)
