@@ -35,7 +35,6 @@ from uarch.timing.prefetchers import (
     NOW,
     PREFETCHER_OF,
     READY,
-    SENT,
     UNBOOKED,
     WAITING,
     Prefetchers,
@@ -59,6 +58,8 @@ ACCESSES, MISSES, WRITE_BACKS, PREFETCHES, MERGED = range(5)  # merged: with a m
 TICK, HELD = range(2)  # held: cycles before the miss to come from which its MSHR is its own
 
 DIRTY, PREFETCHED = 1, 2  # bits of `used`
+MERGING = 64  # lines whose waiting accesses are counted, a power of two
+TARGETS = 16  # accesses that one MSHR serves (`tgts_per_mshr` of gem5's configurations)
 EVICTED = 256  # lines remembered of each L1, a power of two
 
 CROSSBAR = 1  # cycles to pass the crossbar between levels, each way
@@ -75,7 +76,9 @@ class Caches(NamedTuple):
     used: NDArray[np.int64]  # [lines] 4 * tick of the last use + PREFETCHED + DIRTY
     ready: NDArray[np.int64]  # [lines] cycle at which the data is there
     mshrs: NDArray[np.int64]  # [4, 2, …] begin and end of the latest misses
-    blocked: NDArray[np.int64]  # [4, 2] in which all MSHRs are taken now and then, and the level accepts nothing (gem5)
+    blocked: NDArray[np.int64]  # [4, 2] interval in which the level now and then accepts nothing
+    targets: NDArray[np.int64]  # [2, MERGING, 2] lines that come to the L1 caches, and the accesses that wait for each
+    crowded: NDArray[np.int64]  # [4, 2] interval in which as many wait for one line as can
     evicted: NDArray[np.int64]  # [2, EVICTED, 2] lines that L1 caches have lost, and the cycle from which on
     missed: NDArray[np.int64]  # [4, 2] of the miss under way: does it miss here, its begin
     counters: NDArray[np.int64]  # [4, 5]
@@ -113,6 +116,8 @@ def new_caches(machine: Machine) -> tuple[Caches, Memory]:
         ready=np.zeros(first, np.int64),
         mshrs=new_mshrs(),
         blocked=np.zeros((4, 2), np.int64),
+        targets=np.full((2, MERGING, 2), -1, np.int64),
+        crowded=np.zeros((4, 2), np.int64),
         evicted=np.full((2, EVICTED, 2), -1, np.int64),
         missed=np.zeros((4, 2), np.int64),
         counters=np.zeros((4, 5), np.int64),
@@ -193,18 +198,45 @@ def _give_mshr(caches: Caches, level: int, begin: int, end: int) -> None:
     """Books an MSHR; where it is the last one, the level is blocked until the first of them is free again."""
     free = book(caches.mshrs[level], caches.levels[level, MSHRS], begin, end)
     if free > 0:
-        blocked = caches.blocked[level]
-        blocked[0] = begin if begin > blocked[1] else min(blocked[0], begin)
-        blocked[1] = max(blocked[1], free)
+        _block(caches, level, begin, free)
+
+
+@compiled
+def _block(caches: Caches, level: int, begin: int, end: int) -> None:
+    """The level accepts nothing from `begin` to `end`; `blocked` holds this and what is not apart from it."""
+    blocked = caches.blocked[level]
+    blocked[0] = begin if begin > blocked[1] else min(blocked[0], begin)
+    blocked[1] = max(blocked[1], end)
 
 
 @compiled
 def _accepted(caches: Caches, level: int, cycle: int) -> int:
     """First cycle from `cycle` on at which the level takes a request."""
     if caches.blocked[level, 0] <= cycle < caches.blocked[level, 1]:
-        mshrs = caches.levels[level, MSHRS]
-        return free_from(caches.mshrs[level], mshrs, mshrs, cycle)
+        return _unblocked(caches, level, cycle)
     return cycle
+
+
+@out_of_line
+def _unblocked(caches: Caches, level: int, cycle: int) -> int:
+    mshrs, crowded = caches.levels[level, MSHRS], caches.crowded[level]
+    while True:
+        cycle = free_from(caches.mshrs[level], mshrs, mshrs, cycle)
+        if cycle < crowded[0] or crowded[1] <= cycle:
+            return cycle
+        cycle = crowded[1]
+
+
+@out_of_line
+def _merge(caches: Caches, level: int, line: int, cycle: int, end: int) -> None:
+    """One more access waits for a line that comes at `end`; the last one for which there is room blocks the level."""
+    counted = caches.targets[level, line & (MERGING - 1)]
+    if counted[0] != line:
+        counted[0], counted[1] = line, 1
+    counted[1] += 1
+    if counted[1] == TARGETS:
+        caches.crowded[level, 0], caches.crowded[level, 1] = cycle, end
+        _block(caches, level, cycle, end)
 
 
 @compiled
@@ -255,14 +287,18 @@ def _fetch(
         data += caches.levels[below, TRANSFER]
         if timed:
             begin = caches.missed[below, 1]
-            later = room_from(caches.mshrs[below], caches.levels[below, MSHRS], begin, data - begin) - begin
-            data += later
-            _give_mshr(caches, below, begin + later, data)
+            if demand == 1 or below != level:  # a prefetch has gone before demands that came later
+                later = room_from(caches.mshrs[below], caches.levels[below, MSHRS], begin, data - begin) - begin
+                begin, data = begin + later, data + later
+            _give_mshr(caches, below, begin, data)
         data += caches.levels[below, RESPONSE]
         flags = number(0)
         if below == level:
             flags = write if demand else number(PREFETCHED)
         _install(caches, memory, below, line, flags, data, timed)
+    if timed and level <= L1D:
+        counted = caches.targets[level, line & (MERGING - 1)]
+        counted[0], counted[1] = line, 1
     return data
 
 
@@ -299,11 +335,11 @@ def _prefetch(caches: Caches, memory: Memory) -> None:
                 row = caches.prefetchers.queue[level, state[HEAD]]
                 line, pc = row[LINE], row[FOR]
                 if line >= 0 and _find(caches, level, line) < 0:
-                    cycle = free_from(caches.mshrs[level], mshrs, most, max(row[READY], state[SENT] + 1))
+                    cycle = free_from(caches.mshrs[level], mshrs, most, row[READY])
                     if cycle > state[NOW]:
                         break
                     drop_first(caches.prefetchers, level)
-                    state[SENT], again = cycle, True
+                    again = True
                     caches.counters[level, PREFETCHES] += 1
                     below = cycle + caches.levels[level, REQUEST] - caches.levels[level, LATENCY]
                     _look_down(caches, level, line << 6, below, pc, number(PREFETCHER_OF + level), number(0))
@@ -371,6 +407,9 @@ def access(
         if _under_way(caches, level, place, cycle):
             caches.counters[level, MERGED] += 1
             missed = 1
+            if timed:
+                end = caches.ready[place] - caches.levels[level, RESPONSE]
+                _merge(caches, number(level), address >> 6, cycle, end)
         if timed and (missed == 1 or flags & PREFETCHED):
             _seen(caches, memory, number(level), address, cycle, number(pc), number(missed))
         return ready

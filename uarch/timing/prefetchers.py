@@ -29,17 +29,17 @@ STRIDE_DEGREE, STRIDE_START, STRIDE_HIGH, STRIDE_NEEDED, TAGGED_DEGREE = 4, 4, 7
 QUEUE = 32
 MSHRS_LEFT = 2  # gem5's demand reserve and one more: fewer than all but so many may be taken
 # Fields of a stride entry, of what waits, and of a level's `state`: how many wait and the first of them, the latest
-# cycle known, misses under way that have no MSHR booked yet, the cycle of the last prefetch.
+# cycle known, misses under way that have no MSHR booked yet.
 PC, LAST, STEP, SURE = range(4)
 LINE, READY, FOR = range(3)
-WAITING, HEAD, NOW, UNBOOKED, SENT = range(5)
+WAITING, HEAD, NOW, UNBOOKED = range(4)
 
 
 @by_reference
 class Prefetchers(NamedTuple):
     strides: NDArray[np.int64]  # [4, 6, SETS, WAYS, 4]
     queue: NDArray[np.int64]  # [4, QUEUE, 3] circular; line -1: taken out
-    state: NDArray[np.int64]  # [4, 5]
+    state: NDArray[np.int64]  # [4, 4]
     random: NDArray[np.int64]
 
 
@@ -47,7 +47,7 @@ def new_prefetchers() -> Prefetchers:
     return Prefetchers(
         np.full((4, PREFETCHER_OF + 4, SETS, WAYS, 4), -1, np.int64),
         np.zeros((4, QUEUE, 3), np.int64),
-        np.zeros((4, 5), np.int64),
+        np.zeros((4, 4), np.int64),
         np.full(1, 0x2545F491, np.int64),
     )
 
