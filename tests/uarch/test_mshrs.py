@@ -1,6 +1,6 @@
 """When a cache has room for one more miss, by hand."""
 
-from uarch.timing.mshrs import book, free_from, new_mshrs, occupied, room_from
+from uarch.timing.mshrs import book, free_from, new_mshrs, occupied
 
 
 def booked(mshrs, *misses):
@@ -28,13 +28,11 @@ def test_a_miss_that_comes_earlier_does_not_displace_one_that_comes_later():
     assert occupied(two, 2, 20) == 2
 
 
-def test_a_miss_needs_room_as_long_as_it_lasts():
-    two = booked(2, (100, 120), (101, 121))
-    assert room_from(two, 2, 50, 40) == 50
-    assert room_from(two, 2, 50, 51) == 50  # at 100 there is only one other
-    assert room_from(two, 2, 50, 52) == 120  # from 101 on there would be three
-    one_after_another = booked(2, (100, 120), (120, 140))
-    assert room_from(one_after_another, 2, 90, 100) == 90  # never more than one other at a time
+def test_an_earlier_miss_makes_a_later_one_hold_its_mshr_later():
+    two = booked(2, (100, 120), (101, 121), (90, 110))
+    assert [occupied(two, 2, cycle) for cycle in (95, 100, 109, 110, 119, 120, 129, 130)] == [1, 2, 2, 2, 2, 1, 1, 0]
+    one_after_another = booked(2, (100, 120), (120, 140), (90, 190))  # never more than one other at a time
+    assert [occupied(one_after_another, 2, cycle) for cycle in (95, 110, 130, 150)] == [1, 2, 2, 1]
 
 
 def test_taking_the_last_one_tells_when_the_first_is_free_again():

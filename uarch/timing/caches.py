@@ -3,7 +3,7 @@
 Tags, recency and the cycle at which a line's data is there are flat arrays over all levels. A miss installs its line
 at once with the future cycle of its data: a later access to the same line before that is what a merged MSHR target
 would be (Kroft, ISCA 1981). A miss that finds all MSHRs of a level occupied at its time waits for the first that is
-free for as long as it lasts (`mshrs`). What prefetchers want is in `prefetchers`.
+free (`mshrs`). What prefetchers want is in `prefetchers`.
 
 Accesses come in program order, not in the order of time: a store that evicts a line when it has retired is seen before
 younger loads that ran ahead of it. So an L1 remembers from when on the lines it has lost lately are gone.
@@ -23,7 +23,7 @@ from uarch.configuration import Machine
 from uarch.timing import tlb
 from uarch.timing.compiled import compiled, number, out_of_line
 from uarch.timing.memory import Memory, new_memory, read_memory, write_memory
-from uarch.timing.mshrs import book, free_from, new_mshrs, room_from
+from uarch.timing.mshrs import book, free_from, new_mshrs
 from uarch.timing.prefetchers import (
     CODE,
     DATA,
@@ -195,7 +195,7 @@ def _install(caches: Caches, memory: Memory, level: int, line: int, flags: int, 
 
 @out_of_line
 def _give_mshr(caches: Caches, level: int, begin: int, end: int) -> None:
-    """Books an MSHR; where it is the last one, the level is blocked until the first of them is free again."""
+    """Books an MSHR; where it is the last one, the level is blocked until one of them is free again."""
     free = book(caches.mshrs[level], caches.levels[level, MSHRS], begin, end)
     if free > 0:
         _block(caches, level, begin, free)
@@ -286,11 +286,7 @@ def _fetch(
         caches.missed[below, 0] = 0
         data += caches.levels[below, TRANSFER]
         if timed:
-            begin = caches.missed[below, 1]
-            if demand == 1 or below != level:  # a prefetch has gone before demands that came later
-                later = room_from(caches.mshrs[below], caches.levels[below, MSHRS], begin, data - begin) - begin
-                begin, data = begin + later, data + later
-            _give_mshr(caches, below, begin, data)
+            _give_mshr(caches, below, caches.missed[below, 1], data)
         data += caches.levels[below, RESPONSE]
         flags = number(0)
         if below == level:

@@ -1,8 +1,7 @@
 """The misses that a cache level has under way (Kroft, ISCA 1981), and when there is room for one more.
 
 Accesses come in program order, not in the order of time: a miss may begin before others that are booked already. So a
-level keeps the intervals of more misses than it can have under way, EARLIER more, and a further one must find one of
-its MSHRs free as long as it lasts.
+level keeps the intervals of more misses than it can have under way, EARLIER more, none of which another displaces.
 """
 
 from __future__ import annotations
@@ -49,37 +48,43 @@ def free_from(booked: Array, mshrs: int, most: int, cycle: int) -> int:
 
 
 @out_of_line
-def room_from(booked: Array, mshrs: int, cycle: int, length: int) -> int:
-    """First cycle from `cycle` on from which one is free for `length` cycles."""
-    while True:
-        others, free, end = 0, NEVER, cycle + length
-        for entry in range(mshrs + EARLIER):
-            inside = booked[BEGIN, entry] < end and cycle < booked[END, entry]
-            others += 1 if inside else 0
-            free = min(free, booked[END, entry] if inside else NEVER)
-        if others < mshrs:
-            return cycle
-        most = occupied(booked, mshrs, cycle)  # they need not be under way all at once
-        for entry in range(mshrs + EARLIER):
-            begin = booked[BEGIN, entry]
-            if most < mshrs and cycle < begin and begin < end and begin < booked[END, entry]:
-                most = max(most, occupied(booked, mshrs, begin))
-        if most < mshrs:
-            return cycle
-        cycle = free
+def _crowded_out(booked: Array, mshrs: int, begin: int, end: int) -> int:
+    """The first of the misses booked that would find no MSHR if one more had it from `begin` to `end`, or -1."""
+    others, first = 0, -1
+    for entry in range(mshrs + EARLIER):
+        others += 1 if booked[BEGIN, entry] < end and begin < booked[END, entry] else 0
+    if others < mshrs:
+        return first
+    for entry in range(mshrs + EARLIER):
+        at = booked[BEGIN, entry]
+        if at <= begin or at >= end or at >= booked[END, entry] or (first >= 0 and at >= booked[BEGIN, first]):
+            continue
+        if occupied(booked, mshrs, at) >= mshrs:
+            first = entry
+    return first
 
 
 @out_of_line
 def book(booked: Array, mshrs: int, begin: int, end: int) -> int:
-    """A miss from `begin` to `end`. Where it takes the last MSHR, returns when the first is free again, else 0."""
+    """A miss from `begin`, when one is free, to `end`; returns until when all may be taken then, 0 where not all are.
+
+    It goes before misses that begin later, booked already. They are known to be done as they are; but in the book the
+    first of them that it leaves without an MSHR begins when one is free, and so on, so that what comes next waits.
+    """
+    start, last = begin, 0
+    for _ in range(EARLIER):
+        entry = _crowded_out(booked, mshrs, begin, end)
+        if entry < 0:
+            break
+        later, length = booked[BEGIN, entry], booked[END, entry] - booked[BEGIN, entry]
+        booked[BEGIN, entry], booked[END, entry] = begin, end
+        begin = free_from(booked, mshrs, mshrs, later)
+        end = begin + length
+        last = end
     first = 0
     for entry in range(mshrs + EARLIER):
         if booked[END, entry] < booked[END, first]:
             first = entry
     booked[BEGIN, first], booked[END, first] = begin, end
-    taken, free = 0, NEVER
-    for entry in range(mshrs + EARLIER):
-        inside = booked[BEGIN, entry] <= begin and begin < booked[END, entry]
-        taken += 1 if inside else 0
-        free = min(free, booked[END, entry] if inside else NEVER)
-    return free if taken >= mshrs else 0
+    free = free_from(booked, mshrs, mshrs, start)
+    return max(free, last) if free > start or last > 0 else 0
