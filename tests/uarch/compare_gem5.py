@@ -31,10 +31,9 @@ COLUMNS = {"mispredicts": "mispredictions", "l1i_misses": "l1i_misses", "l1d_acc
 
 
 def with_merged(counters: dict[str, float]) -> dict[str, float]:
-    """gem5 counts an access to a line that is on its way as a miss, and mispredictions on wrong paths too."""
+    """gem5 counts an access to a line that is on its way as a miss."""
     merged = {f"{level}_misses": counters[f"{level}_misses"] + counters[f"{level}_merged"] for level in LEVELS}
-    mispredictions = counters["mispredictions"] + counters.get("wrong_path_mispredictions", 0)
-    return counters | merged | {"mispredictions": mispredictions, "right_path": counters["mispredictions"]}
+    return counters | merged
 
 
 def windows(folder: Path, program: str, wanted: set[str]) -> list[dict[str, Any]]:

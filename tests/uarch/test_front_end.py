@@ -8,12 +8,12 @@ from programs import Instruction, Program
 
 from uarch.configuration import load_machine, replace_field
 from uarch.instructions import Flag, Operation
-from uarch.timing.branches import STRAYED, new_branches
+from uarch.timing.branches import new_branches
 from uarch.timing.caches import access_code, new_caches
 from uarch.timing.front_end import decode, new_front_end, squashed, stall
 from uarch.timing.static import static_rows
 from uarch.timing.tlb import new_tlbs
-from uarch.timing.wrong_path import CERTAIN, MEMORY, UNKNOWN, new_wrong_path, note_branch, walk
+from uarch.timing.wrong_path import UNKNOWN, new_wrong_path, note_branch, walk
 
 BEGIN = 1000
 
@@ -77,7 +77,7 @@ def fetch_wrongly(straight, path, taken, *, until, by, most=1000, branches=None)
     _, machine, caches, memory, tlbs, rows, pcs = straight
     line = int(pcs[0]) >> 6
     branches = branches or new_branches(machine)
-    return walk(path, branches, caches, memory, tlbs, rows, pcs, 0, taken, line, 4, BEGIN, by, until - 2, until, most)
+    return walk(path, branches, caches, memory, tlbs, rows, pcs, 0, taken, line, 4, BEGIN, by, until, most)
 
 
 def test_the_wrong_path_is_fetched_until_the_branch_is_resolved(straight):
@@ -100,30 +100,12 @@ def test_a_branch_that_was_never_taken_leads_nowhere(straight):
 
 def test_another_line_takes_its_time(straight):
     path = new_wrong_path(64)
-    note_branch(path, 0, 48, 1, 5, 0)
+    note_branch(path, 0, 48, 1)
     latency = straight[1].l1i.latency
     begin = BEGIN + max(latency, 1)
     count, line = fetch_wrongly(straight, path, 1, until=begin + 2, by=begin + 2)
     assert (count, line) == (2 * 4, int(straight[-1][48]) >> 6)
     assert fetch_wrongly(straight, path, 1, until=begin, by=begin) == (0, UNKNOWN)
-
-
-def test_branches_of_the_wrong_path_are_mispredicted_as_often_as_those_of_the_path_taken():
-    branch = Instruction(Operation.BRANCH, (), (), Flag.BRANCH | Flag.CONDITIONAL)
-    program = Program([branch] + [Instruction(Operation.INT_ALU, (), ()) for _ in range(3)] + [branch]).static()
-    machine = load_machine("base")
-    caches, memory = new_caches(machine)
-    rows, pcs = static_rows(machine, program), program.address.astype(np.int64)
-    access_code(caches, memory, new_tlbs(), int(pcs[0]) >> 6, 0, 0, 0)
-    path = new_wrong_path(5)
-    note_branch(path, 4, 0, 0, 10, 1)  # mispredicted once, known 10 cycles after its fetch
-    straight = program, machine, caches, memory, new_tlbs(), rows, pcs
-    doubt = CERTAIN >> MEMORY
-    assert path.doubt[4] == doubt
-    for until, expected in ((BEGIN + 13, doubt), (BEGIN + 12, 0)):  # fetched at BEGIN, resolved 2 cycles before `until`
-        branches = new_branches(machine)
-        fetch_wrongly(straight, path, 0, until=until, by=until, branches=branches)
-        assert branches.scalars[STRAYED] == expected
 
 
 def test_the_perceptron_remembers_jumps_of_the_wrong_path():

@@ -11,9 +11,9 @@ As in gem5's out-of-order core:
   branch is fetched and when it retires; one without such times learns at once. Most to the predictors whose histories
   move at retirement, this is worth half of their mispredictions.
 
-Branches of wrong paths leave nothing here but in the perceptron's history, and an expected number of mispredictions
-(`wrong_path`). Branches inside gem5's microcode (divisions, repeated string instructions, byte shifts of vectors) are
-missing.
+Branches of wrong paths leave nothing here but in the perceptron's history. gem5's count of mispredictions has those of
+wrong paths too, more of them the longer a branch waits for its data and the larger the reorder buffer is, and those of
+branches inside its microcode (divisions, repeated string instructions, byte shifts of vectors).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from uarch.timing.reference import by_reference
 RIGHT, DECODE_REDIRECT, EXECUTE_REDIRECT = range(3)
 SETS, WAYS, TAG_BITS, DIRECTIONS = 256, 2, 16, 13
 # Places in `scalars`.
-TOP, PATH, BRANCHES, MISPREDICTIONS, RECENT, RANDOM, OLDEST, WAITING, BTB_SHIFT, STRAYED = range(10)
+TOP, PATH, BRANCHES, MISPREDICTIONS, RECENT, RANDOM, OLDEST, WAITING, BTB_SHIFT = range(9)
 # Fields of a branch in flight.
 ADDRESS, TARGET, TAKEN, CONDITIONALLY, DIRECTLY, RETIRED = range(6)
 

@@ -405,7 +405,7 @@ def _mispredicted(
     expected = 0 if target != pcs[here] + rows[here, LENGTH] and rows[here, FLAGS] & CONDITIONAL else 1
     count, line = walk(
         path, branches, caches, memory, tlbs, rows, pcs, here, expected, front.clock[LINE], front.limits[FETCH],
-        fetched + 1, fetched + resolved - 1 - renamed, resolved, resolved + TO_SQUASH, room + most_under_way(front),
+        fetched + 1, fetched + resolved - 1 - renamed, resolved + TO_SQUASH, room + most_under_way(front),
     )  # fmt: skip
     slots = (resolved - 1 - renamed) * limits[RENAME] + limits[RENAME] - core.clock[RENAME_USED]
     wrong = min(room, count, max(slots, 0))
@@ -539,8 +539,7 @@ def step(
         clock[AGAIN] = 0
     if flags & BRANCH:
         retires(branches, retired)
-        wrongly = 1 if outcome == EXECUTE_REDIRECT else 0
-        note_branch(path, here, stream.following[k], target != pc + row[LENGTH], complete - fetched, wrongly)
+        note_branch(path, here, stream.following[k], target != pc + row[LENGTH])
         if outcome == DECODE_REDIRECT:
             go_on(core.front, decoded + TO_REFETCH, UNKNOWN, 0)
         elif outcome == RIGHT and target != pc + row[LENGTH]:  # a taken branch ends the fetch group

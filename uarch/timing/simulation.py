@@ -23,7 +23,7 @@ from uarch.timing import branches, caches, in_order, out_of_order, tlb
 from uarch.timing.kernels import run_kernel, warm_kernel
 from uarch.timing.static import static_rows
 from uarch.timing.stream import stream_of
-from uarch.timing.wrong_path import CERTAIN, new_wrong_path
+from uarch.timing.wrong_path import new_wrong_path
 
 COUNTERS = (
     "cycles",
@@ -50,7 +50,6 @@ COUNTERS = (
     "l1d_merged",
     "l2_merged",
     "l3_merged",
-    "wrong_path_mispredictions",  # how many are expected (`wrong_path`); not among the `mispredictions`
 )
 
 
@@ -116,7 +115,6 @@ class Simulation:
             "instructions": self._instructions,
             "branches": self._branches.scalars[branches.BRANCHES],
             "mispredictions": self._branches.scalars[branches.MISPREDICTIONS],
-            "wrong_path_mispredictions": self._branches.scalars[branches.STRAYED] / CERTAIN,
             "itlb_misses": self._tlbs[tlb.INSTRUCTION, tlb.MISSES],
             "dtlb_misses": self._tlbs[tlb.DATA, tlb.MISSES],
         }
@@ -129,7 +127,7 @@ class Simulation:
         self._cycles_before = self._retired
         self._instructions = 0
         self._caches.counters[:] = 0
-        self._branches.scalars[[branches.BRANCHES, branches.MISPREDICTIONS, branches.STRAYED]] = 0
+        self._branches.scalars[[branches.BRANCHES, branches.MISPREDICTIONS]] = 0
         self._tlbs[:, tlb.MISSES] = 0
 
 

@@ -4,9 +4,6 @@ A trace holds the path taken only, but the code around it is known: every instru
 anywhere. So the wrong path is walked from where the branch was expected to go, each branch on it going where it went
 last. It brings lines into the instruction cache, which is often what the program needs next, and fills the reorder
 buffer with micro-operations to be squashed. Its loads are not known.
-
-gem5 counts the branches mispredicted there, too. What they find is not known: they are expected to be mispredicted as
-often as lately on the path taken, and to be resolved as long after their fetch as last time.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.instructions import LAST, Flag
-from uarch.timing.branches import STRAYED, Branches, strayed
+from uarch.timing.branches import Branches, strayed
 from uarch.timing.caches import Caches, access_code
 from uarch.timing.compiled import compiled, out_of_line
 from uarch.timing.memory import Memory
@@ -27,7 +24,6 @@ from uarch.timing.static import FLAGS, LENGTH, MICRO_OPERATIONS, Rows
 
 UNKNOWN = -1
 BRANCH, CONDITIONAL = int(Flag.BRANCH), int(Flag.CONDITIONAL)
-CERTAIN, MEMORY = 1 << 16, 5  # the latest time counts for 1 / 2^MEMORY
 USUAL_LENGTH = 4  # bytes of an instruction that the program never executes, one micro-operation
 
 
@@ -35,24 +31,16 @@ USUAL_LENGTH = 4  # bytes of an instruction that the program never executes, one
 class WrongPath(NamedTuple):
     target: NDArray[np.int64]  # [S] where each branch went when it was last taken, UNKNOWN before
     taken: NDArray[np.uint8]  # [S] whether it was taken last
-    delay: NDArray[np.int64]  # [S] cycles from its fetch to its completion last time
-    doubt: NDArray[np.int64]  # [S] how often it was mispredicted lately, in 1/CERTAIN
 
 
 def new_wrong_path(instructions: int) -> WrongPath:
-    return WrongPath(
-        np.full(instructions, UNKNOWN, np.int64),
-        np.zeros(instructions, np.uint8),
-        np.zeros(instructions, np.int64),
-        np.zeros(instructions, np.int64),
-    )
+    return WrongPath(np.full(instructions, UNKNOWN, np.int64), np.zeros(instructions, np.uint8))
 
 
 @compiled
-def note_branch(path: WrongPath, here: int, following: int, taken: int, delay: int, wrong: int) -> None:
-    """The branch `here` went to the instruction `following`, known `delay` cycles after its fetch to be `wrong`."""
-    path.taken[here], path.delay[here] = taken, delay
-    path.doubt[here] += (wrong * CERTAIN - path.doubt[here]) >> MEMORY
+def note_branch(path: WrongPath, here: int, following: int, taken: int) -> None:
+    """The branch `here` went to the instruction `following`."""
+    path.taken[here] = taken
     if taken and following != LAST:
         path.target[here] = following
 
@@ -80,11 +68,10 @@ def walk(
     width: int,
     cycle: int,
     by: int,
-    resolved: int,
     end: int,
     most: int,
 ) -> tuple[int, int]:
-    """Fetches from `cycle` until `end` beyond the branch `here`, `resolved` to have gone another way than expected.
+    """Fetches from `cycle` until `end` beyond the branch `here`, which went another way than expected.
 
     `taken` is whether it was expected to be taken, `line` the one at hand, `width` the micro-operations fetched a
     cycle, `most` how many there is room for. Returns how many of them were fetched by the cycle `by`, and the line
@@ -113,11 +100,8 @@ def walk(
         fetched += operations
         if cycle <= by:
             count += operations
-        if flags & BRANCH:
-            if not flags & CONDITIONAL:
-                strayed(branches, address)
-            if cycle + path.delay[here] < resolved:
-                branches.scalars[STRAYED] += path.doubt[here]
+        if flags & BRANCH and not flags & CONDITIONAL:
+            strayed(branches, address)
         if flags & BRANCH and (path.taken[here] or not flags & CONDITIONAL):
             here = path.target[here]
             if here == UNKNOWN:
