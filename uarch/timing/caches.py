@@ -307,7 +307,7 @@ def _look_down(caches: Caches, level: int, address: int, cycle: int, pc: int, wh
         missed = place < 0 or _under_way(caches, where, place, cycle)
         if kind != NONE:
             state = caches.prefetchers.state[where]
-            state[NOW] = max(state[NOW], cycle)
+            state[NOW] = cycle
             if place < 0 and demand == 1:
                 state[UNBOOKED] = 1
             if missed or caches.used[place] & PREFETCHED:
@@ -348,7 +348,7 @@ def _prefetch(caches: Caches, memory: Memory) -> None:
 def _waited(caches: Caches, memory: Memory, level: int, line: int, cycle: int) -> int:
     """Where the line is after what has waited at a level until `cycle`, or -1."""
     state = caches.prefetchers.state[level]
-    state[NOW] = max(state[NOW], cycle)
+    state[NOW] = cycle
     _prefetch(caches, memory)
     return _find(caches, level, line)
 

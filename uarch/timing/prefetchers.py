@@ -28,8 +28,8 @@ SETS, WAYS = 16, 4
 STRIDE_DEGREE, STRIDE_START, STRIDE_HIGH, STRIDE_NEEDED, TAGGED_DEGREE = 4, 4, 7, 4, 2
 QUEUE = 32
 MSHRS_LEFT = 2  # gem5's demand reserve and one more: fewer than all but so many may be taken
-# Fields of a stride entry, of what waits, and of a level's `state`: how many wait and the first of them, the latest
-# cycle known, misses under way that have no MSHR booked yet.
+# Fields of a stride entry, of what waits, and of a level's `state`: how many wait and the first of them, the cycle
+# of the access at hand, misses under way that have no MSHR booked yet.
 PC, LAST, STEP, SURE = range(4)
 LINE, READY, FOR = range(3)
 WAITING, HEAD, NOW, UNBOOKED = range(4)
@@ -63,7 +63,7 @@ def train(
 ) -> None:
     """The level's prefetcher sees an access to `address` and queues what it wants."""
     state, page = prefetchers.state[level], address >> 12
-    state[NOW] = max(state[NOW], cycle + STRIDE_DEGREE)
+    state[NOW] = cycle + STRIDE_DEGREE
     if kind == STRIDE and who == CODE and missed == 1:
         return
     for k in range(state[WAITING]):
