@@ -1,6 +1,6 @@
 """When a cache has room for one more miss, by hand."""
 
-from uarch.timing.mshrs import book, free_from, new_mshrs, occupied
+from uarch.timing.mshrs import EARLIER, book, free_from, new_mshrs, occupied
 
 
 def booked(mshrs, *misses):
@@ -39,3 +39,12 @@ def test_taking_the_last_one_tells_when_the_first_is_free_again():
     bookings = new_mshrs()[0]
     assert book(bookings, 2, 10, 30) == 0
     assert book(bookings, 2, 20, 40) == 30
+
+
+def test_no_miss_goes_where_a_forgotten_one_was():
+    bookings, cycle = new_mshrs()[0], 0
+    for _ in range(3 * EARLIER):  # all are wanted in cycle 0, and there is one MSHR
+        begin = free_from(bookings, 1, 1, 0)
+        assert begin == cycle
+        cycle += 100
+        book(bookings, 1, begin, cycle)

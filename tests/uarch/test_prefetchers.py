@@ -87,7 +87,7 @@ def test_a_prefetcher_leaves_two_mshrs_alone(mshrs, prefetches):
     machine = load_machine("base")
     for field, value in (("mshrs", mshrs), ("prefetcher", "stride")):
         machine = replace_field(machine, f"l1d.{field}", value)
-    program = Program([load(1, 2)])
+    program = Program([load(1, 1)])  # one after another: demands leave the other MSHRs free
     for k in range(400):
         program.execute(0, (PAGE + 64 * k, 8, 0))
     simulation = Simulation(machine, program.static())

@@ -1,7 +1,8 @@
 """The misses that a cache level has under way (Kroft, ISCA 1981), and when there is room for one more.
 
 Accesses come in program order, not in the order of time: a miss may begin before others that are booked already. So a
-level keeps the intervals of more misses than it can have under way, EARLIER more, none of which another displaces.
+level keeps the intervals of more misses than it can have under way, EARLIER more. What comes beyond these displaces the
+miss that is done first; nothing begins before a displaced one was done, so that none is forgotten while it matters.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ Array = NDArray[np.int64]
 
 MAX_MSHRS = 256
 EARLIER = 32
+FORGOTTEN = MAX_MSHRS + EARLIER  # column of `booked`: the end of what has been displaced
 BEGIN, END = 0, 1  # rows of `booked`
 NEVER = 1 << 60
 
 
 def new_mshrs() -> Array:
     """[4, 2, MAX_MSHRS + EARLIER] the first cycle of each level's misses, and the one after the last."""
-    return np.zeros((4, 2, MAX_MSHRS + EARLIER), np.int64)
+    return np.zeros((4, 2, FORGOTTEN + 1), np.int64)
 
 
 @out_of_line
@@ -36,6 +38,7 @@ def occupied(booked: Array, mshrs: int, cycle: int) -> int:
 @out_of_line
 def free_from(booked: Array, mshrs: int, most: int, cycle: int) -> int:
     """First cycle from `cycle` on in which fewer than `most` (at least 1) are taken."""
+    cycle = max(cycle, booked[END, FORGOTTEN])
     while True:
         taken, free = 0, NEVER
         for entry in range(mshrs + EARLIER):
@@ -85,6 +88,7 @@ def book(booked: Array, mshrs: int, begin: int, end: int) -> int:
     for entry in range(mshrs + EARLIER):
         if booked[END, entry] < booked[END, first]:
             first = entry
+    booked[END, FORGOTTEN] = max(booked[END, FORGOTTEN], booked[END, first])
     booked[BEGIN, first], booked[END, first] = begin, end
     free = free_from(booked, mshrs, mshrs, start)
     return max(free, last) if free > start or last > 0 else 0
