@@ -33,7 +33,7 @@ from uarch.configuration import Machine
 from uarch.errors import InputError
 from uarch.timing.simulation import COUNTERS, Simulation
 
-SIMULATOR = "embedded 4"
+SIMULATOR = "embedded 5"
 WARMUP = 50_000  # instructions that warm the pipeline and the predictor
 _BLOCK = 8  # machines of a task on a cluster: each reads, decodes and warms up for itself
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from programs import Instruction, Program
 
-from uarch.configuration import load_machine
+from uarch.configuration import load_machine, replace_field
 from uarch.instructions import Flag, Operation
+from uarch.timing.branches import new_branches
 from uarch.timing.caches import access_code, new_caches
 from uarch.timing.front_end import decode, new_front_end, squashed, stall
 from uarch.timing.static import static_rows
@@ -72,10 +73,11 @@ def straight():
     return program, machine, caches, memory, tlbs, static_rows(machine, program), pcs
 
 
-def fetch_wrongly(straight, path, taken, *, until, by, most=1000):
-    _, _, caches, memory, tlbs, rows, pcs = straight
+def fetch_wrongly(straight, path, taken, *, until, by, most=1000, branches=None):
+    _, machine, caches, memory, tlbs, rows, pcs = straight
     line = int(pcs[0]) >> 6
-    return walk(path, caches, memory, tlbs, rows, pcs, 0, taken, line, 4, BEGIN, by, until, most)
+    branches = branches or new_branches(machine)
+    return walk(path, branches, caches, memory, tlbs, rows, pcs, 0, taken, line, 4, BEGIN, by, until, most)
 
 
 def test_the_wrong_path_is_fetched_until_the_branch_is_resolved(straight):
@@ -104,3 +106,21 @@ def test_another_line_takes_its_time(straight):
     count, line = fetch_wrongly(straight, path, 1, until=begin + 2, by=begin + 2)
     assert (count, line) == (2 * 4, int(straight[-1][48]) >> 6)
     assert fetch_wrongly(straight, path, 1, until=begin, by=begin) == (0, UNKNOWN)
+
+
+def test_the_perceptron_remembers_jumps_of_the_wrong_path():
+    jump = Instruction(Operation.BRANCH, (), (), Flag.BRANCH)
+    conditional = Instruction(Operation.BRANCH, (), (), Flag.BRANCH | Flag.CONDITIONAL)
+    program = Program([conditional, jump]).static()
+    moved = {}
+    for kind in ("perceptron", "ltage"):
+        machine = replace_field(load_machine("base"), "branch_predictor.kind", kind)
+        caches, memory = new_caches(machine)
+        rows, pcs = static_rows(machine, program), program.address.astype(np.int64)
+        access_code(caches, memory, new_tlbs(), int(pcs[0]) >> 6, 0, 0, 0)
+        branches = new_branches(machine)
+        before = branches.predictor.history.copy()
+        straight = program, machine, caches, memory, new_tlbs(), rows, pcs
+        fetch_wrongly(straight, new_wrong_path(2), 0, until=BEGIN + 9, by=BEGIN + 9, branches=branches)
+        moved[kind] = bool((branches.predictor.history != before).any())
+    assert moved == {"perceptron": True, "ltage": False}

@@ -11,9 +11,9 @@ As in gem5's out-of-order core:
   branch is fetched and when it retires; one without such times learns at once. Most to the predictors whose histories
   move at retirement, this is worth half of their mispredictions.
 
-Only branches of the path taken are here. gem5's count of mispredictions has those of wrong paths too, more of them the
-longer a branch waits for its data and the larger the reorder buffer is, and those of branches inside its microcode
-(divisions, repeated string instructions, byte shifts of vectors).
+Branches of wrong paths leave nothing here but in the perceptron's history. gem5's count of mispredictions has those of
+wrong paths too, more of them the longer a branch waits for its data and the larger the reorder buffer is, and those of
+branches inside its microcode (divisions, repeated string instructions, byte shifts of vectors).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from uarch.configuration import Machine
 from uarch.instructions import Flag
-from uarch.timing.compiled import merged, out_of_line
-from uarch.timing.predictors import dispatch
-from uarch.timing.predictors.dispatch import KIND, NONE, new_predictor
+from uarch.timing.compiled import compiled, merged, out_of_line
+from uarch.timing.predictors import dispatch, perceptron
+from uarch.timing.predictors.dispatch import KIND, NONE, PERCEPTRON, new_predictor
 from uarch.timing.predictors.state import IN_FLIGHT, Predictor, next_random
 from uarch.timing.reference import by_reference
 
@@ -116,6 +116,20 @@ def branch(
     if outcome == EXECUTE_REDIRECT:
         scalars[MISPREDICTIONS] += 1
     return outcome
+
+
+@compiled
+def retires(state: Branches, cycle: int) -> None:
+    """The branch that came last retires at `cycle`, not when it told `branch`."""
+    scalars = state.scalars
+    state.in_flight[(scalars[OLDEST] + scalars[WAITING] - 1) & (IN_FLIGHT - 1), RETIRED] = cycle
+
+
+@compiled
+def strayed(state: Branches, pc: int) -> None:
+    """An unconditional branch on a wrong path is fetched. gem5 restores all histories then but the perceptron's."""
+    if state.predictor.parameters[KIND] == PERCEPTRON:
+        perceptron.pass_by(state.predictor, pc)
 
 
 @merged

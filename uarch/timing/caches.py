@@ -2,8 +2,8 @@
 
 Tags, recency and the cycle at which a line's data is there are flat arrays over all levels. A miss installs its line
 at once with the future cycle of its data: a later access to the same line before that is what a merged MSHR target
-would be (Kroft, ISCA 1981). A level's MSHRs are the intervals of its latest misses; a miss that finds all of them
-occupied at its time waits for the first to end.
+would be (Kroft, ISCA 1981). A miss that finds all MSHRs of a level occupied at its time waits for the first that is
+free (`mshrs`). What prefetchers want is in `prefetchers`.
 
 Accesses come in program order, not in the order of time: a store that evicts a line when it has retired is seen before
 younger loads that ran ahead of it. So an L1 remembers from when on the lines it has lost lately are gone.
@@ -20,10 +20,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.configuration import Machine
+from uarch.timing import tlb
 from uarch.timing.compiled import compiled, number, out_of_line
 from uarch.timing.memory import Memory, new_memory, read_memory, write_memory
+from uarch.timing.mshrs import book, free_from, new_mshrs
+from uarch.timing.prefetchers import (
+    CODE,
+    DATA,
+    FOR,
+    HEAD,
+    LINE,
+    MSHRS_LEFT,
+    NONE,
+    NOW,
+    PREFETCHER_OF,
+    READY,
+    UNBOOKED,
+    WAITING,
+    Prefetchers,
+    drop_first,
+    kind_of,
+    new_prefetchers,
+    train,
+)
 from uarch.timing.reference import by_reference
-from uarch.timing.tlb import DATA, INSTRUCTION, translate
+from uarch.timing.tlb import translate
 
 Array = NDArray[np.int64]
 
@@ -34,17 +55,11 @@ FIRST, SET_MASK, WAYS, LATENCY, REQUEST, TRANSFER, RESPONSE, MSHRS, PREFETCHER, 
 # Columns of `counters`.
 ACCESSES, MISSES, WRITE_BACKS, PREFETCHES, MERGED = range(5)  # merged: with a miss whose line is on its way
 # Places in `scalars`.
-TICK, QUEUED = range(2)
+TICK, HELD = range(2)  # held: cycles before the miss to come from which its MSHR is its own
 
 DIRTY, PREFETCHED = 1, 2  # bits of `used`
-MAX_MSHRS = 256
-NONE, STRIDE, TAGGED = range(3)
-PREFETCHERS = {"none": NONE, "stride": STRIDE, "tagged": TAGGED}
-# gem5's defaults: stride prefetcher (Fu, Patel & Janssens, MICRO 1992) of 64 entries, degree 4, 3-bit confidence that
-# starts at 4 and must be at least half; tagged prefetcher of degree 2. They see misses and the first use of what they
-# brought (Smith's tagged prefetching, Computing Surveys 1982), and do not leave the page.
-STRIDE_ENTRIES, STRIDE_DEGREE, STRIDE_START, STRIDE_HIGH, STRIDE_NEEDED, TAGGED_DEGREE = 64, 4, 4, 7, 4, 2
-QUEUE = 32
+MERGING = 64  # lines whose waiting accesses are counted, a power of two
+TARGETS = 16  # accesses that one MSHR serves (`tgts_per_mshr` of gem5's configurations)
 EVICTED = 256  # lines remembered of each L1, a power of two
 
 CROSSBAR = 1  # cycles to pass the crossbar between levels, each way
@@ -60,14 +75,15 @@ class Caches(NamedTuple):
     tag: NDArray[np.int64]  # [lines] line number, -1 where empty
     used: NDArray[np.int64]  # [lines] 4 * tick of the last use + PREFETCHED + DIRTY
     ready: NDArray[np.int64]  # [lines] cycle at which the data is there
-    mshrs: NDArray[np.int64]  # [4, MAX_MSHRS, 2] begin and end of the latest misses
-    blocked: NDArray[np.int64]  # [4, 2] interval in which all MSHRs are taken and the level accepts nothing (gem5)
+    mshrs: NDArray[np.int64]  # [4, 2, …] begin and end of the latest misses
+    blocked: NDArray[np.int64]  # [4, 2] interval in which the level now and then accepts nothing
+    targets: NDArray[np.int64]  # [2, MERGING, 2] lines that come to the L1 caches, and the accesses that wait for each
+    crowded: NDArray[np.int64]  # [4, 2] interval in which as many wait for one line as can
     evicted: NDArray[np.int64]  # [2, EVICTED, 2] lines that L1 caches have lost, and the cycle from which on
-    strides: NDArray[np.int64]  # [4, STRIDE_ENTRIES, 4] pc, last address, stride, confidence
-    missed: NDArray[np.int64]  # [4, 3] of the miss under way: does it miss here, its MSHR, its begin
-    queue: NDArray[np.int64]  # [QUEUE, 4] prefetches to do: level, line, cycle, pc of what they were asked for
+    missed: NDArray[np.int64]  # [4, 2] of the miss under way: does it miss here, its begin
     counters: NDArray[np.int64]  # [4, 5]
     scalars: NDArray[np.int64]
+    prefetchers: Prefetchers
 
 
 def new_caches(machine: Machine) -> tuple[Caches, Memory]:
@@ -89,7 +105,7 @@ def new_caches(machine: Machine) -> tuple[Caches, Memory]:
             SYSTEM_RESPONSE + SYSTEM_PAYLOAD if last else CROSSBAR + PAYLOAD,
             max(1, cache.latency // 2),
             cache.mshrs,
-            PREFETCHERS[cache.prefetcher],
+            kind_of(cache.prefetcher, cache.mshrs),
             following,
         )
         first += sets * cache.associativity
@@ -98,14 +114,15 @@ def new_caches(machine: Machine) -> tuple[Caches, Memory]:
         tag=np.full(first, -1, np.int64),
         used=np.zeros(first, np.int64),
         ready=np.zeros(first, np.int64),
-        mshrs=np.zeros((4, MAX_MSHRS, 2), np.int64),
+        mshrs=new_mshrs(),
         blocked=np.zeros((4, 2), np.int64),
+        targets=np.full((2, MERGING, 2), -1, np.int64),
+        crowded=np.zeros((4, 2), np.int64),
         evicted=np.full((2, EVICTED, 2), -1, np.int64),
-        strides=np.full((4, STRIDE_ENTRIES, 4), -1, np.int64),
-        missed=np.zeros((4, 3), np.int64),
-        queue=np.zeros((QUEUE, 4), np.int64),
+        missed=np.zeros((4, 2), np.int64),
         counters=np.zeros((4, 5), np.int64),
         scalars=np.zeros(2, np.int64),
+        prefetchers=new_prefetchers(),
     )
     return caches, new_memory(machine)
 
@@ -177,43 +194,55 @@ def _install(caches: Caches, memory: Memory, level: int, line: int, flags: int, 
 
 
 @out_of_line
-def _take_mshr(caches: Caches, level: int, cycle: int) -> tuple[int, int, int]:
-    """Number of the MSHR for a miss at `cycle`, how many others are occupied then, and when it can start."""
-    entries = caches.mshrs[level]
-    occupied, first = 0, 0
-    for entry in range(caches.levels[level, MSHRS]):
-        if entries[entry, 1] < entries[first, 1]:
-            first = entry
-        if entries[entry, 0] <= cycle < entries[entry, 1]:
-            occupied += 1
-    if occupied == caches.levels[level, MSHRS]:
-        cycle = entries[first, 1]
-    return first, occupied, cycle
+def _give_mshr(caches: Caches, level: int, begin: int, end: int) -> None:
+    """Books an MSHR; where it is the last one, the level is blocked until one of them is free again."""
+    free = book(caches.mshrs[level], caches.levels[level, MSHRS], begin, end)
+    if free > 0:
+        _block(caches, level, begin, free)
 
 
-@out_of_line
-def _give_mshr(caches: Caches, level: int, slot: int, begin: int, end: int) -> None:
-    """Books the MSHR; where it is the last one, the level is blocked until the first of them is free again."""
-    entries = caches.mshrs[level]
-    entries[slot, 0], entries[slot, 1] = begin, end
-    occupied, free = 0, end
-    for entry in range(caches.levels[level, MSHRS]):
-        if entries[entry, 0] <= begin < entries[entry, 1]:
-            occupied += 1
-            free = min(free, entries[entry, 1])
-    if occupied == caches.levels[level, MSHRS]:
-        # Else it goes on from the interval before, in which others wait already (and a while after it, to be retried).
-        if begin > caches.blocked[level, 1] + LOAD_RETRY:
-            caches.blocked[level, 0] = begin
-        caches.blocked[level, 1] = free
+@compiled
+def _block(caches: Caches, level: int, begin: int, end: int) -> None:
+    """The level accepts nothing from `begin` to `end`; `blocked` holds this and what is not apart from it."""
+    blocked = caches.blocked[level]
+    blocked[0] = begin if begin > blocked[1] else min(blocked[0], begin)
+    blocked[1] = max(blocked[1], end)
 
 
 @compiled
 def _accepted(caches: Caches, level: int, cycle: int) -> int:
     """First cycle from `cycle` on at which the level takes a request."""
-    if caches.blocked[level, 0] < cycle < caches.blocked[level, 1]:
-        return caches.blocked[level, 1]
+    if caches.blocked[level, 0] <= cycle < caches.blocked[level, 1]:
+        return _unblocked(caches, level, cycle)
     return cycle
+
+
+@out_of_line
+def _unblocked(caches: Caches, level: int, cycle: int) -> int:
+    mshrs, crowded = caches.levels[level, MSHRS], caches.crowded[level]
+    while True:
+        cycle = free_from(caches.mshrs[level], mshrs, mshrs, cycle)
+        if cycle < crowded[0] or crowded[1] <= cycle:
+            return cycle
+        cycle = crowded[1]
+
+
+@out_of_line
+def _merge(caches: Caches, level: int, line: int, cycle: int, end: int) -> None:
+    """One more access waits for a line that comes at `end`; the last one for which there is room blocks the level."""
+    counted = caches.targets[level, line & (MERGING - 1)]
+    if counted[0] != line:
+        counted[0], counted[1] = line, 1
+    counted[1] += 1
+    if counted[1] == TARGETS:
+        caches.crowded[level, 0], caches.crowded[level, 1] = cycle, end
+        _block(caches, level, cycle, end)
+
+
+@compiled
+def _under_way(caches: Caches, level: int, place: int, cycle: int) -> bool:
+    """Whether the data of the line at `place` has not come by `cycle`."""
+    return cycle < caches.ready[place] - caches.levels[level, RESPONSE]
 
 
 @out_of_line
@@ -221,13 +250,17 @@ def _fetch(
     caches: Caches, memory: Memory, level: int, line: int, cycle: int, write: int, demand: int, timed: int
 ) -> int:
     """Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below."""
-    where = level
-    # Down to the level that has it; each level's MSHR and the cycle from which it is taken are noted on the way.
+    where, held = level, number(0)
+    if demand == 1:
+        held, caches.scalars[HELD] = caches.scalars[HELD], 0
+    # Down to the level that has it; the cycle from which each level's MSHR is taken is noted on the way.
     while True:
         caches.missed[where, 0] = 1
         if timed:
-            slot, _, begin = _take_mshr(caches, where, cycle)
-            caches.missed[where, 1], caches.missed[where, 2] = slot, begin
+            mshrs = caches.levels[where, MSHRS]
+            begin = free_from(caches.mshrs[where], mshrs, mshrs, cycle)
+            caches.missed[where, 1] = begin - held
+            held = 0
             cycle = begin + caches.levels[where, REQUEST]
             if where == level and demand == 0:  # it has not been looked up there
                 cycle -= caches.levels[where, LATENCY]
@@ -242,7 +275,7 @@ def _fetch(
         if place >= 0:
             place = _use(caches, where, line, place, caches.used[place] & DIRTY)
             data = max(cycle + caches.levels[where, LATENCY], caches.ready[place])
-            if cycle < caches.ready[place] - caches.levels[where, RESPONSE]:
+            if _under_way(caches, where, place, cycle):
                 caches.counters[where, MERGED] += 1
             break
         caches.counters[where, MISSES] += 1
@@ -253,23 +286,32 @@ def _fetch(
         caches.missed[below, 0] = 0
         data += caches.levels[below, TRANSFER]
         if timed:
-            _give_mshr(caches, below, caches.missed[below, 1], caches.missed[below, 2], data)
+            _give_mshr(caches, below, caches.missed[below, 1], data)
         data += caches.levels[below, RESPONSE]
         flags = number(0)
         if below == level:
             flags = write if demand else number(PREFETCHED)
         _install(caches, memory, below, line, flags, data, timed)
+    if timed and level <= L1D:
+        counted = caches.targets[level, line & (MERGING - 1)]
+        counted[0], counted[1] = line, 1
     return data
 
 
 @out_of_line
-def _look_down(caches: Caches, level: int, line: int, cycle: int, pc: int) -> None:
+def _look_down(caches: Caches, level: int, address: int, cycle: int, pc: int, who: int, demand: int) -> None:
     """Lets the prefetchers below `level` see a request that it sends at `cycle`."""
     where = caches.levels[level, NEXT]
     while where != NO_LEVEL:
-        place = _find(caches, where, line)
-        if (place < 0 and caches.levels[where, PREFETCHER] != NONE) or (place >= 0 and caches.used[place] & PREFETCHED):
-            _train(caches, where, line << 6, pc, cycle)
+        place, kind = _find(caches, where, address >> 6), caches.levels[where, PREFETCHER]
+        missed = place < 0 or _under_way(caches, where, place, cycle)
+        if kind != NONE:
+            state = caches.prefetchers.state[where]
+            state[NOW] = cycle
+            if place < 0 and demand == 1:
+                state[UNBOOKED] = 1
+            if missed or caches.used[place] & PREFETCHED:
+                train(caches.prefetchers, where, kind, address, pc, who, cycle, 1 if missed else 0)
         if place >= 0:
             return
         cycle += caches.levels[where, REQUEST]
@@ -277,41 +319,38 @@ def _look_down(caches: Caches, level: int, line: int, cycle: int, pc: int) -> No
 
 
 @out_of_line
-def _train(caches: Caches, level: int, address: int, pc: int, cycle: int) -> None:
-    """Lets the level's prefetcher see a demand miss and queue what it wants."""
-    page = address >> 12
-    if caches.levels[level, PREFETCHER] == TAGGED:
-        for ahead in range(1, TAGGED_DEGREE + 1):
-            _queue(caches, level, (address >> 6) + ahead, page, cycle + ahead, pc)
-        return
-    entry = caches.strides[level, (pc ^ (pc >> 6)) & (STRIDE_ENTRIES - 1)]
-    if entry[0] != pc:
-        entry[0], entry[1], entry[2], entry[3] = pc, address, 0, STRIDE_START
-        return
-    stride = address - entry[1]
-    entry[1] = address
-    if stride == entry[2] and stride != 0:
-        entry[3] = min(entry[3] + 1, STRIDE_HIGH)
-    else:
-        entry[3] = max(entry[3] - 1, 0)
-        if entry[3] < STRIDE_NEEDED:
-            entry[2] = stride
-    if entry[3] < STRIDE_NEEDED or entry[2] == 0:
-        return
-    step = entry[2]
-    if -64 < step < 64:
-        step = 64 if step > 0 else -64
-    for ahead in range(1, STRIDE_DEGREE + 1):
-        _queue(caches, level, (address + step * ahead) >> 6, page, cycle + ahead, pc)
+def _prefetch(caches: Caches, memory: Memory) -> None:
+    """Does what can go of what the prefetchers have queued; below, that is a request like any other."""
+    again = True
+    while again:
+        again = False
+        for level in range(L3 + 1):
+            state, mshrs = caches.prefetchers.state[level], caches.levels[level, MSHRS]
+            most = mshrs - MSHRS_LEFT - state[UNBOOKED]
+            while state[WAITING] > 0 and most > 0:
+                row = caches.prefetchers.queue[level, state[HEAD]]
+                line, pc = row[LINE], row[FOR]
+                if line >= 0 and _find(caches, level, line) < 0:
+                    cycle = free_from(caches.mshrs[level], mshrs, most, row[READY])
+                    if cycle > state[NOW]:
+                        break
+                    drop_first(caches.prefetchers, level)
+                    again = True
+                    caches.counters[level, PREFETCHES] += 1
+                    below = cycle + caches.levels[level, REQUEST] - caches.levels[level, LATENCY]
+                    _look_down(caches, level, line << 6, below, pc, number(PREFETCHER_OF + level), number(0))
+                    _fetch(caches, memory, level, line, cycle, number(0), number(0), number(1))
+                else:
+                    drop_first(caches.prefetchers, level)
 
 
-@compiled
-def _queue(caches: Caches, level: int, line: int, page: int, cycle: int, pc: int) -> None:
-    place = caches.scalars[QUEUED]
-    if place < QUEUE and line >> 6 == page:
-        row = caches.queue[place]
-        row[0], row[1], row[2], row[3] = level, line, cycle, pc
-        caches.scalars[QUEUED] = place + 1
+@out_of_line
+def _waited(caches: Caches, memory: Memory, level: int, line: int, cycle: int) -> int:
+    """Where the line is after what has waited at a level until `cycle`, or -1."""
+    state = caches.prefetchers.state[level]
+    state[NOW] = cycle
+    _prefetch(caches, memory)
+    return _find(caches, level, line)
 
 
 @out_of_line
@@ -319,40 +358,24 @@ def _miss(caches: Caches, memory: Memory, level: int, address: int, cycle: int, 
     caches.counters[level, MISSES] += 1
     if timed:
         # What a prefetcher wants is asked for at once, before the miss itself, which has to be looked up first.
-        if caches.levels[level, PREFETCHER] != NONE:
-            _train(caches, level, address, pc, cycle)
-        _look_down(caches, level, address >> 6, cycle + caches.levels[level, REQUEST], pc)
+        who, kind, state = CODE if level == L1I else DATA, caches.levels[level, PREFETCHER], caches.prefetchers.state
+        if kind != NONE:
+            state[level, UNBOOKED] = 1
+            train(caches.prefetchers, level, kind, address, pc, number(who), cycle, number(1))
+        _look_down(caches, level, address, cycle + caches.levels[level, REQUEST], pc, number(who), number(1))
         _prefetch(caches, memory)
+        state[level, UNBOOKED] = state[L2, UNBOOKED] = state[L3, UNBOOKED] = 0
     return _fetch(caches, memory, level, address >> 6, cycle, write, number(1), timed)
 
 
 @out_of_line
-def _prefetch(caches: Caches, memory: Memory) -> None:
-    """Does what the prefetchers have queued; below, that is a request like any other."""
-    done = 0
-    while done < caches.scalars[QUEUED]:
-        where, line, when, pc = (
-            caches.queue[done, 0],
-            caches.queue[done, 1],
-            caches.queue[done, 2],
-            caches.queue[done, 3],
-        )
-        done += 1
-        if _find(caches, where, line) >= 0:
-            continue
-        _, occupied, _ = _take_mshr(caches, where, when)
-        if occupied + 1 < caches.levels[where, MSHRS]:  # gem5 keeps one MSHR for demand misses
-            caches.counters[where, PREFETCHES] += 1
-            _look_down(caches, where, line, when + caches.levels[where, REQUEST] - caches.levels[where, LATENCY], pc)
-            _fetch(caches, memory, where, line, when, number(0), number(0), number(1))
-    caches.scalars[QUEUED] = 0
-
-
-@out_of_line
-def _first_use(caches: Caches, memory: Memory, level: int, address: int, cycle: int, pc: int) -> None:
-    """A prefetched line turns out useful."""
-    _train(caches, level, address, pc, cycle)
-    _prefetch(caches, memory)
+def _seen(caches: Caches, memory: Memory, level: int, address: int, cycle: int, pc: int, missed: int) -> None:
+    """The prefetcher sees an access to a line that it has brought, or that is on its way."""
+    kind = caches.levels[level, PREFETCHER]
+    if kind != NONE:
+        who = CODE if level == L1I else DATA
+        train(caches.prefetchers, level, kind, address, pc, number(who), cycle, missed)
+        _prefetch(caches, memory)
 
 
 @compiled
@@ -365,22 +388,31 @@ def access(
     """
     caches.counters[level, ACCESSES] += 1
     accepted = _accepted(caches, level, cycle)
+    held = 0
     if accepted > cycle and level == L1D and write == 0:
-        accepted += LOAD_RETRY
-    cycle = accepted
+        held = LOAD_RETRY
+    cycle = accepted + held
     place = _find(caches, level, address >> 6)
+    if place < 0 and timed and caches.prefetchers.state[level, WAITING] > 0:
+        place = _waited(caches, memory, number(level), address >> 6, cycle)
     if place >= 0:
         flags = caches.used[place] & (PREFETCHED | DIRTY)
         place = _use(caches, level, address >> 6, place, flags & DIRTY | write)
         ready = max(cycle + caches.levels[level, LATENCY], caches.ready[place])
-        if cycle < caches.ready[place] - caches.levels[level, RESPONSE]:
+        missed = 0
+        if _under_way(caches, level, place, cycle):
             caches.counters[level, MERGED] += 1
-        if flags & PREFETCHED and timed:
-            _first_use(caches, memory, number(level), address, cycle, number(pc))
+            missed = 1
+            if timed:
+                end = caches.ready[place] - caches.levels[level, RESPONSE]
+                _merge(caches, number(level), address >> 6, cycle, end)
+        if timed and (missed == 1 or flags & PREFETCHED):
+            _seen(caches, memory, number(level), address, cycle, number(pc), number(missed))
         return ready
     gone = caches.evicted[level, (address >> 6) & (EVICTED - 1)]
     if timed and gone[0] == address >> 6 and cycle < gone[1]:  # evicted by what comes later in time
         return cycle + caches.levels[level, LATENCY]
+    caches.scalars[HELD] = held
     return _miss(caches, memory, number(level), address, cycle, number(write), number(pc), number(timed))
 
 
@@ -394,11 +426,11 @@ def access_data(
     caches: Caches, memory: Memory, tlbs: Array, address: int, size: int, cycle: int, write: int, pc: int, timed: int
 ) -> int:
     """The data cache's access to `size` bytes, which may lie on two lines."""
-    translate(tlbs, DATA, address)
+    translate(tlbs, tlb.DATA, address)
     data = access(caches, memory, L1D, address, cycle, write, pc, timed)
     second = ((address + size - 1) >> 6) << 6
     if second > address:
-        translate(tlbs, DATA, second)
+        translate(tlbs, tlb.DATA, second)
         other = _access_second(caches, memory, number(second), number(cycle), number(write), number(pc), number(timed))
         data = max(data, other)
     return data
@@ -415,5 +447,5 @@ def access_data_again(
 @compiled
 def access_code(caches: Caches, memory: Memory, tlbs: Array, line: int, cycle: int, pc: int, timed: int) -> int:
     """The instruction cache's access to a line, given by its number."""
-    translate(tlbs, INSTRUCTION, line << 6)
+    translate(tlbs, tlb.INSTRUCTION, line << 6)
     return access(caches, memory, L1I, line << 6, cycle, 0, pc, timed)

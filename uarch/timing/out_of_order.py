@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.instructions import REGISTERS, Flag
-from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
+from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch, retires
 from uarch.timing.caches import Caches, access_data, access_data_again
 from uarch.timing.compiled import compiled, merged, number, out_of_line
 from uarch.timing.forwarding import (
@@ -39,6 +39,7 @@ from uarch.timing.front_end import (
     FETCH,
     FETCH_CYCLE,
     LINE,
+    NEVER,
     FrontEnd,
     decode,
     end_group,
@@ -374,6 +375,7 @@ def _wait_to_write(core: OutOfOrder, pc: int, address: int, size: int, data: int
 def _mispredicted(
     core: OutOfOrder,
     path: WrongPath,
+    branches: Branches,
     caches: Caches,
     memory: Memory,
     tlbs: Array,
@@ -402,8 +404,8 @@ def _mispredicted(
     room = max(limits[ROB] - (end - low), 0)
     expected = 0 if target != pcs[here] + rows[here, LENGTH] and rows[here, FLAGS] & CONDITIONAL else 1
     count, line = walk(
-        path, caches, memory, tlbs, rows, pcs, here, expected, front.clock[LINE], front.limits[FETCH], fetched + 1,
-        fetched + resolved - 1 - renamed, resolved + TO_SQUASH, room + most_under_way(front),
+        path, branches, caches, memory, tlbs, rows, pcs, here, expected, front.clock[LINE], front.limits[FETCH],
+        fetched + 1, fetched + resolved - 1 - renamed, resolved + TO_SQUASH, room + most_under_way(front),
     )  # fmt: skip
     slots = (resolved - 1 - renamed) * limits[RENAME] + limits[RENAME] - core.clock[RENAME_USED]
     wrong = min(room, count, max(slots, 0))
@@ -509,13 +511,12 @@ def step(
 
     outcome = RIGHT
     if flags & BRANCH:
-        known = max(complete + TO_RETIRE, clock[COMMIT_CYCLE])
-        outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)), number(fetched), number(known))
+        outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)), number(fetched), number(NEVER))
     wrong, done = 0, 0
     if outcome == EXECUTE_REDIRECT:
         wrong = _mispredicted(
-            core, path, caches, memory, tlbs, rows, pcs, number(here), number(target), number(renamed), number(fetched),
-            number(complete),
+            core, path, branches, caches, memory, tlbs, rows, pcs, number(here), number(target), number(renamed),
+            number(fetched), number(complete),
         )  # fmt: skip
         done = complete + 1 + (wrong + SQUASH_WIDTH - 1) // SQUASH_WIDTH
     retired = _retire(core, max(complete, done - TO_RETIRE), operations)
@@ -537,6 +538,7 @@ def step(
             go_on(core.front, clock[AGAIN], pc >> 6, operations)
         clock[AGAIN] = 0
     if flags & BRANCH:
+        retires(branches, retired)
         note_branch(path, here, stream.following[k], target != pc + row[LENGTH])
         if outcome == DECODE_REDIRECT:
             go_on(core.front, decoded + TO_REFETCH, UNKNOWN, 0)

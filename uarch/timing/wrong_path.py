@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.instructions import LAST, Flag
+from uarch.timing.branches import Branches, strayed
 from uarch.timing.caches import Caches, access_code
 from uarch.timing.compiled import compiled, out_of_line
 from uarch.timing.memory import Memory
@@ -55,6 +56,7 @@ def _next(pcs: NDArray[np.int64], rows: Rows, here: int) -> int:
 @out_of_line
 def walk(
     path: WrongPath,
+    branches: Branches,
     caches: Caches,
     memory: Memory,
     tlbs: NDArray[np.int64],
@@ -98,6 +100,8 @@ def walk(
         fetched += operations
         if cycle <= by:
             count += operations
+        if flags & BRANCH and not flags & CONDITIONAL:
+            strayed(branches, address)
         if flags & BRANCH and (path.taken[here] or not flags & CONDITIONAL):
             here = path.target[here]
             if here == UNKNOWN:
