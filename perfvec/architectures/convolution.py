@@ -48,7 +48,8 @@ class _Block(nn.Module):
         steps, reach = len(x), (self.kernel - 1) * self.dilation
         if before is None:
             before = x.new_zeros(reach, *x.shape[1:])
-        stream = torch.cat([before.to(x.dtype), x])
+        kind = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
+        stream = torch.cat([before.to(kind), x.to(kind)])  # rounded once, not in each tap
         taps = [stream[tap * self.dilation : tap * self.dilation + steps] for tap in range(self.kernel)]
         value, gate = self.taps(torch.cat(taps, dim=-1)).chunk(2, dim=-1)
         return x + self.out(torch.tanh(value) * torch.sigmoid(gate)).float(), stream[steps:]

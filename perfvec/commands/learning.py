@@ -45,17 +45,29 @@ def train(
     patience: Annotated[
         int, typer.Option(min=0, help="Validations without a better one before training stops; 0: never.")
     ] = 0,
-    schema: Annotated[str, typer.Option(help="Feature schema.")] = "default",
-    architecture: Annotated[str, typer.Option(help="lstm, gru, convolution, transformer, linear or mlp.")] = "lstm",
-    width: Annotated[int, typer.Option(min=1, help="Length of the vectors.")] = 256,
-    layers: Annotated[int, typer.Option(min=1, help="Layers of the architecture.")] = 2,
+    schema: Annotated[str | None, typer.Option(help="Feature schema.", show_default="--initial's, or default")] = None,
+    architecture: Annotated[
+        str | None,
+        typer.Option(help="lstm, gru, convolution, transformer, linear or mlp.", show_default="--initial's, or lstm"),
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, help="Length of the vectors.", show_default="--initial's, or 256")
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(min=1, help="Layers of the architecture.", show_default="--initial's, or 2")
+    ] = None,
     number: Annotated[
         list[str] | None,
         typer.Option(help="NAME=VALUE of the architecture, as window=32 of a transformer; repeat for more."),
     ] = None,
     skip: Annotated[
-        bool, typer.Option("--skip", help="Features also enter an instruction's vector by a linear map.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--skip/--no-skip",
+            help="Features also enter an instruction's vector by a linear map.",
+            show_default="--initial's, or no",
+        ),
+    ] = None,
     instructions: Annotated[
         int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")
     ] = 60_000_000,
@@ -80,11 +92,16 @@ def train(
     from perfvec.model import load_model
     from perfvec.training.data import Split
     from perfvec.training.recipe import Recipe, parse_numbers
+    from perfvec.training.train import shape_options
     from perfvec.training.train import train as run_train
 
+    start = load_model(initial) if initial else None
+    shape = shape_options(
+        start, schema=schema, architecture=architecture, width=width, layers=layers,
+        numbers=parse_numbers(number or []) or None, skip=skip,
+    )  # fmt: skip
     recipe = Recipe(
-        schema=schema, architecture=architecture, width=width, layers=layers, numbers=parse_numbers(number or []),
-        skip=skip, instructions=instructions, lanes=lanes, optimizer=optimizer, learning_rate=learning_rate,
+        **shape, instructions=instructions, lanes=lanes, optimizer=optimizer, learning_rate=learning_rate,
         matrix_rate=matrix_rate, weight_decay=weight_decay, average=average, validate_every=validate_every,
         patience=patience, seed=seed,
     )  # fmt: skip
@@ -94,7 +111,7 @@ def train(
     )  # fmt: skip
     run_train(
         traces, latencies, output, recipe=recipe, split=split, encoder_latencies=encoder_latencies,
-        table_latencies=table_latencies, encoder=encoder, initial=load_model(initial) if initial else None,
+        table_latencies=table_latencies, encoder=encoder, initial=start,
         device=device, tensorboard=tensorboard, keep_work=keep_work,
     )  # fmt: skip
 

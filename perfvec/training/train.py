@@ -20,6 +20,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,6 +110,21 @@ def train(
     if not keep_work:
         rmtree(work)
     return model
+
+
+def shape_options(initial: Model | None, **given: Any) -> dict[str, Any]:
+    """The recipe's schema, architecture, width, layers, numbers and skip: what is `given` (not None), and of the rest
+    what `initial` has, whose weights fit no other shape. Without it the recipe's defaults hold.
+    """
+    options = {name: value for name, value in given.items() if value is not None}
+    if initial is None:
+        return options
+    numbers = dict(initial.foundation.shape)
+    own: dict[str, Any] = {"schema": initial.schema.name}
+    own |= {name: numbers.pop(name) for name in ("architecture", "width", "layers", "skip")}
+    if options.get("architecture", own["architecture"]) == own["architecture"]:
+        own["numbers"] = numbers
+    return own | options
 
 
 def _model(

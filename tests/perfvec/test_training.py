@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from perfvec.evaluate import evaluate, summary
-from perfvec.model import load_model
+from perfvec.model import DEFAULT_WEIGHTS, load_model
 from perfvec.training.data import Split, prepare, work_folder
 from perfvec.training.loss import OUTLIER, SEGMENTS, segment_loss
 from perfvec.training.recipe import Recipe
-from perfvec.training.train import train
+from perfvec.training.train import shape_options, train
 from tracegen.seal import seal
 from uarch.errors import InputError
 
@@ -84,6 +84,15 @@ def test_training_goes_on_from_a_model(data, tmp_path):
     with pytest.raises(InputError, match="the initial model's width"):
         train(data.traces, data.latencies, tmp_path / "n.safetensors", recipe=Recipe(width=8, layers=1),
               initial=data.model, progress=False)  # fmt: skip
+
+
+def test_what_goes_on_from_a_model_has_its_shape(data):
+    shape = shape_options(data.model, width=None, layers=7, architecture=None)
+    assert shape == {**sizes(data.model), "architecture": "lstm", "skip": False, "numbers": {}, "layers": 7}
+    assert shape_options(None, width=None, layers=7) == {"layers": 7}
+    first = load_model(DEFAULT_WEIGHTS.with_name("first.safetensors"))
+    assert shape_options(first, architecture=None)["numbers"] == {"kernel": 4}
+    assert "numbers" not in shape_options(first, architecture="lstm")
 
 
 def test_programs_that_trained_the_initial_model_stay_seen(data, tmp_path):

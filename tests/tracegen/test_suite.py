@@ -46,7 +46,7 @@ def test_a_seed_gives_one_text_of_random_loops_and_another_another():
 def test_random_loops_stay_within_their_memory(tmp_path, seed):
     (tmp_path / "loops.c").write_text(source(seed))
     compile_c(tmp_path / "loops.c", tmp_path / "loops", ["-w", "-g", "-fsanitize=address,bounds"])
-    done = subprocess.run([tmp_path / "loops"], capture_output=True, text=True)
+    done = subprocess.run([tmp_path / "loops", "2"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -4,6 +4,9 @@ A program is a C text drawn from a seed: functions of one loop each, over arrays
 forwards, backwards, at a stride, at random, through a table or by what was loaded before; sums and chains of random
 arithmetic between a few variables; branches that follow a period, a table of random numbers or a result; short inner
 loops and calls. The same seed gives the same text everywhere.
+
+The program's argument, 1 without it, is how often each group of one to three loops is run before the next group: from
+the second time on their data have been used before, so caches of some sizes hold them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ _INTEGERS = ("long", "int", "unsigned", "short", "unsigned char")
 _FLOATS = ("double", "float")
 _BYTES = {"long": 8, "int": 4, "unsigned": 4, "short": 2, "unsigned char": 1, "double": 8, "float": 4}
 
+_AGAIN = '__asm__ volatile("" ::: "memory");'  # a round cannot take its sums from the one before
+
 _HEAD = """/* Random loops; seed {seed}. */
 #include <math.h>
 #include <stdio.h>
@@ -31,7 +36,8 @@ __attribute__((noinline)) static double bend(double x) {{ return x * 0.5 + 1.0; 
 """
 
 _MAIN = """
-int main(void) {{
+int main(int count, char **words) {{
+    long rounds = count > 1 ? atol(words[1]) : 1;
     memory = calloc(1UL << {log_memory}, 1);
     if (!memory) return 1;
     unsigned long state = {seed}UL * 2654435761UL + 88172645463325252UL;
@@ -51,11 +57,14 @@ def source(seed: int) -> str:
     """The C text of the program of this seed."""
     draw = Random(seed)
     functions = [_Function(draw, number).text() for number in range(LOOPS)]
-    calls = [f"    sum += loop_{number}({draw.choice((60, 150, 300, 600, 1000))});" for number in range(LOOPS)]
-    head, main = _HEAD.format(seed=seed, table=TABLE), _MAIN
-    return (
-        head + "\n".join(functions) + main.format(log_memory=LOG_MEMORY, seed=seed, table=TABLE, calls="\n".join(calls))
-    )
+    calls = [f"sum += loop_{number}({draw.choice((60, 150, 300, 600, 1000))});" for number in range(LOOPS)]
+    groups = []
+    while calls:
+        size = draw.randint(1, 3)
+        groups.append(f"    for (long round = 0; round < rounds; round++) {{ {' '.join(calls[:size])} {_AGAIN} }}")
+        calls = calls[size:]
+    main = _MAIN.format(log_memory=LOG_MEMORY, seed=seed, table=TABLE, calls="\n".join(groups))
+    return _HEAD.format(seed=seed, table=TABLE) + "\n".join(functions) + main
 
 
 class _Function:
