@@ -31,9 +31,8 @@ from tracegen.latency import LatencyFile, LatencyWriter, join
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
-from uarch.timing.simulation import COUNTERS, Simulation
+from uarch.timing.simulation import COUNTERS, SIMULATOR, Simulation
 
-SIMULATOR = "embedded 5"
 WARMUP = 50_000  # instructions that warm the pipeline and the predictor
 _BLOCK = 8  # machines of a task on a cluster: each reads, decodes and warms up for itself
 

@@ -27,12 +27,12 @@ from perfvec.model import Model, configuration_key
 from perfvec.representation.represent import Pass
 from tracegen.decode import decode
 from tracegen.files import atomic_path
-from tracegen.label import SIMULATOR, WARMUP
+from tracegen.label import WARMUP
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
 from uarch.instructions import Chunk, StaticInstructions
-from uarch.timing.simulation import Simulation
+from uarch.timing.simulation import SIMULATOR, Simulation
 
 WINDOW = 1 << 16
 EVERY = 8

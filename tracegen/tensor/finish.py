@@ -113,12 +113,14 @@ def _primitives(trace: str) -> NDArray[np.float32]:
 
 
 def _device(name: str, journal: Journal) -> Device:
-    """A device's hardware parameters: those of its computer; of a simulated one, its machine's."""
+    """A device's hardware parameters: those of its computer; of a simulated one, its machine's, and what timed it."""
     if not name.startswith(PREFIX):  # journals of before computers were kept: this one
         return Device(name, journal.computers.get(name) or load_device(level_of(name)).to_dict())
     machine = journal.machines.get(name)  # not there in journals of before it was kept: presets
     device = load_device(name.removeprefix(PREFIX)) if machine is None else machine_device(machine_from_dict(machine))
-    return Device(name, replace(device, isa=isa_of(name), vector_bytes=VECTOR_BYTES).to_dict())
+    parameters = replace(device, isa=isa_of(name), vector_bytes=VECTOR_BYTES).to_dict()
+    simulator = journal.simulators.get(name)
+    return Device(name, parameters | ({"simulator": simulator} if simulator else {}))
 
 
 def _features(journal: Journal, output: Path, progress: bool) -> Iterator[_Features]:

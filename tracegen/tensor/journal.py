@@ -1,8 +1,8 @@
 """The work file of a collection: one JSON document a line, appended and flushed, so that a kill loses at most a line.
 
 Lines are {"session": …}, {"network": name, "tasks": [key, …]}, {"task": …}, {"schedule": …}, {"record": …} and
-{"device": name, "machine": …}, the machine of `uarch/` that a simulated device is, or {"device": name, "parameters":
-…}, the hardware of the computer that a device was measured on.
+{"device": name, "machine": …, "simulator": …}, the machine of `uarch/` that a simulated device is and what timed it, or
+{"device": name, "parameters": …}, the hardware of the computer that a device was measured on.
 Whatever is read twice (a second session's tasks) is the same; the last line may be torn and is dropped.
 """
 
@@ -66,6 +66,7 @@ class Journal:
         self.records: dict[tuple[int, str], Record] = {}
         self.repeated: list[Record] = []
         self.machines: dict[str, dict[str, Any]] = {}
+        self.simulators: dict[str, str] = {}  # not there in journals of before it was kept
         self.computers: dict[str, dict[str, Any]] = {}
         self._file: IO[bytes] | None = None
         if writable:
@@ -98,15 +99,22 @@ class Journal:
             self._append({"task": task.as_json()})
         self._append({"network": name, "tasks": [task.key for task in tasks]})
 
-    def machine(self, device: str, machine: dict[str, Any]) -> None:
-        """The machine that a device is, at its first use. Raises InputError where it was another one before."""
+    def machine(self, device: str, machine: dict[str, Any], simulator: str) -> None:
+        """The machine that a device is and what times it, at its first use.
+
+        Raises InputError where it was another one before.
+        """
         machine = json.loads(json.dumps(machine))
         known = self.machines.get(device)
         if known is None:
-            self._append({"device": device, "machine": machine})
+            self._append({"device": device, "machine": machine, "simulator": simulator})
         elif known != machine:
             raise InputError(
                 f"{self.path}: {device} was another machine when it was first used; rename it or choose -o"
+            )
+        elif (before := self.simulators.get(device, "another version")) != simulator:
+            raise InputError(
+                f"{self.path}: {device} was timed by {before} when it was first used, this is {simulator}; choose -o"
             )
 
     def computer(self, device: str, parameters: dict[str, Any]) -> None:
@@ -162,6 +170,8 @@ class Journal:
             self.networks[document["network"]] = document["tasks"]
         elif "machine" in document:
             self.machines[document["device"]] = document["machine"]
+            if "simulator" in document:
+                self.simulators[document["device"]] = document["simulator"]
         elif "parameters" in document:
             self.computers[document["device"]] = document["parameters"]
         elif "schedule" in document:

@@ -22,6 +22,7 @@ from tracegen.tensor.subset import subset
 from tracegen.tensor.tasks import Task
 from tracegen.tensor.worker import Failure, Worker
 from uarch.configuration import Machine
+from uarch.timing.simulation import SIMULATOR
 
 _LIMIT_S = 600.0  # of one program on all machines
 
@@ -78,7 +79,7 @@ class Simulations:
         if not plan.machines:
             return deque()
         for name, machine in plan.machines.items():
-            self.journal.machine(name, machine.to_dict())
+            self.journal.machine(name, machine.to_dict(), SIMULATOR)
         chosen = subset(
             self.journal, tasks, tasks_wanted=plan.simulated_tasks, schedules_wanted=plan.simulated_schedules,
             devices=tuple(plan.machines), max_flops=plan.max_instructions / 2,

@@ -31,6 +31,7 @@ from tracegen.tensor.plan import Plan
 from tracegen.tensor.simulated import require_simulated
 from tracegen.tensor.tasks import parse_network
 from tracegen.tensor.worker import Failure, Worker
+from uarch.timing.simulation import SIMULATOR
 
 TINY = Plan(operators=("matmul:16x16x16",), devices=("x86-64-v2",), schedules=4, round=2, again=0.5, budget_s=0.02)
 _TENSOR = (("float32", (4,)),)
@@ -126,6 +127,7 @@ def test_a_subset_is_simulated_on_machines_of_a_design_space(collected: Path, tm
     with Dataset(output) as data:
         assert data.devices["name"].tolist() == ["x86-64-v2", *plan.machines]
         assert data.devices["parameters"][1]["clock_ghz"] == plan.machines[data.devices["name"][1]].frequency_ghz
+        assert data.devices["parameters"][1]["simulator"] == SIMULATOR
         assert data.record_count == 4 + 6
 
 

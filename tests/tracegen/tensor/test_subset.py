@@ -72,12 +72,15 @@ def test_what_failed_in_simulation_is_not_replaced(journal):
 
 
 def test_a_device_stays_the_machine_that_it_was(journal):
-    journal.machine("sim:a", {"name": "a", "frequency_ghz": 2.0})
-    journal.machine("sim:a", {"name": "a", "frequency_ghz": 2.0})
+    for _ in range(2):
+        journal.machine("sim:a", {"name": "a", "frequency_ghz": 2.0}, "embedded 5")
     with pytest.raises(InputError, match="sim:a was another machine"):
-        journal.machine("sim:a", {"name": "a", "frequency_ghz": 3.0})
+        journal.machine("sim:a", {"name": "a", "frequency_ghz": 3.0}, "embedded 5")
+    with pytest.raises(InputError, match="sim:a was timed by embedded 5 when it was first used, this is embedded 6"):
+        journal.machine("sim:a", {"name": "a", "frequency_ghz": 2.0}, "embedded 6")
     with Journal(journal.path, writable=False) as read:
         assert read.machines == {"sim:a": {"name": "a", "frequency_ghz": 2.0}}
+        assert read.simulators == {"sim:a": "embedded 5"}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@
 | `tasks/shape` | JSON str [T] | workload shape: argument shapes (and types) |
 | `tasks/flops` | f64 [T] | floating-point operations of one execution (NaN where that cannot be told) |
 | `tasks/networks` | JSON str [T] | {network: weight} in which the task occurs |
-| `devices/name`, `devices/parameters` | str, JSON str [D] | device and its hardware parameters |
+| `devices/name`, `devices/parameters` | str, JSON str [D] | device and its hardware parameters; `simulator`, where it is simulated, what timed it |
 | `schedules/task` | u32 [S] | the task of candidate schedule s |
 | `schedules/kind`, `schedules/origin` | str [S] | `ansor` or `metaschedule`; replay-trace, evolutionary, log, … |
 | `schedules/steps/{offset,text}` | u64 [S+1], u8 [n] | JSON text of the schedule's steps as recorded: the bytes of schedule s are `text[offset[s]:offset[s + 1]]` (HDF5 compresses no texts of variable length; these shrink twentyfold) |
