@@ -3,8 +3,9 @@
 # that was stopped continues when it is started again.
 #
 # GEM5 is a folder with traces and gem5's own labels of them (as `perfvec label --simulator gem5` writes); its machines are
-# then the model's, and its programs train the second stage. Without it machines are the presets and 64 of the design
-# space, and the embedded timing model labels everything.
+# then the model's, its programs train the second stage, and five more models, each of four fifths of its programs and of
+# fewer machines, give the model its intervals. Without it machines are the presets and 64 of the design space, the
+# embedded timing model labels everything, and predictions have no intervals.
 set -eu
 perfvec=$1 out=$2 model=$3 gem5=${4:-}
 
@@ -12,7 +13,9 @@ perfvec=$1 out=$2 model=$3 gem5=${4:-}
 for set in default debian mix; do
     "$perfvec" suite run --set "$set" -o "$out/traces" --max-instructions 3300000
 done
+"$perfvec" suite run --set loops -o "$out/traces" --max-instructions 900000
 if [ -n "$gem5" ]; then
+    gem5=$(cd "$gem5" && pwd)
     for path in "$gem5"/*.trace.h5; do
         rm -f "$out/traces/$(basename "$path")"
     done
@@ -21,26 +24,64 @@ else
     set -- --presets --sample 64 --seed 1
 fi
 
-# Three windows of each program; of half of the programs one in the second stage too, which the encoder learns from.
-for start in 1000000 2000000 3050000; do
-    "$perfvec" label "$out"/traces/*.trace.h5 "$@" --start $start --count 200000 -o "$out/labels-$start" >/dev/null
-done
+# A window of each program; of some programs in the second stage too, which the encoder learns from.
+programs=$(find "$out/traces" -name '*.trace.h5' ! -name 'k_loops_*' | sort)
+once=$(find "$out/traces" -name 'k_loops_[1-9].trace.h5' -o -name 'k_loops_[1-5][0-9].trace.h5' -o -name 'k_loops_6[0-4].trace.h5')
+again=$(find "$out/traces" -name 'k_loops_6[5-9].trace.h5' -o -name 'k_loops_[7-9][0-9].trace.h5' -o -name 'k_loops_1??.trace.h5')
+# shellcheck disable=SC2086 # the lists are of words
+{
+    "$perfvec" label $programs "$@" --start 1000000 --count 200000 -o "$out/labels-programs" >/dev/null
+    "$perfvec" label $once "$@" --start 300000 --count 200000 -o "$out/labels-once" >/dev/null
+    "$perfvec" label $again "$@" --start 300000 --count 400000 -o "$out/labels-again" >/dev/null
+}
 mkdir -p "$out/all" "$out/first" "$out/second"
 ln -sf "$out"/labels-*/*.latency.h5 "$out/first"
-ln -sf "$out"/labels-1000000/[a-m]*.latency.h5 "$out/second"
+ln -sf "$out"/labels-programs/[a-j]*.latency.h5 "$out"/labels-programs/[lm]*.latency.h5 "$out/second"
+find "$out/labels-programs" -name 'k_*' ! -name 'k_mix_[2-6][0-9]-*' ! -name 'k_mix_1[7-9]-*' -exec ln -sf {} "$out/second" \;
+ln -sf "$out"/labels-once/k_loops_[1-9]-*.latency.h5 "$out"/labels-once/k_loops_1[0-6]-*.latency.h5 "$out/second"
+ln -sf "$out"/labels-again/k_loops_[67]?-*.latency.h5 "$out"/labels-again/k_loops_8[0-4]-*.latency.h5 "$out/second"
 ln -sf "$out"/traces/*.trace.h5 "$out/all"
 if [ -n "$gem5" ]; then
-    ln -sf "$(cd "$gem5" && pwd)"/*.latency.h5 "$out/second"
-    ln -sf "$(cd "$gem5" && pwd)"/*.trace.h5 "$out/all"
+    ln -sf "$gem5"/*.latency.h5 "$out/second"
+    ln -sf "$gem5"/*.trace.h5 "$out/all"
 fi
 
 # Machines beyond the table: presets with vectors of their own, and 160 others that teach the encoder.
-"$perfvec" label "$out"/traces/k_*.trace.h5 "$out"/traces/[c-g]*.trace.h5 --presets --sample 160 --seed 2 \
-    --start 1000000 --count 60000 -o "$out/encoder" >/dev/null
-"$perfvec" label "$out"/traces/*.trace.h5 --presets --start 1000000 --count 200000 -o "$out/presets" >/dev/null
+few=$(find "$out/traces" -name '[c-g]*.trace.h5' -o -name 'k_*.trace.h5' ! -name 'k_loops_*' ! -name 'k_mix_??.*' | sort)
+most=$(find "$out/traces" -name '*.trace.h5' ! -name 'k_loops_*' ! -name 'k_mix_*' | sort)
+# shellcheck disable=SC2086
+{
+    "$perfvec" label $few --presets --sample 160 --seed 2 --start 1000000 --count 60000 -o "$out/encoder" >/dev/null
+    "$perfvec" label $most --presets --start 1000000 --count 200000 -o "$out/presets" >/dev/null
+}
 
-"$perfvec" train --traces "$out/traces" --latencies "$out/first" --instructions 22000000 --no-encoder \
-    -o "$out/first.safetensors"
-"$perfvec" train --traces "$out/all" --latencies "$out/second" --instructions 10000000 \
-    --learning-rate 1e-3 --matrix-rate 0.01 --initial "$out/first.safetensors" \
-    --encoder-latencies "$out/encoder" --table-latencies "$out/presets" -o "$model"
+"$perfvec" train --traces "$out/all" --latencies "$out/first" --architecture convolution --layers 4 --width 128 \
+    --instructions 60000000 --no-encoder -o "$out/first.safetensors"
+second() { # MODEL OPTIONS…
+    made=$1
+    shift
+    test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$out/second" --initial "$out/first.safetensors" \
+        --learning-rate 1e-3 --matrix-rate 0.01 --seed 1 --encoder-latencies "$out/encoder" -o "$made" "$@"
+}
+second "$out/model.safetensors" --instructions 8000000 --table-latencies "$out/presets"
+if [ -z "$gem5" ]; then
+    cp "$out/model.safetensors" "$model"
+    exit
+fi
+
+# The folds of GEM5's programs, as `perfvec train --fold K/5` deals them where there are no others.
+fold() { # NUMBER PROGRAMS…
+    number=$1 excluded=
+    shift
+    for program; do excluded="$excluded --exclude $program"; done
+    # shellcheck disable=SC2086
+    second "$out/fold$number.safetensors" --instructions 3000000 --hold-machines 16 --machine-seed "$number" $excluded
+}
+fold 1 dot flac mawk bison sqlite k_spmv sha256
+fold 2 k_fft zopfli glpsol hmmer k_qsort tcc bzip2
+fold 3 sort xz perl lua gp python k_stream
+fold 4 samtools sox svm picosat gforth jq xmllint
+fold 5 objdump k_chase espeak k_matmul lz4 x264
+"$perfvec" calibrate --model "$out/model.safetensors" --fold "$out/fold1.safetensors" --fold "$out/fold2.safetensors" \
+    --fold "$out/fold3.safetensors" --fold "$out/fold4.safetensors" --fold "$out/fold5.safetensors" \
+    --traces "$gem5" --latencies "$gem5" -o "$model"

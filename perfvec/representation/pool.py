@@ -19,7 +19,7 @@ from uarch.instructions import Chunk, StaticInstructions
 UNIT = 1024  # instructions; divides the chunks of a trace, and is a multiple of 16
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features
 _WINDOW = OVERLAP + UNIT
-_LANES = 128  # units side by side in the model
+_LANES = 32  # units side by side in the model
 
 
 @njit(cache=True, nogil=True)

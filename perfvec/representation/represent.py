@@ -1,7 +1,7 @@
 """From a trace to its program vector: a stateful pass over parallel lanes with overlap.
 
-A stretch of instructions is cut into consecutive lanes that run side by side through the LSTM, each after OVERLAP
-instructions of its predecessor that only fill the state. So every instruction costs one step of the recurrence, the
+A stretch of instructions is cut into consecutive lanes that run side by side through the model, each after OVERLAP
+instructions of its predecessor that only fill the state. So every instruction costs one step of the model, the
 lanes' sums add up to the stretch's, and memory is bounded by the stretch.
 """
 
@@ -30,11 +30,11 @@ from tracegen.qemu.stream import ProgramStream
 from tracegen.trace import Trace
 from uarch.instructions import Chunk, StaticInstructions
 
-LANES = 64
-OVERLAP = 128  # as long as the longest warm-up in training
-STRETCH = LANES * 4096  # instructions a stretch, and an interval of the program vector
-TOGETHER = 16  # stretches side by side on a GPU, which 64 lanes do not fill
-_STEPS = 128  # steps whose inputs are expanded at once
+LANES = 32
+OVERLAP = 256  # as far as four convolutions of four taps look back; recurrent states forget sooner
+STRETCH = LANES * 8192  # instructions a stretch, and an interval of the program vector
+TOGETHER = 32  # stretches side by side on a GPU, which 32 lanes do not fill
+_STEPS = 256  # steps whose inputs are expanded at once
 
 
 @torch.inference_mode()

@@ -28,7 +28,7 @@ from uarch.errors import InputError
 WINDOW = 20_000  # instructions
 _WINDOWS = 6  # windows of one shard, spread over it
 _STEPS = 1200
-_LANES = 16  # of a window: its warm-up is to be less than what counts
+_LANES = 8  # of a window: its warm-up is to be less than what counts
 _BATCH = 256
 _COORDINATES = 24  # principal directions of the table
 _JITTER = 0.1  # deviations by which features are blurred in training: fields that few machines vary mean little

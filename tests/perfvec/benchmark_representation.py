@@ -28,7 +28,7 @@ from perfvec.representation.windowed import WINDOW, windowed_sums
 from tracegen.decode import decode
 from tracegen.trace import Trace
 
-_STEPS = 128
+_STEPS = 256
 _LARGE = (2048, 2048, 2048)
 Features = tuple[NDArray[np.float32], NDArray[np.uint32], NDArray]  # static, static ids, stored
 

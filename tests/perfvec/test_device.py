@@ -46,7 +46,7 @@ def test_lanes_with_features_of_the_device(data, bf16):
 
 
 def test_stretches_side_by_side_are_those_one_by_one(data, monkeypatch):
-    """The whole pass as a GPU makes it: 16 stretches' lanes in one product, features from tables."""
+    """The whole pass as a GPU makes it: stretches' lanes in one product, features from tables."""
     monkeypatch.setattr(representing, "STRETCH", 8192)
     with Trace(data.traces / "qsort.trace.h5") as trace:
         alone = represent(data.model, trace, progress=False)
@@ -59,7 +59,7 @@ def test_stretches_side_by_side_are_those_one_by_one(data, monkeypatch):
     assert np.allclose(table @ found.T, table @ alone.interval_vectors[:5].T, rtol=1e-4)
     after = running.add(chunks[5])  # goes on where the five ended
     assert np.allclose(table @ after, table @ alone.interval_vectors[5], rtol=1e-4)
-    assert len(running._lead_id) == 128 and LANES == 64
+    assert len(running._lead_id) == 256 and LANES == 32
 
 
 @torch.no_grad()
