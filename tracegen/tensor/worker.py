@@ -17,7 +17,10 @@ from functools import lru_cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
 
 if TYPE_CHECKING:
     from tvm.runtime import Tensor
@@ -121,6 +124,7 @@ def _serve(name: str, cpu: int | None, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # TVM's warnings; errors come back as replies
     os.environ |= {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    tqdm.set_lock(RLock())  # its own is a semaphore, which a killed process leaves behind
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
     work = WORK[name]
