@@ -52,4 +52,7 @@ class _Block(nn.Module):
         stream = torch.cat([before.to(kind), x.to(kind)])  # rounded once, not in each tap
         taps = [stream[tap * self.dilation : tap * self.dilation + steps] for tap in range(self.kernel)]
         value, gate = self.taps(torch.cat(taps, dim=-1)).chunk(2, dim=-1)
-        return x + self.out(torch.tanh(value) * torch.sigmoid(gate)).float(), stream[steps:]
+        if torch.is_grad_enabled():
+            return x + self.out(torch.tanh(value) * torch.sigmoid(gate)).float(), stream[steps:]
+        # The same in place: fresh memory for each of these costs a tenth of the time.
+        return x.add_(self.out(value.tanh_() * gate.sigmoid_())), stream[steps:]

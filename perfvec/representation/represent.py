@@ -23,6 +23,7 @@ from perfvec.model import FoundationModel, Model
 from perfvec.precision import forward, native_bf16, rounded
 from perfvec.representation.device_features import DeviceFeatures
 from perfvec.representation.kept_intervals import KeptIntervals
+from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.vector import ProgramVector
 from perfvec.representation.windowed import WINDOW, windowed_sums
 from tracegen.decode import decode
@@ -57,6 +58,7 @@ def lane_pieces(
     first instructions of each lane, all by default; what follows them only fills the state of the next lane.
     `on_device` expands the features where the model is; by default only a GPU does that.
     """
+    keep_freed_memory()
     count = len(static_id) - lead
     length = -(-count // lanes)
     schema, device = foundation.schema, foundation.mean.device
