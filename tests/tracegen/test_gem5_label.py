@@ -19,6 +19,7 @@ from uarch.configuration import load_machine, replace_field
 from uarch.errors import InputError
 from uarch.gem5.script import gem5_script
 
+ROOT = Path(__file__).parents[2]
 O3, MINOR = load_machine("cortex-a72"), load_machine("cortex-a53")
 OTHER = replace_field(replace_field(O3, "name", "other"), "l2.latency", 20)
 
@@ -155,6 +156,34 @@ def test_the_instruction_set_is_the_programs(tmp_path):
     (tmp_path / "p").write_text("#!/bin/sh\n")
     assert "interpreter" in message(lambda: isa_of(str(tmp_path / "p")))
     assert "--uarch FILE" in message(lambda: script(["--", "true"]))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--uarch", "none", "--", "true"], "presets: apple-firestorm"),
+        (["--uarch", "base", "--", "/no/such"], "No such file"),
+        (["--", "true"], "name the machine"),
+    ],
+)
+def test_errors_are_told_as_gem5_can_tell_them(words, told):
+    """gem5 v24 aborts on an exit whose status is no number."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tracegen" / "gem5" / "run_se.py", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("run_se.py: ") and told in done.stderr
+
+
+@pytest.mark.parametrize("name", ["cortex-a53", "cortex-a72", "zen4"])
+def test_gem5s_python_needs_no_numpy(name):
+    code = f"""import sys
+sys.modules.update(dict.fromkeys(("numpy", "numba", "h5py", "capstone")))
+sys.path.insert(0, {str(ROOT)!r})
+from tracegen.gem5.run_se import script
+sys.stdout.write(script(["--uarch", {name!r}, "--", {str(gem5_runs.PROGRAM)!r}])[0])"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == gem5_script(load_machine(name))
 
 
 @pytest.mark.skipif("GEM5" not in os.environ, reason="the environment's GEM5 names no gem5.opt")
