@@ -500,3 +500,20 @@ def test_sizes_of_accesses(isa, code, size):
     raw = np.zeros((1, 16), np.uint8)
     raw[0, : len(code) // 2] = np.frombuffer(bytes.fromhex(code), np.uint8)
     assert access_bytes(raw, isa).tolist() == [size]
+
+
+def test_files_below_a_sysroot_come_first(tmp_path):
+    """A program's loader and libraries, and relative to its folder what is not there."""
+    program = Path(shutil.which("true"))
+    interpreter = AddressSpace(program, "x86-64", Path())._loader.path
+    root = tmp_path / "root"
+    own = root / str(interpreter).lstrip("/")
+    own.parent.mkdir(parents=True)
+    shutil.copy(interpreter, own)
+    space = AddressSpace(program, "x86-64", tmp_path, str(root))
+    assert space._loader.path == own
+    space.map(str(interpreter), 0x1000_0000)
+    shutil.copy(interpreter, tmp_path / "library.so")
+    space.map("library.so", 0x2000_0000)
+    space.map("/no/such.so", 0x3000_0000)
+    assert [image.path for image, _ in space._placed[1:]] == [own, tmp_path / "library.so"]

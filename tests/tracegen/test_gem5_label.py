@@ -186,6 +186,16 @@ sys.stdout.write(script(["--uarch", {name!r}, "--", {str(gem5_runs.PROGRAM)!r}])
     assert done.stdout == gem5_script(load_machine(name))
 
 
+def test_a_dynamic_programs_sysroot_is_labelled_with(place):
+    facts = json.loads((place / "run" / "run.json").read_text()) | {"sysroot": "/usr/riscv64-linux-gnu"}
+    (place / "run" / "run.json").write_text(json.dumps(facts))
+    import_gem5([place / "run"], place / "rooted.trace.h5", progress=False)
+    label(
+        [place / "rooted.trace.h5"], [O3], place / "labels", simulator="gem5", gem5=place / "gem5.opt", progress=False
+    )
+    assert "--sysroot /usr/riscv64-linux-gnu" in runs(place)[-1]
+
+
 @pytest.mark.skipif("GEM5" not in os.environ, reason="the environment's GEM5 names no gem5.opt")
 def test_gem5_itself_runs_the_script_and_labels(tmp_path):
     gem5, run_se = os.environ["GEM5"], Path(by_gem5.__file__).parent / "run_se.py"

@@ -89,7 +89,8 @@ class Reader:
         self._output, self._statics = text.output(_OUTPUT), text.statics()
         self._core = np.frombuffer(simulation.core.encode(), np.uint8)
         self._fast = np.frombuffer((simulation.fast_core or "-").encode(), np.uint8)
-        self._space = AddressSpace(run.program, simulation.isa, run.folder) if writer is not None else None
+        root = str(facts.get("sysroot", ""))
+        self._space = AddressSpace(run.program, simulation.isa, run.folder, root) if writer is not None else None
         self._bytes: NDArray[np.int64] = np.zeros(0, np.int64)  # [S] of an access
         self._string: NDArray[np.bool_] = np.zeros(0, bool)
         self._code: NDArray[np.uint8] = np.zeros((0, 16), np.uint8)
@@ -389,6 +390,7 @@ def import_gem5(
         attributes={
             "cwd": str(run.folder),
             "environment": json.dumps(run.environment),
+            "sysroot": run.facts.get("sysroot", ""),
             "stdin": run.stdin or "",
             "stdout": run.stdout,
             "executable": run.executable if program is None else str(Path(program).absolute()),
