@@ -198,19 +198,7 @@ def test_a_dynamic_programs_sysroot_is_labelled_with(place):
 
 @pytest.mark.skipif("GEM5" not in os.environ, reason="the environment's GEM5 names no gem5.opt")
 def test_gem5_itself_runs_the_script_and_labels(tmp_path):
-    gem5, run_se = os.environ["GEM5"], Path(by_gem5.__file__).parent / "run_se.py"
-    program = shutil.copy(gem5_runs.PROGRAM, tmp_path / "touch")
-    command = [
-        gem5,
-        "-d",
-        tmp_path / "run",
-        "--debug-flags=ExecAll,O3PipeView,Vma",
-        "--debug-file=trace.out.gz",
-        run_se,
-    ]
-    command += ["--uarch", "cortex-a72", "--stdout", tmp_path / "out", "--", program]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=environment)
+    gem5_runs.run_gem5(tmp_path, shutil.copy(gem5_runs.PROGRAM, tmp_path / "touch"), "cortex-a72")
     assert (tmp_path / "out").read_text() == "touched\n"
     done = import_gem5([tmp_path / "run"], tmp_path / "t.trace.h5", latency=tmp_path / "t.latency.h5", progress=False)
     assert done.checked and done.instructions == 936
