@@ -18,7 +18,10 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:  # gem5's Python
+    from uarch import without_numpy as np  # type: ignore[no-redef]
 
 Formula = float | str | tuple[Any, ...]
 

@@ -18,7 +18,7 @@ from tests.tracegen import gem5_runs
 from tracegen.features import get_schema
 from tracegen.features.file import extract
 from tracegen.gem5 import text
-from tracegen.gem5.access_size import access_bytes
+from tracegen.gem5.access_size import access_bytes, shares
 from tracegen.gem5.address_space import MMAP_BEGINS, AddressSpace
 from tracegen.gem5.reader import Reader, import_gem5
 from tracegen.gem5.source import find_source, read_run
@@ -489,6 +489,22 @@ def test_a_loader_is_found_without_the_programs_first_instruction():
         ("aarch64", "047c2248", 16),  # casp x2, x3, x4, x5, [x0]
         ("aarch64", "04fc6208", 8),  # caspal w2, w3, w4, w5, [x0]
         ("aarch64", "20740bd5", 64),  # dc zva, x0
+        ("aarch64", "020021f8", 8),  # ldadd x1, x2, [x0]
+        ("aarch64", "00a000a4", 16),  # ld1b {z0.b}, p0/z, [x0]: gem5's vectors have 128 bits
+        ("aarch64", "04a040a4", 4),  # ld1b {z4.s}, p0/z, [x0]
+        ("aarch64", "04a080a4", 8),  # ld1sw {z4.d}, p0/z, [x0]
+        ("aarch64", "04e0e1e4", 4),  # st1h {z4.d}, p0, [x0, #1, mul vl]
+        ("aarch64", "01605fa5", 16),  # ldff1w {z1.s}, p0/z, [x0, xzr, lsl #2]
+        ("aarch64", "01a030a4", 8),  # ldnf1b {z1.h}, p0/z, [x0]
+        ("aarch64", "01e080a5", 16),  # ldnt1d {z1.d}, p0/z, [x0]
+        ("aarch64", "06e04085", 4),  # ld1rw {z6.d}, p0/z, [x0]
+        ("aarch64", "062080a5", 16),  # ld1rqd {z6.d}, p0/z, [x0]
+        ("aarch64", "00e040a5", 48),  # ld3w {z0.s-z2.s}, p0/z, [x0]
+        ("aarch64", "00e0f0e5", 64),  # st4d {z0.d-z3.d}, p0, [x0]
+        ("aarch64", "08c0e7c5", 16),  # ld1d {z8.d}, p0/z, [x0, z7.d, lsl #3]: two of 8
+        ("aarch64", "088047e4", 4),  # st1b {z8.s}, p0, [x0, z7.s, uxtw]: four of 1
+        ("aarch64", "05408085", 16),  # ldr z5, [x0]
+        ("aarch64", "010080e5", 2),  # str p1, [x0]
         ("riscv64", "83b50500", 8),  # ld a1, 0(a1)
         ("riscv64", "2380b500", 1),  # sb a1, 0(a1)
         ("riscv64", "87a50500", 4),  # flw fa1, 0(a1)
@@ -500,3 +516,37 @@ def test_sizes_of_accesses(isa, code, size):
     raw = np.zeros((1, 16), np.uint8)
     raw[0, : len(code) // 2] = np.frombuffer(bytes.fromhex(code), np.uint8)
     assert access_bytes(raw, isa).tolist() == [size]
+
+
+@pytest.mark.parametrize(
+    ("size", "owner", "wanted"),
+    [
+        ([16, 16], [0, 0], [8, 8]),
+        ([24, 24], [0, 0], [16, 8]),  # ld3 {v0.8b-v2.8b}
+        ([24, 24, 24], [0, 0, 0], [8, 8, 8]),
+        ([10, 10], [0, 0], [8, 2]),  # fld tbyte
+        ([12, 3], [0, 1], [12, 3]),  # in one access
+        ([24, 8, 24, 10, 8, 10], [4, 5, 4, 6, 5, 6], [16, 4, 8, 8, 4, 2]),  # two instructions' loads and stores
+        ([9, 9, 9, 9], [0, 0, 0, 0], [3, 3, 3, 3]),  # more accesses than such parts
+        ([], [], []),
+    ],
+)
+def test_an_instructions_bytes_are_spread_over_its_accesses(size, owner, wanted):
+    assert shares(np.array(size, np.int64), np.array(owner, np.int64)).tolist() == wanted
+
+
+def test_files_below_a_sysroot_come_first(tmp_path):
+    """A program's loader and libraries, and relative to its folder what is not there."""
+    program = Path(shutil.which("true"))
+    interpreter = AddressSpace(program, "x86-64", Path())._loader.path
+    root = tmp_path / "root"
+    own = root / str(interpreter).lstrip("/")
+    own.parent.mkdir(parents=True)
+    shutil.copy(interpreter, own)
+    space = AddressSpace(program, "x86-64", tmp_path, str(root))
+    assert space._loader.path == own
+    space.map(str(interpreter), 0x1000_0000)
+    shutil.copy(interpreter, tmp_path / "library.so")
+    space.map("library.so", 0x2000_0000)
+    space.map("/no/such.so", 0x3000_0000)
+    assert [image.path for image, _ in space._placed[1:]] == [own, tmp_path / "library.so"]

@@ -19,6 +19,7 @@ from uarch.configuration import load_machine, replace_field
 from uarch.errors import InputError
 from uarch.gem5.script import gem5_script
 
+ROOT = Path(__file__).parents[2]
 O3, MINOR = load_machine("cortex-a72"), load_machine("cortex-a53")
 OTHER = replace_field(replace_field(O3, "name", "other"), "l2.latency", 20)
 
@@ -157,21 +158,47 @@ def test_the_instruction_set_is_the_programs(tmp_path):
     assert "--uarch FILE" in message(lambda: script(["--", "true"]))
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--uarch", "none", "--", "true"], "presets: apple-firestorm"),
+        (["--uarch", "base", "--", "/no/such"], "No such file"),
+        (["--", "true"], "name the machine"),
+    ],
+)
+def test_errors_are_told_as_gem5_can_tell_them(words, told):
+    """gem5 v24 aborts on an exit whose status is no number."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tracegen" / "gem5" / "run_se.py", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("run_se.py: ") and told in done.stderr
+
+
+@pytest.mark.parametrize("name", ["cortex-a53", "cortex-a72", "zen4"])
+def test_gem5s_python_needs_no_numpy(name):
+    code = f"""import sys
+sys.modules.update(dict.fromkeys(("numpy", "numba", "h5py", "capstone")))
+sys.path.insert(0, {str(ROOT)!r})
+from tracegen.gem5.run_se import script
+sys.stdout.write(script(["--uarch", {name!r}, "--", {str(gem5_runs.PROGRAM)!r}])[0])"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == gem5_script(load_machine(name))
+
+
+def test_a_dynamic_programs_sysroot_is_labelled_with(place):
+    facts = json.loads((place / "run" / "run.json").read_text()) | {"sysroot": "/usr/riscv64-linux-gnu"}
+    (place / "run" / "run.json").write_text(json.dumps(facts))
+    import_gem5([place / "run"], place / "rooted.trace.h5", progress=False)
+    label(
+        [place / "rooted.trace.h5"], [O3], place / "labels", simulator="gem5", gem5=place / "gem5.opt", progress=False
+    )
+    assert "--sysroot /usr/riscv64-linux-gnu" in runs(place)[-1]
+
+
 @pytest.mark.skipif("GEM5" not in os.environ, reason="the environment's GEM5 names no gem5.opt")
 def test_gem5_itself_runs_the_script_and_labels(tmp_path):
-    gem5, run_se = os.environ["GEM5"], Path(by_gem5.__file__).parent / "run_se.py"
-    program = shutil.copy(gem5_runs.PROGRAM, tmp_path / "touch")
-    command = [
-        gem5,
-        "-d",
-        tmp_path / "run",
-        "--debug-flags=ExecAll,O3PipeView,Vma",
-        "--debug-file=trace.out.gz",
-        run_se,
-    ]
-    command += ["--uarch", "cortex-a72", "--stdout", tmp_path / "out", "--", program]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=environment)
+    gem5_runs.run_gem5(tmp_path, shutil.copy(gem5_runs.PROGRAM, tmp_path / "touch"), "cortex-a72")
     assert (tmp_path / "out").read_text() == "touched\n"
     done = import_gem5([tmp_path / "run"], tmp_path / "t.trace.h5", latency=tmp_path / "t.latency.h5", progress=False)
     assert done.checked and done.instructions == 936

@@ -65,7 +65,18 @@ def main() -> int:
     checked: set[tuple[str, str]] = set()
     for isa in ("x86-64", "aarch64", "riscv64"):
         for name in preset_names():
-            arguments = ["--fast-forward", "9", "--warmup", "9", "--max-instructions", "9", "--", "true"]
+            arguments = [
+                "--fast-forward",
+                "9",
+                "--warmup",
+                "9",
+                "--max-instructions",
+                "9",
+                "--sysroot",
+                "/",
+                "--",
+                "true",
+            ]
             with contextlib.redirect_stdout(None):
                 root = gem5_stand_in.run_root(gem5_script(load_machine(name), isa), arguments)
             for item in objects(root):

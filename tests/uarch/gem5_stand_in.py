@@ -232,6 +232,7 @@ def _run(text: str, arguments: list[str], flags: tuple[str, ...], outdir: str) -
     m5.__dict__.update(
         objects=objects,
         stats=simulator.stats,
+        core=types.SimpleNamespace(setInterpDir=lambda folder: simulator.phases.append(f"loader below {folder}")),
         options=types.SimpleNamespace(outdir=outdir),
         debug=types.SimpleNamespace(flags=known_flags),
     )

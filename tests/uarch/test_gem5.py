@@ -216,6 +216,18 @@ def test_the_run_leaves_a_record_of_what_it_ran(tmp_path):
     assert (process["cwd"], process["input"], process["executable"]) == ("/tmp", "/dev/null", shutil.which("true"))
 
 
+def test_a_sysroot_has_the_loader_and_the_libraries(tmp_path):
+    document, phases = gem5_stand_in.run_script(
+        gem5_script(load_machine("base"), "aarch64"),
+        ["--sysroot", "/usr/aarch64-linux-gnu", "--", "true"],
+        outdir=tmp_path,
+    )
+    assert phases[0] == "loader below /usr/aarch64-linux-gnu"
+    paths = objects(document)["system"]["redirect_paths"]
+    assert {path["app_path"]: path["host_paths"] for path in paths}["/lib/"] == ["/usr/aarch64-linux-gnu/lib/", "/lib/"]
+    assert json.loads((tmp_path / "run.json").read_text())["sysroot"] == "/usr/aarch64-linux-gnu"
+
+
 def test_wrong_words_of_the_script_are_told(capsys):
     for words, told in ((["--", "/no/such"], "no such program"), (["--env", "A", "--", "true"], "NAME=VALUE")):
         with pytest.raises(SystemExit):

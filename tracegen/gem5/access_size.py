@@ -11,13 +11,16 @@ from capstone import arm64_const, x86_const
 from numpy.typing import NDArray
 
 _X86_STACK = 8
-_ARM_REGISTER = {"w": 4, "x": 8, "b": 1, "h": 2, "s": 4, "d": 8, "q": 16, "v": 16}
+_ARM_REGISTER = {"w": 4, "x": 8, "b": 1, "h": 2, "s": 4, "d": 8, "q": 16, "v": 16, "z": 16, "p": 2}
 _ARM_PAIR = re.compile(r"(ld|st)(n|x|ax|lx)?p|casp")
 _ARM_STRUCTURE = re.compile(r"(ld|st)[1-4](r?)$")
 _ARM_LIST = re.compile(r"\.(\d*)([bhsd])\}(\[)?")  # registers of a structure: lanes, a lane, only one
+_SVE = re.compile(r"(?:ld|st)(?:ff|nf|nt)?[1-4](r?)(q?)s?([bhwd])$")
+_SVE_LIST = re.compile(r"\{z\d+\.([bhsd])")
+_SVE_VECTOR = 16  # gem5's, in syscall emulation (sve_vl_se = 1)
+_MEMORY_BYTES = {"b": 1, "h": 2, "w": 4, "d": 8, "q": 16}
 _ARM_LINE = 64  # what gem5's `dc zva` zeroes, and its other operations on a line reach
 _RISCV = re.compile(r"(?:c\.)?(?:amo\w+\.|lr\.|sc\.|f?[ls])([bhwdq])")
-_RISCV_BYTES = {"b": 1, "h": 2, "w": 4, "d": 8, "q": 16}
 
 
 def _x86(instruction: capstone.CsInsn) -> int:
@@ -36,6 +39,8 @@ def _aarch64(instruction: capstone.CsInsn) -> int:
         for operand in instruction.operands
         if operand.type == arm64_const.ARM64_OP_REG
     ]
+    if (scalable := _SVE.match(name)) and (element := _SVE_LIST.match(instruction.op_str)):
+        return _sve(scalable, element.group(1), instruction.op_str.partition("}")[0].count("z"))
     if structure := _ARM_STRUCTURE.match(name):
         lanes, kind, single = _ARM_LIST.search(instruction.op_str).groups()  # type: ignore[union-attr]
         whole = int(lanes) if lanes and not single and not structure.group(2) else 1
@@ -54,9 +59,17 @@ def _aarch64(instruction: capstone.CsInsn) -> int:
     return 2 * size if _ARM_PAIR.match(name) else size
 
 
+def _sve(name: re.Match[str], element: str, registers: int) -> int:
+    """Whole vectors, whatever the predicate says; of a load to all lanes its one element, or its 16 bytes."""
+    repeated, quadword, kind = name.groups()
+    if repeated:
+        return _SVE_VECTOR if quadword else _MEMORY_BYTES[kind]
+    return registers * _SVE_VECTOR // _ARM_REGISTER[element] * _MEMORY_BYTES[kind]
+
+
 def _riscv64(instruction: capstone.CsInsn) -> int:
     found = _RISCV.match(instruction.mnemonic)
-    return _RISCV_BYTES[found.group(1)] if found else 8
+    return _MEMORY_BYTES[found.group(1)] if found else 8
 
 
 _ISAS: dict[str, tuple[int, int, Callable[[capstone.CsInsn], int]]] = {
@@ -79,3 +92,21 @@ def access_bytes(code: NDArray[np.uint8], isa: str) -> NDArray[np.int64]:
         if instruction is not None:
             result[row] = rule(instruction)
     return result
+
+
+def shares(size: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[R] bytes of each access, where an instruction's `size` [R] is spread over those of equal `owner` [R], in their
+    order: in equal parts that are a power of two, else as gem5 does: whole ones of such a size and the rest (24 bytes
+    of `ld3 {v0.8b-v2.8b}` are 16 and 8).
+    """
+    _, which, counts = np.unique(owner, return_inverse=True, return_counts=True)
+    parts = counts[which]
+    share = -(-size // parts)
+    uneven = np.flatnonzero(share & (share - 1))
+    if len(uneven):
+        order = uneven[np.argsort(which[uneven], kind="stable")]
+        last = np.append(np.diff(which[order]) != 0, True)
+        whole = 1 << np.ceil(np.log2(share[order])).astype(np.int64)
+        rest = size[order] - whole * (parts[order] - 1)
+        share[order] = np.where(rest <= 0, share[order], np.where(last, rest, whole))
+    return share

@@ -75,11 +75,12 @@ def read_image(path: Path) -> Image:
 
 
 class AddressSpace:
-    """The files of one simulated process."""
+    """The files of one simulated process; those below `sysroot` are taken before this system's own."""
 
-    def __init__(self, program: Path, isa: str, folder: Path) -> None:
+    def __init__(self, program: Path, isa: str, folder: Path, sysroot: str = "") -> None:
         self._isa = isa
         self._folder = folder  # to which relative names belong
+        self._sysroot = sysroot
         self._program = elf.inspect(program)
         if self._program.isa != isa:
             raise InputError(f"{program}: a program for {self._program.isa}, but gem5 simulated {isa}")
@@ -90,14 +91,19 @@ class AddressSpace:
     @cached_property
     def _loader(self) -> Image | None:
         name = self._program.interpreter
-        return read_image(Path(name)) if name is not None else None
+        return read_image(self._path(name)) if name is not None else None
+
+    def _path(self, name: str) -> Path:
+        """The file that has this name in the program."""
+        below = Path(self._sysroot + name)
+        return below if self._sysroot and below.is_file() else self._folder / name
 
     def map(self, name: str, start: int) -> None:
         """A file was mapped at `start` (a line of the flag Vma). Raises InputError."""
         if len(self._placed) >= _MOST_MAPPINGS:
             raise InputError(f"more than {_MOST_MAPPINGS} mappings of programs and libraries; the text is not gem5's")
         if name not in self._known:
-            path = self._folder / name
+            path = self._path(name)
             try:
                 self._known[name] = read_image(path) if path.is_file() else None
             except InputError:

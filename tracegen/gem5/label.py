@@ -68,6 +68,7 @@ class Window:
     executable: str
     folder: Path
     environment: tuple[str, ...]
+    sysroot: str
     stdin: str
     stdout: str
 
@@ -104,6 +105,7 @@ def window(path: Path, start: int, count: int | None, warmup: int) -> Window | N
             executable=str(trace.attribute("executable", "") or shutil.which(trace.command[0]) or trace.command[0]),
             folder=folder,
             environment=tuple(environment),
+            sysroot=str(trace.attribute("sysroot", "")),
             stdin=str(trace.attribute("stdin", "")),
             stdout=str(trace.attribute("stdout", "")),
         )
@@ -337,6 +339,7 @@ class _Fleet:
         output = stretch.stdout if stretch.stdout.startswith("/dev/") else str(folder / "stdout")
         words += ["--stdout", output, "--stderr", str(folder / "stderr")]
         words += ["--stdin", stretch.stdin] if stretch.stdin else []
+        words += ["--sysroot", stretch.sysroot] if stretch.sysroot else []
         words += ["--", *stretch.command]
         with self._lock:
             if self._stopped:

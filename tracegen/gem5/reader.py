@@ -30,7 +30,7 @@ from tracegen import elf
 from tracegen.decode import decode
 from tracegen.files import require_writable
 from tracegen.gem5 import text
-from tracegen.gem5.access_size import access_bytes
+from tracegen.gem5.access_size import access_bytes, shares
 from tracegen.gem5.address_space import AddressSpace
 from tracegen.gem5.source import Run, blocks, find_source, read_facts, read_run
 from tracegen.gem5.statistics import memory_references, read_statistics
@@ -89,7 +89,8 @@ class Reader:
         self._output, self._statics = text.output(_OUTPUT), text.statics()
         self._core = np.frombuffer(simulation.core.encode(), np.uint8)
         self._fast = np.frombuffer((simulation.fast_core or "-").encode(), np.uint8)
-        self._space = AddressSpace(run.program, simulation.isa, run.folder) if writer is not None else None
+        root = str(facts.get("sysroot", ""))
+        self._space = AddressSpace(run.program, simulation.isa, run.folder, root) if writer is not None else None
         self._bytes: NDArray[np.int64] = np.zeros(0, np.int64)  # [S] of an access
         self._string: NDArray[np.bool_] = np.zeros(0, bool)
         self._code: NDArray[np.uint8] = np.zeros((0, 16), np.uint8)
@@ -207,8 +208,7 @@ class Reader:
         static = np.where(whole, ids[np.minimum(instruction - first, len(ids) - 1)] if len(ids) else 0, 0)
         size = self._bytes[static]
         # One instruction's bytes are spread over the accesses that it makes (two of 8 for one of 16).
-        _, which, counts = np.unique(instruction * 2 + is_store, return_inverse=True, return_counts=True)
-        size = np.where(self._string[static], size, -(-size // counts[which]))
+        size = np.where(self._string[static], size, shares(size, instruction * 2 + is_store))
         none = np.empty(0, np.uint32)
         self._writer.append(
             none,
@@ -389,6 +389,7 @@ def import_gem5(
         attributes={
             "cwd": str(run.folder),
             "environment": json.dumps(run.environment),
+            "sysroot": run.facts.get("sysroot", ""),
             "stdin": run.stdin or "",
             "stdout": run.stdout,
             "executable": run.executable if program is None else str(Path(program).absolute()),

@@ -18,6 +18,7 @@ import shutil
 import struct
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINES = {62: "x86-64", 183: "aarch64", 243: "riscv64"}  # e_machine of the ELF header
@@ -63,18 +64,26 @@ def find_modules() -> None:
         sys.path += [str(path) for path in sorted(ROOT.glob(".venv/lib/python3*/site-packages"))]
 
 
+def stop(reason: str) -> NoReturn:
+    """End with the message. gem5 v24 takes nothing but a number as the status of an exit: `sys.exit(reason)` would
+    abort it, without the reason.
+    """
+    print(f"run_se.py: {reason}", file=sys.stderr)
+    sys.exit(2)
+
+
 def main() -> None:
     find_modules()
     try:
         from uarch.errors import InputError
     except ImportError as error:
-        sys.exit(f"run_se.py: {error}")
+        stop(str(error))
     try:
         text, words = script(sys.argv[1:])
     except ImportError as error:
-        sys.exit(f"run_se.py: {error}: gem5's Python needs PyYAML (apt install python3-yaml, or set PYTHONPATH)")
+        stop(f"{error}: gem5's Python needs PyYAML (apt install python3-yaml, or set PYTHONPATH)")
     except InputError as error:
-        sys.exit(f"run_se.py: {error}")
+        stop(str(error))
     sys.argv[1:] = words
     exec(compile(text, "the exported script", "exec"), {"__name__": "__m5_main__"})
 

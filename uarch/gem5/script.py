@@ -74,8 +74,8 @@ def _head(machine: Machine, isa: str, notes: list[str]) -> str:
 
 
 def _imports(machine: Machine, isa: str, core_class: str, fast_class: str) -> str:
-    names = {"AddrRange", "Cache", "L2XBar", "Process", "Root", "SEWorkload", "SrcClockDomain", "System", "SystemXBar"}
-    names |= {"VoltageDomain", core_class, fast_class}
+    names = {"AddrRange", "Cache", "L2XBar", "Process", "RedirectPath", "Root", "SEWorkload", "SrcClockDomain"}
+    names |= {"System", "SystemXBar", "VoltageDomain", core_class, fast_class}
     names |= {"FUDesc", "FUPool", "OpDesc"} if machine.core == "out-of-order" else set()
     if machine.core == "in-order":
         names |= {"MinorFU", "MinorFUPool", "MinorFUTiming", "MinorOpClass", "MinorOpClassSet"}
@@ -117,6 +117,11 @@ parser.add_argument(
 parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the program")
 parser.add_argument("--executable", metavar="FILE", help="the program's file, where PROGRAM is only its name")
 parser.add_argument("--cwd", default=os.getcwd(), metavar="FOLDER", help="the program's working directory")
+parser.add_argument(
+    "--sysroot",
+    metavar="FOLDER",
+    help="a dynamic program's loader and libraries lie below it (/usr/aarch64-linux-gnu), not in this system's /lib",
+)
 parser.add_argument("--stdin", metavar="FILE", help="file on the program's standard input")
 parser.add_argument("--stdout", metavar="FILE", help="file for the program's standard output")
 parser.add_argument("--stderr", metavar="FILE", help="file for the program's standard error")
@@ -330,6 +335,12 @@ if wrong := [item for item in arguments.env if "=" not in item]:
     parser.error(f"--env {wrong[0]} must read NAME=VALUE")
 environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", **dict(item.split("=", 1) for item in arguments.env)}
 streams = {"input": arguments.stdin, "output": arguments.stdout, "errout": arguments.stderr}
+if arguments.sysroot:
+    sysroot = os.path.abspath(arguments.sysroot)
+    m5.core.setInterpDir(sysroot)
+    system.redirect_paths = [
+        RedirectPath(app_path=path, host_paths=[sysroot + path, path]) for path in ("/lib/", "/lib64/", "/usr/lib/")
+    ]
 system.workload = SEWorkload.init_compatible(program)
 first.workload = Process(
     executable=program,
@@ -361,6 +372,7 @@ run = {
     "command": arguments.program,
     "environment": environment,
     "cwd": os.path.abspath(arguments.cwd),
+    "sysroot": os.path.abspath(arguments.sysroot) if arguments.sysroot else "",
     "stdin": os.path.abspath(arguments.stdin) if arguments.stdin else None,
     "fast_forward": arguments.fast_forward,
     "warmup": arguments.warmup,
