@@ -42,7 +42,7 @@ SELECTIONS: dict[str, Callable[..., Integers]] = {
     "kmeans": selection.kmeans_tasks, "verma": selection.joint_probability, "random": selection.random_tasks,
 }  # fmt: skip
 RECORDS = "records"  # the selection that takes some records of every task
-METRICS = ("pairwise", "apart", "top1", "top5", "mape", "rmse_ms")
+METRICS = ("pairwise", "apart", "top1", "top5", "mape", "bias", "rmse_ms")
 ZERO_SHOT = "zero-shot"
 APART = 0.1  # `apart` is the pairwise accuracy over pairs whose latencies differ by more than this share
 
@@ -188,6 +188,7 @@ def measure(model: CostModel, test: Records, *, zero_shot: bool = False) -> dict
         "top1": metrics.top_k(score, test.seconds, group, 1, test.weights),
         "top5": metrics.top_k(score, test.seconds, group, 5, test.weights),
         "mape": float("nan") if ranks_only else metrics.mape(seconds, test.seconds),
+        "bias": float("nan") if ranks_only else metrics.bias(seconds, test.seconds),
         "rmse_ms": float("nan") if ranks_only else 1e3 * metrics.rmse(seconds, test.seconds),
     }
 

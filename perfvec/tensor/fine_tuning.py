@@ -3,8 +3,9 @@
 A booster or a network follows the noise of sixty records as willingly as it learned from twenty thousand, and forgets
 the latter. So there are steps, from staying as it is over a factor of a device's latencies to more and more passes over
 the records; tasks of the records are left out in turn, and the model takes the first step whose error on those left out
-is within one standard error of the best (the rule of Breiman et al.,
-Classification and Regression Trees, 1984, §3.4.3).
+is within one standard error of the best (the rule of Breiman et al., Classification and Regression Trees, 1984,
+§3.4.3). The error is the distance of log latencies, not MAPE: MAPE is smallest where predictions are too low, and the
+latency of a network is a sum of them.
 """
 
 from __future__ import annotations

@@ -69,9 +69,12 @@ def test_an_update_learns_latencies_divided_by_the_factor(model):
 
 def test_what_the_model_did_not_know_is_learned(model):
     copy = model.copy()
-    new = on_a_new_device(
-        lambda r: r.seconds * 4.0 ** r.features("statements").rows.values[r.features("statements").rows.offset[:-1], 5]
-    )
+
+    def seconds(records):  # a feature that cost nothing before
+        rows = records.features("statements").rows
+        return records.seconds * 4.0 ** rows.values[rows.offset[:-1], 5]
+
+    new = on_a_new_device(seconds)
     chosen = np.isin(new.task, [0, 2, 3, 5])
     done = fine_tune(copy, new.take(chosen), budget=Budget(epochs=20))
     assert done.step.passes > 0
