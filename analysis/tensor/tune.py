@@ -26,6 +26,7 @@ from analysis.tensor.graph import Graph, network_graph
 from analysis.tensor.history import History, Round
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.model_file import SHIPPED, load_model
+from tracegen.tensor import work
 from tracegen.tensor.build import TARGETS, require_device
 from tracegen.tensor.candidates import trace_json
 from tracegen.tensor.dataset import Device
@@ -165,7 +166,7 @@ class _Search:
         shutil.rmtree(self.builds, ignore_errors=True)
         self.builds.mkdir()
         self._remember()
-        self.builder, self.runner = Worker("builder", plan.builder_cpu), Worker("runner", plan.cpu)
+        self.builder, self.runner = Worker(work.build, plan.builder_cpu), Worker(work.run, plan.cpu)
 
     def close(self) -> None:
         self.builder.close()
