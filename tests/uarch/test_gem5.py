@@ -28,6 +28,7 @@ from uarch.gem5.table import as_read_back, as_simulated, digest, plainest
 from uarch.space import sample
 
 DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).parents[2]
 SHARED = Path(__file__).parents[3] / "shared" / "gem5-text"
 PRESETS = [load_machine(name) for name in preset_names()]
 MACHINES = [*PRESETS, *sample(25, seed=11), *sample(25, seed=11, space="embedded")]
@@ -163,6 +164,26 @@ def test_a_machines_name_cannot_become_code():
     compile(gem5_script(machine), "machine.py", "exec")
     assert "import socket" not in [line.strip() for line in gem5_script(machine).splitlines()]
     configuration(machine)
+
+
+def test_the_script_is_ascii_as_v23_needs_it():
+    machine = replace_field(load_machine("base"), "name", "Zürich™")
+    assert gem5_script(machine).isascii()
+    document = configuration(machine)
+    assert machine_from_config(document, machine.name, machine)[0] == machine
+    assert (ROOT / "tracegen" / "gem5" / "run_se.py").read_bytes().isascii()
+
+
+def test_a_machines_file_is_utf8_in_a_python_of_another_encoding(tmp_path):
+    """gem5's Python, whose locale is C where LANG is not set."""
+    (tmp_path / "m.yaml").write_text("# Zürich\n" + (ROOT / "uarch" / "presets" / "base.yaml").read_text(), "utf-8")
+    code = "import sys; from uarch.configuration import load_machine; print(load_machine(sys.argv[1]).name)"
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8=0", "-c", code, tmp_path / "m.yaml"],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+        env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout.strip() == "base", done.stderr
 
 
 def test_fields_set_gem5s_parameters():

@@ -1,4 +1,4 @@
-"""A machine read from the `config.json` that gem5 v24 writes into the output folder of every run.
+"""A machine read from the `config.json` that gem5 writes into the output folder of every run.
 
 What `table` says a field sets is read back. Everything that a machine cannot say, or gem5 does not say, is a note: one
 line that names the parameter and what is assumed instead. The caches are found by following the core's ports, so

@@ -1,9 +1,11 @@
-"""A machine as a configuration script that stock gem5 v24 runs: `gem5.opt MACHINE.py -- PROGRAM ARGS`.
+"""A machine as a configuration script that stock gem5 runs: `gem5.opt MACHINE.py -- PROGRAM ARGS`.
 
 The script is one file of plain gem5 Python in syscall emulation with classic caches. What it sets is `table`; around
 that it is as a careful user of gem5 would write it: `L2XBar` between cache levels, `SystemXBar` to memory, page walks
 through the system bus, one clock domain. Checked with gem5 v24.0.0.1 for X86: on the two machines of which the project
-has gem5's own statistics, the scripts give the same cycles (60,295 on O3, 53,092 on Minor).
+has gem5's own statistics, the scripts give the same cycles (60,295 on O3, 53,092 on Minor). v23.0.0.1 runs the same
+text, which asks gem5 for what versions have under different names. The text is ASCII: v23 reads a script in the
+encoding of the locale, and that is ASCII where LANG is not set.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def gem5_script(machine: Machine, isa: str = "x86-64") -> str:
         _wiring(levels, fast_class, interrupt_ports=isa == "x86-64"),
         _RUN,
     ]
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    text = "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return text.encode("ascii", "backslashreplace").decode()  # only strings hold more than that
 
 
 def _head(machine: Machine, isa: str, notes: list[str]) -> str:
@@ -67,7 +70,7 @@ def _head(machine: Machine, isa: str, notes: list[str]) -> str:
         textwrap.fill(note, _WIDTH - 2, initial_indent="  - ", subsequent_indent="    ") + "\n" for note in notes
     )
     return (
-        f'"""The machine {name} ({machine.core}) for gem5 v24: {isa}, syscall emulation, classic caches.\n\n'
+        f'"""The machine {name} ({machine.core}) for gem5 v23 and v24: {isa}, syscall emulation, classic caches.\n\n'
         f"Digest of the machine's fields: {digest(machine)}\n\n"
         "    gem5.opt THIS.py [--fast-forward N] [--warmup N] [--max-instructions N] -- PROGRAM ARGS...\n\n"
         "gem5 writes its statistics (those of the measured instructions), config.json and run.json into its output\n"

@@ -1,7 +1,8 @@
 """Which gem5 parameter each field of a machine sets: one table, read forwards by `script` and backwards by `config`.
 
-Names and defaults are those of gem5 v24.0 (src/cpu/o3/BaseO3CPU.py, src/cpu/minor/BaseMinorCPU.py,
-src/cpu/pred/BranchPredictor.py, src/mem/cache/Cache.py). Latencies and delays are cycles on both sides.
+Names and defaults are those of gem5 v24.0, others where a version is named (src/cpu/o3/BaseO3CPU.py,
+src/cpu/minor/BaseMinorCPU.py, src/cpu/pred/BranchPredictor.py, src/mem/cache/Cache.py). Latencies and delays are
+cycles on both sides.
 """
 
 from __future__ import annotations
