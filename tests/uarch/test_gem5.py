@@ -175,7 +175,7 @@ def test_the_script_is_ascii_as_v23_needs_it():
 
 
 def test_a_machines_file_is_utf8_in_a_python_of_another_encoding(tmp_path):
-    """gem5's Python, whose locale is C where LANG is not set."""
+    """As gem5's Python: v23's reads text as ASCII, whatever LANG says."""
     (tmp_path / "m.yaml").write_text("# Zürich\n" + (ROOT / "uarch" / "presets" / "base.yaml").read_text(), "utf-8")
     code = "import sys; from uarch.configuration import load_machine; print(load_machine(sys.argv[1]).name)"
     done = subprocess.run(

@@ -4,8 +4,8 @@ The script is one file of plain gem5 Python in syscall emulation with classic ca
 that it is as a careful user of gem5 would write it: `L2XBar` between cache levels, `SystemXBar` to memory, page walks
 through the system bus, one clock domain. Checked with gem5 v24.0.0.1 for X86: on the two machines of which the project
 has gem5's own statistics, the scripts give the same cycles (60,295 on O3, 53,092 on Minor). v23.0.0.1 runs the same
-text, which asks gem5 for what versions have under different names. The text is ASCII: v23 reads a script in the
-encoding of the locale, and that is ASCII where LANG is not set.
+text, which asks gem5 for what versions have under different names. The text is ASCII, as v23 reads it,
+whatever the locale is.
 """
 
 from __future__ import annotations
