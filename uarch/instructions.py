@@ -103,6 +103,8 @@ class StaticInstructions:
     cycles_after: NDArray[np.uint8]  # [S] of other micro-operations after it until registers have the results
     chained: NDArray[np.bool_]  # [S] computes only after the last one that is chained too
     vector_unit: NDArray[np.bool_]  # [S] a scalar floating-point operation that the vector units do
+    float_move: NDArray[np.bool_]  # [S] a move, change of sign or rounding that the floating-point units do
+    isa: str = "x86-64"  # its order of stores and its own registers are a core's concern (`uarch.gem5.table.ISAS`)
 
     def __len__(self) -> int:
         return len(self.address)

@@ -1,7 +1,9 @@
 """gem5's text of AArch64 and RISC-V programs → trace, latencies: against its statistics, QEMU, a plain reading."""
 
+import gzip
 import json
 import os
+import re
 import shutil
 import sys
 from collections import Counter
@@ -204,6 +206,31 @@ def test_decoded_loads_and_stores_are_those_that_gem5_made(isa, core, tmp_path):
         made = {bool(way) for _, _, way in rows}
         wanted = {way for way, flag in ((False, Flag.LOAD), (True, Flag.STORE)) if flags[which] & flag}
         assert made == wanted or names[which].startswith("dc zva"), names[which]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_decoded_micro_operations_are_those_that_gem5_made(isa, tmp_path):
+    """Their number, but for atomic accesses (one or two to gem5) and SVE; and a floating-point operation's unit."""
+    _, trace, _ = imported(isa, "minor", tmp_path)
+    made: dict[int, dict[int, str]] = {}
+    for line in gzip.decompress((data(isa) / "minor" / "trace.out.gz").read_bytes()).decode().splitlines():
+        if told := re.search(r" T0 : 0x([0-9a-f]+)[^:]*?(?:\. *(\d+))? *: .*: (\w+) :.*FetchSeq", line):
+            made.setdefault(int(told[1], 16), {})[int(told[2] or 0)] = told[3]
+    decoded = decode(trace.address, trace.code, isa)
+    names = disassemble(trace.address, trace.code, isa)
+    compared, kinds = 0, set()
+    for row, (address, name) in enumerate(zip(trace.address.tolist(), names, strict=True)):
+        atomic = decoded.flags[row] & Flag.ATOMIC or name.startswith(("sc.", "lr."))
+        if not atomic and not re.search(r"\bz\d", name):
+            assert decoded.micro_operations[row] == len(made[address]), name
+            compared += 1
+        kind = made[address].get(0, "")
+        if kind.startswith("Float") and "Mem" not in kind:
+            kinds.add(kind)
+            assert bool(decoded.float_move[row]) == (kind == "FloatMisc"), name
+            assert not decoded.vector_unit[row], name
+    assert compared > 130
+    assert kinds == {"FloatCvt", "FloatDiv", *({"FloatMisc", "FloatMult"} if isa == "aarch64" else {"FloatAdd"})}
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -45,6 +45,7 @@ class Program:
     base: int = 0x400000
     ids: list[int] = field(default_factory=list)
     accesses: list[tuple[int, int, int, int]] = field(default_factory=list)  # instruction, address, size, is_store
+    isa: str = "x86-64"
 
     def execute(self, number: int, *accesses: tuple[int, int, int]) -> None:
         self.accesses += [(len(self.ids), *access) for access in accesses]
@@ -72,6 +73,8 @@ class Program:
             cycles_after=np.array([i.cycles_after for i in self.instructions], np.uint8),
             chained=np.array([i.chained for i in self.instructions], np.bool_),
             vector_unit=np.zeros(count, np.bool_),
+            float_move=np.zeros(count, np.bool_),
+            isa=self.isa,
         )
 
     def chunk(self, begin: int = 0, end: int | None = None) -> Chunk:

@@ -8,7 +8,9 @@ import pytest
 from programs import Instruction, Program, load, repeated, store
 
 from uarch.configuration import Machine, load_machine, replace_field
+from uarch.gem5.table import ISAS
 from uarch.instructions import Flag, Operation
+from uarch.timing import out_of_order
 from uarch.timing.simulation import COUNTERS, Simulation, simulate
 
 BASE = replace_field(load_machine("base"), "memory", {"model": "simple", "latency_ns": 50, "bandwidth_gbs": 51.2})
@@ -141,6 +143,44 @@ def test_a_store_that_covers_a_part_must_be_written_first():
         return total(BASE, program)
 
     assert make(4) > 2 * make(8)
+
+
+def stores(isa: str, stride: int) -> Program:
+    """2,400 stores, each `stride` bytes behind the one before, in a loop of twelve."""
+    program = repeated(store(1), 2400)
+    program.isa = isa
+    written = [k for k, number in enumerate(program.ids) if number < 12]
+    program.accesses = [(k, 0x10000000 + stride * count, 8, 1) for count, k in enumerate(written)]
+    return program
+
+
+@pytest.mark.parametrize("isa", ["aarch64", "riscv64"])
+def test_stores_go_one_at_a_time_only_under_total_store_order(isa):
+    machine = vary(BASE, l1d__latency=3, functional_units__store_ports=1, branch_predictor__kind="local")
+    assert total(machine, stores("x86-64", 0)) == pytest.approx(1200 * 3, rel=0.02)  # each when the one before is there
+    assert total(machine, stores(isa, 0)) == pytest.approx(1200, rel=0.02)  # one a cycle
+    two = vary(machine, functional_units__store_ports=2)
+    assert total(two, stores(isa, 0)) == pytest.approx(600, rel=0.05)
+
+
+def test_misses_of_stores_overlap_as_far_as_mshrs_allow():
+    plain = {f"{level}__prefetcher": "none" for level in ("l1d", "l2", "l3")}
+    machine = vary(BASE, l1d__mshrs=8, branch_predictor__kind="local", **plain)
+    one_by_one, overlapped = total(machine, stores("x86-64", 64)), total(machine, stores("aarch64", 64))
+    assert one_by_one > 1200 * 150
+    assert overlapped == pytest.approx(one_by_one / 8, rel=0.1)
+
+
+def test_registers_for_renaming_are_what_an_instruction_set_leaves():
+    counts = {}
+    for isa in ("x86-64", "aarch64", "riscv64"):
+        limits = out_of_order.new_core(BASE, ISAS[isa]).limits
+        counts[isa] = (
+            limits[out_of_order.INT_REGS] - BASE.pipeline.int_registers,
+            limits[out_of_order.FP_REGS] - BASE.pipeline.fp_registers,
+        )
+    # 64 more than the fields, less those of int_reg::NumRegs and of the file where scalars live.
+    assert counts == {"x86-64": (26, 16), "aarch64": (22, 20), "riscv64": (31, 32)}
 
 
 def loop(trips: int, rounds: int) -> Program:

@@ -94,7 +94,7 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
     address_sources = np.zeros(rows, np.uint8)
     destinations = np.full((rows, MAX_DESTINATIONS), NO_REGISTER, np.uint8)
     micro_operations = np.ones((rows, 5), np.uint8)
-    vector_unit = np.zeros(rows, np.bool_)
+    vector_unit, float_move = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
     known: dict[bytes, tuple[int, Decoded]] = {}  # what an instruction does hangs on its bytes, not on its address
     sequence: list[Decoded] = []
     for row in range(rows):
@@ -115,7 +115,7 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         written = decoded.destinations[:MAX_DESTINATIONS]
         destinations[row, : len(written)] = written
         micro_operations[row] = decoded.micro_operations
-        vector_unit[row] = decoded.vector_unit
+        vector_unit[row], float_move[row] = decoded.vector_unit, decoded.float_move
     return StaticInstructions(
         address=np.asarray(address, np.uint64),
         length=length,
@@ -130,6 +130,8 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         cycles_after=micro_operations[:, 3],
         chained=micro_operations[:, 4] == 1,
         vector_unit=vector_unit,
+        float_move=float_move,
+        isa=isa,
     )
 
 

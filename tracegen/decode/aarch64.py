@@ -11,7 +11,7 @@ import re
 from capstone import CsInsn
 from capstone import arm64_const as arm
 
-from tracegen.decode.decoded import Decoded, distinct, one_each
+from tracegen.decode.decoded import Decoded, MicroOperations, distinct, one_each
 from uarch.instructions import FLAGS_REGISTER, OTHER_REGISTER, VECTOR_REGISTERS, Flag, Operation
 
 _SP, _LINK = 31, 30
@@ -36,6 +36,11 @@ _READS_DESTINATION = re.compile(
 )
 _FLAG_MANIPULATION = frozenset(("cfinv", "rmif", "setf8", "setf16", "axflag", "xaflag"))
 _BARRIERS = frozenset(("dmb", "dsb", "isb"))
+_PAIRS = re.compile(r"(ld|st)n?p(?:sw)?")
+_STRUCTURE = re.compile(r"(ld|st)[1-4]r?")
+_ARRANGED = re.compile(r"v\d+\.(\d*)([bhsd])")
+_ELEMENT = {"b": 1, "h": 2, "s": 4, "d": 8}  # bytes
+_FLOAT_MOVES = re.compile(r"fmov|fneg|fabs|frint[a-z]")  # gem5's FloatMisc (src/arch/arm/isa/insts/fp64.isa)
 
 # (scalar or integer form, vector form), first match counts.
 _RULES: list[tuple[re.Pattern[str], Operation, Operation]] = [
@@ -135,10 +140,40 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         flags |= Flag.VECTOR
     if "FP" in operation.name:
         flags |= Flag.FLOAT
-    pair = 2 if re.match(r"(?:ld|st)n?p|ld[234]|st[234]", mnemonic) else 1
-    cracked = one_each(operation, pair * (load + store), int(bool(memory and instruction.writeback)))
-    # gem5's Arm does all floating point in its vector units.
-    return Decoded(operation, flags, address, distinct(data), distinct(results), cracked, Flag.FLOAT in flags)
+    moves_base = bool(memory and instruction.writeback)
+    cracked = _of_access(mnemonic, instruction.op_str, moves_base) if load != store else None
+    cracked = cracked or one_each(operation, int(load) + int(store), int(moves_base))
+    scalar = not vector and any(n is not None and VECTOR_REGISTERS <= n < FLAGS_REGISTER for n in plain)
+    return Decoded(
+        operation, flags, address, distinct(data), distinct(results), cracked,
+        vector_unit=operation is Operation.MOVE and vector,
+        float_move=scalar and bool(_FLOAT_MOVES.fullmatch(mnemonic)),
+    )  # fmt: skip
+
+
+def _of_access(mnemonic: str, operands: str, moves_base: bool) -> MicroOperations | None:
+    """Micro-operations of accesses that gem5 splits (src/arch/arm/insts/macromem.cc), None for all others.
+
+    - Pairs (PairMemOp): the address where it is not the base's (all but post-indexed ones); one load of both (two of q
+      registers), a store of each (each half of a q register; one of both w or s registers); the new base.
+    - A store of a q register (BigFpMem…Op): its halves; the new base.
+    - Structures (V{ld,st}{Mult,Single}Op64): an access for each 16 bytes; those that spread what was loaded over the
+      registers, or collect what is stored; the new base.
+    """
+    if pair := _PAIRS.fullmatch(mnemonic):
+        bytes_each = {"q": 16, "d": 8, "x": 8}.get(operands[0], 4) if mnemonic != "ldpsw" else 4
+        forms_address = not (moves_base and "]," in operands)
+        accesses = (bytes_each + 4) // 8 if pair[1] == "ld" else bytes_each // 4
+        return MicroOperations(accesses + forms_address + moves_base, 0, int(forms_address))
+    if mnemonic.startswith(("str", "stur")) and operands.startswith("q"):
+        return MicroOperations(2 + moves_base, 0)
+    if (structure := _STRUCTURE.fullmatch(mnemonic)) and (found := _ARRANGED.findall(operands)):
+        registers, (lanes, element) = len(found), found[0]
+        count = registers * _ELEMENT[element] * (int(lanes) if lanes and not mnemonic.endswith("r") else 1)
+        load = structure[1] == "ld"
+        others = (registers + 1) // 2 if load else 1 + (count > 32)
+        return MicroOperations((count + 15) // 16 + others + moves_base, 0, int(not load), int(load))
+    return None
 
 
 def _operation(mnemonic: str, vector: bool, any_vector_register: bool) -> Operation:

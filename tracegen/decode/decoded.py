@@ -31,6 +31,7 @@ class Decoded(NamedTuple):
     destinations: tuple[int, ...] = ()
     micro_operations: MicroOperations = MicroOperations()
     vector_unit: bool = False  # a scalar floating-point operation that the vector units do
+    float_move: bool = False  # a move, change of sign or rounding that the floating-point units do
 
 
 def distinct(registers: Iterable[int | None]) -> tuple[int, ...]:

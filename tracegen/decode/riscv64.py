@@ -27,6 +27,7 @@ _REGISTER.update({name: VECTOR_REGISTERS + number for number, name in enumerate(
 
 _LOADS = re.compile(r"f?l[bhwdq]u?(?:sp)?")
 _STORES = re.compile(r"f?s[bhwdq](?:sp)?")
+_FLOAT_MOVES = re.compile(r"fmv\.[sdh]\Z|fsgnj|fneg|fabs|fclass")  # gem5's FloatMisc (src/arch/riscv/isa/decoder.isa)
 _EXACT = re.compile(r"fmv|fsgnj|fneg|fabs|fclass")  # raise nothing
 _RULES: list[tuple[re.Pattern[str], Operation]] = [
     (re.compile(rf"(?:{pattern})\Z"), operation)
@@ -83,9 +84,11 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         count = one_each(operation, int(load) + int(store))
         return Decoded(operation, flags, base, distinct(registers[1:-1]), distinct(registers[:1]), count)
     if _LOADS.fullmatch(name) and len(registers) + len(bases) >= 2:
-        return Decoded(Operation.NONE, Flag.LOAD, distinct(bases or registers[1:]), (), distinct(registers[:1]))
+        address, count = distinct(bases or registers[1:]), one_each(Operation.NONE, 1)
+        return Decoded(Operation.NONE, Flag.LOAD, address, (), distinct(registers[:1]), count)
     if _STORES.fullmatch(name) and len(registers) + len(bases) >= 2:
-        return Decoded(Operation.NONE, Flag.STORE, distinct(bases or registers[1:]), distinct(registers[:1]), ())
+        address, count = distinct(bases or registers[1:]), one_each(Operation.NONE, 1)
+        return Decoded(Operation.NONE, Flag.STORE, address, distinct(registers[:1]), (), count)
 
     if (word := int.from_bytes(instruction.bytes, "little")) & 0x7F == 0x73 and word >> 12 & 3:
         return Decoded(Operation.SYSTEM, Flag(0), (), *_control_registers(word))
@@ -103,7 +106,8 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     elif name.startswith(("fence", "sfence")):
         data, registers = registers, []
     accrues = [FLAGS_REGISTER] if Flag.FLOAT in flags and not _EXACT.match(name) else []
-    return Decoded(operation, flags, (), distinct(data), distinct([*registers[:1], *accrues]))
+    moves = bool(_FLOAT_MOVES.match(name))
+    return Decoded(operation, flags, (), distinct(data), distinct([*registers[:1], *accrues]), float_move=moves)
 
 
 def _control_registers(word: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

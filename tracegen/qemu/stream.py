@@ -288,7 +288,9 @@ class _GrowingInstructions:
             **{
                 field.name: np.concatenate([getattr(self.instructions, field.name), getattr(decoded, field.name)[mine]])
                 for field in fields(StaticInstructions)
-            }
+                if field.name != "isa"
+            },
+            isa=decoded.isa,
         )
         self.address = np.concatenate([self.address, address])
         self.code = np.concatenate([self.code, code])

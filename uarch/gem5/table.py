@@ -20,17 +20,24 @@ from uarch.errors import InputError
 
 @dataclass(frozen=True)
 class Isa:
-    """How gem5 names an instruction set's classes: `prefix`O3CPU, and the type of the core's `isa` object."""
+    """How gem5 names an instruction set's classes: `prefix`O3CPU, and the type of the core's `isa` object; and what its
+    O3CPU does differently for it.
+    """
 
     prefix: str
     type: str
+    total_store_order: bool  # `needsTSO` (src/arch/*/*CPU.py): a store goes to the cache when the one before is there
+    # Physical registers that hold the architecture's and the micro-operations' own (src/arch/*/regs/*.hh, `NumRegs`).
+    int_registers: int
+    fp_registers: int  # of the file where scalar floating point lives: Arm's is that of the vectors
 
 
 ISAS = {
-    "x86-64": Isa("X86", "X86ISA"),
-    "aarch64": Isa("Arm", "ArmISA"),
-    "riscv64": Isa("Riscv", "RiscvISA"),
+    "x86-64": Isa("X86", "X86ISA", True, 38, 48),
+    "aarch64": Isa("Arm", "ArmISA", False, 42, 44),
+    "riscv64": Isa("Riscv", "RiscvISA", False, 33, 32),
 }
+ADDED_REGISTERS = 64  # to the configured counts, as gem5 counts those own registers too
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,10 @@ CORE: dict[str, tuple[Parameter, ...]] = {
         Parameter("pipeline.load_queue_entries", ("LQEntries",)),
         Parameter("pipeline.store_queue_entries", ("SQEntries",)),
         # A field counts registers for renaming; gem5 counts the instruction set's own and its temporaries too.
-        Parameter("pipeline.int_registers", ("numPhysIntRegs",), plus=64),
-        Parameter("pipeline.fp_registers", ("numPhysFloatRegs",), plus=64),
-        Parameter("pipeline.fp_registers", ("numPhysVecRegs",), plus=64, isa="aarch64"),  # where Arm's scalars live
+        Parameter("pipeline.int_registers", ("numPhysIntRegs",), plus=ADDED_REGISTERS),
+        Parameter("pipeline.fp_registers", ("numPhysFloatRegs",), plus=ADDED_REGISTERS),
+        # Where Arm's scalars live.
+        Parameter("pipeline.fp_registers", ("numPhysVecRegs",), plus=ADDED_REGISTERS, isa="aarch64"),
         Parameter("functional_units.load_ports", ("cacheLoadPorts",)),
         Parameter("functional_units.store_ports", ("cacheStorePorts",)),
     ),

@@ -5,8 +5,9 @@ before, from the widths, and from when the structures it needs release an entry:
 load and store queues and the registers (rings of release cycles), out of order for the issue queue (a calendar of
 releases). The stage delays are those of gem5's O3 as its pipeline view shows them: decode → 1 → rename →
 `dispatch_delay` → issue → 1 → complete → at least 2 → retire; what is before rename is `front_end`. A store is written
-from 2 cycles after it retires on, one at a time (total store order), and reaches the cache when no load that comes
-later in the program can be there before it.
+from 2 cycles after it retires on, and reaches the cache when no load that comes later in the program can be there
+before it: under total store order (x86-64) when the store before it is written, else in order too, but as many a cycle
+as there are store ports, and loads then find its line on the way (`LSQUnit::writebackStores`).
 
 After a misprediction fetch goes on 3 cycles after the branch completes. What was fetched meanwhile (`wrong_path`) is
 squashed SQUASH_WIDTH micro-operations a cycle, and holds its reorder buffer entries until the branch retires. A load
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.configuration import Machine, OutOfOrderPipeline
+from uarch.gem5.table import ADDED_REGISTERS, Isa
 from uarch.instructions import REGISTERS, Flag
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch, retires
 from uarch.timing.caches import Caches, access_data, access_data_again
@@ -97,16 +99,14 @@ RESPONSES = 4096  # cycles, a power of two
 CALENDAR = 4096  # cycles, a power of two, over which entries of the issue queue are released; later ones then
 SQUASH_WIDTH = 8  # gem5's squashWidth
 TRAP = 13  # gem5's trap latency, after a system call
-# Registers free for renaming beyond the configured counts: gem5 adds 64 and keeps 38 integer and 48 floating-point
-# ones for the architectural state and the micro-operations' temporaries of x86.
-FREE_INT, FREE_FP = 64 - 38, 64 - 48
 # Places in `limits`.
 RENAME, COMMIT, FRONTEND, DISPATCH, ROB, ISSUE_QUEUE, LOAD_QUEUE, STORE_QUEUE, INT_REGS, FP_REGS = range(10)
-INT_DIVIDERS, FP_DIVIDERS = 10, 11
+INT_DIVIDERS, FP_DIVIDERS, TOTAL_STORE_ORDER = 10, 11, 12
 # Places in `clock`: the current cycle of each in-order stage and the slots used in it, counts of entries handed out.
 RENAME_CYCLE, RENAME_USED, COMMIT_CYCLE, COMMIT_USED, LOADS, STORES, WRITES, INTS, FLOATS, ENTRIES = range(10)
 WRITTEN, MEMORY_ORDER, MEMORY_LAST, SERIAL, AGAIN, CHAIN = range(10, 16)
 QUEUED, QUEUE_CYCLE, RENAMED = range(16, 19)  # entries of the issue queue taken in that cycle; renamed so far
+SENT, DRAINED = 19, 20  # stores sent to the cache in the cycle WRITTEN, and when all sent so far are there
 EARLIEST, ADDRESS, SIZE, PC, DATA = range(5)  # columns of `waiting`
 
 ATOMIC, BARRIER, SERIALIZING = int(Flag.ATOMIC), int(Flag.BARRIER), int(Flag.SERIALIZING)
@@ -135,7 +135,7 @@ class OutOfOrder(NamedTuple):
     sets: StoreSets
 
 
-def new_core(machine: Machine) -> OutOfOrder:
+def new_core(machine: Machine, isa: Isa) -> OutOfOrder:
     pipeline, units = machine.pipeline, machine.functional_units
     assert isinstance(pipeline, OutOfOrderPipeline)
     limits = np.array(
@@ -148,10 +148,11 @@ def new_core(machine: Machine) -> OutOfOrder:
             pipeline.issue_queue_entries,
             pipeline.load_queue_entries,
             pipeline.store_queue_entries,
-            pipeline.int_registers + FREE_INT,
-            pipeline.fp_registers + FREE_FP,
+            pipeline.int_registers + ADDED_REGISTERS - isa.int_registers,
+            pipeline.fp_registers + ADDED_REGISTERS - isa.fp_registers,
             units.int_mul,
             units.fp_mul,
+            isa.total_store_order,
         ],
         np.int64,
     )
@@ -263,16 +264,26 @@ def _rename(core: OutOfOrder, row: Rows, first: int, last: int, operations: int,
 
 @out_of_line
 def _write_next(core: OutOfOrder, caches: Caches, memory: Memory, tlbs: Array) -> None:
-    """The oldest store that waits goes to the cache after the one before it; its queue entry is free then."""
+    """The oldest store that waits goes to the cache; its queue entry is free when it and all before it are there."""
     clock = core.clock
     which = clock[WRITES] & (len(core.stores) - 1)
     store = core.waiting[which]
     start = max(store[EARLIEST], clock[WRITTEN])
     done = access_data(caches, memory, tlbs, store[ADDRESS], store[SIZE], start, 1, store[PC], 1)
     done += 1 if core.responses[done & (RESPONSES - 1)] == done else 0
-    clock[WRITTEN] = core.stores[which] = done
+    written = done
+    if core.limits[TOTAL_STORE_ORDER] == 1:
+        clock[WRITTEN] = done
+    else:
+        clock[SENT] = clock[SENT] + 1 if start == clock[WRITTEN] else 1
+        clock[WRITTEN] = start
+        if clock[SENT] == core.capacity[STORE]:
+            clock[WRITTEN], clock[SENT] = start + 1, 0
+        written = start + 1  # a load that comes later asks the cache for it
+    clock[DRAINED] = max(clock[DRAINED], done)
+    core.stores[which] = clock[DRAINED]
     clock[WRITES] += 1
-    note_written(core.forwarding, store[ADDRESS], store[SIZE], store[DATA], done)
+    note_written(core.forwarding, store[ADDRESS], store[SIZE], store[DATA], written)
 
 
 @compiled
@@ -461,7 +472,7 @@ def step(
         _write_before(core, caches, memory, tlbs, dispatched + 1)
     if flags & (ATOMIC | BARRIER):  # waits for all memory operations before it, and those after it wait
         _write_until(core, caches, memory, tlbs, number(clock[STORES]))
-        addressed = max(addressed, max(clock[MEMORY_LAST], clock[WRITTEN]), clock[COMMIT_CYCLE])
+        addressed = max(addressed, max(clock[MEMORY_LAST], clock[DRAINED]), clock[COMMIT_CYCLE])
     addressed = max(addressed, clock[MEMORY_ORDER])
 
     data = addressed if loads > 0 else begin

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.configuration import Machine
+from uarch.gem5.table import ISAS
 from uarch.instructions import Chunk, StaticInstructions
 from uarch.timing import branches, caches, in_order, out_of_order, tlb
 from uarch.timing.kernels import run_kernel, warm_kernel
@@ -25,7 +26,7 @@ from uarch.timing.static import static_rows
 from uarch.timing.stream import stream_of
 from uarch.timing.wrong_path import new_wrong_path
 
-SIMULATOR = "embedded 5"  # this model's name in what it made; another number where times of some machine change
+SIMULATOR = "embedded 6"  # this model's name in what it made; another number where times of some machine change
 COUNTERS = (
     "cycles",
     "instructions",
@@ -64,8 +65,10 @@ class Simulation:
         self._caches, self._memory = caches.new_caches(machine)
         self._tlbs = tlb.new_tlbs()
         self._branches = branches.new_branches(machine)
-        core = in_order if machine.core == "in-order" else out_of_order
-        self._core: Any = core.new_core(machine)
+        if machine.core == "in-order":
+            self._core: Any = in_order.new_core(machine)
+        else:  # other sources' traces (ChampSim) are of x86-64 programs
+            self._core = out_of_order.new_core(machine, ISAS.get(instructions.isa, ISAS["x86-64"]))
         self._wrong_path = new_wrong_path(len(instructions))
         self._instructions = 0
         self._retired = 0

@@ -33,6 +33,7 @@ NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
 
 
 _VECTOR_FORMS = {
+    Operation.MOVE: Operation.SIMD_INT,
     Operation.FP_ADD: Operation.SIMD_FP_ADD,
     Operation.FP_MUL: Operation.SIMD_FP_MUL,
     Operation.FP_FMA: Operation.SIMD_FP_FMA,
@@ -45,10 +46,12 @@ def unit_table(machine: Machine) -> dict[Operation, tuple[int, int, int]]:
     """Operation → (unit, latency in cycles, unpipelined divider or not)."""
     units = machine.functional_units
     add, multiply, divide = units.fp_add_latency, units.fp_mul_latency, units.fp_div_latency
-    if machine.core == "in-order":  # Minor's vector units have one latency
+    if machine.core == "in-order":  # each of Minor's units has one latency
         simple = simd_multiply = simd_divide = add
+        multiply_add = multiply
     else:
         simple, simd_multiply, simd_divide = 1, multiply, divide
+        multiply_add = multiply + 1
     return {
         Operation.NONE: (INT_ALU, 1, NOT_DIVIDER),
         Operation.MOVE: (INT_ALU, 1, NOT_DIVIDER),
@@ -57,7 +60,7 @@ def unit_table(machine: Machine) -> dict[Operation, tuple[int, int, int]]:
         Operation.INT_DIV: (INT_MUL, units.div_latency, INT_DIVIDER),
         Operation.FP_ADD: (FP_ADD, add, NOT_DIVIDER),
         Operation.FP_MUL: (FP_MUL, multiply, NOT_DIVIDER),
-        Operation.FP_FMA: (FP_MUL, multiply + 1, NOT_DIVIDER),
+        Operation.FP_FMA: (FP_MUL, multiply_add, NOT_DIVIDER),
         Operation.FP_DIV: (FP_MUL, divide, FP_DIVIDER),
         Operation.FP_SQRT: (FP_MUL, 2 * divide, FP_DIVIDER),
         Operation.FP_MISC: (FP_MUL, 3, NOT_DIVIDER),
@@ -84,6 +87,11 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     for scalar, vector in _VECTOR_FORMS.items():
         operations = np.where(instructions.vector_unit & (operations == scalar), np.uint8(vector), operations)
     rows[:, UNIT : DIVIDER + 1] = table[operations]
+    if machine.core == "in-order":
+        float_move = (FP_ADD, machine.functional_units.fp_add_latency, NOT_DIVIDER)
+    else:
+        float_move = (FP_MUL, 3, NOT_DIVIDER)
+    rows[instructions.float_move, UNIT : DIVIDER + 1] = float_move
     divides = operations == Operation.INT_DIV
     steps = np.where(divides, np.maximum(instructions.compute_operations, 1), 1).astype(np.int64)
     rows[:, LATENCY] = np.minimum(rows[:, LATENCY] * steps, np.iinfo(np.int16).max)
