@@ -83,7 +83,7 @@ def stages(path: Path, limit: int) -> None:
         for _ in range(REPEATS):
             extractor = _DefaultExtractor(instructions)
             outs = [np.zeros((len(piece), 14), np.uint8) for piece in pieces]
-            for name, fill in (extractor.data | extractor.control).items():
+            for name, fill in (extractor.references | extractor.control).items():
                 spent = seconds(lambda: [fill(piece, out) for piece, out in zip(pieces, outs, strict=True)])  # noqa: B023
                 best[name] = min(spent, best.get(name, spent))
         for name, spent in best.items():

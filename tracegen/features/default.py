@@ -7,6 +7,7 @@ answer to a threshold such as a cache's size, which a single number entering a l
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,7 +19,7 @@ from tracegen.branch_entropy import Sites, goes_elsewhere
 from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
 from tracegen.quantise import FIRST, STEPS, Codes, code_of, code_tables
 from tracegen.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
-from tracegen.straight_line import LINE_BITS, Places, find, successors
+from tracegen.straight_line import LINE_BITS, find, successors
 from uarch.instructions import NO_REGISTER, VECTOR_REGISTERS, Chunk, Flag, Operation, StaticInstructions
 from uarch.timing.compiled import kernel
 
@@ -252,13 +253,16 @@ class _DefaultExtractor:
         self._branches = branch_entropy.initial_state(len(instructions))
         self._surprises = _surprise_codes()
         self._dependencies = dependency.initial_state()
-        self._places: Places
+        self._fetches = self._ends = np.empty(0, np.int32)  # places in the piece that is at hand
+        self._coming: deque[NDArray[np.int32]] = deque()  # ends of the pieces that went through `begin` only
         self._read(instructions)
 
-        self.data: Passes = {"data lines and pages": self._extract_data}
-        self.control: Passes = {
+        self.references: Passes = {
             "straight lines": self._find_places,
             "instruction lines": self._extract_fetches,
+            "data lines and pages": self._extract_data,
+        }
+        self.control: Passes = {
             "taken branch sites": self._extract_sites,
             "branch surprises": self._extract_branches,
             "dependencies": self._extract_dependencies,
@@ -279,22 +283,24 @@ class _DefaultExtractor:
 
     def extract(self, chunk: Chunk) -> NDArray[np.uint8]:
         out = np.zeros((len(chunk), len(_COLUMNS)), np.uint8)
-        _fill(chunk, out, [*self.data.values(), *self.control.values()])
+        _fill(chunk, out, [*self.references.values(), *self.control.values()])
         return out
 
     def begin(self, chunk: Chunk) -> NDArray[np.uint8]:
         out = np.zeros((len(chunk), len(_COLUMNS)), np.uint8)
-        _fill(chunk, out, self.data.values())
+        _fill(chunk, out, self.references.values())
         return out
 
     def finish(self, chunk: Chunk, stored: NDArray[Any]) -> None:
         _fill(chunk, stored, self.control.values())
 
     def _find_places(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
-        self._places = find(self._successors, piece)
+        places = find(self._successors, piece)
+        self._fetches = places.fetches
+        self._coming.append(places.ends.copy())  # a fifth of what was reserved for them
 
     def _extract_fetches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
-        places, done = self._places.fetches, 0
+        places, done = self._fetches, 0
         while done < len(places):
             stack = self._fetch_lines.reserve(2)
             done = _fetches(stack, self._previous_line, self._codes, piece.static_id, self._lines, places, done, out)
@@ -310,14 +316,15 @@ class _DefaultExtractor:
             )  # fmt: skip
 
     def _extract_sites(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
-        places, done = self._places.ends, 0
+        self._ends = places = self._coming.popleft()
+        done = 0
         while done < len(places):
             stack = self._taken_sites.reserve(1)
             done = _sites(stack, self._codes, self._sites, piece.static_id, piece.next_static_id, places, done, out)
 
     def _extract_branches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
         branch_entropy.observe(
-            self._branches, self._sites, piece.static_id, piece.next_static_id, self._places.ends, self._surprises,
+            self._branches, self._sites, piece.static_id, piece.next_static_id, self._ends, self._surprises,
             (_BIAS, _LOCAL, _GLOBAL), _TARGET, out,
         )  # fmt: skip
 
