@@ -23,6 +23,7 @@ from perfvec.tensor.model_file import load_model, save_model
 from perfvec.tensor.records import FeatureGroup, Records, Task
 from tracegen.tensor.dataset import Device, Rows
 
+_LARGEST = 50.0  # score whose power of e is taken
 _FAILED_S = 1e9  # TVM stores 1e10 seconds for candidates that failed
 
 
@@ -52,10 +53,17 @@ class SearchModel(PyCostModel):
         save_model(self.model, path, {"made by": "perfvec tensor tune", "device": self.device.name})
 
     def predict(self, context: TuneContext, candidates: Sequence[MeasureCandidate]) -> NDArray[np.float64]:
-        """[candidates] scores, higher is better."""
+        """[candidates] predicted executions per second, of a model that only ranks e to the score; higher is better.
+
+        Never below 0: the evolutionary search takes every negative score for 0 (PredictNormalizedScore), and draws the
+        parents of its next generation with the scores as weights.
+        """
         group = features(self.model.kind, [candidate.sch for candidate in candidates])
         self.model.check(group)
-        return np.nan_to_num(self.model.score(group.rows, self.device, zero_shot=True), nan=-1e9)
+        score = self.model.score(group.rows, self.device, zero_shot=True)
+        seconds = self.model.latencies(score, self.device)
+        rate = np.where(np.isnan(seconds), np.exp(np.clip(score, -_LARGEST, _LARGEST)), 1.0 / seconds)
+        return np.nan_to_num(rate, nan=0.0, posinf=0.0)
 
     def update(
         self, context: TuneContext, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]

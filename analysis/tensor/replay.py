@@ -25,6 +25,7 @@ from analysis.tensor.streams import levels, list_schedule
 from analysis.tensor.tune import best_record, open_database
 from perfvec.tensor.contract import CostModel
 from perfvec.tensor.model_file import load_model
+from tracegen.tensor import work
 from tracegen.tensor.build import TARGETS, require_device
 from tracegen.tensor.candidates import REPLAY_TRACE, sample, trace_json
 from tracegen.tensor.dataset import Device
@@ -209,7 +210,7 @@ def predict(model: CostModel, kernels: Sequence[Kernel], device: Device, zero_sh
 
 def measure_kernels(kernels: Sequence[Kernel], device: str, measuring: Measuring) -> dict[str, float]:
     """{task: seconds} of each kernel alone on its core, its caches warm; NaN where it failed."""
-    builder, runner = Worker("builder"), Worker("runner", measuring.cpu)
+    builder, runner = Worker(work.build), Worker(work.run, measuring.cpu)
     found = {}
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -26,6 +26,7 @@ from analysis.tensor.graph import Graph, network_graph
 from analysis.tensor.history import History, Round
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.model_file import SHIPPED, load_model
+from tracegen.tensor import work
 from tracegen.tensor.build import TARGETS, require_device
 from tracegen.tensor.candidates import trace_json
 from tracegen.tensor.dataset import Device
@@ -165,7 +166,7 @@ class _Search:
         shutil.rmtree(self.builds, ignore_errors=True)
         self.builds.mkdir()
         self._remember()
-        self.builder, self.runner = Worker("builder", plan.builder_cpu), Worker("runner", plan.cpu)
+        self.builder, self.runner = Worker(work.build, plan.builder_cpu), Worker(work.run, plan.cpu)
 
     def close(self) -> None:
         self.builder.close()
@@ -192,21 +193,22 @@ class _Search:
     def _round(self, key: str, count: int) -> Round:
         task, context = self.graph.tasks[key], self._context(key)
         began = time.monotonic()
-        batch = list(context.generate_measure_candidates() or ())[:count]
+        found = list(context.generate_measure_candidates() or ())[:count]
+        batch = found if found or self.known[key] else [_unscheduled(task)]
         traces = [trace_json(candidate.sch) for candidate in batch]
         fresh = [index for index, trace in enumerate(traces) if trace not in self.known[key]]
         searched = time.monotonic()
         self._measure(task, [traces[index] for index in fresh], [batch[index] for index in fresh])
         measured = time.monotonic()
         results = [_result(self.known[key][trace]) for trace in traces]
-        if batch:
+        if found:
             context.notify_runner_results(batch, results)
-        if fresh:
+        if found and fresh:
             self.model.update(context, [batch[index] for index in fresh], [results[index] for index in fresh])
         times = [self.known[key][traces[index]] for index in fresh]
         return Round(
             key, len(fresh), sum(second is None for second in times), self.best.get(key), searched - began,
-            measured - searched, time.monotonic() - measured, exhausted=not fresh,
+            measured - searched, time.monotonic() - measured, exhausted=not (found and fresh),
         )  # fmt: skip
 
     def _context(self, key: str) -> TuneContext:
@@ -339,6 +341,15 @@ def _cost_model(plan: Plan) -> CostModel:
     device = Device(plan.device, load_device(plan.device).to_dict())
     budget = Budget(plan.update_epochs, plan.update_seconds)
     return SearchModel(load_model(plan.model), device, budget, plan.seed)
+
+
+def _unscheduled(task: Task) -> MeasureCandidate:
+    """The task's program as it is, for the few (adaptive pooling) that MetaSchedule's search finds no schedule of."""
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.meta_schedule import MeasureCandidate
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
+    return MeasureCandidate(Schedule(task.module()), ArgInfo.from_entry_func(task.module(), remove_preproc=True))
 
 
 def _result(seconds: float | None) -> Any:

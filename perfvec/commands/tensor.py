@@ -97,7 +97,9 @@ def train(
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
     model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "atformer",
     configuration: Annotated[str, typer.Option(help="two-cores, papers, or a YAML file with entries.")] = "two-cores",
-    initial: Annotated[Path | None, typer.Option(help="A model to fine-tune on the dataset instead.")] = None,
+    initial: Annotated[
+        Path | None, typer.Option(help="A model to fine-tune instead; cross-validation chooses how many passes.")
+    ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds, at most.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
@@ -116,7 +118,12 @@ def train(
     if as_json:
         print(json.dumps({**asdict(done), "output": str(output)}, allow_nan=False))
     else:
-        print(f"{output}: {done.model}, {done.records:,} records of {', '.join(done.devices)}, {done.seconds:.1f} s")
+        print(
+            f"{output}: {done.model}, {done.records:,} records, {done.seconds:.1f} s; knows {', '.join(done.devices)}"
+        )
+        if done.fine_tuned is not None:
+            factor = "a factor of the device and " if done.fine_tuned.factor else ""
+            print(f"fine-tuned by {factor}{done.fine_tuned.passes} of {epochs} passes, by cross-validation")
 
 
 @app.command("evaluate")
@@ -130,7 +137,7 @@ def evaluate(
     seeds: Annotated[int, typer.Option(min=1, help="Seeds, of split and training.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
-    tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning.")] = 20,
+    tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning, at most.")] = 20,
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,
     train_records: Annotated[int, typer.Option(min=0, help="Train on at most so many records; 0: all.")] = 0,
     networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",

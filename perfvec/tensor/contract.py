@@ -10,8 +10,8 @@ import dataclasses
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,9 @@ class Budget:
 class CostModel(ABC):
     """Features of a batch of candidates and a device in, scores or latencies out.
 
+    A device may have a factor (`fine_tuning`): it takes so many times what its scores say, and the model learns its
+    latencies divided by it.
+
     A subclass has `NAME`, frozen dataclass `Parameters` (its `features` names the feature group), and fills `_fit`,
     `_predict`, `_update`, `state` and `restore`. What is common to all is here: which features, in which version and
     width, and which devices the model knows.
@@ -57,6 +60,7 @@ class CostModel(ABC):
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = self.Parameters() if parameters is None else parameters
         self.devices: tuple[Device, ...] = ()
+        self.factors: dict[str, float] = {}  # of devices' latencies; 1 where absent
         self.feature_version = ""
         self.width = 0
 
@@ -75,6 +79,7 @@ class CostModel(ABC):
         group = records.features(self.kind)
         records = records.measured()
         self.devices = tuple(records.devices[index] for index in np.unique(records.device))
+        self.factors = {}
         self.feature_version, self.width = group.version, group.width
         self._fit(records, budget or Budget(), seed, unlabelled)
 
@@ -89,7 +94,8 @@ class CostModel(ABC):
             return self.fit(records, budget=budget, seed=seed, unlabelled=unlabelled)
         known = {device.name for device in self.devices}
         new = [records.devices[index] for index in np.unique(records.device)]
-        self._update(records, budget or Budget(epochs=10), seed, unlabelled)
+        common = replace(records, seconds=records.seconds / self._factor(records))
+        self._update(common, budget or Budget(epochs=10), seed, unlabelled)
         self.devices += tuple(device for device in new if device.name not in known)
         return None
 
@@ -99,7 +105,16 @@ class CostModel(ABC):
 
     def seconds(self, features: Rows, device: Device | str, *, zero_shot: bool = False) -> Floats:
         """[candidates] predicted latencies; NaN from a model that only ranks."""
-        return self.to_seconds(self.score(features, device, zero_shot=zero_shot))
+        return self.latencies(self.score(features, device, zero_shot=zero_shot), device)
+
+    def latencies(self, score: Floats, device: Device | str) -> Floats:
+        """[n] what scores on a device stand for, in seconds; NaN from a model that only ranks."""
+        name = device if isinstance(device, str) else device.name
+        return self.factors.get(name, 1.0) * self.to_seconds(score)
+
+    def record_latencies(self, records: Records, *, zero_shot: bool = False) -> Floats:
+        """[n] predicted latencies of records, each on its own device; NaN from a model that only ranks."""
+        return self._factor(records) * self.to_seconds(self.score_records(records, zero_shot=zero_shot))
 
     def score_records(self, records: Records, *, zero_shot: bool = False) -> Floats:
         """[n] scores of records, each on its own device."""
@@ -120,6 +135,15 @@ class CostModel(ABC):
             )
         self._check_width(group.rows)
 
+    def copy(self) -> Self:
+        """A trained model of its own with what this one has learned so far."""
+        other = type(self)(self.parameters)
+        other.devices, other.factors = self.devices, dict(self.factors)
+        other.feature_version, other.width = self.feature_version, self.width
+        state = self.state()
+        other.restore(State({name: np.array(array) for name, array in state.arrays.items()}, state.notes))
+        return other
+
     @abstractmethod
     def _fit(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None: ...
 
@@ -135,7 +159,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def to_seconds(self, score: Floats) -> Floats:
-        """[n] latencies that scores stand for; NaN where they only rank."""
+        """[n] latencies that scores stand for on a device of factor 1; NaN where they only rank."""
 
     @abstractmethod
     def state(self) -> State:
@@ -144,6 +168,10 @@ class CostModel(ABC):
     @abstractmethod
     def restore(self, state: State) -> None:
         """The inverse of `state`; `devices`, `width`, `feature_version` are set before. KeyError where one lacks."""
+
+    def _factor(self, records: Records) -> Floats:
+        """[n] the factor of each record's device."""
+        return np.array([self.factors.get(device.name, 1.0) for device in records.devices])[records.device]
 
     def _device(self, device: Device | str, zero_shot: bool) -> Device:
         name = device if isinstance(device, str) else device.name

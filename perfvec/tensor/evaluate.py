@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from perfvec.tensor import metrics
 from perfvec.tensor.configuration import Entry
 from perfvec.tensor.contract import Budget, CostModel
+from perfvec.tensor.fine_tuning import fine_tune
 from perfvec.tensor.model_file import load_model
 from perfvec.tensor.models import make
 from perfvec.tensor.records import Records, read_records
@@ -41,7 +42,7 @@ SELECTIONS: dict[str, Callable[..., Integers]] = {
     "kmeans": selection.kmeans_tasks, "verma": selection.joint_probability, "random": selection.random_tasks,
 }  # fmt: skip
 RECORDS = "records"  # the selection that takes some records of every task
-METRICS = ("pairwise", "apart", "top1", "top5", "mape", "rmse_ms")
+METRICS = ("pairwise", "apart", "top1", "top5", "mape", "bias", "rmse_ms")
 ZERO_SHOT = "zero-shot"
 APART = 0.1  # `apart` is the pairwise accuracy over pairs whose latencies differ by more than this share
 
@@ -133,7 +134,7 @@ def evaluate_saved(
             about = {"split": "cross_device", "model": f"{model.NAME} ({Path(model_file).stem})", "seed": seed}
             rows.append(about | _row(variant, model, test, 0, 0.0, zero_shot=True))
             selected = _selected(data, test, protocol, seed)
-            for row in _fine_tuned(lambda: load_model(model_file), test, selected, protocol, seed):
+            for row in _fine_tuned(model, test, selected, protocol, seed):
                 rows.append(about | row)
     return pd.DataFrame(rows)
 
@@ -178,7 +179,7 @@ def to_json(rows: pd.DataFrame, table: pd.DataFrame) -> dict[str, Any]:
 def measure(model: CostModel, test: Records, *, zero_shot: bool = False) -> dict[str, float]:
     """The metrics of a model on measured records; a fraction, or milliseconds for rmse_ms; NaN where it only ranks."""
     score = model.score_records(test, zero_shot=zero_shot)
-    seconds = model.to_seconds(score)
+    seconds = model.record_latencies(test, zero_shot=zero_shot)
     group = test.group
     ranks_only = bool(np.isnan(seconds).any())
     return {
@@ -187,6 +188,7 @@ def measure(model: CostModel, test: Records, *, zero_shot: bool = False) -> dict
         "top1": metrics.top_k(score, test.seconds, group, 1, test.weights),
         "top5": metrics.top_k(score, test.seconds, group, 5, test.weights),
         "mape": float("nan") if ranks_only else metrics.mape(seconds, test.seconds),
+        "bias": float("nan") if ranks_only else metrics.bias(seconds, test.seconds),
         "rmse_ms": float("nan") if ranks_only else 1e3 * metrics.rmse(seconds, test.seconds),
     }
 
@@ -241,19 +243,21 @@ def _row(
 
 
 def _fine_tuned(
-    copy: Callable[[], CostModel], test: Records, selected: Mapping[str, Integers], protocol: Protocol, seed: int
+    model: CostModel, test: Records, selected: Mapping[str, Integers], protocol: Protocol, seed: int
 ) -> Iterator[dict[str, Any]]:
-    """A row for each selection: a copy of the model updated with its records of the test, and judged on the others."""
+    """A row for each selection: a copy of the model fine-tuned on its records of the test, and judged on the others."""
     for name, positions in selected.items():
         chosen = np.zeros(len(test), bool)
         chosen[positions] = True
         if chosen.all() or not chosen.any():
             continue  # none of the selected tasks, or no other one, ran on the device
-        tuned = copy()
+        tuned = model.copy()
         began = time.process_time()
-        tuned.update(test.take(chosen), budget=protocol.fine_tuning, seed=seed, unlabelled=test.take(~chosen))
+        few, others = test.take(chosen), test.take(~chosen)
+        done = fine_tune(tuned, few, budget=protocol.fine_tuning, seed=seed, unlabelled=others)
         spent = time.process_time() - began
-        yield _row(f"{name} {protocol.share:.0%}", tuned, test.take(~chosen), int(chosen.sum()), spent)
+        row = _row(f"{name} {protocol.share:.0%}", tuned, others, len(few), spent)
+        yield row | {"passes": done.step.passes}
 
 
 def _judge(
@@ -274,18 +278,10 @@ def _judge(
         yield about | _row(ZERO_SHOT if held else "-", model, test, len(train), seconds, zero_shot=held)
         return
     yield about | _row(ZERO_SHOT, model, test, len(train), seconds, zero_shot=True)
-    saved = model.state()
-    for row in _fine_tuned(lambda: _copy(model, saved, entry), test, plan.selected, protocol, seed):
+    for row in _fine_tuned(model, test, plan.selected, protocol, seed):
         row["train_records"] += len(train)
         row["train_seconds"] += seconds
         yield about | row
-
-
-def _copy(model: CostModel, state: Any, entry: Entry) -> CostModel:
-    copy = make(entry.model, entry.parameters, where=entry.name)
-    copy.devices, copy.feature_version, copy.width = model.devices, model.feature_version, model.width
-    copy.restore(replace(state, arrays={name: np.array(array) for name, array in state.arrays.items()}))
-    return copy
 
 
 def _held(records: Records, name: str) -> str:

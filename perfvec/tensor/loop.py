@@ -163,7 +163,8 @@ def train(
         mean = total / count if count else mean
     bar.close()
     network.eval()
-    return Learned(step / max(steps / budget.epochs, 1e-9), time.process_time() - began, mean)
+    passes = step * budget.epochs / steps if steps else 0.0
+    return Learned(passes, time.process_time() - began, mean)
 
 
 def make_batch(

@@ -21,6 +21,11 @@ def mape(predicted: Floats, seconds: Floats) -> float:
     return float(np.mean(np.abs(predicted - seconds) / seconds))
 
 
+def bias(predicted: Floats, seconds: Floats) -> float:
+    """Median of predicted / measured, less 1: how much too high (or, below 0, too low) predictions are as a whole."""
+    return float(np.median(predicted / seconds)) - 1.0
+
+
 def rmse(predicted: Floats, seconds: Floats) -> float:
     """Root of the mean squared error, in the unit of its arguments."""
     return float(np.sqrt(np.mean(np.square(predicted - seconds))))

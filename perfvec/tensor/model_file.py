@@ -35,7 +35,10 @@ def save_model(model: CostModel, path: str | os.PathLike[str], provenance: Mappi
         "model": model.NAME,
         "parameters": asdict(model.parameters),
         "features": {"kind": model.kind, "version": model.feature_version, "width": model.width},
-        "devices": [{"name": device.name, "parameters": dict(device.parameters)} for device in model.devices],
+        "devices": [
+            {"name": device.name, "parameters": dict(device.parameters), "factor": model.factors.get(device.name, 1.0)}
+            for device in model.devices
+        ],
         "notes": state.notes,
         "provenance": dict(provenance or {}),
     }
@@ -54,7 +57,9 @@ def load_model(path: str | os.PathLike[str]) -> CostModel:
     try:
         document = json.loads(metadata["document"])
         model = make(document["model"], document["parameters"], where=str(path))
-        model.devices = tuple(Device(**device) for device in document["devices"])
+        model.devices = tuple(Device(device["name"], device["parameters"]) for device in document["devices"])
+        factors = {device["name"]: float(device.get("factor", 1.0)) for device in document["devices"]}
+        model.factors = {name: factor for name, factor in factors.items() if factor != 1.0}
         model.feature_version = str(document["features"]["version"])
         model.width = int(document["features"]["width"])
         model.restore(State(arrays, document["notes"]))

@@ -49,7 +49,7 @@ def predict(
         parts.append(
             pd.DataFrame(
                 {"task": names[task], "schedule": np.arange(len(rows)), "device": device.name, "score": score,
-                 "predicted_s": model.to_seconds(score), "_task": task}
+                 "predicted_s": model.latencies(score, device), "_task": task}
             )
         )  # fmt: skip
     frame = pd.concat(parts, ignore_index=True)

@@ -24,6 +24,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from tracegen.tensor import work
 from tracegen.tensor.build import TARGETS, level_of
 from tracegen.tensor.candidates import EVOLUTIONARY, REPLAY_TRACE, Candidate
 from tracegen.tensor.installation import FFI_VERSION, TVM_VERSION, require_tvm
@@ -97,8 +98,8 @@ def collect(plan: Plan, output: Path, progress: bool = True) -> Journal:
 class _Collection:
     def __init__(self, plan: Plan, journal: Journal, builds: Path, started: float, progress: bool) -> None:
         self.plan, self.journal, self.builds, self.progress = plan, journal, builds, progress
-        self.builder = Worker("builder", plan.builder_cpu)
-        self.runner = Worker("runner", plan.cpu)
+        self.builder = Worker(work.build, plan.builder_cpu)
+        self.runner = Worker(work.run, plan.cpu)
         self.deadline = started + plan.minutes * 60 if plan.minutes is not None else float("inf")
         self.best: dict[tuple[str, str], float] = {}
         self.exhausted: set[str] = set()

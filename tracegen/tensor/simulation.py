@@ -15,6 +15,7 @@ from multiprocessing.connection import wait
 
 from tqdm import tqdm
 
+from tracegen.tensor import work
 from tracegen.tensor.journal import RUN_FAILED, TIMEOUT, TOO_LONG, Journal, Record, compared
 from tracegen.tensor.plan import Plan
 from tracegen.tensor.reference import References
@@ -54,7 +55,7 @@ class Simulations:
         records = sum(len(job.machines) for job in jobs)
         workers = [builder]
         if len(os.sched_getaffinity(0)) > 1:
-            workers.append(Worker("builder", self.plan.cpu))
+            workers.append(Worker(work.build, self.plan.cpu))
         busy: dict[Worker, _Simulation] = {}
         with tqdm(total=records, desc="simulate", unit=" records", disable=None if self.progress else True) as bar:
             try:

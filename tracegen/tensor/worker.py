@@ -1,7 +1,7 @@
 """A process that does one kind of work, on one core, and may crash or hang without harm.
 
 `Worker` is the caller's end: it sends a request, polls for the reply, and kills and restarts a process that died or ran
-past its limit. Work is a function of this module, so that the process needs nothing of its maker.
+past its limit. What is asked of it is `work`'s.
 """
 
 from __future__ import annotations
@@ -12,23 +12,15 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm import tqdm
 
-if TYPE_CHECKING:
-    from tvm.runtime import Tensor
-
-    from tracegen.tensor.layout import Layout
-    from tracegen.tensor.reference import Reference
-
 _PR_SET_PDEATHSIG = 1
+Work = Callable[[dict[str, Any]], Any]
 
 
 class Failure(Exception):
@@ -40,10 +32,10 @@ class Failure(Exception):
 
 
 class Worker:
-    """A process for the work called `name` (a key of WORK), pinned to the core `cpu` where given."""
+    """A process that answers requests by `work`, a function of a module, pinned to the core `cpu` where given."""
 
-    def __init__(self, name: str, cpu: int | None = None) -> None:
-        self._name, self._cpu = name, cpu
+    def __init__(self, work: Work, cpu: int | None = None) -> None:
+        self._work, self._cpu = work, cpu
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(["tracegen.tensor.preload"])
         self.served = 0  # requests since its start
@@ -52,7 +44,7 @@ class Worker:
 
     def _start(self) -> None:
         ours, theirs = self._context.Pipe()
-        self._process = self._context.Process(target=_serve, args=(self._name, self._cpu, theirs), daemon=True)
+        self._process = self._context.Process(target=_serve, args=(self._work, self._cpu, theirs), daemon=True)
         self._process.start()
         theirs.close()
         self.connection: Connection = ours
@@ -118,7 +110,7 @@ class Worker:
         self.connection.close()
 
 
-def _serve(name: str, cpu: int | None, connection: Connection) -> None:
+def _serve(work: Work, cpu: int | None, connection: Connection) -> None:
     """Answer requests until the other end is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -127,7 +119,6 @@ def _serve(name: str, cpu: int | None, connection: Connection) -> None:
     tqdm.set_lock(RLock())  # its own is a semaphore, which a killed process leaves behind
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
-    work = WORK[name]
     while True:
         try:
             request = connection.recv()
@@ -138,97 +129,3 @@ def _serve(name: str, cpu: int | None, connection: Connection) -> None:
         except Exception as error:  # anything that TVM raises for a candidate is that candidate's failure
             answer = ("failed", f"{type(error).__name__}: {' '.join(str(error).split())[-400:]}")
         connection.send(answer)
-
-
-def _tasks(request: dict[str, Any]) -> Any:
-    import torch
-
-    from tracegen.tensor.tasks import network_tasks
-
-    torch.set_num_threads(1)
-    return network_tasks(request["network"])
-
-
-def _operators(request: dict[str, Any]) -> Any:
-    from tracegen.tensor.operators import operator_tasks
-
-    return operator_tasks(request["operator"])
-
-
-def _sample(request: dict[str, Any]) -> Any:
-    from tracegen.tensor.candidates import sample
-
-    return sample(**request)
-
-
-def _build(request: dict[str, Any]) -> Any:
-    from tracegen.tensor.build import shared_object
-    from tracegen.tensor.candidates import scheduled
-    from tracegen.tensor.layout import layouts_of
-
-    module = scheduled(request["task"], request["trace"])
-    shared_object(module, request["target"], Path(request["path"]))
-    return layouts_of(module)
-
-
-def _reference(request: dict[str, Any]) -> Any:
-    from tracegen.tensor.reference import computed
-
-    computed(request["task"]).save(Path(request["path"]))
-    return request["path"]
-
-
-def _simulate(request: dict[str, Any]) -> Any:
-    from tracegen.tensor.candidates import scheduled
-    from tracegen.tensor.simulated import simulate
-
-    module = scheduled(request["task"], request["trace"])
-    return simulate(
-        module, request["task"], request["machines"], reference=_expected(request["reference"]), isa=request["isa"],
-        max_instructions=request["max_instructions"],
-    )  # fmt: skip
-
-
-def _measure(request: dict[str, Any]) -> Any:
-    from tracegen.tensor.measure import measure
-
-    tensors = _tensors(request["arguments"], request.get("layouts", ()))
-    reference = _expected(request.get("reference"))
-    if reference is not None:
-        reference.spoil(tensors)
-    measured = measure(request["path"], tensors, slow_s=request["slow_s"], budget_s=request["budget_s"])
-    if reference is None:
-        return measured
-    return replace(measured, deviation=reference.deviation({at: tensors[at].numpy() for at in reference.outputs}))
-
-
-@lru_cache(maxsize=2)
-def _tensors(specification: tuple[tuple[str, tuple[int, ...]], ...], layouts: tuple[Layout, ...]) -> list[Tensor]:
-    import tvm
-
-    from tracegen.tensor.layout import rearranged
-    from tracegen.tensor.measure import arguments
-
-    return [tvm.runtime.tensor(array) for array in rearranged(arguments(specification), layouts)]
-
-
-@lru_cache(maxsize=2)
-def _expected(path: str | None) -> Reference | None:
-    from tracegen.tensor.reference import Reference
-
-    return None if path is None else Reference.load(Path(path))
-
-
-_BUILDER: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "tasks": _tasks, "operators": _operators, "sample": _sample, "reference": _reference, "build": _build,
-    "simulate": _simulate,
-}  # fmt: skip
-
-
-def _builder(request: dict[str, Any]) -> Any:
-    return _BUILDER[request.pop("do")](request)
-
-
-WORK: dict[str, Callable[[dict[str, Any]], Any]] = {"builder": _builder, "runner": _measure}
-
-__all__ = ["WORK", "Failure", "Worker"]

@@ -82,7 +82,8 @@ class Boosted(CostModel):
 
         deadline = None if budget.seconds is None else time.process_time() + budget.seconds
         rounds = min(budget.epochs * ROUNDS, self.parameters.rounds)
-        self._boost(read.matrix, target, objective, rounds, seed, deadline)
+        if rounds:
+            self._boost(read.matrix, target, objective, rounds, seed, deadline)
 
     def _predict(
         self, rows: Rows, devices: Sequence[Device], device: NDArray[np.int64],

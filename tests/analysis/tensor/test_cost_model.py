@@ -48,7 +48,28 @@ def test_predictions_through_tvm_are_the_models_own(name, kind, trained, schedul
     found = search_model(model).predict(tvm_context, candidates(scheduled[key]))
     rows = features(kind, scheduled[key]).rows
     assert len(rows) == len(scheduled[key]) and rows.length.min() > 0
-    np.testing.assert_allclose(found, model.score(rows, DEVICE))
+    np.testing.assert_allclose(found, 1 / model.seconds(rows, DEVICE))
+
+
+def test_slow_candidates_are_told_apart_too(trained, scheduled, context):
+    """The search takes scores below 0 for 0; those of a task slower than what the model knows would all be."""
+    tvm_context, key = context
+    model = trained("xgboost")
+    plain = search_model(model).predict(tvm_context, candidates(scheduled[key]))
+    model.factors[DEVICE.name] = 1e6
+    assert (plain > 0).all()
+    np.testing.assert_allclose(search_model(model).predict(tvm_context, candidates(scheduled[key])), 1e-6 * plain)
+
+
+def test_scores_without_latencies_keep_their_order(trained, scheduled, context):
+    tvm_context, key = context
+    model = trained("xgboost", rows="packed")
+    rows = features(model.kind, scheduled[key]).rows
+    found = search_model(model).predict(tvm_context, candidates(scheduled[key]))
+    assert (found > 0).all()
+    np.testing.assert_array_equal(
+        np.argsort(found, kind="stable"), np.argsort(model.score(rows, DEVICE), kind="stable")
+    )
 
 
 def test_the_trained_model_ranks_before_anything_is_measured(trained, scheduled, context):

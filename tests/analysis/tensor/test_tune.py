@@ -71,6 +71,26 @@ def test_stock_tvm_finds_a_schedule_of_every_kernel(search, graph):
     assert found == {call.name: True for call in graph.calls}
 
 
+def test_what_the_search_has_no_schedule_of_is_measured_as_it_is(tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("tvm", reason="TVM is not installed (pip install 'perfvec-toolkit[tensor]')")
+    from tvm.relax.frontend.torch import from_exported_program
+
+    from analysis.tensor.graph import module_graph
+
+    with torch.no_grad():  # VGG's last pooling, from one pixel to seven by seven
+        exported = torch.export.export(torch.nn.AdaptiveAvgPool2d(7), (torch.zeros(1, 4, 1, 1),))
+        pooling = module_graph(from_exported_program(exported), "pooling")
+    plan = Plan("pooling", "random", trials=6, **SMALL)
+    found = tune_graph(plan, pooling, tmp_path / "search", progress=False)
+    assert [(one.trials, one.failed, one.exhausted) for one in found.rounds] == [(1, 0, True)]
+    assert 0 < found.curve()["latency_s"].iloc[-1] < 1e-3
+    (record,) = open_database(tmp_path / "search").get_all_tuning_records()
+    assert not list(record.trace.insts)
+    again = tune_graph(plan, pooling, tmp_path / "search", progress=False)
+    assert again.trials == 1
+
+
 def test_a_second_call_goes_on(search, graph):
     _, folder, first = search
     trials = first.trials

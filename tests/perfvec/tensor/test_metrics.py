@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfvec.tensor.metrics import mape, pairwise_accuracy, rmse, top_k
+from perfvec.tensor.metrics import bias, mape, pairwise_accuracy, rmse, top_k
 from perfvec.tensor.targets import fit_target, relevance
 from uarch.errors import InputError
 
@@ -18,6 +18,11 @@ def test_mape_and_rmse():
     predicted, seconds = np.array([1.5, 3.0]), np.array([1.0, 4.0])
     assert mape(predicted, seconds) == pytest.approx((0.5 + 0.25) / 2)
     assert rmse(predicted, seconds) == pytest.approx(math.sqrt((0.25 + 1.0) / 2))
+
+
+def test_bias_is_of_the_median():
+    assert bias(np.array([1.5, 3.0, 9.0]), np.array([1.0, 4.0, 1.0])) == pytest.approx(0.5)
+    assert bias(np.array([3.0]), np.array([4.0])) == pytest.approx(-0.25)
 
 
 def test_pairwise_accuracy_counts_pairs_of_a_group():

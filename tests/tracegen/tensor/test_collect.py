@@ -20,6 +20,7 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 if sys.platform != "linux":
     pytest.skip("processes are pinned as Linux does it", allow_module_level=True)
 
+from tracegen.tensor import work
 from tracegen.tensor.card import card
 from tracegen.tensor.collect import _steps, collect, work_file
 from tracegen.tensor.dataset import Dataset, Outcome
@@ -181,7 +182,7 @@ def test_crashes_and_hangs_stay_in_the_runner(tmp_path: Path, body: str, error: 
         source.write_text(f"int __tvm_ffi_main(void *a, void *b, int c, void *d) {{ {content} return 0; }}")
         library[name] = str(source.with_suffix(".so"))
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library[name], str(source)], check=True)
-    runner = Worker("runner")
+    runner = Worker(work.run)
     try:
         request = {"arguments": _TENSOR, "slow_s": 1.0, "budget_s": 0.01}
         with pytest.raises(Failure, match=message) as failed:
@@ -199,7 +200,7 @@ def test_other_work_on_the_core_is_not_counted(tmp_path: Path, steps: int):
     source.write_text(f"int __tvm_ffi_main(void *a, void *b, int c, void *d) {{ {body} return 0; }}")
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     core = min(os.sched_getaffinity(0))
-    runner = Worker("runner", core)
+    runner = Worker(work.run, core)
     hogs = []
     try:
         request = {"arguments": _TENSOR, "slow_s": 10.0, "budget_s": 0.3, "path": str(library)}
@@ -338,7 +339,7 @@ def test_unknown_devices_are_named():
     [("shufflenet_v2:size=64", 26, 76, 292 * (64 / 224) ** 2)],  # 146 million multiply-adds at 224
 )
 def test_networks_become_tasks(network: str, tasks: int, calls: int, millions: float):
-    worker = Worker("builder")
+    worker = Worker(work.build)
     try:
         found = worker.call({"do": "tasks", "network": network}, 600)
     finally:
