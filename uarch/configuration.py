@@ -428,7 +428,7 @@ def read_yaml(path: Path, what: str) -> Any:
     InputError.
     """
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")  # gem5's Python may have another
     except (OSError, ValueError) as error:  # ValueError: not text, or a name with a zero byte
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise InputError(f"cannot read {what} {path}: {reason}") from None

@@ -60,7 +60,7 @@ def uarch_diff(first: str, second: str) -> None:
 @app.command("export")
 def uarch_export(
     machine: Annotated[str, typer.Argument(help="Preset or file.")],
-    gem5: Annotated[bool, typer.Option("--gem5", help="A configuration script for stock gem5 v24.")] = False,
+    gem5: Annotated[bool, typer.Option("--gem5", help="A configuration script for stock gem5 v23 or v24.")] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write; the terminal otherwise.")
     ] = None,

@@ -1,5 +1,6 @@
 """Runs of stock gem5 v24.0.0.1 in `data/gem5`: `touch` (source beside it) on O3 (cortex-a72) and Minor (cortex-a53).
-Those of X86 lie there, those of AArch64 and RISC-V (whose program has no symbols) in folders of their names.
+Those of X86 lie there, those of AArch64 and RISC-V (whose program has no symbols) in folders of their names; `v23` has
+AArch64's by v23.0.0.1.
 
 Made by `gem5.opt --debug-flags=ExecAll,O3PipeView,Vma --debug-file=trace.out.gz tracegen/gem5/run_se.py --uarch M
 --stdout touch.txt -- ./touch`; of config.json and stats.txt, what is read was kept.

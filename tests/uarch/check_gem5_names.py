@@ -1,4 +1,5 @@
-"""Whether a gem5 source tree has every class, parameter and port that the exported scripts name.
+"""Whether a gem5 source tree has every class, parameter and port that the exported scripts name, and they a unit for
+every class of operations.
 
     python tests/uarch/check_gem5_names.py GEM5_SOURCE
 
@@ -42,6 +43,14 @@ def classes(source: Path) -> dict[str, tuple[list[str], set[str]]]:
     return found
 
 
+def operation_classes(source: Path) -> frozenset[str]:
+    """The classes of operations that functional units may do."""
+    tree = ast.parse((source / "src/cpu/FuncUnit.py").read_text())
+    values = (item.value for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == "OpClass"
+              for item in node.body if isinstance(item, ast.Assign))  # fmt: skip
+    return frozenset(name for value in values for name in ast.literal_eval(value)) - {"No_OpClass"}
+
+
 def members(known: dict[str, tuple[list[str], set[str]]], name: str) -> set[str]:
     bases, names = known.get(name, ([], set()))
     return names.union(*(members(known, base) for base in bases if base != name))
@@ -60,7 +69,11 @@ def objects(top: object) -> list[gem5_stand_in.SimObject]:
 
 
 def main() -> int:
-    known = classes(Path(sys.argv[1]))
+    source = Path(sys.argv[1])
+    known = classes(source)
+    every = {name for version in gem5_stand_in.VERSIONS.values() for name in version.lacks}
+    operations = operation_classes(source)
+    version = gem5_stand_in.Version(frozenset(every - known.keys()), operations)
     missing: set[str] = set()
     checked: set[tuple[str, str]] = set()
     for isa in ("x86-64", "aarch64", "riscv64"):
@@ -78,7 +91,7 @@ def main() -> int:
                 "true",
             ]
             with contextlib.redirect_stdout(None):
-                root = gem5_stand_in.run_root(gem5_script(load_machine(name), isa), arguments)
+                root = gem5_stand_in.run_root(gem5_script(load_machine(name), isa), arguments, version)
             for item in objects(root):
                 kind = type(item).__name__
                 if kind in ("Workload", "Interrupts") or kind.endswith(("ISA", "MMU")):
@@ -95,6 +108,7 @@ def main() -> int:
                         missing.add(f"{kind}.{used} ({isa})")
                 if kind.endswith("CPU"):
                     missing |= {f"{kind}.{method}() ({isa})" for method in METHODS if method not in have}
+    missing |= {f"a unit for {name}" for name in operations - gem5_stand_in.OPERATIONS}
     kinds = {kind for kind, _ in checked}
     print(f"{len(checked)} names of {len(kinds)} classes checked; missing: {sorted(missing) or 'none'}")
     return bool(missing)

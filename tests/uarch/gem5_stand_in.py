@@ -10,10 +10,12 @@ import re
 import sys
 import tempfile
 import types
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from uarch.constraints import dram_models
+from uarch.gem5.table import UNITS
 
 TYPES = {
     **{
@@ -26,7 +28,31 @@ TYPES = {
     **dict.fromkeys(dram_models(), "DRAMInterface"),
 }
 REQUESTORS = ("icache_port", "dcache_port", "mem_side", "mem_side_ports", "system_port")
-UNITS = {"ps": 1, "ns": 1000, "KiB": 1024, "GiB": 2**30}
+SCALES = {"ps": 1, "ns": 1000, "KiB": 1024, "GiB": 2**30}
+
+
+@dataclass(frozen=True)
+class Version:
+    """By what a script tells versions of gem5 apart: classes that one lacks, and the operations that one has."""
+
+    lacks: frozenset[str]
+    operations: frozenset[str]
+
+
+TARGETS, PARTS = {"SimpleBTB", "ReturnAddrStack"}, {"ConditionalPredictor", "IQUnit"}
+OPERATIONS = {
+    name for units in UNITS.values() for unit in units for one in unit.operations for name in one.classes.split()
+}
+IN_V23 = {name for name in OPERATIONS if name.startswith("Vector")}
+IN_V24 = {
+    name for name in OPERATIONS if re.match("Simd(UnitStride|Strided|Indexed|WholeRegister|Ext|FloatExt|Config)", name)
+}
+VERSIONS = {
+    "v23.0": Version(frozenset(TARGETS | PARTS), frozenset(OPERATIONS - IN_V24)),
+    "v23.1": Version(frozenset(PARTS), frozenset(OPERATIONS - IN_V24)),
+    "v24": Version(frozenset(PARTS), frozenset(OPERATIONS - IN_V23)),
+    "v25": Version(frozenset(), frozenset(OPERATIONS - IN_V23)),
+}
 
 
 class Port:
@@ -116,7 +142,7 @@ class SimObject:
 def number(text: str) -> float:
     """The number of a text with a unit, in ps or bytes."""
     digits, unit = re.fullmatch(r"([\d.]+)(\w+)(?:/s)?", text).groups()
-    return round(float(digits) * UNITS[unit], 6)
+    return round(float(digits) * SCALES[unit], 6)
 
 
 def dram_parameters(name: str) -> dict[str, Any]:
@@ -193,26 +219,31 @@ class Flag:
 
 
 def run_script(
-    text: str, arguments: list[str], *, flags: tuple[str, ...] = (), outdir: Path | None = None
+    text: str,
+    arguments: list[str],
+    *,
+    flags: tuple[str, ...] = (),
+    outdir: Path | None = None,
+    version: Version = VERSIONS["v24"],
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Execute a script as gem5 would, with debug `flags` given and `run.json` written into `outdir`. Returns the
-    configuration's document and the phases of the run.
+    """Execute a script as that version of gem5 would, with debug `flags` given and `run.json` written into `outdir`.
+    Returns the configuration's document and the phases of the run.
     """
     with tempfile.TemporaryDirectory() as folder:
-        simulator = _run(text, arguments, flags, str(outdir or folder))
+        simulator = _run(text, arguments, flags, str(outdir or folder), version)
     assert simulator.root is not None
     return simulator.root.document(), simulator.phases
 
 
-def run_root(text: str, arguments: list[str]) -> SimObject:
+def run_root(text: str, arguments: list[str], version: Version) -> SimObject:
     """The root object that a script makes."""
     with tempfile.TemporaryDirectory() as folder:
-        root = _run(text, arguments, (), folder).root
+        root = _run(text, arguments, (), folder, version).root
     assert root is not None
     return root
 
 
-def _run(text: str, arguments: list[str], flags: tuple[str, ...], outdir: str) -> Simulator:
+def _run(text: str, arguments: list[str], flags: tuple[str, ...], outdir: str, version: Version) -> Simulator:
     simulator, objects = Simulator(), types.ModuleType("m5.objects")
     root = new("Root")
 
@@ -222,8 +253,14 @@ def _run(text: str, arguments: list[str], flags: tuple[str, ...], outdir: str) -
 
     workload = types.SimpleNamespace(init_compatible=lambda program: new("Workload")(program=program))
     known = {"Root": make_root, "SEWorkload": workload, "AddrRange": lambda size: size}
-    known["X86MMU"] = new("X86MMU")
-    objects.__getattr__ = lambda name: known.get(name) or new(name)
+    known |= {"X86MMU": new("X86MMU"), "OpClass": types.SimpleNamespace(vals=version.operations)}
+
+    def find(name: str) -> Any:
+        if name in version.lacks:
+            raise AttributeError(name)
+        return known.get(name) or new(name)
+
+    objects.__getattr__ = find
     m5 = types.ModuleType("m5")
     m5.__dict__.update(
         {name: getattr(simulator, name) for name in ("instantiate", "curTick", "switchCpus", "simulate", "drain")}

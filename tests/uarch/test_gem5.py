@@ -28,6 +28,7 @@ from uarch.gem5.table import as_read_back, as_simulated, digest, plainest
 from uarch.space import sample
 
 DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).parents[2]
 SHARED = Path(__file__).parents[3] / "shared" / "gem5-text"
 PRESETS = [load_machine(name) for name in preset_names()]
 MACHINES = [*PRESETS, *sample(25, seed=11), *sample(25, seed=11, space="embedded")]
@@ -43,10 +44,12 @@ def message(action) -> str:
     return text
 
 
-def configuration(machine, isa="x86-64", arguments=("--", "true")) -> dict:
+def configuration(machine, isa="x86-64", arguments=("--", "true"), version="v24") -> dict:
     """What config.json would hold of a run of the machine's script."""
     with contextlib.redirect_stdout(None):
-        document, _ = gem5_stand_in.run_script(gem5_script(machine, isa), list(arguments))
+        document, _ = gem5_stand_in.run_script(
+            gem5_script(machine, isa), list(arguments), version=gem5_stand_in.VERSIONS[version]
+        )
     return json.loads(json.dumps(document))
 
 
@@ -115,6 +118,36 @@ def test_other_instruction_sets_have_their_own_cores_and_predict_in_order(isa):
     assert "x86-64, aarch64, riscv64" in message(lambda: gem5_script(machine, "mips"))
 
 
+@pytest.mark.parametrize("version", gem5_stand_in.VERSIONS)
+@pytest.mark.parametrize("isa", ["x86-64", "aarch64", "riscv64"])
+def test_one_script_is_right_for_all_versions(version, isa):
+    """v23.0 has no objects for tables of targets, v25 none for what v24's core holds, v23 other names of operations."""
+    for machine in PRESETS:
+        if isa != "x86-64" and machine.branch_predictor.kind == "none":
+            continue
+        found, notes = machine_from_config(configuration(machine, isa, version=version), machine.name, machine)
+        assert found == machine
+        assert notes == machine_from_config(configuration(machine, isa), machine.name, machine)[1]
+
+
+def test_the_versions_differ_where_gem5_does():
+    cpus = {
+        name: objects(configuration(load_machine("zen4"), version=name))["system.cpu"]
+        for name in gem5_stand_in.VERSIONS
+    }
+    assert cpus["v23.0"]["branchPred"]["BTBEntries"] == cpus["v24"]["branchPred"]["btb"]["numEntries"] == 8192
+    assert cpus["v23.0"]["branchPred"]["RASSize"] == cpus["v24"]["branchPred"]["ras"]["numEntries"]
+    assert cpus["v25"]["branchPred"]["type"] == "BranchPredictor"
+    assert cpus["v25"]["branchPred"]["conditionalBranchPred"]["type"] == cpus["v24"]["branchPred"]["type"]
+    (queue,) = cpus["v25"]["instQueues"]
+    assert queue["numEntries"] == cpus["v24"]["numIQEntries"]
+    pools = {"v25": queue["fuPool"]} | {name: cpus[name]["fuPool"] for name in ("v23.0", "v23.1", "v24")}
+    done = {name: {one["opClass"] for unit in pool["FUList"] for one in unit["opList"]} for name, pool in pools.items()}
+    assert done["v23.0"] == done["v23.1"] and done["v24"] == done["v25"]
+    assert "VectorUnitStrideLoad" in done["v23.0"] - done["v24"]
+    assert "SimdUnitStrideLoad" in done["v24"] - done["v23.0"]
+
+
 def test_the_script_names_the_machine_and_what_gem5_does_otherwise():
     machine = load_machine("apple-firestorm")
     text = gem5_script(machine)
@@ -131,6 +164,26 @@ def test_a_machines_name_cannot_become_code():
     compile(gem5_script(machine), "machine.py", "exec")
     assert "import socket" not in [line.strip() for line in gem5_script(machine).splitlines()]
     configuration(machine)
+
+
+def test_the_script_is_ascii_as_v23_needs_it():
+    machine = replace_field(load_machine("base"), "name", "Zürich™")
+    assert gem5_script(machine).isascii()
+    document = configuration(machine)
+    assert machine_from_config(document, machine.name, machine)[0] == machine
+    assert (ROOT / "tracegen" / "gem5" / "run_se.py").read_bytes().isascii()
+
+
+def test_a_machines_file_is_utf8_in_a_python_of_another_encoding(tmp_path):
+    """As gem5's Python: v23's reads text as ASCII, whatever LANG says."""
+    (tmp_path / "m.yaml").write_text("# Zürich\n" + (ROOT / "uarch" / "presets" / "base.yaml").read_text(), "utf-8")
+    code = "import sys; from uarch.configuration import load_machine; print(load_machine(sys.argv[1]).name)"
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8=0", "-c", code, tmp_path / "m.yaml"],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+        env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout.strip() == "base", done.stderr
 
 
 def test_fields_set_gem5s_parameters():

@@ -444,7 +444,7 @@ def check(reader: Reader, run: Run) -> bool:
     whole = statistics.get("simTicks") == final and run.simulation.fast_core is None and ended
     committed = statistics.get(f"{core}.commitStats0.numInsts")
     if committed is None:
-        raise InputError(f"{path}: no {core}.commitStats0.numInsts; these are no statistics of gem5 v23 to v25")
+        raise InputError(f"{path}: no {core}.commitStats0.numInsts; these are no statistics of gem5 v23 or v24")
     if whole:
         found = [
             ("instructions", counted.instructions, committed),

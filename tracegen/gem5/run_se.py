@@ -1,8 +1,8 @@
-"""A machine and a program, simulated by stock gem5 (v23 to v25, syscall emulation, classic caches). gem5 runs this
+"""A machine and a program, simulated by stock gem5 (v23 and v24, syscall emulation, classic caches). gem5 runs this
 file:
 
     gem5.opt tracegen/gem5/run_se.py --uarch FILE [--fast-forward N] [--warmup N] [--max-instructions N] -- PROGRAM
-    ARGS…
+    ARGS...
 
 FILE is a preset's name or a machine's YAML or JSON. What is executed is the text that `perfvec uarch export --gem5`
 writes, so there is one table of what a field sets (`uarch.gem5.table`) and no second script. The instruction set is the
@@ -32,7 +32,7 @@ def script(words: list[str]) -> tuple[str, list[str]]:
 
     own, program = (words[: words.index("--")], words[words.index("--") :]) if "--" in words else (words, [])
     if "--uarch" not in own[:-1]:
-        raise InputError("name the machine: run_se.py --uarch FILE [OPTIONS] -- PROGRAM ARGS… (a preset, YAML or JSON)")
+        raise InputError("name the machine: run_se.py --uarch FILE [OPTIONS] -- PROGRAM ... (a preset, YAML or JSON)")
     at = own.index("--uarch")
     machine, rest = load_machine(own[at + 1]), own[:at] + own[at + 2 :] + program
     isa = isa_of(program[1]) if len(program) > 1 else "x86-64"

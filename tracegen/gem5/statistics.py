@@ -12,9 +12,10 @@ _BEGIN, _END = "---------- Begin Simulation Statistics", "---------- End Simulat
 _LONGEST = 1 << 16
 _MOST = 1 << 18
 _VECTOR_CLASSES = ("UnitStride", "UnitStrideMask", "Strided", "Indexed", "WholeRegister", "UnitStrideSegmented")
-_MEMORY_CLASSES = (
+_MEMORY_CLASSES = (  # Simd… of RISC-V's vectors are Vector… in v23
     "MemRead", "MemWrite", "FloatMemRead", "FloatMemWrite", "SimdUnitStrideFaultOnlyFirstLoad",
-    *(f"Simd{name}{way}" for name in _VECTOR_CLASSES for way in ("Load", "Store")),
+    "VectorUnitStrideFaultOnlyFirstLoad",
+    *(f"{kind}{name}{way}" for kind in ("Simd", "Vector") for name in _VECTOR_CLASSES for way in ("Load", "Store")),
 )  # fmt: skip
 
 

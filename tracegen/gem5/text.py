@@ -1,6 +1,6 @@
 """gem5's debug text → executed instructions: the lines of `Exec` and `O3PipeView`, scanned as bytes.
 
-What gem5 v24 prints (src/cpu/exetrace.cc, src/cpu/o3/dyn_inst.cc), and what is made of it:
+What gem5 v23 and v24 print (src/cpu/exetrace.cc, src/cpu/o3/dyn_inst.cc), and what is made of it:
 
 - An `Exec` line is one micro-operation at commit, in program order. Those from the first to the one with
   `IsLastMicroop` are an instruction; a line without `flags=` names a macro-operation and says nothing else.

@@ -1,4 +1,4 @@
-"""A machine read from the `config.json` that gem5 v24 writes into the output folder of every run.
+"""A machine read from the `config.json` that gem5 writes into the output folder of every run.
 
 What `table` says a field sets is read back. Everything that a machine cannot say, or gem5 does not say, is a note: one
 line that names the parameter and what is assumed instead. The caches are found by following the core's ports, so
@@ -26,11 +26,14 @@ from uarch.gem5.table import (
     CORE_DEFAULT,
     CORE_SET,
     CORE_TYPES,
+    DIRECTION_PART,
     ISAS,
+    ISSUE_QUEUE,
     PREDICTOR_PARTS,
     PREDICTORS,
     PREFETCHER_DEFAULT,
     PREFETCHERS,
+    QUEUE_PART,
     TLB_ENTRIES,
     UNITS,
     Unit,
@@ -221,9 +224,14 @@ class _Reader(Configuration):
         for parameter in CORE[core]:
             if parameter.isa in (None, self.isa):
                 for name in parameter.names:
-                    value = (self.whole(cpu, name) - parameter.plus) / parameter.times
+                    value = (self._core_value(cpu, name) - parameter.plus) / parameter.times
                     found.setdefault(parameter.field, []).append((f"{cpu['path']}.{name}", value))
         self._defaults(cpu, CORE_SET[core] | CORE_DEFAULT[core])
+
+    def _core_value(self, cpu: Mapping[str, Any], name: str) -> int:
+        """A parameter of the core. v25's queues of instructions are objects, whose entries are added up."""
+        queues = self.parts(cpu, QUEUE_PART[0]) if name in ISSUE_QUEUE.names and name not in cpu else []
+        return sum(self.whole(queue, QUEUE_PART[2]) for queue in queues) if queues else self.whole(cpu, name)
 
     def _units(self, cpu: Mapping[str, Any], core: str, found: dict[str, list[tuple[str, float]]]) -> None:
         given = list(self._given_units(cpu, core))
@@ -236,10 +244,10 @@ class _Reader(Configuration):
     def _given_units(self, cpu: Mapping[str, Any], core: str) -> Iterator[tuple[int, dict[str, tuple[int, bool]]]]:
         """Each entry of the pool: how many, and cycles and pipelining of its operation classes."""
         if core == "out-of-order":
-            pool = self.part(cpu, "fuPool")
-            if pool is None:
+            pools = [self.part(owner, "fuPool") for owner in (cpu, *self.parts(cpu, QUEUE_PART[0]))]
+            if not any(pools):
                 raise InputError(f"{cpu['path']}.fuPool is missing; an O3 core has one")
-            for item in self.parts(pool, "FUList"):
+            for item in (item for pool in pools if pool for item in self.parts(pool, "FUList")):
                 done = {
                     str(one.get("opClass")): (self.whole(one, "opLat"), one.get("pipelined", True) is True)
                     for one in self.parts(item, "opList")
@@ -327,23 +335,26 @@ class _Reader(Configuration):
         if item is None:
             raise InputError(f"{cpu['path']}.branchPred is missing; an out-of-order core needs a predictor")
         values: dict[str, Any] = {}
-        predictor = next((one for one in PREDICTORS if one.gem5 == item.get("type")), None)
+        direction = self.part(item, DIRECTION_PART) or item
+        kind = direction.get("type")
+        predictor = next((one for one in PREDICTORS if one.gem5 == kind), None)
         if predictor is None:
             predictor = next(one for one in PREDICTORS if one.kind == "tage")
-            self.note(
-                f"branch_predictor.kind = {predictor.kind}", f"assumed for {item.get('type')}, which has no name here"
-            )
+            self.note(f"branch_predictor.kind = {predictor.kind}", f"assumed for {kind}, which has no name here")
         values["kind"] = predictor.kind
         if predictor.sizes:
-            sizes = [(f"{item.get('path')}.{name}", self.whole(item, name) / times) for name, times in predictor.sizes]
+            path = direction.get("path")
+            sizes = [(f"{path}.{name}", self.whole(direction, name) / times) for name, times in predictor.sizes]
             values["entries"] = self._power("branch_predictor.entries", sizes, 16)
         else:
             values["entries"] = predictor.nominal
             self.note(
                 f"branch_predictor.entries = {predictor.nominal}", f"assumed; gem5's {predictor.gem5} has one size"
             )
-        for field, part, _, name in PREDICTOR_PARTS:
+        for field, part, _, name, former in PREDICTOR_PARTS:
             inner = self.part(item, part)
+            if inner is None and former in item:
+                inner, name = item, former
             if inner is None:
                 self.note(f"{field} = 1", f"assumed; the predictor has no {part}")
                 values[field.partition(".")[2]] = 1

@@ -57,7 +57,7 @@ class Configuration:
         """A parameter, at least 0; the first of several. Raises InputError."""
         where = f"{item.get('path', '?')}.{name}"
         if name not in item:
-            raise InputError(f"{where} is missing; a {item.get('type')} of gem5 v24 has it")
+            raise InputError(f"{where} is missing; a {item.get('type')} of gem5 has it")
         value = item[name]
         if isinstance(value, list) and len(value) >= 1:
             value = value[0]

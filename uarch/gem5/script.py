@@ -1,9 +1,11 @@
-"""A machine as a configuration script that stock gem5 v24 runs: `gem5.opt MACHINE.py -- PROGRAM ARGS`.
+"""A machine as a configuration script that stock gem5 runs: `gem5.opt MACHINE.py -- PROGRAM ARGS`.
 
 The script is one file of plain gem5 Python in syscall emulation with classic caches. What it sets is `table`; around
 that it is as a careful user of gem5 would write it: `L2XBar` between cache levels, `SystemXBar` to memory, page walks
 through the system bus, one clock domain. Checked with gem5 v24.0.0.1 for X86: on the two machines of which the project
-has gem5's own statistics, the scripts give the same cycles (60,295 on O3, 53,092 on Minor).
+has gem5's own statistics, the scripts give the same cycles (60,295 on O3, 53,092 on Minor). v23.0.0.1 runs the same
+text, which asks gem5 for what versions have under different names. The text is ASCII, as v23 reads it,
+whatever the locale is.
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ from uarch.gem5.table import (
     CORE,
     CORE_CLASS,
     CORE_SET,
+    DIRECTION_PART,
     ISAS,
+    ISSUE_QUEUE,
     PREDICTOR_PARTS,
     PREFETCHERS,
+    QUEUE_PART,
     UNITS,
     Unit,
     as_simulated,
@@ -48,14 +53,15 @@ def gem5_script(machine: Machine, isa: str = "x86-64") -> str:
         _imports(simulated, isa, core_class, fast_class),
         _ARGUMENTS,
         _fields(machine),
-        _units(simulated),
+        _units(simulated, isa),
         _core(simulated, isa, core_class),
         *(_cache(level, getattr(simulated, level)) for level in levels),
         _memory(simulated),
         _wiring(levels, fast_class, interrupt_ports=isa == "x86-64"),
         _RUN,
     ]
-    return "\n\n".join(part.rstrip("\n") if part.startswith("\n\n") else part.strip("\n") for part in parts) + "\n"
+    text = "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return text.encode("ascii", "backslashreplace").decode()  # only strings hold more than that
 
 
 def _head(machine: Machine, isa: str, notes: list[str]) -> str:
@@ -64,7 +70,7 @@ def _head(machine: Machine, isa: str, notes: list[str]) -> str:
         textwrap.fill(note, _WIDTH - 2, initial_indent="  - ", subsequent_indent="    ") + "\n" for note in notes
     )
     return (
-        f'"""The machine {name} ({machine.core}) for gem5 v24: {isa}, syscall emulation, classic caches.\n\n'
+        f'"""The machine {name} ({machine.core}) for gem5 v23 and v24: {isa}, syscall emulation, classic caches.\n\n'
         f"Digest of the machine's fields: {digest(machine)}\n\n"
         "    gem5.opt THIS.py [--fast-forward N] [--warmup N] [--max-instructions N] -- PROGRAM ARGS...\n\n"
         "gem5 writes its statistics (those of the measured instructions), config.json and run.json into its output\n"
@@ -81,7 +87,6 @@ def _imports(machine: Machine, isa: str, core_class: str, fast_class: str) -> st
         names |= {"MinorFU", "MinorFUPool", "MinorFUTiming", "MinorOpClass", "MinorOpClassSet"}
     if predicts(machine, isa):
         names.add(predictor_of(machine.branch_predictor.kind, machine.branch_predictor.entries).gem5)
-        names |= {part[2] for part in PREDICTOR_PARTS}
     for cache in (machine.l1i, machine.l1d, machine.l2, machine.l3):
         if cache is not None and (prefetcher := PREFETCHERS[cache.prefetcher]):
             names.add(prefetcher)
@@ -141,12 +146,18 @@ def _fields(machine: Machine) -> str:
     return "MACHINE = " + pprint.pformat(machine.to_dict(), width=_WIDTH, sort_dicts=False)
 
 
-def _units(machine: Machine) -> str:
+def _units(machine: Machine, isa: str) -> str:
+    """The functional units, after the functions that make them and what else is not made alike in all versions."""
     out_of_order = machine.core == "out-of-order"
     one = _out_of_order_unit if out_of_order else _in_order_unit
     body = "".join(one(unit, machine) for unit in UNITS[machine.core])
-    return f"\n{_OUT_OF_ORDER_UNIT if out_of_order else _IN_ORDER_UNIT}\n\nunits = [\n{body}]"
+    parts = [_OPERATIONS, _OUT_OF_ORDER_UNIT if out_of_order else _IN_ORDER_UNIT]
+    parts += [_issue_queue()] if out_of_order else []
+    parts += [_branch_predictor()] if predicts(machine, isa) else []
+    return "\n\n\n".join(part.strip("\n") for part in [*parts, f"units = [\n{body}]"])
 
+
+_OPERATIONS = "OPERATIONS = m5.objects.OpClass.vals  # v23 and v24 name those of RISC-V's vectors differently"
 
 _OUT_OF_ORDER_UNIT = '''
 def unit(count, *operations):
@@ -157,6 +168,7 @@ def unit(count, *operations):
             OpDesc(opClass=name, opLat=cycles, pipelined=pipelined)
             for names, cycles, pipelined in operations
             for name in names.split()
+            if name in OPERATIONS
         ],
     )
 '''
@@ -167,9 +179,10 @@ def unit(count, names, cycles, busy, late=None, extra=0):
     at which operands are needed, further cycles that a consumer assumes.
     """
     rules = [] if late is None else [(late, extra)]
+    names = [name for name in names.split() if name in OPERATIONS]
     return [
         MinorFU(
-            opClasses=MinorOpClassSet(opClasses=[MinorOpClass(opClass=name) for name in names.split()]),
+            opClasses=MinorOpClassSet(opClasses=[MinorOpClass(opClass=name) for name in names]),
             opLat=cycles,
             issueLat=busy,
             timings=[MinorFUTiming(srcRegsRelativeLats=[late], extraAssumedLat=extra) for late, extra in rules],
@@ -222,6 +235,40 @@ def _in_order_unit(unit: Unit, machine: Machine) -> str:
     return "\n".join([*lines, "    ),"]) + "\n"
 
 
+def _issue_queue() -> str:
+    (name,) = ISSUE_QUEUE.names
+    return f'''
+def issue_queue(entries, pool):
+    """A queue of instructions and the units behind it: parameters of the core, of an object of it in gem5 v25."""
+    if hasattr(m5.objects, "{QUEUE_PART[1]}"):
+        return {{"{QUEUE_PART[0]}": [m5.objects.{QUEUE_PART[1]}({QUEUE_PART[2]}=entries, fuPool=pool)]}}
+    return {{"{name}": entries, "fuPool": pool}}
+'''
+
+
+def _branch_predictor() -> str:
+    """Versions of gem5 are told by the classes that they have, not by their numbers: a build between two has either."""
+    names = [field.partition(".")[2] for field, *_ in PREDICTOR_PARTS]
+    sizes = ", ".join(f"{former}={own}" for own, (*_, former) in zip(names, PREDICTOR_PARTS, strict=True))
+    parts = "".join(
+        f'        "{part}": m5.objects.{kind}({name}={own}),\n'
+        for own, (_, part, kind, name, _) in zip(names, PREDICTOR_PARTS, strict=True)
+    )
+    return f'''
+def branch_predictor(direction, {", ".join(names)}, **sizes):
+    """A predictor of directions with its tables of targets: these are sizes of it in gem5 v23.0, objects of it from
+    v23.1 on, and objects beside it in v25.
+    """
+    if not hasattr(m5.objects, "{PREDICTOR_PARTS[0][2]}"):
+        return direction({sizes}, **sizes)
+    targets = {{
+{parts}    }}
+    if hasattr(m5.objects, "ConditionalPredictor"):
+        return m5.objects.BranchPredictor({DIRECTION_PART}=direction(**sizes), **targets)
+    return direction(**sizes, **targets)
+'''
+
+
 def _core(machine: Machine, isa: str, core_class: str) -> str:
     values = machine.to_dict()
     period = period_ps(machine.frequency_ghz)
@@ -235,7 +282,7 @@ def _core(machine: Machine, isa: str, core_class: str) -> str:
         "    cpu_id=0,",
     ]
     for parameter in CORE[machine.core]:
-        if parameter.isa not in (None, isa):
+        if parameter.isa not in (None, isa) or parameter == ISSUE_QUEUE:
             continue
         section, _, field = parameter.field.partition(".")
         value = parameter.value(values[section][field])
@@ -244,18 +291,18 @@ def _core(machine: Machine, isa: str, core_class: str) -> str:
     if machine.core == "out-of-order":
         size = communication_size(machine)
         lines += [f"    backComSize={size},", f"    forwardComSize={size},"]
-        lines.append("    fuPool=FUPool(FUList=units),")
+        entries = values["pipeline"]["issue_queue_entries"]
+        lines.append(f"    **issue_queue({entries}, FUPool(FUList=units)),  # {ISSUE_QUEUE.field}")
     else:
         lines.append("    executeFuncUnits=MinorFUPool(funcUnits=units),")
     if predicts(machine, isa):
         kind, entries = machine.branch_predictor.kind, machine.branch_predictor.entries
         predictor = predictor_of(kind, entries)
-        lines.append(f"    branchPred={predictor.gem5}(  # branch_predictor.kind = {kind}")
-        lines.append("        numThreads=1,")
+        lines += ["    branchPred=branch_predictor(", f"        {predictor.gem5},  # branch_predictor.kind = {kind}"]
+        for field, *_ in PREDICTOR_PARTS:
+            _, _, name = field.partition(".")
+            lines.append(f"        {name}={values['branch_predictor'][name]},  # {field}")
         lines += [f"        {name}={entries * times},  # branch_predictor.entries" for name, times in predictor.sizes]
-        for field, part, part_class, name in PREDICTOR_PARTS:
-            value = values["branch_predictor"][field.partition(".")[2]]
-            lines.append(f"        {part}={part_class}(numThreads=1, {name}={value}),  # {field}")
         lines.append("    ),")
     return "\n".join([*lines, ")"])
 

@@ -1,7 +1,8 @@
 """Which gem5 parameter each field of a machine sets: one table, read forwards by `script` and backwards by `config`.
 
-Names and defaults are those of gem5 v24.0 (src/cpu/o3/BaseO3CPU.py, src/cpu/minor/BaseMinorCPU.py,
-src/cpu/pred/BranchPredictor.py, src/mem/cache/Cache.py). Latencies and delays are cycles on both sides.
+Names and defaults are those of gem5 v24.0, others where a version is named (src/cpu/o3/BaseO3CPU.py,
+src/cpu/minor/BaseMinorCPU.py, src/cpu/pred/BranchPredictor.py, src/mem/cache/Cache.py). Latencies and delays are
+cycles on both sides.
 """
 
 from __future__ import annotations
@@ -59,6 +60,10 @@ CORE_TYPES = {  # as `type` in config.json, in v24 and before
     "MinorCPU": "in-order",
 }
 
+# The core's own parameters, its queue's and its units' (`fuPool`); in v25 those of objects of it.
+ISSUE_QUEUE = Parameter("pipeline.issue_queue_entries", ("numIQEntries",))
+QUEUE_PART = ("instQueues", "IQUnit", "numEntries")  # v25's parameter of the core, the class, its parameter
+
 CORE: dict[str, tuple[Parameter, ...]] = {
     "out-of-order": (
         Parameter("pipeline.fetch_width", ("fetchWidth",), most=MAX_WIDTH),
@@ -69,7 +74,7 @@ CORE: dict[str, tuple[Parameter, ...]] = {
         Parameter("pipeline.frontend_delay", ("fetchToDecodeDelay",)),
         Parameter("pipeline.dispatch_delay", ("renameToIEWDelay",)),
         Parameter("pipeline.rob_entries", ("numROBEntries",)),
-        Parameter("pipeline.issue_queue_entries", ("numIQEntries",)),
+        ISSUE_QUEUE,
         Parameter("pipeline.load_queue_entries", ("LQEntries",)),
         Parameter("pipeline.store_queue_entries", ("SQEntries",)),
         # A field counts registers for renaming; gem5 counts the instruction set's own and its temporaries too.
@@ -164,22 +169,27 @@ class Unit:
         return getattr(units, self.count) if isinstance(self.count, str) else self.count
 
 
+# `Vector…` are v23's names of RISC-V's vector operations, which are Simd's of v24; a script gives the names that are
+# there.
 _SIMD_INTEGER = (
     "SimdAdd SimdAddAcc SimdAlu SimdCmp SimdCvt SimdMisc SimdShift SimdShiftAcc SimdReduceAdd SimdReduceAlu \
-SimdReduceCmp SimdExt SimdConfig SimdPredAlu"
+SimdReduceCmp SimdExt SimdConfig SimdPredAlu VectorIntegerArith VectorIntegerReduce VectorIntegerExtension VectorMisc \
+VectorConfig"
 )
 _SIMD_CRYPTO = (
     "SimdAes SimdAesMix SimdSha1Hash SimdSha1Hash2 SimdSha256Hash SimdSha256Hash2 SimdShaSigma2 SimdShaSigma3"
 )
 _SIMD_MULTIPLY = "SimdMult SimdMultAcc SimdMatMultAcc SimdFloatMult SimdFloatMultAcc SimdFloatMatMultAcc"
 _SIMD_FLOAT = "SimdFloatAdd SimdFloatAlu SimdFloatCmp SimdFloatCvt SimdFloatMisc SimdFloatReduceAdd SimdFloatReduceCmp \
-SimdFloatExt"
+SimdFloatExt VectorFloatArith VectorFloatConvert VectorFloatReduce"
 _SIMD_DIVIDE = "SimdDiv SimdSqrt SimdFloatDiv SimdFloatSqrt"
 _MATRIX = "Matrix MatrixMov MatrixOP"
 _LOADS = "MemRead FloatMemRead SimdUnitStrideLoad SimdUnitStrideMaskLoad SimdStridedLoad SimdIndexedLoad \
-SimdUnitStrideFaultOnlyFirstLoad SimdUnitStrideSegmentedLoad SimdWholeRegisterLoad"
+SimdUnitStrideFaultOnlyFirstLoad SimdUnitStrideSegmentedLoad SimdWholeRegisterLoad VectorUnitStrideLoad \
+VectorUnitStrideMaskLoad VectorStridedLoad VectorIndexedLoad VectorUnitStrideFaultOnlyFirstLoad VectorWholeRegisterLoad"
 _STORES = "MemWrite FloatMemWrite SimdUnitStrideStore SimdUnitStrideMaskStore SimdStridedStore SimdIndexedStore \
-SimdUnitStrideSegmentedStore SimdWholeRegisterStore"
+SimdUnitStrideSegmentedStore SimdWholeRegisterStore VectorUnitStrideStore VectorUnitStrideMaskStore VectorStridedStore \
+VectorIndexedStore VectorWholeRegisterStore"
 
 UNITS: dict[str, tuple[Unit, ...]] = {
     "out-of-order": (
@@ -273,11 +283,12 @@ PREDICTORS: tuple[Predictor, ...] = (
     Predictor("perceptron", "MultiperspectivePerceptron64KB", nominal=2048),
 )
 
-# Where the field is a parameter of an object inside the predictor.
-PREDICTOR_PARTS: tuple[tuple[str, str, str, str], ...] = (  # field, object, its class, its parameter
-    ("branch_predictor.btb_entries", "btb", "SimpleBTB", "numEntries"),
-    ("branch_predictor.ras_entries", "ras", "ReturnAddrStack", "numEntries"),
+# Where the field is a parameter of an object inside the predictor; in v23.0 it is one of the predictor itself.
+PREDICTOR_PARTS: tuple[tuple[str, str, str, str, str], ...] = (  # field, object, its class, its parameter; v23.0's
+    ("branch_predictor.btb_entries", "btb", "SimpleBTB", "numEntries", "BTBEntries"),
+    ("branch_predictor.ras_entries", "ras", "ReturnAddrStack", "numEntries", "RASSize"),
 )
+DIRECTION_PART = "conditionalBranchPred"  # the predictor of directions, an object of the predictor in v25
 
 
 def predictor_of(kind: str, entries: int) -> Predictor:

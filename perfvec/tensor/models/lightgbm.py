@@ -10,6 +10,7 @@ import numpy as np
 
 from perfvec.tensor.contract import Floats, library
 from perfvec.tensor.models.boosted import Boosted, Matrix, Objective
+from uarch.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,13 @@ class LightGBM(Boosted):
         deadline: float | None,
     ) -> None:  # fmt: skip
         lightgbm = library("lightgbm")
+        if len(matrix) < 2 * self.parameters.smallest_leaf or not np.ptp(matrix, axis=0).any():
+            if self.booster is not None:
+                return  # no tree could divide them, and the library fails
+            raise InputError(
+                f"{self.NAME}: {len(matrix)} rows of features, or all alike, make no tree; train on at least "
+                f"{2 * self.parameters.smallest_leaf} that differ"
+            )
 
         def gradient(output: Any, _: Any) -> tuple[Any, Any]:
             assert objective is not None
@@ -47,6 +55,7 @@ class LightGBM(Boosted):
             "learning_rate": self.parameters.learning_rate, "min_data_in_leaf": self.parameters.smallest_leaf,
             "feature_fraction": self.parameters.columns, "num_threads": 1, "seed": seed, "verbosity": -1,
             "deterministic": True, "force_row_wise": True,
+            "feature_pre_filter": self.booster is None,  # few records may leave none, where the library fails
             # a candidate's rows must be drawn all or none
             "bagging_fraction": self.parameters.subsample if objective is None else 1.0,
             "bagging_freq": int(objective is None),

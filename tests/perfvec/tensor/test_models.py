@@ -79,6 +79,27 @@ def test_a_saved_model_predicts_the_same_and_goes_on_learning(name, trained, rec
     assert np.isfinite(again.score_records(records)).all()
 
 
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("rows", ["pooled", "packed", "summed"])
+def test_a_record_or_several_of_equal_programs_are_learned_from_without_harm(name, rows, trained, records):
+    """A search's first round may find one candidate, or measure programs that no feature tells apart."""
+    if name not in ("xgboost", "lightgbm"):
+        if rows != "pooled":
+            pytest.skip("a network")
+        model = trained[name].copy()
+    else:
+        model = make(name, {**SMALL.get(name, {}), "rows": rows})
+        model.fit(records, budget=Budget(epochs=1))
+    for few in ([7], [7, 7, 7]):
+        model.update(records.take(few), budget=Budget(epochs=2))
+        assert np.isfinite(model.score_records(records)).all()
+
+
+def test_too_few_records_make_no_trees(records):
+    with pytest.raises(InputError, match="1 rows of features, or all alike, make no tree; train on at least"):
+        make("lightgbm", {"rows": "pooled"}).fit(records.take([7]), budget=Budget(epochs=1))
+
+
 def test_saved_models_predict_the_same_in_another_process(trained, records, tmp_path):
     rows = records.features("ast").rows
     np.savez(tmp_path / "rows.npz", values=rows.values, offset=rows.offset, position=rows.position)
