@@ -136,7 +136,7 @@ def _encode(values: NDArray[Any], shuffled: NDArray[np.uint8], table: NDArray[np
 
 
 @numba.njit(cache=True, nogil=True)
-def _repeat(out: NDArray[np.uint8], o: int, distance: int, length: int) -> None:
+def _repeat(out: NDArray[np.uint8], o: Any, distance: Any, length: Any) -> None:
     """Write `length` bytes to out[o:] that each equal the one `distance` before, and up to WIDE more of anything."""
     end = o + length
     if distance < WIDE:

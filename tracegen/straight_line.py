@@ -52,7 +52,7 @@ def _find(
     counts: NDArray[np.int64],
 ) -> None:
     """Written so that no jump depends on the program: each place is stored, and kept where it counts."""
-    found, fetched = 0, 0
+    found, fetched = np.int64(0), np.int64(0)
     left = np.uint64(1)
     for k in range(len(static_id)):
         known = successor[static_id[k]]

@@ -191,11 +191,11 @@ def _data(
 @kernel
 def _accessing(access_offset: NDArray[np.int64], places: NDArray[np.int32]) -> int:
     """List the instructions that access memory; how many they are."""
-    found = 0
+    found = np.int64(0)
     for k in range(len(access_offset) - 1):
         places[found] = k
         found += np.int64(access_offset[k] != access_offset[k + 1])
-    return found
+    return int(found)
 
 
 @kernel
