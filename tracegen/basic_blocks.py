@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracegen.branch_entropy import Sites, goes_elsewhere, sites_of
+from tracegen.straight_line import find, successors
 from uarch.instructions import Chunk, Flag, StaticInstructions
 from uarch.timing.compiled import kernel
 
@@ -28,6 +29,7 @@ def _runs(
     sites: Sites,
     static_id: NDArray[np.uint32],
     next_static_id: NDArray[np.uint32],
+    places: NDArray[np.int32],
     interval: int,
     leader: NDArray[np.uint32],
     length: NDArray[np.int32],
@@ -35,26 +37,36 @@ def _runs(
 ) -> int:
     """Cut the instructions into blocks, and those at the ends of intervals; how many parts there are.
 
-    `state` [3]: the leader of the block that is going on (_NONE: none), the interval, instructions of it so far. Part p
-    is `length[p]` instructions of the block `leader[p]` in interval `where[p]`.
+    All blocks end at `places` (`straight_line.Places.ends`). `state` [3]: the leader of the block that is going on
+    (_NONE: none), the interval, instructions of it so far. Part p is `length[p]` instructions of the block `leader[p]`
+    in interval `where[p]`.
     """
     current, here, inside = state[0], state[1], state[2]
     parts = 0
     begin = 0
-    for k in range(len(static_id)):
-        if current == _NONE:
-            current = np.int64(static_id[k])
-        inside += 1
-        ends = bool(sites.flags[static_id[k]] & _BRANCH) or goes_elsewhere(sites, static_id[k], next_static_id[k])
-        if ends or inside == interval or k + 1 == len(static_id):
-            leader[parts], length[parts], where[parts] = np.uint32(current), np.int32(k + 1 - begin), here
+    count = len(static_id)
+    for place in range(len(places) + 1):
+        ends = False
+        stop = count  # behind the last place there may be the beginning of a block
+        if place < len(places):
+            k = places[place]
+            stop = k + 1
+            ends = bool(sites.flags[static_id[k]] & _BRANCH) or goes_elsewhere(sites, static_id[k], next_static_id[k])
+            if not ends and stop < count:
+                continue
+        while begin < stop:
+            if current == _NONE:
+                current = np.int64(static_id[begin])
+            taken = min(stop - begin, interval - inside)
+            leader[parts], length[parts], where[parts] = np.uint32(current), np.int32(taken), here
             parts += 1
-            begin = k + 1
-            if ends:
-                current = np.int64(_NONE)
+            begin += taken
+            inside += taken
             if inside == interval:
                 here += 1
                 inside = np.int64(0)
+        if ends:
+            current = np.int64(_NONE)
     state[0], state[1], state[2] = current, here, inside
     return parts
 
@@ -118,6 +130,7 @@ class BlockVectors:
     def grow(self, instructions: StaticInstructions) -> None:
         """Go on with more static instructions, of which the ones so far are the first, unchanged."""
         self._sites = sites_of(instructions)
+        self._successors = successors(instructions)
         self._directions = directions(instructions.address, self._dimensions)
 
     def observe(self, chunk: Chunk) -> None:
@@ -126,8 +139,8 @@ class BlockVectors:
         leader, length, where = np.empty(count, np.uint32), np.empty(count, np.int32), np.empty(count, np.int64)
         first = int(self._state[1])
         parts = _runs(
-            self._state, self._sites, np.ascontiguousarray(chunk.static_id), chunk.next_static_id, self.interval,
-            leader, length, where,
+            self._state, self._sites, np.ascontiguousarray(chunk.static_id), chunk.next_static_id,
+            find(self._successors, chunk).ends, self.interval, leader, length, where,
         )  # fmt: skip
         out = np.zeros((int(self._state[1]) - first + 1, self._dimensions), np.float32)
         out[0] = self._open[0]

@@ -143,6 +143,7 @@ def observe(
     sites: Sites,
     static_id: NDArray[np.uint32],
     next_static_id: NDArray[np.uint32],
+    places: NDArray[np.int32],
     codes: NDArray[np.integer],
     columns: tuple[int, int, int],
     target_column: int,
@@ -150,14 +151,15 @@ def observe(
 ) -> None:
     """Fill, of every executed branch, `columns` of `out` [n, …] (bias, local, global: for conditional branches, what
     `codes` [2, pairs] has for its outcome and the pair of counts of its context, see `probabilities`) and
-    `target_column` with the bits above. NO_COLUMN leaves one out.
+    `target_column` with the bits above. NO_COLUMN leaves one out. All branches are at `places`, ascending, others too.
     """
     scalars = state.scalars
     history, top = scalars[_HISTORY], scalars[_TOP]
     local_mask, global_mask = np.uint32(scalars[_LOCAL_MASK]), scalars[_GLOBAL_MASK]
     ras = np.uint64(_RAS)
     bias_column, local_column, global_column = columns
-    for index in range(len(static_id)):
+    for place in range(len(places)):
+        index = places[place]
         here = static_id[index]
         flag = sites.flags[here]
         if not flag & _BRANCH:

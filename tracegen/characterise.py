@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from tracegen import dependency
 from tracegen.branch_entropy import goes_elsewhere, sites_of
 from tracegen.decode import decode
 from tracegen.history_entropy import KINDS, HistoryEntropy
@@ -192,7 +191,7 @@ class Characteriser:
         count = len(instructions)
         ends = instructions.address + instructions.length - np.uint64(1)
         self._lines = np.ascontiguousarray(np.stack([instructions.address, ends], axis=1) >> np.uint64(LINE_BITS))
-        self._rows = dependency.rows_of(instructions)
+        self._rows = np.concatenate([instructions.sources, instructions.destinations], axis=1)
         self._sites = sites_of(instructions)
         self._executed = np.zeros(count, np.int64)
         self._taken = np.zeros(count, np.int64)

@@ -14,10 +14,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from tracegen.wide_copy import WIDE, copy_wide
+
 _HASH_BITS = 13
 _DISTANCE = 1 << 13
 _LONGEST = 264
 _LITERALS = 32
+_ROOM = 2 * WIDE  # bytes that a copy may write beyond its end
 
 
 @numba.njit(cache=True, nogil=True)
@@ -133,41 +136,60 @@ def _encode(values: NDArray[Any], shuffled: NDArray[np.uint8], table: NDArray[np
 
 
 @numba.njit(cache=True, nogil=True)
-def _decompress(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> bool:
-    """Whether `data` filled `out` exactly."""
+def _repeat(out: NDArray[np.uint8], o: Any, distance: Any, length: Any) -> None:
+    """Write `length` bytes to out[o:] that each equal the one `distance` before, and up to WIDE more of anything."""
+    end = o + length
+    if distance < WIDE:
+        wide = distance  # what repeats, as often as it must be to be wide enough
+        while wide < WIDE:
+            wide += distance
+        near = min(end, o + wide)
+        while o < near:
+            out[o] = out[o - distance]
+            o += 1
+        distance = wide
+    while o < end:
+        copy_wide(out, o, out, o - distance)
+        o += WIDE
+
+
+@numba.njit(cache=True, nogil=True)
+def _decompress(data: NDArray[np.uint8], out: NDArray[np.uint8], size: int) -> bool:
+    """Whether `data` filled out[:size] exactly; `out` has _ROOM bytes more, which may be written too."""
     i: Any = 0
     o: Any = 0
-    while i < len(data):
+    last = len(data)
+    while i < last:
         code = np.int64(data[i])
         i += 1
         if code < 32:
             count = code + 1
-            if i + count > len(data) or o + count > len(out):
+            if i + count > last or o + count > size:
                 return False
-            for k in range(count):
-                out[o + k] = data[i + k]
+            if i + _LITERALS <= last:
+                copy_wide(out, o, data, i)
+                copy_wide(out, o + WIDE, data, i + WIDE)
+            else:
+                for k in range(count):
+                    out[o + k] = data[i + k]
             i += count
             o += count
             continue
         length = (code >> 5) + 2
         if length == 9:
-            if i >= len(data):
+            if i >= last:
                 return False
             length += np.int64(data[i])
             i += 1
-        if i >= len(data):
+        if i >= last:
             return False
         distance = ((code & 31) << 8 | np.int64(data[i])) + 1
         i += 1
-        if distance > o or o + length > len(out):
+        if distance > o or o + length > size:
             return False
-        if distance == 1:
-            out[o : o + length] = out[o - 1]
-        else:
-            for k in range(length):
-                out[o + k] = out[o - distance + k]
+        _repeat(out, o, distance, length)
         o += length
-    return o == len(out)
+    return bool(o == size)
 
 
 def encode(values: NDArray[Any]) -> bytes:
@@ -190,10 +212,10 @@ def decode(stored: bytes, mask: int, dtype: str, elements: int) -> NDArray[Any]:
     width = np.dtype(dtype).itemsize
     data = np.frombuffer(stored, np.uint8)
     if not mask & 2:
-        shuffled = np.empty(elements * width, np.uint8)
-        if not _decompress(data, shuffled):
+        shuffled = np.empty(elements * width + _ROOM, np.uint8)
+        if not _decompress(data, shuffled, elements * width):
             raise ValueError("damaged chunk")
-        data = shuffled
+        data = shuffled[: elements * width]
     if len(data) != elements * width:
         raise ValueError("damaged chunk")
     if mask & 1 or width == 1:

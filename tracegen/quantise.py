@@ -47,10 +47,10 @@ def code_tables() -> Codes:
 @compiled
 def code_of(distance: np.int64, codes: Codes) -> np.uint8:
     """`quantise` of one distance; FIRST where it is negative (a first reference)."""
+    if np.uint64(distance) < np.uint64(_DIRECT):
+        return codes.direct[distance]
     if distance < 0:
         return np.uint8(FIRST)
-    if distance < _DIRECT:
-        return codes.direct[distance]
     shift = 0
     value = distance + 1
     while value >> shift >= _DIRECT:

@@ -10,8 +10,12 @@ instructions. A reference reads a row of each of two such levels and the few cou
 and changes two counts a level; all of it fits a second-level cache where a million lines are alive. (Above a hundred
 million distinct lines the uppermost counts, which are added up one by one, begin to show.)
 
-What remains is finding a line's previous slot: one hash table entry holds line and slot in 16 bytes, so that a probe is
+Finding a line's previous slot: one hash table entry holds line and slot in 16 bytes, so that a probe is
 one cache miss, and `measure` asks for the entries of coming references ahead of time, which overlaps the misses.
+
+The top of the stack is a list of the lines referenced last, in order: a line found there has its place as its distance,
+and nothing else changes (most references of most programs). Slots, marks and the tree are for the lines that fell off
+its end; all lines of the list are newer than these.
 
 Slots are renumbered, in order, when they run out: their number is proportional to that of distinct lines, and so are
 the memory and, per reference, the cost of renumbering.
@@ -32,6 +36,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Fibonacci ha
 _AHEAD = 16  # references whose table entries are on their way
 _NEAR = 16  # words whose marks are counted without the tree
 _FAN = 32  # numbers in a row of the tree
+_TOP = 8  # lines in the list
 _LEAST_SLOTS = 1 << 16
 _LEAST_ENTRIES = 1 << 8
 _NEXT, _DISTINCT = 0, 1
@@ -41,8 +46,8 @@ class StackState(NamedTuple):
     """The arrays that `touch` works on; made by `StackDistance.reserve`."""
 
     scalars: NDArray[np.int64]  # next slot, distinct lines
-    newest: NDArray[np.uint64]  # [1] the line referenced last, + 1
-    table: NDArray[np.uint64]  # [entries, 2] line + 1 (0: free) and its newest slot; linear probing
+    top: NDArray[np.uint64]  # [_TOP] the lines referenced last, + 1, newest first (0: none)
+    table: NDArray[np.uint64]  # [entries, 2] line + 1 (0: free) and its slot, if not in `top`; linear probing
     words: NDArray[np.uint64]  # the bitmap
     blocks: NDArray[np.int32]  # marks of 512 slots
     groups: NDArray[np.int32]  # marks of 32 blocks
@@ -133,25 +138,41 @@ def prefetch_line(state: StackState, line: np.uint64) -> None:
 @compiled
 def touch(state: StackState, line: np.uint64) -> np.int64:
     """Reference `line`; its stack distance, COLD at the first reference. Needs `has_room`."""
-    if state.newest[0] == line + np.uint64(1):
+    top, key = state.top, line + np.uint64(1)
+    fallen = top[0]
+    if fallen == key:
         return np.int64(0)  # nothing moves
-    state.newest[0] = line + np.uint64(1)
+    for place in range(1, _TOP):
+        line_here = top[place]
+        top[place] = fallen
+        if line_here == key:
+            top[0] = key
+            return np.int64(place)
+        fallen = line_here
+    top[0] = key
+    return _from_below(state, line, fallen)
+
+
+@compiled
+def _from_below(state: StackState, line: np.uint64, fallen: np.uint64) -> np.int64:
+    """The distance of a line that was not in `top`, off which `fallen` (+ 1; 0: none) fell."""
     scalars, words, table = state.scalars, state.words, state.table
     place = _find(table, line)
-    slot = scalars[_NEXT]
     distance = np.int64(COLD)
     if table[place, 0] == 0:
         table[place, 0] = line + np.uint64(1)
         scalars[_DISTINCT] += 1
     else:
         old = np.int64(table[place, 1])
-        distance = _marks_after(state, old)
+        distance = _TOP + _marks_after(state, old)
         words[old >> 6] &= ~(np.uint64(1) << np.uint64(old & 63))
         _count(state, old, -1)
-    table[place, 1] = np.uint64(slot)
-    words[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
-    _count(state, slot, 1)
-    scalars[_NEXT] = slot + 1
+    if fallen != 0:
+        slot = scalars[_NEXT]
+        table[_find(table, fallen - np.uint64(1)), 1] = np.uint64(slot)
+        words[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+        _count(state, slot, 1)
+        scalars[_NEXT] = slot + 1
     return distance
 
 
@@ -169,7 +190,10 @@ def _measure(state: StackState, lines: NDArray[np.uint64], begin: int, out: NDAr
 
 @kernel
 def _renumber(table: NDArray[np.uint64], words: NDArray[np.uint64], before: NDArray[np.int64]) -> None:
-    """Give each line the number of marks before its slot as its new slot; `before` [words] is filled on the way."""
+    """Give each line the number of marks before its slot as its new slot; `before` [words] is filled on the way.
+
+    (What a line of the list gets means nothing: it has no slot.)
+    """
     marks = np.int64(0)
     for word in range(len(words)):
         before[word] = marks
@@ -213,17 +237,18 @@ class StackDistance:
     """
 
     def __init__(self) -> None:
-        self._state = self._sized(np.zeros(2, np.int64), np.zeros(1, np.uint64), np.zeros((_LEAST_ENTRIES, 2), "u8"), 0)
+        table = np.zeros((_LEAST_ENTRIES, 2), np.uint64)
+        self._state = self._sized(np.zeros(2, np.int64), np.zeros(_TOP, np.uint64), table, 0)
 
     @staticmethod
     def _sized(
-        scalars: NDArray[np.int64], newest: NDArray[np.uint64], table: NDArray[np.uint64], slots: int
+        scalars: NDArray[np.int64], top: NDArray[np.uint64], table: NDArray[np.uint64], slots: int
     ) -> StackState:
         """Empty counts of at least so many slots."""
         words = _power_of_two(max(slots, _LEAST_SLOTS)) // 64
         blocks = words // 8
         return StackState(
-            scalars, newest, table, np.zeros(words, np.uint64), _rows(blocks), _rows(-(-blocks // _FAN)),
+            scalars, top, table, np.zeros(words, np.uint64), _rows(blocks), _rows(-(-blocks // _FAN)),
             np.zeros(-(-blocks // _FAN**2), np.int32),
         )  # fmt: skip
 
@@ -242,9 +267,10 @@ class StackDistance:
             self._state = state = state._replace(table=table)
         if state.scalars[_NEXT] + references > 64 * len(state.words):
             _renumber(state.table, state.words, np.empty(len(state.words), np.int64))
-            state.scalars[_NEXT] = distinct
+            below = max(distinct - _TOP, 0)
+            state.scalars[_NEXT] = below
             self._state = state = self._sized(*state[:3], 4 * distinct + references)
-            _mark(state, distinct)
+            _mark(state, below)
         return state
 
     def measure(self, lines: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -19,23 +19,35 @@ from uarch.instructions import Chunk, StaticInstructions
 UNIT = 1024  # instructions; divides the chunks of a trace, and is a multiple of 16
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features
 _WINDOW = OVERLAP + UNIT
+_TOGETHER = 16  # rows
 _LANES = 32  # units side by side in the model
 
 
 @njit(cache=True, nogil=True)
-def _unit_means(stored: NDArray, unit: int, out: NDArray[np.float32]) -> None:
-    """Mean of each column over each of consecutive units; rows are added up 16 at a time, a loop that vectorises."""
-    columns = stored.shape[1]
-    together = 16 * columns
+def _unit_means(stored: NDArray, unit: int, sums: NDArray[np.unsignedinteger], out: NDArray[np.float32]) -> None:
+    """Mean of each column over each of consecutive units; `sums` are of some rows at once, a loop that vectorises."""
+    columns, together = stored.shape[1], len(sums)
     flat = stored.reshape(-1)
-    sums = np.empty(together, np.int64)
     for k in range(len(out)):
         sums[:] = 0
         for begin in range(k * unit * columns, (k + 1) * unit * columns, together):
-            for place in range(together):
-                sums[place] += np.int64(flat[begin + place])
+            rows = flat[begin : begin + together]
+            for place in range(len(sums)):
+                sums[place] += rows[place]
         for column in range(columns):
-            out[k, column] = sums[column::columns].sum() / unit
+            total = np.int64(0)
+            for place in range(column, together, columns):
+                total += np.int64(sums[place])
+            out[k, column] = total / unit
+
+
+def unit_means(stored: NDArray) -> NDArray[np.float32]:
+    """[n, columns] the mean of each column over each of the n whole units in `stored`."""
+    out = np.empty((len(stored) // UNIT, stored.shape[1]), np.float32)
+    # UNIT / _TOGETHER bytes add up to 16 bits at most: four times as many sums in a vector as of 64 bits
+    sums = np.empty(_TOGETHER * stored.shape[1], np.uint16 if stored.dtype == np.uint8 else np.uint64)
+    _unit_means(np.ascontiguousarray(stored), UNIT, sums, out)
+    return out
 
 
 class Reservoir:
@@ -117,19 +129,32 @@ class Pool:
         """The next chunk (without gaps); `stored`: what `extractor` made of it, where that was called already."""
         if self._blocks is not None:
             self._blocks.observe(chunk)
-        ids = np.concatenate([self._tail_id, chunk.static_id])
-        stored = np.concatenate([self._tail, self.extractor.extract(chunk) if stored is None else stored])
-        count = (len(ids) - OVERLAP) // UNIT
+        stored = self.extractor.extract(chunk) if stored is None else stored
+        inside = self.remainder  # of the open unit, all in the tail
+        count = (inside + len(chunk)) // UNIT
+        # Only the first units, or what runs before them, reach back into the tail: the chunk itself is not copied.
+        near = 2 * UNIT
+        ids_near = np.concatenate([self._tail_id, chunk.static_id[:near]])
+        stored_near = np.concatenate([self._tail, stored[:near]])
         if self._blocks is not None:
-            means = np.empty((count, stored.shape[1]), np.float32)
-            _unit_means(stored[OVERLAP:], UNIT, means)
-            self._means.append(means)
+            self._means.append(unit_means(stored_near[OVERLAP : OVERLAP + UNIT * min(count, 1)]))
+            self._means.append(unit_means(stored[UNIT - inside : max(count, 1) * UNIT - inside]))
         slots = self._slots.slots(self.units, count)
         self._reserve(int(slots.max(initial=-1)) + 1)
+        before = len(self._tail_id)
         for k in np.flatnonzero(slots >= 0).tolist():
-            slot, window = slots[k], slice(k * UNIT, k * UNIT + _WINDOW)
-            self._ids[slot], self._stored[slot], self._unit[slot] = ids[window], stored[window], self.units + k
-        self._tail_id, self._tail = ids[count * UNIT :].copy(), stored[count * UNIT :].copy()
+            slot, begin = slots[k], k * UNIT
+            if begin + _WINDOW <= len(ids_near):
+                ids, numbers = ids_near[begin : begin + _WINDOW], stored_near[begin : begin + _WINDOW]
+            else:
+                window = slice(begin - before, begin - before + _WINDOW)
+                ids, numbers = chunk.static_id[window], stored[window]
+            self._ids[slot], self._stored[slot], self._unit[slot] = ids, numbers, self.units + k
+        begin = count * UNIT - before
+        if begin >= 0:
+            self._tail_id, self._tail = chunk.static_id[begin:].copy(), stored[begin:].copy()
+        else:
+            self._tail_id, self._tail = ids_near[count * UNIT :].copy(), stored_near[count * UNIT :].copy()
         self.units += count
         self.instructions += len(chunk)
 

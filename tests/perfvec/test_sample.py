@@ -12,7 +12,7 @@ import pytest
 from analysis import predict as prediction
 from perfvec.representation import sample as sampling
 from perfvec.representation.pool import UNIT, Listed, Pool, Reservoir
-from perfvec.representation.represent import represent
+from perfvec.representation.represent import OVERLAP, represent
 from perfvec.representation.sample import (
     Sample,
     parse_half_width,
@@ -156,6 +156,24 @@ def test_all_units_add_up_to_the_exact_vector(data):
     exact = represent(data.model, data.traces / "qsort.trace.h5", progress=False).vector
     table = data.model.table()
     assert np.allclose(table @ total, table @ exact, rtol=0.01)
+
+
+@pytest.mark.parametrize("size", [300, 1024, 1100, 7001, 20_000, 1 << 18])
+def test_units_and_means_are_those_of_the_whole_run_in_any_chunking(data, size):
+    with Trace(data.traces / "qsort.trace.h5") as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        whole = next(trace.chunks(len(trace)))
+        stored = data.model.schema.extractor(instructions).extract(whole)
+        pool = Pool(data.model, instructions, Reservoir(1000, 0))
+        for chunk in trace.chunks(size):
+            pool.observe(chunk)
+    means = stored[: pool.units * UNIT].reshape(pool.units, UNIT, -1).mean(axis=1).astype(np.float32)
+    assert (np.concatenate(pool._means) == means).all()
+    for slot, unit in enumerate(pool.unit.tolist()):
+        begin = max(unit * UNIT - OVERLAP, 0)
+        missing = OVERLAP - (unit * UNIT - begin)
+        assert (pool._stored[slot, missing:] == stored[begin : (unit + 1) * UNIT]).all()
+        assert (pool._ids[slot, missing:] == whole.static_id[begin : (unit + 1) * UNIT]).all()
 
 
 def test_a_listed_unit_is_the_same_as_in_the_whole_pool(data):

@@ -1,6 +1,6 @@
 """What each stage from a trace to a features file costs on one core, by CPU time (a tool, not a test):
 
-python tests/tracegen/benchmark_stages.py TRACE… [--instructions N]
+python tests/tracegen/benchmark_stages.py TRACE… [--instructions N] [--start I]
 
 Stack distances are measured over a million distinct lines that have all been seen before, in four orders, and over the
 data lines of each trace.
@@ -62,12 +62,12 @@ def stack_distances() -> None:
         print(f"  {name:34} {len(lines) / spent / 1e6:6.1f} M references/s")
 
 
-def stages(path: Path, limit: int) -> None:
+def stages(path: Path, start: int, limit: int) -> None:
     with Trace(path) as trace:
         began = time.process_time()
         instructions = decode(trace.address, trace.code, trace.isa)
         decoding = time.process_time() - began
-        chunks = list(trace.chunks(stop=limit))
+        chunks = list(trace.chunks(start=start, stop=start + limit))
         print(f"{path.name}: {len(instructions):,} static, {sum(map(len, chunks)):,} executed instructions")
         print(f"  {'decoding':34} {len(instructions) / decoding / 1e3:6.1f} K static instructions/s")
         data = np.concatenate([chunk.address for chunk in chunks]) >> np.uint64(6)
@@ -122,11 +122,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", type=Path, nargs="*")
     parser.add_argument("--instructions", type=int, default=3_000_000)
+    parser.add_argument("--start", type=int, default=0)
     arguments = parser.parse_args()
     StackDistance().measure(np.arange(9, dtype=np.uint64))  # compiles
     stack_distances()
     for path in arguments.traces:
-        stages(path, arguments.instructions)
+        stages(path, arguments.start, arguments.instructions)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,17 @@ def test_round_trip(numbers, dtype):
     assert np.array_equal(lzf.decode(lzf.encode(values), 0, dtype, len(values)), values)
 
 
+@pytest.mark.parametrize("period", [*range(1, 40), 300, 8191])
+def test_what_repeats_at_any_distance_is_read(tmp_path, period):
+    values = np.tile(RANDOM.integers(0, 256, period, np.uint8), 20_000 // period)
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        theirs = file.create_dataset("t", data=values, chunks=values.shape, compression="lzf", shuffle=True)
+        file.flush()
+        mask, stored = theirs.id.read_direct_chunk((0,))
+    assert np.array_equal(lzf.decode(stored, mask, "u1", len(values)), values)
+    assert np.array_equal(lzf.decode(lzf.encode(values), 0, "u1", len(values)), values)
+
+
 @given(st.binary(max_size=200))
 @settings(deadline=None)
 def test_damage_is_an_error_not_a_crash(stored):

@@ -7,6 +7,7 @@ answer to a threshold such as a cache's size, which a single number entering a l
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,10 +19,10 @@ from tracegen.branch_entropy import Sites, goes_elsewhere
 from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
 from tracegen.quantise import FIRST, STEPS, Codes, code_of, code_tables
 from tracegen.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
+from tracegen.straight_line import LINE_BITS, find, successors
 from uarch.instructions import NO_REGISTER, VECTOR_REGISTERS, Chunk, Flag, Operation, StaticInstructions
 from uarch.timing.compiled import kernel
 
-LINE_BITS = 6  # 64-byte lines
 PAGE_BITS = 12
 _BRANCH = int(Flag.BRANCH)
 _SURPRISE_STEPS = 24.0  # stored steps per bit
@@ -97,19 +98,23 @@ def _fetches(
     codes: Codes,
     static_id: NDArray[np.uint32],
     lines: NDArray[np.uint64],
+    places: NDArray[np.int32],
     begin: int,
     out: NDArray[np.uint8],
 ) -> int:
-    """Instruction lines; `lines` [S, 2]: the first and the last one of each static instruction. Where it stopped."""
+    """Instruction lines; `lines` [S, 2]: the first and the last one of each static instruction. Only those at `places`
+    can come into another line than the one before. At which place it stopped.
+    """
     current = previous[0]  # + 1; 0 means none yet
-    end = len(static_id)
-    for k in range(begin, len(static_id)):
+    end = len(places)
+    for place in range(begin, len(places)):
+        k = places[place]
         here = static_id[k]
         first, last = lines[here, 0], lines[here, 1]
         if first + np.uint64(1) == current and last == first:
             continue
         if not has_room(stack, 2):
-            end = k
+            end = place
             break
         if first + np.uint64(1) != current:
             out[k, _FETCH] = code_of(touch(stack, first), codes)
@@ -131,21 +136,21 @@ def _data(
     address: NDArray[np.uint64],
     size: NDArray[np.uint8],
     is_store: NDArray[np.uint8],
+    places: NDArray[np.int32],
     begin: int,
     out: NDArray[np.uint8],
 ) -> int:
-    """Data lines, pages and address patterns; `history` [S, 2]: last address and stride of each static instruction's
-    first access. Where it stopped.
+    """Data lines, pages and address patterns of the instructions that access memory, those at `places`; `history`
+    [S, 2]: last address and stride of each static instruction's first access. At which place it stopped.
     """
     line_bits, page_bits = np.uint64(LINE_BITS), np.uint64(PAGE_BITS)
     base = access_offset[0]
-    for k in range(begin, len(static_id)):
+    for place in range(begin, len(places)):
+        k = places[place]
         first_access, last_access = access_offset[k] - base, access_offset[k + 1] - base
-        if first_access == last_access:
-            continue
         accesses = last_access - first_access
         if not (has_room(lines, 2 * accesses) and has_room(pages, accesses)):
-            return k
+            return place
         touched = 0
         for access in range(first_access, last_access):
             if access + _AHEAD < len(address):
@@ -180,7 +185,17 @@ def _data(
             touched >>= 1
             lines_code += 1
         out[k, _PATTERN] = np.uint8(pattern | lines_code << 3)
-    return len(static_id)
+    return len(places)
+
+
+@kernel
+def _accessing(access_offset: NDArray[np.int64], places: NDArray[np.int32]) -> int:
+    """List the instructions that access memory; how many they are."""
+    found = np.int64(0)
+    for k in range(len(access_offset) - 1):
+        places[found] = k
+        found += np.int64(access_offset[k] != access_offset[k + 1])
+    return int(found)
 
 
 @kernel
@@ -190,17 +205,19 @@ def _sites(
     sites: Sites,
     static_id: NDArray[np.uint32],
     next_static_id: NDArray[np.uint32],
+    places: NDArray[np.int32],
     begin: int,
     out: NDArray[np.uint8],
 ) -> int:
-    """Taken branches. Where it stopped."""
-    for k in range(begin, len(static_id)):
+    """Taken branches, all of which are at `places`. At which place it stopped."""
+    for place in range(begin, len(places)):
+        k = places[place]
         here = static_id[k]
         if sites.flags[here] & _BRANCH and goes_elsewhere(sites, here, next_static_id[k]):
             if not has_room(stack, 1):
-                return k
+                return place
             out[k, _SITE] = code_of(touch(stack, np.uint64(here)), codes)
-    return len(static_id)
+    return len(places)
 
 
 def _surprise_codes() -> NDArray[np.uint8]:
@@ -214,7 +231,7 @@ def _surprise_codes() -> NDArray[np.uint8]:
 
 
 Pass = Callable[[Chunk, NDArray[np.uint8]], None]
-Passes = dict[str, Pass]
+Passes = dict[str, Pass]  # in the order in which a piece goes through them
 
 
 def _fill(chunk: Chunk, out: NDArray[np.uint8], passes: Iterable[Pass]) -> None:
@@ -236,9 +253,12 @@ class _DefaultExtractor:
         self._branches = branch_entropy.initial_state(len(instructions))
         self._surprises = _surprise_codes()
         self._dependencies = dependency.initial_state()
+        self._fetches = self._ends = np.empty(0, np.int32)  # places in the piece that is at hand
+        self._coming: deque[NDArray[np.int32]] = deque()  # ends of the pieces that went through `begin` only
         self._read(instructions)
 
         self.references: Passes = {
+            "straight lines": self._find_places,
             "instruction lines": self._extract_fetches,
             "data lines and pages": self._extract_data,
         }
@@ -253,6 +273,7 @@ class _DefaultExtractor:
         ends = address + instructions.length - np.uint64(1)
         self._lines = np.ascontiguousarray(np.stack([address, ends], axis=1) >> np.uint64(LINE_BITS))
         self._sites = branch_entropy.sites_of(instructions)
+        self._successors = successors(instructions)
         self._rows = dependency.rows_of(instructions)
 
     def grow(self, instructions: StaticInstructions) -> None:
@@ -273,31 +294,37 @@ class _DefaultExtractor:
     def finish(self, chunk: Chunk, stored: NDArray[Any]) -> None:
         _fill(chunk, stored, self.control.values())
 
+    def _find_places(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+        places = find(self._successors, piece)
+        self._fetches = places.fetches
+        self._coming.append(places.ends.copy())  # a fifth of what was reserved for them
+
     def _extract_fetches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
-        done = 0
-        while done < len(piece):
+        places, done = self._fetches, 0
+        while done < len(places):
             stack = self._fetch_lines.reserve(2)
-            done = _fetches(stack, self._previous_line, self._codes, piece.static_id, self._lines, done, out)
+            done = _fetches(stack, self._previous_line, self._codes, piece.static_id, self._lines, places, done, out)
 
     def _extract_data(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
-        offset = piece.access_offset
-        done = 0
-        while done < len(piece):
-            accesses = int(offset[done + 1] - offset[done])
+        offset, places, done = piece.access_offset, np.empty(len(piece), np.int32), 0
+        places = places[: _accessing(offset, places)]
+        while done < len(places):
+            accesses = int(offset[places[done] + 1] - offset[places[done]])
             done = _data(
                 self._data_lines.reserve(2 * accesses), self._pages.reserve(accesses), self._history, self._codes,
-                piece.static_id, offset, piece.address, piece.size, piece.is_store, done, out,
+                piece.static_id, offset, piece.address, piece.size, piece.is_store, places, done, out,
             )  # fmt: skip
 
     def _extract_sites(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+        self._ends = places = self._coming.popleft()
         done = 0
-        while done < len(piece):
+        while done < len(places):
             stack = self._taken_sites.reserve(1)
-            done = _sites(stack, self._codes, self._sites, piece.static_id, piece.next_static_id, done, out)
+            done = _sites(stack, self._codes, self._sites, piece.static_id, piece.next_static_id, places, done, out)
 
     def _extract_branches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
         branch_entropy.observe(
-            self._branches, self._sites, piece.static_id, piece.next_static_id, self._surprises,
+            self._branches, self._sites, piece.static_id, piece.next_static_id, self._ends, self._surprises,
             (_BIAS, _LOCAL, _GLOBAL), _TARGET, out,
         )  # fmt: skip
 

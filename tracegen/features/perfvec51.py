@@ -19,6 +19,7 @@ from tracegen import branch_entropy
 from tracegen.branch_entropy import NO_COLUMN, Sites, goes_elsewhere
 from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
 from tracegen.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
+from tracegen.straight_line import LINE_BITS, find, successors
 from uarch.instructions import (
     FLAGS_REGISTER,
     MAX_DESTINATIONS,
@@ -32,7 +33,6 @@ from uarch.instructions import (
 )
 from uarch.timing.compiled import compiled, kernel
 
-LINE_BITS = 6
 _FAR = 1 << 24  # stored for a first reference: farther than any cache reaches
 _ENTROPY_STEPS = 1 << 16
 _PIECE = 1 << 14  # instructions that both passes see before the next ones
@@ -109,12 +109,16 @@ class _PerfVecExtractor:
     def __init__(self, instructions: StaticInstructions) -> None:
         self._stacks = [StackDistance() for _ in range(4)]
         self._branches = branch_entropy.initial_state(len(instructions))
-        self._sites = branch_entropy.sites_of(instructions)
+        self._read(instructions)
         self._entropies = _entropies()
+
+    def _read(self, instructions: StaticInstructions) -> None:
+        self._sites = branch_entropy.sites_of(instructions)
+        self._successors = successors(instructions)
 
     def grow(self, instructions: StaticInstructions) -> None:
         self._branches = branch_entropy.grow(self._branches, len(instructions))
-        self._sites = branch_entropy.sites_of(instructions)
+        self._read(instructions)
 
     def extract(self, chunk: Chunk) -> NDArray[np.uint32]:
         out = np.zeros((len(chunk), len(_NAMES)), np.uint32)
@@ -139,8 +143,8 @@ class _PerfVecExtractor:
                 self._sites, static_id, following, offset, piece.address, piece.is_store, done, out,
             )  # fmt: skip
         branch_entropy.observe(
-            self._branches, self._sites, static_id, following, self._entropies, (NO_COLUMN, _LOCAL, _GLOBAL),
-            NO_COLUMN, out,
+            self._branches, self._sites, static_id, following, find(self._successors, piece).ends, self._entropies,
+            (NO_COLUMN, _LOCAL, _GLOBAL), NO_COLUMN, out,
         )  # fmt: skip
 
 

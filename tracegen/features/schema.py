@@ -52,7 +52,9 @@ class Extractor(Protocol):
         ...
 
     def begin(self, chunk: Chunk) -> NDArray[np.generic]:
-        """One half of the columns, the others 0. The halves share no state: two threads may work on two chunks."""
+        """One half of the columns, the others 0. The halves share no state but a queue of what `finish` needs of each
+        chunk: two threads may work on two chunks, in their order.
+        """
         ...
 
     def finish(self, chunk: Chunk, stored: NDArray[Any]) -> None:
