@@ -36,7 +36,7 @@ def suite_run(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the traces.")],
     names: Annotated[list[str] | None, typer.Argument(help="Workloads; all that the machine has by default.")] = None,
     set_name: Annotated[
-        str | None, typer.Option("--set", help="All of one set: default, debian, mix or loops.")
+        str | None, typer.Option("--set", help="All of one set: default, debian, mix, loops or laps.")
     ] = None,
     max_instructions: Annotated[int, typer.Option(min=1000, help="Most instructions of each.")] = 4_000_000,
     workers: Annotated[int, typer.Option(min=1, help="Programs traced side by side.")] = 2,

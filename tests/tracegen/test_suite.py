@@ -50,6 +50,14 @@ def test_random_loops_stay_within_their_memory(tmp_path, seed):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_laps_stay_within_their_sets(tmp_path, seed):
+    kernel = REPOSITORY / "tracegen" / "suite" / "kernels" / "laps.c"
+    compile_c(kernel, tmp_path / "laps", ["-g", "-fsanitize=address,bounds,shift"])
+    done = subprocess.run([tmp_path / "laps", str(seed), "20", "10"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_every_program_names_its_package_and_every_kernel_its_file():
     for workload in catalogue().values():
         assert bool(workload.package) + bool(workload.kernel) + bool(workload.loops) == 1, workload.name

@@ -17,7 +17,9 @@ from tracegen.suite.inputs import compile_c, input_file
 from uarch.errors import InputError
 
 _FOLDER = Path(__file__).parent
-_SETS = {"default": "workloads.yaml", "debian": "debian.yaml", "mix": "mix.yaml", "loops": "loops.yaml"}
+_SETS = {
+    "default": "workloads.yaml", "debian": "debian.yaml", "mix": "mix.yaml", "loops": "loops.yaml", "laps": "laps.yaml",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
