@@ -56,7 +56,8 @@ def runs(draw) -> tuple[StaticInstructions, Chunk]:
     number = np.argsort(order).astype(np.uint32)
     following = np.where(chunk.next_static_id == LAST, LAST, number[np.minimum(chunk.next_static_id, count - 1)])
     columns = {
-        name: value[order] for name, value in vars(replace(static, address=address)).items() if len(value) == count
+        name: value[order] if isinstance(value, np.ndarray) else value
+        for name, value in vars(replace(static, address=address)).items()
     }
     return StaticInstructions(**columns), replace(
         chunk, static_id=number[chunk.static_id], next_static_id=following.astype(np.uint32)
