@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,search,dask,experiment,tensor,tensor-models]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,search,dask,experiment,tensor,tensor-models]'
 	touch $(STAMP)
 
 # The shipped model, from nothing: trace the machine's programs, label them, train. Resumes after a kill; hours on two cores.

@@ -18,6 +18,7 @@ from perfvec.evaluate import evaluate, summary
 from perfvec.model import load_model
 from perfvec.training import train as training
 from perfvec.training.data import Division, Labels, Rows, Split, fold_of, folds, prepare
+from perfvec.training.metrics import require_tensorboard
 from perfvec.training.ranks import device_of
 from perfvec.training.recipe import Recipe, parse_numbers
 from perfvec.training.train import fit, validation_error
@@ -373,14 +374,17 @@ def test_a_diverging_run_is_told(labels, tmp_path, monkeypatch):
         run(VALIDATING.divide(labels), tmp_path)
 
 
-def test_tensorboard_has_the_curve_or_is_asked_for(data, labels, tmp_path):
-    from perfvec.training.metrics import require_tensorboard
+def test_tensorboard_has_the_curve(labels, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    fit(VALIDATING.divide(labels), get_schema("default"), replace(RECIPE, instructions=2 * LANES * 288),
+        tmp_path / "c.pt", metrics=tmp_path / "m.csv", tensorboard=tmp_path / "board", progress=False)  # fmt: skip
+    board = accumulator.EventAccumulator(str(tmp_path / "board")).Reload()
+    table = [(int(row["step"]), float(row["loss"])) for row in rows(tmp_path / "m.csv")]
+    assert len(table) == 2
+    assert [(event.step, pytest.approx(event.value)) for event in board.Scalars("loss")] == table
 
-    try:
+
+def test_tensorboard_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(InputError, match=r"pip install 'perfvec-toolkit\[train\]'"):
         require_tensorboard()
-    except InputError as error:
-        assert "pip install 'perfvec-toolkit[train]'" in str(error)
-        return
-    fit(VALIDATING.divide(labels), get_schema("default"), replace(RECIPE, instructions=LANES * 288), tmp_path / "c.pt",
-        metrics=tmp_path / "m.csv", tensorboard=tmp_path / "board", progress=False)  # fmt: skip
-    assert list((tmp_path / "board").glob("events.*"))

@@ -142,3 +142,24 @@ def test_foreign_schema_is_named():
         get_schema("other/1")
     with pytest.raises(InputError, match="another release"):
         get_schema("default/999")
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_a_hidden_column_is_stored_and_read_as_zeros(schema):
+    names = [column.name for column in schema.columns]
+    hidden = get_schema(f"{schema.name}~{names[3]}~{names[1]}/{schema.version}")
+    assert get_schema(hidden.identity).identity == hidden.identity == hidden.without([names[1]]).identity
+    assert hidden.width == schema.width
+    ends = schema.static_width + np.cumsum([column.width for column in schema.columns])
+    static, ids = np.ones((1, schema.static_width), np.float32), np.zeros(256, np.uint32)
+    stored = np.tile(np.arange(256).astype(schema.dtype)[:, None], (1, len(names)))
+    expected = schema.expand(static, ids, stored)
+    for index in (1, 3):
+        assert expected[:, ends[index - 1] : ends[index]].any()
+        expected[:, ends[index - 1] : ends[index]] = 0.0
+    np.testing.assert_array_equal(hidden.expand(static, ids, stored), expected)
+
+
+def test_a_column_that_is_not_there_cannot_be_hidden():
+    with pytest.raises(InputError, match="schema default has no column 'loads'; it has fetch, load, store"):
+        get_schema("default~loads")

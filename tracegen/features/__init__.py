@@ -13,11 +13,15 @@ __all__ = ["SCHEMAS", "Column", "Extractor", "Schema", "get_schema"]
 
 
 def get_schema(identity: str) -> Schema:
-    """The schema of this name, or of this name/version; InputError where this release has no such one."""
+    """The schema of this name, or of this name/version; InputError where this release has no such one.
+
+    `default~load~store` is `default` with two of its columns hidden from the model (`Schema.without`), for ablations.
+    """
     name, _, version = identity.partition("/")
-    schema = SCHEMAS.get(name)
+    whole, *hidden = name.split("~")
+    schema = SCHEMAS.get(whole)
     if schema is None:
         raise InputError(f"unknown feature schema {identity!r}; this release has {', '.join(SCHEMAS)}")
     if version and version != str(schema.version):
         raise InputError(f"feature schema {identity!r} is of another release; this one has {schema.identity!r}")
-    return schema
+    return schema.without(hidden)

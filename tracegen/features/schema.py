@@ -6,8 +6,8 @@ the program alone, never on a microarchitecture.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tracegen.ahead import ahead
+from uarch.errors import InputError
 from uarch.instructions import FLAG_GROUPS, FLAGS_REGISTER, NO_REGISTER, Chunk, StaticInstructions
 
 
@@ -30,6 +31,10 @@ class Column:
     table: NDArray[np.float32] | None = None
     scale: float = 1.0
     where: str | None = None
+
+    def hidden(self) -> Column:
+        """The same stored number, of which the model reads nothing but zeros."""
+        return replace(self, table=None if self.table is None else np.zeros_like(self.table), scale=0.0)
 
     @property
     def width(self) -> int:
@@ -90,6 +95,20 @@ class Schema:
     def extractor(self, instructions: StaticInstructions) -> Extractor:
         """A fresh pass over a trace with these static instructions."""
         raise NotImplementedError
+
+    def without(self, names: Sequence[str]) -> Schema:
+        """This schema with these columns hidden: they are stored as before, and the model reads 0 for each. InputError
+        for a column that it does not have.
+        """
+        known = [column.name for column in self.columns]
+        for name in names:
+            if name not in known:
+                raise InputError(f"schema {self.name} has no column {name!r}; it has {', '.join(known)}")
+        if not names:
+            return self
+        columns = tuple(column.hidden() if column.name in names else column for column in self.columns)
+        whole, *before = self.name.split("~")
+        return replace(self, name="~".join([whole, *sorted({*before, *names})]), columns=columns)
 
     @property
     def identity(self) -> str:

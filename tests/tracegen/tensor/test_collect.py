@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -201,14 +202,20 @@ def test_other_work_on_the_core_is_not_counted(tmp_path: Path, steps: int):
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     core = min(os.sched_getaffinity(0))
     runner = Worker(work.run, core)
-    hogs = []
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
         request = {"arguments": _TENSOR, "slow_s": 10.0, "budget_s": 0.3, "path": str(library)}
-        alone = runner.call(request, 120.0).seconds
-        for _ in range(2):
-            hogs.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
-            os.sched_setaffinity(hogs[-1].pid, {core})
-        assert runner.call(request, 120.0).seconds < 1.6 * alone  # three times as long by the wall clock
+        for hog in hogs:
+            os.sched_setaffinity(hog.pid, {core})
+        ratios = []
+        for _ in range(5):  # in pairs: what else slows this machine down slows both
+            seconds = []
+            for change in (signal.SIGSTOP, signal.SIGCONT):
+                for hog in hogs:
+                    hog.send_signal(change)
+                seconds.append(runner.call(request, 120.0).seconds)
+            ratios.append(seconds[1] / seconds[0])
+        assert statistics.median(ratios) < 1.6  # 3 by the wall clock
     finally:
         runner.close()
         for hog in hogs:
