@@ -3,8 +3,11 @@
 Operands are needed at issue, except that a simple integer operation takes them two stages late, so that dependent ones
 follow each other every cycle although its unit has three stages. Readers of a load issue as if it took LOAD_ASSUMED
 cycles; where it takes longer, they wait in their units and everything behind waits for its turn to commit. An access
-leaves for memory one cycle after issue, when the writers of its address registers have committed. A taken branch that
-was not predicted redirects from commit.
+leaves for memory one cycle after issue, when the writers of its address registers have committed.
+
+A branch is predicted by the second fetch stage, which tells the first one where to go on; all that was fetched behind
+it is thrown away, so that even a loop within one line asks for that line again each time. What that stage cannot tell
+(of an unconditional branch without a BTB entry, too) is found at commitment, from where fetch is redirected.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from numpy.typing import NDArray
 
 from uarch.configuration import InOrderPipeline, Machine
 from uarch.instructions import REGISTERS, Flag
-from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch
+from uarch.timing.branches import DECODE_REDIRECT, MISPREDICTIONS, RIGHT, Branches, branch
 from uarch.timing.caches import Caches, access_code, access_data
 from uarch.timing.compiled import compiled, merged, number, out_of_line
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
@@ -353,7 +356,7 @@ def step(
             _store(core, caches, memory, tlbs, pc, stream.address[which], size_of(stream, which), cycle)
     if flags & SERIALIZING:
         clock[SERIAL] = cycle + 1
-    _redirect(core, branches, caches, memory, tlbs, row, pc, target, arrived, cycle)
+    _redirect(core, branches, caches, memory, tlbs, row, pc, target, cycle)
     return cycle
 
 
@@ -370,6 +373,23 @@ def _fetch_beyond(core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc
     return max(again, clock[LINE_FREE])
 
 
+@out_of_line
+def _follow(core: InOrder, caches: Caches, memory: Memory, tlbs: Array, pc: int) -> int:
+    """Cycle in which the line is asked for to which a branch goes as predicted.
+
+    The first fetch stage knows it a cycle later. A line under way must come first (`Fetch1::numInFlightFetches`): the
+    next one, or, where that has come, the one behind it, for which the second stage has just made room by throwing all
+    away.
+    """
+    clock = core.clock
+    told = clock[FETCH_CYCLE] + FETCH_TO_DECODE
+    start = max(clock[LINE_FREE], clock[LINE_BEGIN]) + 1
+    free = access_code(caches, memory, tlbs, clock[FETCH_LINE] + 1, start, pc, 1) + 1
+    if free <= told:
+        free = access_code(caches, memory, tlbs, clock[FETCH_LINE] + 2, told, pc, 1) + 1
+    return max(told + 1, free)
+
+
 @compiled
 def _redirect(
     core: InOrder,
@@ -380,22 +400,17 @@ def _redirect(
     row: Rows,
     pc: int,
     target: int,
-    arrived: int,
     committed: int,
 ) -> None:
     clock, flags = core.clock, row[FLAGS]
     again = 0
     if flags & BRANCH:
         outcome = branch(branches, pc, pc + row[LENGTH], target, int(np.int64(flags)))
-        if outcome == EXECUTE_REDIRECT:
+        if outcome != RIGHT:
+            branches.scalars[MISPREDICTIONS] += 1 if outcome == DECODE_REDIRECT else 0
             again = _fetch_beyond(core, caches, memory, tlbs, pc, committed + TO_REFETCH)
-        elif outcome == DECODE_REDIRECT:
-            again = arrived
-        if outcome == RIGHT and target != pc + row[LENGTH]:
-            clock[FETCH_USED] = core.limits[WIDTH]
-            if target >> 6 != clock[FETCH_LINE]:
-                clock[FETCH_LINE] = -1
-                clock[LINE_BEGIN] = clock[FETCH_CYCLE]
+        elif target != pc + row[LENGTH]:
+            again = _follow(core, caches, memory, tlbs, pc)
     elif flags & SYSCALL:
         again = committed + TRAP
     if again > 0:

@@ -26,7 +26,7 @@ from uarch.timing.static import static_rows
 from uarch.timing.stream import stream_of
 from uarch.timing.wrong_path import new_wrong_path
 
-SIMULATOR = "embedded 6"  # this model's name in what it made; another number where times of some machine change
+SIMULATOR = "embedded 7"  # this model's name in what it made; another number where times of some machine change
 COUNTERS = (
     "cycles",
     "instructions",
