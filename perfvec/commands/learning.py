@@ -83,6 +83,10 @@ def train(
     initial: Annotated[Path | None, typer.Option(help="A model to go on from, instead of from nothing.")] = None,
     device: Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")] = "auto",
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
+    shards: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the training data, which stays, for several runs on the same labels."),
+    ] = None,
     keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep shards and checkpoint afterwards.")] = False,
 ) -> None:
     """Train the foundation model and the machine encoder; a killed run continues where its checkpoint was.
@@ -112,7 +116,7 @@ def train(
     run_train(
         traces, latencies, output, recipe=recipe, split=split, encoder_latencies=encoder_latencies,
         table_latencies=table_latencies, encoder=encoder, initial=start,
-        device=device, tensorboard=tensorboard, keep_work=keep_work,
+        device=device, tensorboard=tensorboard, shards=shards, keep_work=keep_work,
     )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 """Training data: labelled stretches of traces as shards on disk, so that memory does not grow with the data.
 
 A shard is one latency file joined with its trace: the stored features of the labelled instructions (and of WARMUP
-instructions before them) and their latencies, time first. Shards are made once in a work folder and found again by
-the digests of what they were made from. What a batch needs of them is read, not mapped: pages of a mapped file that
-were touched once would stay in the process's memory for as long as the system pleases.
+instructions before them) and their latencies, time first. Shards are made once in a folder, which several runs may
+share at the same time, and found again by the digests of what they were made from. What a batch needs of them is
+read, not mapped: pages of a mapped file that were touched once would stay in the process's memory for as long as the
+system pleases.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +24,6 @@ from tqdm import tqdm
 from perfvec.model import configuration_key
 from tracegen.decode import decode
 from tracegen.features import Schema
-from tracegen.files import atomic_path
 from tracegen.latency import LatencyFile
 from tracegen.trace import Trace
 from uarch.configuration import Machine
@@ -176,14 +177,14 @@ def _files(folder: Path, suffix: str) -> list[Path]:
     return found
 
 
-def prepare(traces: Path, latencies: Path, schema: Schema, work: Path, *, progress: bool = True) -> Labels:
-    """Shards of every latency file, made where missing; all latency files must have the same machines.
+def prepare(traces: Path, latencies: Path, schema: Schema, folder: Path, *, progress: bool = True) -> Labels:
+    """Shards of every latency file in `folder`, made where missing; all latency files must have the same machines.
 
     Raises InputError where a latency file's trace is absent, its machines differ or one is there twice, or the
     labels of a machine are all 0 or too many of them saturated.
     """
     pairs = list(pair_files(traces, latencies))
-    work.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     machines: tuple[Machine, ...] | None = None
     keys: list[str] = []
     shards = []
@@ -195,7 +196,7 @@ def prepare(traces: Path, latencies: Path, schema: Schema, work: Path, *, progre
                 _check_distinct(file)
             elif here != keys:
                 raise InputError(f"{latency_path}: its machines are not those of {pairs[0][1]}; label all traces alike")
-            shards.append(_shard(trace_path, file, schema, work))
+            shards.append(_shard(trace_path, file, schema, folder))
     assert machines is not None
     return Labels(machines, tuple(shards))
 
@@ -211,13 +212,20 @@ def _check_distinct(file: LatencyFile) -> None:
             )
 
 
-def _shard(trace_path: Path, file: LatencyFile, schema: Schema, work: Path) -> Shard:
-    identity = [_LAYOUT, schema.identity, file.trace_digest, file.start, len(file), file.simulator]
+def _shard(trace_path: Path, file: LatencyFile, schema: Schema, shards: Path) -> Shard:
+    identity = [_LAYOUT, schema.stored, file.trace_digest, file.start, len(file), file.simulator]
     identity += [configuration_key(machine) for machine in file.machines]
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-    folder = work / f"{file.trace}-{file.start}-{key}"
+    folder = shards / f"{file.trace}-{file.start}-{key}"
     if not (folder / "complete.json").exists():
-        _make_shard(trace_path, file, schema, folder)
+        with tempfile.TemporaryDirectory(prefix=".shard-", dir=shards) as scratch:
+            made = Path(scratch) / "shard"
+            _make_shard(trace_path, file, schema, made)
+            try:
+                made.rename(folder)
+            except OSError:
+                if not (folder / "complete.json").exists():  # else another run has made it meanwhile
+                    raise
     information = json.loads((folder / "complete.json").read_text())
     lead, count = information["lead"], len(file)
     return Shard(
@@ -257,8 +265,8 @@ def _make_shard(trace_path: Path, file: LatencyFile, schema: Schema, folder: Pat
                 stored.write(np.ascontiguousarray(features[skip:], schema.dtype).tobytes())
         np.save(folder / "static.npy", schema.static(instructions)[np.concatenate(used)])
         program = trace.name
-    with atomic_path(folder / "complete.json") as temporary:  # last: a shard without it is made again
-        temporary.write_text(json.dumps({"program": program, "lead": lead, "mean": mean.tolist()}))
+    information = {"program": program, "lead": lead, "mean": mean.tolist()}
+    (folder / "complete.json").write_text(json.dumps(information))
 
 
 def _copy_latencies(file: LatencyFile, path: Path) -> NDArray[np.float64]:

@@ -35,7 +35,7 @@ _JITTER = 0.1  # deviations by which features are blurred in training: fields th
 
 
 def fit_encoder(
-    model: Model, labels: Labels, traces: Path, latencies: Path | None, work: Path, *, seed: int, progress: bool = True
+    model: Model, labels: Labels, traces: Path, latencies: Path | None, *, seed: int, progress: bool = True
 ) -> tuple[MachineEncoder, NDArray[np.float64]]:
     """The encoder for `model`, from its training labels and optional further latency files of the same traces; and the
     mean vector per instruction of each of `model.programs` [P, d] over the windows it learned from.

@@ -62,6 +62,7 @@ def train(
     initial: Model | None = None,
     device: str = "auto",
     tensorboard: str | os.PathLike[str] | None = None,
+    shards: str | os.PathLike[str] | None = None,
     keep_work: bool = False,
     progress: bool = True,
 ) -> Model:
@@ -71,7 +72,8 @@ def train(
     `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder;
     `table_latencies` such whose machines get vectors of their own, fitted with the foundation model frozen. Without
     `encoder` the model knows no other machines. `device` is auto, cpu, cuda or cuda:N; `tensorboard` a folder for its
-    files. Beside `output` a `*.metrics.csv` has one row a step.
+    files. Beside `output` a `*.metrics.csv` has one row a step. `shards` is a folder for the training data that stays,
+    for other runs on the same labels, also at the same time.
 
     A run that was killed continues from its last checkpoint when it is started again with the same arguments. Under
     torchrun the first process writes; the others return their model without an encoder.
@@ -82,14 +84,16 @@ def train(
     if tensorboard:
         require_tensorboard()
     work = work_folder(output)
+    data = work if shards is None else Path(shards)
     schema = get_schema(recipe.schema)
     with processes(device) as ranks:
         if not ranks.first:
             ranks.wait()  # the first process makes the shards
-        labels = prepare(Path(traces), Path(latencies), schema, work, progress=progress and ranks.first)
+        labels = prepare(Path(traces), Path(latencies), schema, data, progress=progress and ranks.first)
         if ranks.first:
             ranks.wait()
         division = split.divide(labels)
+        work.mkdir(parents=True, exist_ok=True)
         foundation = fit(
             division, schema, recipe, work / "checkpoint.pt", initial=initial, ranks=ranks,
             metrics=Path(f"{os.fspath(output)}.metrics.csv"), tensorboard=Path(tensorboard) if tensorboard else None,
@@ -100,7 +104,7 @@ def train(
         return model
     if encoder:
         learned, programs = encoder_training.fit_encoder(
-            model, division.training, Path(traces), Path(encoder_latencies) if encoder_latencies else None, work,
+            model, division.training, Path(traces), Path(encoder_latencies) if encoder_latencies else None,
             seed=recipe.seed, progress=progress,
         )  # fmt: skip
         model = replace(model, encoder=learned, program_vectors=programs)

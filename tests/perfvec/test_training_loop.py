@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 from perfvec.evaluate import evaluate, summary
 from perfvec.model import load_model
+from perfvec.training import data as training_data
 from perfvec.training import train as training
 from perfvec.training.data import Division, Labels, Rows, Split, fold_of, folds, prepare
 from perfvec.training.metrics import require_tensorboard
@@ -366,6 +368,24 @@ def test_a_machine_given_twice_is_named(data, tmp_path):
     (tmp_path / "matmul.latency.h5").unlink()
     with pytest.raises(InputError, match="rows 0 and 3 are the same machine"):
         prepare(tmp_path, tmp_path, get_schema("default"), tmp_path / "work", progress=False)
+
+
+def test_runs_share_shards_also_while_they_are_made(data, tmp_path, monkeypatch):
+    def shards(name: str = "default") -> Labels:
+        return prepare(data.traces, data.latencies, get_schema(name), tmp_path, progress=False)
+
+    make = training_data._make_shard
+
+    def overtaken(*arguments: Any) -> None:  # by another run, while this one makes the first shard
+        monkeypatch.setattr(training_data, "_make_shard", make)
+        shards()
+        make(*arguments)
+
+    monkeypatch.setattr(training_data, "_make_shard", overtaken)
+    made = {shard.static_id.path.parent for shard in shards().shards}
+    assert made == set(tmp_path.iterdir())  # nothing else is left there
+    monkeypatch.setattr(training_data, "_make_shard", None)  # all is there, whichever columns are hidden
+    assert made == {shard.static_id.path.parent for shard in shards("default~load").shards}
 
 
 def test_a_diverging_run_is_told(labels, tmp_path, monkeypatch):

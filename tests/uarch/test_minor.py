@@ -1,7 +1,7 @@
 """The in-order core: cycle counts worked out by hand from the source of gem5's Minor (src/cpu/minor)."""
 
 import pytest
-from programs import Instruction, Program, load, store
+from programs import Instruction, Program
 
 from uarch.configuration import Machine, load_machine, replace_field
 from uarch.instructions import Flag, Operation

@@ -116,6 +116,11 @@ class Schema:
         return f"{self.name}/{self.version}"
 
     @property
+    def stored(self) -> str:
+        """The identity of what is stored, which is the same whichever columns are hidden."""
+        return f"{self.name.partition('~')[0]}/{self.version}"
+
+    @property
     def static_width(self) -> int:
         return len(self.static_names)
 
