@@ -110,7 +110,7 @@ def _stretch(
         )
     bf16, foundations = native_bf16(), [rounded(model.foundation) for model in models]
     asked = asked or [True] * len(models)
-    schemas = {model.schema.identity: model.schema for model, wanted in zip(models, asked, strict=True) if wanted}
+    schemas = {model.schema.stored: model.schema for model, wanted in zip(models, asked, strict=True) if wanted}
     vectors: list[list[NDArray[np.float64]]] = [[np.empty((0, model.foundation.width))] for model in models]
     cycles: list[NDArray[np.float64]] = []
     for turn, (identity, schema) in enumerate(schemas.items()):  # features once for all models that read them
@@ -122,7 +122,7 @@ def _stretch(
                 latency = labels.read(position, position + count)
                 cycles.append(np.add.reduceat(latency, first, axis=1, dtype=np.float64))
             for index, model in enumerate(models):
-                if asked[index] and model.schema.identity == identity:
+                if asked[index] and model.schema.stored == identity:
                     sums = lane_sums(foundations[index], static, ids, stored, lead, lanes=lanes, bf16=bf16)
                     vectors[index].append(sums[: len(first)])
     total = np.concatenate(cycles, axis=1)

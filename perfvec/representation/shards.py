@@ -123,7 +123,7 @@ def _has_features(work: _Work, model: Model) -> bool:
         file = FeaturesFile(work.features)
     except InputError:
         return False
-    return (file.trace_digest, len(file), file.schema.identity) == (work.digest, work.total, model.schema.identity)
+    return (file.trace_digest, len(file), file.schema.stored) == (work.digest, work.total, model.schema.stored)
 
 
 def _extract_one(task: _Extraction) -> None:
