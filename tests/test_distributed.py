@@ -19,6 +19,7 @@ from tracegen.executor import connect
 from tracegen.features.file import FeaturesFile
 from tracegen.label import label
 from tracegen.latency import LatencyFile
+from tracegen.qemu.runner import trace
 from tracegen.suite import run
 from tracegen.trace import Trace
 from uarch.errors import InputError
@@ -201,3 +202,13 @@ def command(words: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
         cli.main(words)
     assert left.value.code == 0
+
+
+def test_a_trace_that_ends_too_early_is_told_and_left_out(data, tmp_path, capsys):
+    short, long = tmp_path / "short.trace.h5", data.traces / "qsort.trace.h5"
+    command = [str(data.traces.parent / "qsort"), "3000"]
+    trace(command, short, stdout=2, max_instructions=5000, progress=False)
+    capsys.readouterr()
+    (output,) = label([short, long], data.machines[:1], tmp_path, start=5000, count=500, workers=1, progress=False)
+    assert output.name == "qsort-5000.latency.h5"
+    assert capsys.readouterr().err == f"{short}: ends before instruction 5000; left out\n"

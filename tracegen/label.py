@@ -90,10 +90,12 @@ def label(
         raise InputError(f"simulator {simulator!r} must be one of embedded, gem5")
     labels: list[_Labels] = []
     outputs = []
+    short: list[Path] = []
     for path in traces:
         with Trace(path) as trace:
             stop = len(trace) if count is None else min(start + count, len(trace))
             if start >= stop:
+                short.append(trace.path)
                 continue
             output = folder / f"{trace.name}{f'-{start}' if start else ''}.latency.h5"
             require_writable(output)
@@ -106,6 +108,8 @@ def label(
                 )
     if not outputs:
         raise InputError(f"every trace ends before instruction {start}; nothing to label")
+    for path in short:
+        print(f"{path}: ends before instruction {start}; left out", file=sys.stderr)
     if cluster is None:
         _run(Local(workers), labels, "trace", progress)
         return outputs
