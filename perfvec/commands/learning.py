@@ -45,7 +45,9 @@ def train(
     patience: Annotated[
         int, typer.Option(min=0, help="Validations without a better one before training stops; 0: never.")
     ] = 0,
-    schema: Annotated[str | None, typer.Option(help="Feature schema.", show_default="--initial's, or default")] = None,
+    schema: Annotated[
+        str | None, typer.Option(help="Feature schema; NAME~COLUMN hides one.", show_default="--initial's, or default")
+    ] = None,
     architecture: Annotated[
         str | None,
         typer.Option(help="lstm, gru, convolution, transformer, linear or mlp.", show_default="--initial's, or lstm"),
