@@ -7,11 +7,17 @@ Division by zero is not checked for (`error_model`): no divisor here can be zero
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
 from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
+from numba.core.typing.typeof import Purpose, typeof
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -39,8 +45,21 @@ def merged(function: Function) -> Function:
 
 
 def kernel(function: Function) -> Function:
-    """An outermost function: kept on disk between processes, and running without Python's lock."""
-    return njit(**_OPTIONS, forceinline=False, cache=True, nogil=True)(function)
+    """An outermost function: kept on disk between processes, and running without Python's lock.
+
+    Compiling one takes minutes. Of several processes that need it at once one compiles, the others wait and read it.
+    """
+    dispatcher = njit(**_OPTIONS, forceinline=False, cache=True, nogil=True)(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        if not dispatcher.overloads:
+            with (Path(tempfile.gettempdir()) / f"perfvec-kernels-{os.getuid()}.lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed, also by the process's end
+                dispatcher.compile(tuple(typeof(argument, Purpose.argument) for argument in arguments))
+        return dispatcher(*arguments)
+
+    return call  # type: ignore[return-value]
 
 
 @compiled
