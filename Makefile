@@ -5,18 +5,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check setup system browser train-default clean
+.PHONY: demo test check kernels setup system browser train-default clean
 
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
 # A file's tests stay together; each process has one thread, for more would wait for one another.
-test: browser setup check
+test: browser setup
+	$(MAKE) --jobs 2 check kernels
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The timing model's loops, which take minutes to compile and are kept on disk.
+kernels: setup
+	$(BIN)/python tests/uarch/compile_kernels.py
 
 setup: system $(STAMP)
 
