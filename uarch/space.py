@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import qmc
 
 from uarch.configuration import (
     Machine,
@@ -175,6 +174,8 @@ def _points(space: Space, n: int, seed: int, method: str) -> Iterator[np.ndarray
     """Points without end, each with one coordinate in [0, 1) for core, L3, memory and every dimension."""
     if n == 0:
         return
+    from scipy.stats import qmc  # takes most of a second, which every command would wait for
+
     dimensions = space.coordinates
     if method == "sobol":
         sequence = qmc.Sobol(dimensions, scramble=True, seed=seed)

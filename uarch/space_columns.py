@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import qmc
 
 from uarch.columns import MOST_POINTS, Column, Columns, check_values, column_of, concatenate, of_machine, possible
 from uarch.configuration import Machine
@@ -36,6 +35,8 @@ def sample_columns(
         raise InputError(f"number of sampled points = {n} must be from 1 to {MOST_POINTS:,}")
     content = space if isinstance(space, Space) else load_space(space)
     start = base_of(content, base)
+    from scipy.stats import qmc  # takes most of a second, which every command would wait for
+
     sequence = qmc.Sobol(content.coordinates, scramble=True, seed=seed)
     parts: list[Columns] = []
     found = drawn = 0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import OVERLAP, lane_sums
+from perfvec.representation.spread import spread
 from tracegen.basic_blocks import BlockVectors
 from uarch.instructions import Chunk, StaticInstructions
 
@@ -162,7 +163,7 @@ class Pool:
         have = len(self._unit)
         if count <= have:
             return
-        room = max(count, 2 * have)
+        room = max(count, 8 * have)  # what was not written yet takes no memory
         for name in ("_ids", "_stored"):
             old = getattr(self, name)
             new = np.empty((room, *old.shape[1:]), old.dtype)
@@ -183,8 +184,8 @@ class Pool:
         """[n, d] vectors of the units in these slots of the pool, each after OVERLAP instructions of warm-up."""
         out = np.empty((len(slots), self._foundation.width))
         order = np.argsort(self._unit[slots], kind="stable")  # the run's first unit, which has no warm-up, comes first
-        for begin in range(0, len(order), _LANES):
-            rows = order[begin : begin + _LANES]
+
+        def together(rows: NDArray[np.int64]) -> None:
             ids, stored = self._ids[slots[rows]].reshape(-1), self._stored[slots[rows]]
             stored = stored.reshape(-1, stored.shape[-1])
             lead = OVERLAP
@@ -193,6 +194,8 @@ class Pool:
             # What follows a lane's unit is the next one's warm-up; behind the last one, anything.
             ids, stored = np.append(ids, ids[:OVERLAP]), np.append(stored, stored[:OVERLAP], axis=0)
             out[rows] = self._lane_sums(ids, stored, lead, len(rows), UNIT)
+
+        spread(together, [order[begin : begin + _LANES] for begin in range(0, len(order), _LANES)])
         return out
 
     def represent_remainder(self) -> NDArray[np.float64]:

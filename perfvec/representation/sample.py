@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.model import Model
+from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.pool import CAPACITY, UNIT, Listed, Pool, Reservoir
-from perfvec.representation.represent import STRETCH, reference_machine
-from perfvec.representation.stratified import Estimate, allocate, estimate, variances
+from perfvec.representation.represent import OVERLAP, STRETCH, reference_machine
+from perfvec.representation.stratified import Estimate, allocate, estimate, suffices, variances
 from perfvec.representation.vector import ProgramVector, Sampling
 from tracegen.decode import decode
 from tracegen.features.schema import extracted
@@ -31,13 +32,14 @@ from uarch.errors import InputError
 HALF_WIDTH = 0.02
 STRATA = 48  # at most
 _UNITS_A_STRATUM = 40  # at least, on average
-_FAR = 0.02  # of the units, by distance to their cluster's centre, are strata apart
+_FAR = 0.05  # of the units, by distance to their cluster's centre, are strata apart
 _FAR_STRATA = 6  # at most
 _POOLED_A_STRATUM = 32  # expected in the pool, at least
 _PILOT = 192  # units of the first round, by the strata's sizes, and
 _LEAST = 24  # of each stratum at least: of fewer, the rare ones that cost much are missed, and so is their variance
 _ROUNDS = 12
 _QUANTILE = 2.02  # Student's, at the degrees of freedom of a finished sample
+_PASS = 0.005  # of its instructions represented take as long as a pass over a run
 _WORTHWHILE = 0.7  # of all units: where more are needed, all are represented
 
 
@@ -60,6 +62,7 @@ def represent_sampled(
                 model, opened, half_width=half_width, max_instructions=max_instructions, seed=seed, progress=progress
             )
     require_half_width(half_width)
+    keep_freed_memory()  # a chunk's features, too, are megabytes that live for a moment
     opened, total = trace, len(trace) if max_instructions is None else min(max_instructions, len(trace))
     instructions = decode(trace.address, trace.code, trace.isa)
 
@@ -87,6 +90,7 @@ def represent_stream_sampled(
     many of all units are drawn instead, without strata.
     """
     require_half_width(half_width)
+    keep_freed_memory()
     pool = Pool(model, stream.instructions, Reservoir(CAPACITY, seed), signatures=units is None)
     looked = 1 << 24
     random = np.random.default_rng([seed, 2])
@@ -219,7 +223,7 @@ class Sample:
                     return
                 wanted = (caution * half_width * total / _QUANTILE) ** 2
                 drawn = [units @ self._table.T for units in self._drawn]
-                count = allocate(size, variances(size, drawn), wanted, self.count)
+                count = self._allocate(variances(size, drawn), wanted)
                 if count.sum() > _WORTHWHILE * size.sum():
                     count = size.copy()
                 if (count == self.count).all():
@@ -235,6 +239,18 @@ class Sample:
                 "units that were kept of the run are used; of a trace, more can be read",
                 file=sys.stderr,
             )
+
+    def _allocate(self, variance: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
+        """[H] units that reach what is wanted: of what the pool holds, where that spares another pass over the run."""
+        size, have = self._strata.size, self.count
+        count = allocate(size, variance, wanted, have)
+        there = have + np.array([len(queue) for queue in self._queue], np.int64)
+        if self._collect is not None and (count > there).any():
+            pooled = allocate(size, variance, wanted, have, there)
+            more = (int(pooled.sum()) - int(count.sum())) * (UNIT + OVERLAP)
+            if suffices(size, variance, wanted, pooled) and more < _PASS * self._first.instructions:
+                return pooled
+        return count
 
     def _relative(self) -> tuple[float, NDArray[np.float64]]:
         """The largest half-width, relative, over the table's machines, and their predictions [M]."""

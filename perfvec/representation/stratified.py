@@ -94,19 +94,22 @@ def allocate(
     variance: NDArray[np.float64],
     wanted: NDArray[np.float64],
     least: NDArray[np.int64],
+    most: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """[H] units to draw of each stratum, few, so that machine m's total has at most the variance `wanted[m]`.
 
     Neyman's allocation n_h ∝ N_h·S_h (JRSS 1934) for many machines at once: S_h² is the mean over machines of their
     `variance` [H, M] over `wanted`, with weights that grow where the allocation falls short (multiplicative weights).
-    `least` [H] are drawn in any case, all of `size` [H] at most.
+    `least` [H] are drawn in any case, `most` [H] at most, by default all of `size` [H]; where these are not enough,
+    `most` of every stratum that varies.
     """
+    most = size if most is None else most
     ratio = variance / wanted
     weight = np.full(len(wanted), 1 / len(wanted))
     best: NDArray[np.int64] | None = None
     for _ in range(_ROUNDS):
         share = size * np.sqrt(ratio @ weight)
-        count = _smallest(size, ratio, share, least)
+        count = _smallest(size, ratio, share, least, most)
         if best is None or count.sum() < best.sum():
             best = count
         reached = _reached(size, ratio, count)
@@ -118,18 +121,26 @@ def allocate(
     return best
 
 
+def suffices(
+    size: NDArray[np.int64], variance: NDArray[np.float64], wanted: NDArray[np.float64], count: NDArray[np.int64]
+) -> bool:
+    """Whether `count` [H] units give every machine's total at most the variance that is `wanted`, as of `allocate`."""
+    return bool(_reached(size, variance / wanted, count).max() <= 1)
+
+
 def _reached(size: NDArray[np.int64], ratio: NDArray[np.float64], count: NDArray[np.int64]) -> NDArray[np.float64]:
     """[M] variance of the totals over the wanted one."""
     return (size**2 * (1 - count / size) / np.maximum(count, 1)) @ ratio
 
 
 def _smallest(
-    size: NDArray[np.int64], ratio: NDArray[np.float64], share: NDArray[np.float64], least: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The smallest multiple of `share`, rounded up into [least, size], that reaches what is wanted of all machines."""
+    size: NDArray[np.int64], ratio: NDArray[np.float64], share: NDArray[np.float64], least: NDArray[np.int64],
+    most: NDArray[np.int64],
+) -> NDArray[np.int64]:  # fmt: skip
+    """The smallest multiple of `share`, rounded up into [least, most], that reaches what is wanted of all machines."""
 
     def counts(scale: float) -> NDArray[np.int64]:
-        return np.minimum(size, np.maximum(least, np.ceil(share * scale)).astype(np.int64))
+        return np.minimum(most, np.maximum(least, np.ceil(share * scale)).astype(np.int64))
 
     some = share > 0
     low, high = 0.0, float((size[some] / share[some]).max(initial=0.0))  # all of every stratum that varies

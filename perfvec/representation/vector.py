@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from tracegen.files import atomic_path, require_writable
 from uarch.errors import InputError
@@ -53,7 +53,7 @@ class Sampling:
         variance = shares.sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             freedom = variance**2 / (shares**2 / self.freedom[:, None]).sum(axis=0)
-        quantile = stats.t.ppf((1 + confidence) / 2, np.maximum(np.nan_to_num(freedom, nan=1.0), 1.0))
+        quantile = stdtrit(np.maximum(np.nan_to_num(freedom, nan=1.0), 1.0), (1 + confidence) / 2)
         return np.where(variance > 0, quantile * np.sqrt(variance), 0.0)
 
 

@@ -7,6 +7,7 @@ training.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tqdm import tqdm
 
 from perfvec.evaluate import labelled_windows
 from perfvec.machines.posterior import Observations, fit_windows
-from perfvec.model import Model, configuration_key
+from perfvec.model import Model, Program, configuration_key
 from perfvec.training.data import pair_files
 from tracegen.latency import LatencyFile
 from tracegen.trace import Trace
@@ -23,23 +24,33 @@ from uarch.configuration import Machine
 from uarch.errors import InputError
 
 
+def require_trained(
+    programs: Iterable[Program], traces: str | os.PathLike[str], latencies: str | os.PathLike[str]
+) -> None:
+    """Raise InputError where a latency file is of none of these programs: the model's errors on programs that it has
+    not seen would no longer be that.
+    """
+    seen = {program.digest for program in programs}
+    for trace_path, path in pair_files(Path(traces), Path(latencies)):
+        with Trace(trace_path) as trace:
+            if trace.digest not in seen:
+                raise InputError(f"{path}: labels {trace.name!r}, which did not train the model; leave it out")
+
+
 def fit_table(
     model: Model, traces: str | os.PathLike[str], latencies: str | os.PathLike[str], *, progress: bool = True
 ) -> Model:
     """`model` with the machines of these latency files, as far as they did not train it, in `fitted_machines`.
 
-    Raises InputError where a latency file is of a program that did not train the model: its errors on programs that
-    it has not seen would no longer be that.
+    Raises InputError as `require_trained` does.
     """
+    require_trained(model.programs, traces, latencies)
     trained = {configuration_key(machine) for machine in model.machines}
-    seen = {program.digest for program in model.programs}
     machines: dict[str, Machine] = {}
     lanes: dict[str, list[tuple[str, np.ndarray, np.ndarray]]] = {}
     pairs = list(pair_files(Path(traces), Path(latencies)))
     for trace_path, path in tqdm(pairs, desc="fit machines", unit="file", disable=None if progress else True):
         with Trace(trace_path) as trace, LatencyFile(path) as labels:
-            if trace.digest not in seen:
-                raise InputError(f"{path}: labels {trace.name!r}, which did not train the model; leave it out")
             vectors, cycles = labelled_windows(model, trace, labels)
             for row, machine in enumerate(labels.machines):
                 if (key := configuration_key(machine)) not in trained:

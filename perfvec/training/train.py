@@ -35,7 +35,7 @@ from perfvec.representation.represent import LANES, STRETCH, lane_sums
 from perfvec.training import encoder_training
 from perfvec.training.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
 from perfvec.training.data import WARMUP, Division, Labels, Shard, Split, batch, prepare, work_folder
-from perfvec.training.fitted_table import fit_table
+from perfvec.training.fitted_table import fit_table, require_trained
 from perfvec.training.loss import segment_loss
 from perfvec.training.metrics import Metrics, require_tensorboard
 from perfvec.training.optimizer import optimizer_for
@@ -93,6 +93,8 @@ def train(
         if ranks.first:
             ranks.wait()
         division = split.divide(labels)
+        if table_latencies:  # before the work, not behind it
+            require_trained(_programs(division, initial), traces, table_latencies)
         work.mkdir(parents=True, exist_ok=True)
         foundation = fit(
             division, schema, recipe, work / "checkpoint.pt", initial=initial, ranks=ranks,
@@ -131,16 +133,21 @@ def shape_options(initial: Model | None, **given: Any) -> dict[str, Any]:
     return own | options
 
 
+def _programs(division: Division, initial: Model | None) -> tuple[Program, ...]:
+    """What the model has seen, or the one that it begins with."""
+    programs = {program.digest: program for program in (initial.programs if initial else ())}
+    programs |= {shard.trace_digest: Program(shard.program, shard.trace_digest) for shard in division.training.shards}
+    return tuple(programs.values())
+
+
 def _model(
     foundation: FoundationModel, division: Division, split: Split, recipe: Recipe, initial: Model | None
 ) -> Model:
     training = division.training
-    programs = {program.digest: program for program in (initial.programs if initial else ())}  # seen there, seen here
-    programs |= {shard.trace_digest: Program(shard.program, shard.trace_digest) for shard in training.shards}
     return Model(
         foundation,
         training.machines,
-        tuple(programs.values()),
+        _programs(division, initial),
         recipe={
             **asdict(recipe),
             "torch": torch.__version__,
@@ -211,6 +218,8 @@ def fit(
     if recipe.lanes % ranks.count:
         raise InputError(f"{recipe.lanes} lanes cannot be shared evenly by {ranks.count} processes")
     torch.manual_seed(recipe.seed)
+    # Gradients reach down to subnormal numbers, for each of which an Intel core takes a hundred cycles and more.
+    torch.set_flush_denormal(True)
     scales = _scales(labels.shards)
     foundation = FoundationModel(schema, len(labels.machines), **recipe.shape)
     _normalise(foundation, labels.shards, schema, recipe)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfvec.architectures import ARCHITECTURES, build
+from perfvec.architectures import ARCHITECTURES, build, convolution
 from perfvec.model import FoundationModel, Model, load_model, save_model
 from tests.precision import with_bf16_lstm
 from tracegen.features import get_schema
@@ -27,19 +27,44 @@ def stream(lanes=2):
     return torch.randn(STEPS, lanes, INPUTS, generator=torch.Generator().manual_seed(2))
 
 
-@every
-@settings(max_examples=15, deadline=None)
-@given(cuts=st.sets(st.integers(1, STEPS - 1)))
-def test_pieces_are_the_whole(name, cuts):
-    net, x = architecture(name), stream()
-    whole, end = net(x)
+def by_pieces(net, x, cuts):
+    """Outputs and the last state of a stream that is cut there."""
     pieces, state = [], None
-    for begin, stop in zip([0, *sorted(cuts)], [*sorted(cuts), STEPS], strict=True):
+    for begin, stop in zip([0, *sorted(cuts)], [*sorted(cuts), len(x)], strict=True):
         r, state = net(x[begin:stop], state)
         pieces.append(r)
-    torch.testing.assert_close(torch.cat(pieces), whole, rtol=1e-4, atol=1e-5)
+    return torch.cat(pieces), state
+
+
+@every
+@pytest.mark.parametrize("gradients", [True, False])
+@settings(max_examples=15, deadline=None)
+@given(cuts=st.sets(st.integers(1, STEPS - 1)))
+def test_pieces_are_the_whole_with_gradients_and_without(name, gradients, cuts):
+    net, x = architecture(name), stream()
+    whole, end = net(x)
+    with torch.set_grad_enabled(gradients):
+        joined, state = by_pieces(net, x, cuts)
+    assert torch.equal(x, stream())  # the input is the caller's
+    torch.testing.assert_close(joined, whole, rtol=1e-4, atol=1e-5)
     for ours, theirs in zip(state, end, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_convolution_without_gradients_in_bfloat16_and_by_pieces(monkeypatch):
+    """Rounding apart, the numbers of training; by pieces of three steps those of the whole at once."""
+    net, x = architecture("convolution"), stream()
+    with torch.autocast("cpu", torch.bfloat16):
+        trained, _ = net(x)
+        with torch.inference_mode():
+            once, last = net(x)
+            monkeypatch.setattr(convolution, "_PIECE_BYTES", 3 * 2 * WIDTH * 3 * 2)
+            pieces, again = net(x)
+    assert once.dtype == torch.float32 and last[1].dtype == torch.bfloat16
+    torch.testing.assert_close(once, trained.detach(), rtol=3e-2, atol=3e-2)
+    torch.testing.assert_close(pieces, once, rtol=1e-5, atol=1e-5)
+    for ours, theirs in zip(again, last, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 @every

@@ -7,7 +7,9 @@ import pytest
 
 from perfvec.evaluate import labelled_windows
 from perfvec.model import load_model, save_model
+from perfvec.training.data import Split
 from perfvec.training.fitted_table import fit_table
+from perfvec.training.train import train
 from tracegen.latency import LatencyFile
 from tracegen.trace import Trace
 from uarch.errors import InputError
@@ -59,3 +61,14 @@ def test_labels_of_a_program_that_the_model_has_not_seen_are_refused(data):
     stranger = replace(data.model, programs=data.model.programs[:1])
     with pytest.raises(InputError, match="which did not train the model"):
         fit_table(stranger, data.traces, data.encoder_latencies, progress=False)
+
+
+def test_they_are_refused_before_the_training(data, tmp_path):
+    output = tmp_path / "m.safetensors"
+    name = data.model.programs[0].name
+    with pytest.raises(InputError, match=f"labels '{name}', which did not train the model"):
+        train(
+            data.traces, data.latencies, output, split=Split(exclude=(name,)), table_latencies=data.encoder_latencies,
+            progress=False,
+        )  # fmt: skip
+    assert not (tmp_path / ".m.safetensors.work" / "checkpoint.pt").exists()

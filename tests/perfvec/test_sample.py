@@ -20,7 +20,7 @@ from perfvec.representation.sample import (
     represent_stream_sampled,
     stratify,
 )
-from perfvec.representation.stratified import allocate, estimate
+from perfvec.representation.stratified import allocate, estimate, suffices
 from perfvec.representation.vector import Sampling, load_vector
 from tracegen.decode import decode
 from tracegen.qemu import stream
@@ -83,6 +83,17 @@ def test_allocation_reaches_every_machine_and_no_stratum_gives_more_than_it_has(
     count = allocate(size, variance, wanted, np.full(12, 2))
     assert ((size**2 * (1 - count / size) / count) @ variance <= wanted * 1.0001).all()
     assert ((count >= 2) & (count <= size)).all()
+
+
+def test_allocation_within_what_there_is_goes_to_the_other_strata_or_is_known_not_to_suffice():
+    size, variance, wanted = np.array([10_000, 20_000, 30_000]), np.array([[1.0], [4.0], [0.25]]), np.array([1e6])
+    free = allocate(size, variance, wanted, np.full(3, 2))
+    most = np.array([10_000, free[1] - free[1] // 4, 30_000])
+    bound = allocate(size, variance, wanted, np.full(3, 2), most)
+    assert bound[1] == most[1] and bound[0] > free[0] and bound[2] > free[2]
+    assert suffices(size, variance, wanted, bound) and suffices(size, variance, wanted, free)
+    few = allocate(size, variance, wanted, np.full(3, 2), np.full(3, 100))
+    assert (few == 100).all() and not suffices(size, variance, wanted, few)
 
 
 def test_a_reservoir_gives_every_unit_the_same_chance():

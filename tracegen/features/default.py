@@ -29,7 +29,7 @@ _SURPRISE_STEPS = 24.0  # stored steps per bit
 _FETCH, _LOAD, _STORE, _PAGE, _PATTERN, _BIAS, _LOCAL, _GLOBAL, _SITE, _TARGET, _NEAR, _SECOND, _FORWARD, _LAG = range(
     14
 )
-_PIECE = 1 << 15  # instructions that all passes see before the next ones: what they write stays in the cache
+_PIECE = 1 << 16  # instructions that all passes see before the next ones: what they write stays in the cache
 _AHEAD = 8  # accesses whose lines are looked up ahead of time
 
 
