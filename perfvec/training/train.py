@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
-from perfvec.precision import native_bf16
+from perfvec.precision import flushed_subnormals, native_bf16
 from perfvec.representation.represent import LANES, STRETCH, lane_sums
 from perfvec.training import encoder_training
 from perfvec.training.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
@@ -194,6 +194,7 @@ def _scales(shards: Sequence[Shard]) -> _Scales:
     return _Scales(torch.from_numpy(machine).float(), torch.from_numpy(mean).float())
 
 
+@flushed_subnormals()
 def fit(
     division: Division,
     schema: Schema,
@@ -218,8 +219,6 @@ def fit(
     if recipe.lanes % ranks.count:
         raise InputError(f"{recipe.lanes} lanes cannot be shared evenly by {ranks.count} processes")
     torch.manual_seed(recipe.seed)
-    # Gradients reach down to subnormal numbers, for each of which an Intel core takes a hundred cycles and more.
-    torch.set_flush_denormal(True)
     scales = _scales(labels.shards)
     foundation = FoundationModel(schema, len(labels.machines), **recipe.shape)
     _normalise(foundation, labels.shards, schema, recipe)
