@@ -19,8 +19,9 @@ from tqdm import tqdm
 from perfvec.model import Model
 from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.pool import CAPACITY, UNIT, Listed, Pool, Reservoir
+from perfvec.representation.regression import Signatures
 from perfvec.representation.represent import OVERLAP, STRETCH, reference_machine
-from perfvec.representation.stratified import Estimate, allocate, estimate, suffices, variances
+from perfvec.representation.stratified import Estimate, allocate, estimate, relative_variance, suffices, variances
 from perfvec.representation.vector import ProgramVector, Sampling
 from tracegen.decode import decode
 from tracegen.features.schema import extracted
@@ -185,11 +186,15 @@ class Sample:
         self._table = model.table()
         self._random = np.random.default_rng([seed, 1])
         self._remainder = pool.represent_remainder()
-        if pool.units == 0:
-            self._strata = Strata(np.empty(0, np.int32), np.empty(0, np.int64))
+        self._signatures: Signatures | None = None
+        if strata is not None or pool.units == 0:
+            self._strata = strata or Strata(np.empty(0, np.int32), np.empty(0, np.int64))
         else:
-            self._strata = strata or stratify(pool.signatures(), pool.unit, seed=seed)
+            signatures = pool.signatures()
+            self._strata = stratify(signatures, pool.unit, seed=seed)
+            self._signatures = Signatures(signatures, self._strata.label, self._strata.size)
         self._drawn: list[NDArray[np.float64]] = [np.empty((0, len(self._remainder))) for _ in self._strata.size]
+        self._units: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in self._strata.size]  # their numbers
         self._seen = np.zeros(pool.units, bool)  # units that were drawn, or were in a pool
         self._queue: list[NDArray[np.int64]] = []  # slots of the pool by stratum, in the order in which they are drawn
         self._enqueue()
@@ -222,7 +227,7 @@ class Sample:
                 if reached <= half_width:
                     return
                 wanted = (caution * half_width * total / _QUANTILE) ** 2
-                drawn = [units @ self._table.T for units in self._drawn]
+                drawn = [units @ self._table.T for units in self._adjusted()[0]]
                 count = self._allocate(variances(size, drawn), wanted)
                 if count.sum() > _WORTHWHILE * size.sum():
                     count = size.copy()
@@ -288,6 +293,7 @@ class Sample:
             stratum = np.repeat(np.arange(len(slots)), [len(s) for s in slots])[begin : begin + len(part)]
             for h in np.unique(stratum):
                 self._drawn[h] = np.concatenate([self._drawn[h], vectors[stratum == h]])
+                self._units[h] = np.concatenate([self._units[h], self._pool.unit[part[stratum == h]]])
         return wanted - np.array([len(s) for s in slots], np.int64)
 
     def estimate(self) -> Estimate:
@@ -298,7 +304,15 @@ class Sample:
                 np.zeros(width), np.empty((0, width)), np.empty((0, width), np.float32), np.empty(0, np.int32),
                 np.empty(0),
             )  # fmt: skip
-        return estimate(self._strata.size, self._drawn, self._table)
+        # Signatures do not tell the rare units that cost more: what the variance may miss stays what it was.
+        common = relative_variance(self._strata.size, [units @ self._table.T for units in self._drawn])
+        return estimate(self._strata.size, self._adjusted()[0], float(common.mean()))
+
+    def _adjusted(self) -> tuple[list[NDArray[np.float64]], NDArray[np.float64] | None]:
+        """The drawn units' vectors without what their signatures say of them, and the slopes, by which these say it."""
+        if self._signatures is None:
+            return self._drawn, None
+        return self._signatures.adjusted(self._units, self._drawn)
 
     def _sampling(self, found: Estimate) -> Sampling:
         return Sampling(
@@ -306,13 +320,18 @@ class Sample:
         )
 
     def vector(self, name: str, isa: str, digest: str) -> ProgramVector:
-        """What was reached. An interval's vector is the sum of its units' strata's means."""
+        """What was reached. An interval's vector is the sum of its units' strata's means and of what the units'
+        signatures say of them.
+        """
         found = self.estimate()
         per = STRETCH // UNIT
         intervals = max(1, -(-self._first.units // per))
         shares = np.zeros((intervals, len(self._strata.size)))
         np.add.at(shares, (np.arange(self._first.units) // per, self._strata.label), 1)
         vectors = shares @ found.mean
+        slopes = self._adjusted()[1]
+        if self._signatures is not None and slopes is not None:
+            vectors += self._signatures.of_intervals(per) @ slopes
         vectors[-1] += self._remainder
         counts = shares.sum(axis=1).astype(np.int64) * UNIT
         counts[-1] += self._first.remainder

@@ -30,19 +30,16 @@ class Estimate:
     freedom: NDArray[np.float64]  # [H]
 
 
-def estimate(
-    size: NDArray[np.int64], drawn: Sequence[NDArray[np.float64]], machines: NDArray[np.float64] | None = None
-) -> Estimate:
+def estimate(size: NDArray[np.int64], drawn: Sequence[NDArray[np.float64]], common: float = 0.0) -> Estimate:
     """From `drawn[h]` [n_h, d], the vectors of the units drawn from the `size[h]` of stratum h.
 
     A stratum needs two units, or all that it has. Where it has more of them than dimensions, a triangular factor of as
     many rows stands for them.
 
-    With `machines` [M, d] a stratum's covariance S is taken to be S + 2/(f + 2)·ρ²·r·rᵀ: r its mean, f its degrees of
-    freedom, ρ² the relative variance within all strata, on average over these machines. A few units that happen to be
-    alike say little about the rare ones that cost more.
+    A stratum's covariance S is taken to be S + 2/(f + 2)·ρ²·r·rᵀ: r its mean, f its degrees of freedom, ρ² the `common`
+    relative variance within all strata. A few units that happen to be alike say little about the rare ones that cost
+    more.
     """
-    common = 0.0 if machines is None else float(_common([units @ machines.T for units in drawn], size).mean())
     mean = np.array([units.mean(axis=0) for units in drawn])
     factors, stratum = [], []
     for h, units in enumerate(drawn):
@@ -78,11 +75,11 @@ def variances(size: NDArray[np.int64], drawn: Sequence[NDArray[np.float64]]) -> 
     mean = np.array([units.mean(axis=0) for units in drawn])
     freedom = np.array([len(units) - 1.0 for units in drawn])[:, None]
     own = np.array([units.var(axis=0, ddof=1) if len(units) > 1 else np.zeros(units.shape[1]) for units in drawn])
-    relative = _common(drawn, size)
+    relative = relative_variance(size, drawn)
     return (freedom * own + _PRIOR * relative * mean**2) / (freedom + _PRIOR)
 
 
-def _common(drawn: Sequence[NDArray[np.float64]], size: NDArray[np.int64]) -> NDArray[np.float64]:
+def relative_variance(size: NDArray[np.int64], drawn: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """[M] variance within strata over the squared mean, of all strata together; `drawn[h]` [n_h, M]."""
     mean = np.array([units.mean(axis=0) for units in drawn])
     own = np.array([units.var(axis=0, ddof=1) if len(units) > 1 else np.zeros(units.shape[1]) for units in drawn])
