@@ -71,7 +71,7 @@ second() { # MODEL OPTIONS…
         --learning-rate 1e-3 --matrix-rate 0.01 --seed 1 --encoder-latencies "$out/encoder" \
         --shards "$out/shards" -o "$made" "$@"
 }
-second "$out/model.safetensors" --instructions 8000000 --table-latencies "$out/presets"
+second "$out/model.safetensors" --instructions 24000000 --table-latencies "$out/presets"
 if [ -z "$gem5" ]; then
     cp "$out/model.safetensors" "$model"
     exit
@@ -83,7 +83,7 @@ fold() { # NUMBER PROGRAMS…
     shift
     for program; do excluded="$excluded --exclude $program"; done
     # shellcheck disable=SC2086
-    second "$out/fold$number.safetensors" --instructions 3000000 --hold-machines 16 --machine-seed "$number" $excluded
+    second "$out/fold$number.safetensors" --instructions 9000000 --hold-machines 16 --machine-seed "$number" $excluded
 }
 fold 1 dot flac mawk bison sqlite k_spmv sha256
 fold 2 k_fft zopfli glpsol hmmer k_qsort tcc bzip2
