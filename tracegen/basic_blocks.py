@@ -150,6 +150,12 @@ class BlockVectors:
         if self._sparse is not None:
             self._sparse.append(_summed(where[:parts], leader[:parts], length[:parts]))
 
+    def take(self) -> NDArray[np.float32]:
+        """[I, dimensions] as of `projected`, of the intervals that are complete, which are then forgotten."""
+        pieces, self._pieces = self._pieces, []
+        rows = np.concatenate(pieces) if pieces else np.empty((0, self._dimensions), np.float32)
+        return np.asarray(rows / np.float32(self.interval))
+
     def projected(self) -> NDArray[np.float32]:
         """[I, dimensions] projections of all intervals, each divided by its instructions; the last may be shorter."""
         inside = int(self._state[2])

@@ -74,7 +74,7 @@ def estimate(model: Model, trace: Trace, units: int = UNITS) -> ProgramVector:
     if there <= units:
         return represent(model, trace, progress=False)
     chosen = (np.arange(units) * there + there // 2) // units
-    pool = Pool(model, decode(trace.address, trace.code, trace.isa), Listed(chosen), signatures=False)
+    pool = Pool(model, decode(trace.address, trace.code, trace.isa), Listed(chosen))
     for chunk in trace.chunks(stop=(int(chosen[-1]) + 1) * UNIT):
         pool.observe(chunk)
     vector = pool.represent(np.arange(units)).mean(axis=0) * (len(trace) / UNIT)

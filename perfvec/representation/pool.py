@@ -1,7 +1,7 @@
-"""A pool of sampling units of a run: all units' signatures, and the features of some units drawn at random.
+"""A pool of sampling units of a run: the units' signatures, and the features of some units drawn at random.
 
-One pass over the run is enough, whatever its length: every unit has the same chance to be in the pool when the run ends
-(reservoir sampling: Vitter, ACM TOMS 1985, algorithm R), and features are exact, as every instruction is seen.
+One pass over the run is enough, whatever its length: every unit has the same chance to be in the pool when the run
+ends, and features are exact, as every instruction is seen.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import OVERLAP, lane_sums
+from perfvec.representation.signatures import Reservoir, UnitSignatures
 from perfvec.representation.spread import spread
-from tracegen.basic_blocks import BlockVectors
 from uarch.instructions import Chunk, StaticInstructions
 
 UNIT = 1024  # instructions; divides the chunks of a trace, and is a multiple of 16
@@ -51,20 +51,6 @@ def unit_means(stored: NDArray) -> NDArray[np.float32]:
     return out
 
 
-class Reservoir:
-    """Slots of a pool for units that come one after another, so that it is a simple random sample at any time."""
-
-    def __init__(self, capacity: int, seed: int) -> None:
-        self._capacity = capacity
-        self._random = np.random.default_rng([seed, 0])
-
-    def slots(self, first: int, count: int) -> NDArray[np.int64]:
-        """[count] where units first … first+count go; -1: nowhere."""
-        unit = np.arange(first, first + count)
-        slot = self._random.integers(0, unit + 1)
-        return np.where(unit < self._capacity, unit, np.where(slot < self._capacity, slot, -1))
-
-
 class Listed:
     """Slots for units that are known beforehand, in ascending order."""
 
@@ -83,8 +69,7 @@ class Pool:
     """Fed with the chunks of one run in order (`observe`).
 
     `unit` [P] are the numbers of the units in the pool, unit u being instructions u·UNIT … ; what is left at the run's
-    end is not a unit but `remainder` instructions. `signatures` [N, …] say what code each unit executes (its projected
-    basic-block vector) and how it behaves (the means of its stored features).
+    end is not a unit but `remainder` instructions. A pool without a Reservoir has no signatures.
     """
 
     def __init__(
@@ -92,10 +77,11 @@ class Pool:
     ) -> None:
         self._foundation, self._schema = rounded(model.foundation), model.schema
         self.extractor = self._schema.extractor(instructions)
-        self._blocks = BlockVectors(instructions, UNIT) if signatures else None
+        self._signatures = None
+        if signatures and isinstance(slots, Reservoir):
+            self._signatures = UnitSignatures(instructions, UNIT, slots.seed)
         self._static = self._schema.static(instructions)
         self._slots = slots
-        self._means: list[NDArray[np.float32]] = []
         self._ids = np.empty((0, _WINDOW), np.uint32)
         self._stored = np.empty((0, _WINDOW, len(self._schema.columns)), self._schema.dtype)
         self._unit = np.empty(0, np.int64)
@@ -111,8 +97,8 @@ class Pool:
         if len(instructions) != len(self._static):
             self.extractor.grow(instructions)
             self._static = self._schema.static(instructions)
-            if self._blocks is not None:
-                self._blocks.grow(instructions)
+            if self._signatures is not None:
+                self._signatures.grow(instructions)
 
     @property
     def unit(self) -> NDArray[np.int64]:
@@ -128,8 +114,6 @@ class Pool:
 
     def observe(self, chunk: Chunk, stored: NDArray | None = None) -> None:
         """The next chunk (without gaps); `stored`: what `extractor` made of it, where that was called already."""
-        if self._blocks is not None:
-            self._blocks.observe(chunk)
         stored = self.extractor.extract(chunk) if stored is None else stored
         inside = self.remainder  # of the open unit, all in the tail
         count = (inside + len(chunk)) // UNIT
@@ -137,9 +121,10 @@ class Pool:
         near = 2 * UNIT
         ids_near = np.concatenate([self._tail_id, chunk.static_id[:near]])
         stored_near = np.concatenate([self._tail, stored[:near]])
-        if self._blocks is not None:
-            self._means.append(unit_means(stored_near[OVERLAP : OVERLAP + UNIT * min(count, 1)]))
-            self._means.append(unit_means(stored[UNIT - inside : max(count, 1) * UNIT - inside]))
+        if self._signatures is not None:
+            one = unit_means(stored_near[OVERLAP : OVERLAP + UNIT * min(count, 1)])
+            others = unit_means(stored[UNIT - inside : max(count, 1) * UNIT - inside])
+            self._signatures.add(chunk, np.concatenate([one, others]))
         slots = self._slots.slots(self.units, count)
         self._reserve(int(slots.max(initial=-1)) + 1)
         before = len(self._tail_id)
@@ -171,14 +156,10 @@ class Pool:
             setattr(self, name, new)
         self._unit = np.append(self._unit, np.full(room - have, -1, np.int64))
 
-    def signatures(self) -> NDArray[np.float32]:
-        """[N, columns + dimensions] of all units; features and code weigh alike, and so do the columns of features."""
-        assert self._blocks is not None
-        means = np.concatenate(self._means)
-        blocks = self._blocks.projected()[: self.units]
-        features = (means - means.mean(axis=0)) / np.maximum(means.std(axis=0), 1e-6)
-        spread = np.sqrt(max(float(blocks.var(axis=0).sum()), 1e-12) / means.shape[1])
-        return np.concatenate([features, (blocks - blocks.mean(axis=0)) / np.float32(spread)], axis=1, dtype=np.float32)
+    def signatures(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Numbers [m] of units, among them the pool's, and their signatures [m, p]: `UnitSignatures.table`."""
+        assert self._signatures is not None
+        return self._signatures.table(len(self._schema.columns))
 
     def represent(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """[n, d] vectors of the units in these slots of the pool, each after OVERLAP instructions of warm-up."""

@@ -20,7 +20,7 @@ _UNITS_A_SLOPE = 10  # of fewer units, slopes are not fitted
 _LEVERAGE = 0.9  # at most
 
 
-class Signatures:
+class Regression:
     """Signatures [N, p] of all units, and the strata `label` [N] of `size` [H] that they lie in."""
 
     def __init__(self, signatures: NDArray[np.float32], label: NDArray[np.int32], size: NDArray[np.int64]) -> None:
@@ -33,12 +33,11 @@ class Signatures:
         """[n, p] how these units differ from the mean of their strata."""
         return np.asarray(self._signatures[units] - self._mean[self._label[units]])
 
-    def of_intervals(self, per: int) -> NDArray[np.float64]:
-        """[⌈N/per⌉, p] sums of `centred` over consecutive units, `per` at a time."""
-        begins = np.arange(0, len(self._label), per)
-        shares = np.zeros((len(begins), len(self._size)))
-        np.add.at(shares, (np.arange(len(self._label)) // per, self._label), 1)
-        return np.asarray(np.add.reduceat(self._signatures, begins, axis=0, dtype=np.float64) - shares @ self._mean)
+    def of_intervals(self, interval: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[I, p] sums of `centred` over the units of each interval, of which `shares` [I, H] lie in each stratum."""
+        columns = self._signatures.T
+        sums = np.stack([np.bincount(interval, column, len(shares)) for column in columns], axis=1)
+        return np.asarray(sums - shares @ self._mean)
 
     def adjusted(
         self, units: Sequence[NDArray[np.int64]], drawn: Sequence[NDArray[np.float64]]

@@ -18,9 +18,10 @@ from tqdm import tqdm
 
 from perfvec.model import Model
 from perfvec.representation.memory import keep_freed_memory
-from perfvec.representation.pool import CAPACITY, UNIT, Listed, Pool, Reservoir
-from perfvec.representation.regression import Signatures
+from perfvec.representation.pool import CAPACITY, UNIT, Listed, Pool
+from perfvec.representation.regression import Regression
 from perfvec.representation.represent import OVERLAP, STRETCH, reference_machine
+from perfvec.representation.signatures import Reservoir
 from perfvec.representation.stratified import Estimate, allocate, estimate, relative_variance, suffices, variances
 from perfvec.representation.vector import ProgramVector, Sampling
 from tracegen.decode import decode
@@ -41,6 +42,8 @@ _LEAST = 24  # of each stratum at least: of fewer, the rare ones that cost much 
 _ROUNDS = 12
 _QUANTILE = 2.02  # Student's, at the degrees of freedom of a finished sample
 _PASS = 0.005  # of its instructions represented take as long as a pass over a run
+_SECOND_PHASE = 0.1  # of the variance that is wanted, at least
+_KEPT_AN_INTERVAL = 64  # signatures, at least
 _WORTHWHILE = 0.7  # of all units: where more are needed, all are represented
 
 
@@ -68,7 +71,7 @@ def represent_sampled(
     instructions = decode(trace.address, trace.code, trace.isa)
 
     def collect(slots: Reservoir | Listed) -> Pool:
-        pool = Pool(model, instructions, slots, signatures=isinstance(slots, Reservoir))
+        pool = Pool(model, instructions, slots)
         with _bar(f"features {opened.name}", total, progress) as bar:
             for chunk, stored in extracted(pool.extractor, opened.chunks(stop=total)):
                 pool.observe(chunk, stored)
@@ -111,7 +114,8 @@ def represent_stream_sampled(
         drawn = Sample(model, pool, seed=seed)
         drawn.reach(half_width, progress=progress)
     else:
-        drawn = Sample(model, pool, seed=seed, strata=Strata(np.zeros(pool.units, np.int32), np.array([pool.units])))
+        pooled = len(pool.unit)
+        drawn = Sample(model, pool, seed=seed, strata=Strata(np.zeros(pooled, np.int32), np.array([pooled])))
         drawn.draw(units, progress=progress)
     return drawn.vector(stream.program, stream.isa, stream.digest)
 
@@ -171,7 +175,11 @@ def stratify(signatures: NDArray[np.float32], pooled: NDArray[np.int64], *, seed
 
 
 class Sample:
-    """A growing stratified sample of a pool's run; `collect` makes another pass over it, where that is possible."""
+    """A growing stratified sample of a pool's run; `collect` makes another pass over it, where that is possible.
+
+    It is drawn from the units that have signatures, which of a long run are themselves a sample: the first phase of
+    two. With `strata` these are of the pool's units, in their order in the run, and there are no others.
+    """
 
     def __init__(
         self,
@@ -186,22 +194,29 @@ class Sample:
         self._table = model.table()
         self._random = np.random.default_rng([seed, 1])
         self._remainder = pool.represent_remainder()
-        self._signatures: Signatures | None = None
+        self._regression: Regression | None = None
         if strata is not None or pool.units == 0:
+            self._numbers = np.sort(pool.unit)  # [m] of the units that may be drawn; a place is one in this list
             self._strata = strata or Strata(np.empty(0, np.int32), np.empty(0, np.int64))
         else:
-            signatures = pool.signatures()
-            self._strata = stratify(signatures, pool.unit, seed=seed)
-            self._signatures = Signatures(signatures, self._strata.label, self._strata.size)
+            self._numbers, signatures = pool.signatures()
+            self._strata = stratify(signatures, self._places(pool.unit), seed=seed)
+            self._regression = Regression(signatures, self._strata.label, self._strata.size)
         self._drawn: list[NDArray[np.float64]] = [np.empty((0, len(self._remainder))) for _ in self._strata.size]
-        self._units: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in self._strata.size]  # their numbers
-        self._seen = np.zeros(pool.units, bool)  # units that were drawn, or were in a pool
+        self._units: list[NDArray[np.int64]] = [
+            np.empty(0, np.int64) for _ in self._strata.size
+        ]  # their places in `_numbers`
+        self._seen = np.zeros(len(self._numbers), bool)  # units that were drawn, or were in a pool
         self._queue: list[NDArray[np.int64]] = []  # slots of the pool by stratum, in the order in which they are drawn
         self._enqueue()
 
+    def _places(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(self._numbers, units)
+
     def _enqueue(self) -> None:
-        self._seen[self._pool.unit] = True
-        label = self._strata.label[self._pool.unit]
+        places = self._places(self._pool.unit)
+        self._seen[places] = True
+        label = self._strata.label[places]
         self._queue = [self._random.permutation(np.flatnonzero(label == h)) for h in range(len(self._strata.size))]
 
     @property
@@ -227,6 +242,8 @@ class Sample:
                 if reached <= half_width:
                     return
                 wanted = (caution * half_width * total / _QUANTILE) ** 2
+                first = ((self._first_phase() @ self._table.T) ** 2).sum(axis=0)  # which drawing more does not lower
+                wanted = np.maximum(wanted - first, _SECOND_PHASE * wanted) / self._scale**2
                 drawn = [units @ self._table.T for units in self._adjusted()[0]]
                 count = self._allocate(variances(size, drawn), wanted)
                 if count.sum() > _WORTHWHILE * size.sum():
@@ -277,7 +294,7 @@ class Sample:
                 chosen = np.sort(np.concatenate(units))
                 if len(chosen) > CAPACITY:  # some of every stratum, the rest in the next pass
                     chosen = np.sort(self._random.choice(chosen, CAPACITY, replace=False))
-                self._pool = self._collect(Listed(chosen))
+                self._pool = self._collect(Listed(self._numbers[chosen]))
                 self._enqueue()
                 short = self._draw_from_pool(count, bar)
         return not short.any()
@@ -293,7 +310,7 @@ class Sample:
             stratum = np.repeat(np.arange(len(slots)), [len(s) for s in slots])[begin : begin + len(part)]
             for h in np.unique(stratum):
                 self._drawn[h] = np.concatenate([self._drawn[h], vectors[stratum == h]])
-                self._units[h] = np.concatenate([self._units[h], self._pool.unit[part[stratum == h]]])
+                self._units[h] = np.concatenate([self._units[h], self._places(self._pool.unit[part[stratum == h]])])
         return wanted - np.array([len(s) for s in slots], np.int64)
 
     def estimate(self) -> Estimate:
@@ -306,13 +323,40 @@ class Sample:
             )  # fmt: skip
         # Signatures do not tell the rare units that cost more: what the variance may miss stays what it was.
         common = relative_variance(self._strata.size, [units @ self._table.T for units in self._drawn])
-        return estimate(self._strata.size, self._adjusted()[0], float(common.mean()))
+        found = estimate(self._strata.size, self._adjusted()[0], float(common.mean()))
+        first = self._first_phase()
+        return Estimate(
+            total=self._scale * found.total,
+            mean=found.mean,
+            factors=np.concatenate([self._scale * found.factors, first]).astype(np.float32),
+            factor_stratum=np.concatenate([found.factor_stratum, np.full(len(first), len(self._drawn), np.int32)]),
+            freedom=np.append(found.freedom, max(self.count.sum() - 1.0, 1.0)),
+        )
+
+    @property
+    def _scale(self) -> float:
+        """The run's units for each that may be drawn."""
+        return self._first.units / max(len(self._numbers), 1)
+
+    def _first_phase(self) -> NDArray[np.float64]:
+        """[K, d] F, FᵀF the covariance of the total that comes from knowing the signatures of m of N units only.
+
+        N²·(1 − m/N)·S/m (Cochran, Sampling Techniques, 1977, §12.2), S all units' covariance as the drawn ones show it.
+        """
+        some, units = len(self._numbers), self._first.units
+        if some == units:
+            return np.empty((0, len(self._remainder)))
+        share = self._strata.size / some
+        mean = share @ np.array([drawn.mean(axis=0) for drawn in self._drawn])
+        rows = [np.sqrt(part / len(drawn)) * (drawn - mean) for part, drawn in zip(share, self._drawn, strict=True)]
+        spread = np.linalg.qr(np.concatenate(rows), mode="r")
+        return np.asarray(spread * units * np.sqrt((1 - some / units) / some))
 
     def _adjusted(self) -> tuple[list[NDArray[np.float64]], NDArray[np.float64] | None]:
         """The drawn units' vectors without what their signatures say of them, and the slopes, by which these say it."""
-        if self._signatures is None:
+        if self._regression is None:
             return self._drawn, None
-        return self._signatures.adjusted(self._units, self._drawn)
+        return self._regression.adjusted(self._units, self._drawn)
 
     def _sampling(self, found: Estimate) -> Sampling:
         return Sampling(
@@ -321,19 +365,17 @@ class Sample:
 
     def vector(self, name: str, isa: str, digest: str) -> ProgramVector:
         """What was reached. An interval's vector is the sum of its units' strata's means and of what the units'
-        signatures say of them.
+        signatures say of them; of a run with more units than signatures it is estimated from those in it.
         """
-        found = self.estimate()
-        per = STRETCH // UNIT
-        intervals = max(1, -(-self._first.units // per))
-        shares = np.zeros((intervals, len(self._strata.size)))
-        np.add.at(shares, (np.arange(self._first.units) // per, self._strata.label), 1)
-        vectors = shares @ found.mean
-        slopes = self._adjusted()[1]
-        if self._signatures is not None and slopes is not None:
-            vectors += self._signatures.of_intervals(per) @ slopes
+        found, total = self.estimate(), self._first.units
+        per = STRETCH // UNIT * max(1, round(_KEPT_AN_INTERVAL * self._scale * UNIT / STRETCH))
+        intervals = max(1, -(-total // per))
+        units = np.full(intervals, per, np.int64)
+        units[-1] = total - (intervals - 1) * per
+        vectors = self._of_intervals(found, self._numbers // per, units)
+        vectors += units[:, None] / max(total, 1) * (found.total - vectors.sum(axis=0))
         vectors[-1] += self._remainder
-        counts = shares.sum(axis=1).astype(np.int64) * UNIT
+        counts = units * UNIT
         counts[-1] += self._first.remainder
         sampling = self._sampling(found)
         return ProgramVector(
@@ -341,6 +383,18 @@ class Sample:
             instructions=self._first.instructions, vector=found.total + self._remainder, interval_instructions=counts,
             interval_vectors=vectors, sampling=sampling if sampling.units_represented < sampling.units else None,
         )  # fmt: skip
+
+    def _of_intervals(
+        self, found: Estimate, interval: NDArray[np.int64], units: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """[I, d] estimates of intervals of `units` [I] units; `interval` [m]: where those that may be drawn lie."""
+        shares = np.zeros((len(units), len(self._strata.size)))
+        np.add.at(shares, (interval, self._strata.label), 1)
+        vectors = shares @ found.mean
+        slopes = self._adjusted()[1]
+        if self._regression is not None and slopes is not None:
+            vectors += self._regression.of_intervals(interval, shares) @ slopes
+        return np.asarray(vectors * (units / np.maximum(shares.sum(axis=1), 1))[:, None])
 
 
 def _batches(slots: NDArray[np.int64], size: int = 1024) -> Iterator[tuple[int, NDArray[np.int64]]]:

@@ -27,9 +27,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from perfvec.model import Model, load_model
-from perfvec.representation.pool import UNIT, Pool, Reservoir
+from perfvec.representation.pool import UNIT, Pool
 from perfvec.representation.represent import OVERLAP, represent
 from perfvec.representation.sample import Sample
+from perfvec.representation.signatures import Reservoir
 from perfvec.representation.vector import ProgramVector
 from tracegen.decode import decode
 from tracegen.features.schema import extracted
@@ -48,8 +49,8 @@ class Known:
         self.unit, self.units = unit, population.units
         self.instructions, self.remainder = population.instructions, population.remainder
 
-    def signatures(self) -> np.ndarray:
-        return self._signatures
+    def signatures(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.arange(self.units), self._signatures
 
     def represent(self, slots: np.ndarray) -> np.ndarray:
         return self._vectors[self.unit[slots]]
@@ -83,7 +84,8 @@ def known(model: Model, path: str, options: argparse.Namespace) -> Population:
             slots = np.argsort(pool.unit)
             if thin:  # in any order: what a killed run leaves is a thinner program
                 slots = np.random.default_rng(thin).permutation(slots)
-            signatures = pool.signatures()[pool.unit[slots]]
+            kept, signatures = pool.signatures()
+            signatures = signatures[np.searchsorted(kept, pool.unit[slots])]
             remainder = np.zeros(model.foundation.width) if thin else pool.represent_remainder()
             vectors = np.concatenate([represented(pool, slots, options.cache / name), [remainder]])
             if thin or options.of_units:

@@ -20,10 +20,7 @@ def test_an_estimate_is_the_mean_of_units_at_equal_distances(data):
         exact = represent(data.model, path, progress=False)
         assert np.allclose(library.estimate(data.model, trace, 1000).vector, exact.vector)  # it has only 58 units
         some = library.estimate(data.model, trace, 29)
-        pool = Pool(
-            data.model, decode(trace.address, trace.code, trace.isa), Listed(np.arange(len(trace) // UNIT)),
-            signatures=False,
-        )  # fmt: skip
+        pool = Pool(data.model, decode(trace.address, trace.code, trace.isa), Listed(np.arange(len(trace) // UNIT)))
         for chunk in trace.chunks():
             pool.observe(chunk)
         every = pool.represent(np.arange(len(trace) // UNIT))

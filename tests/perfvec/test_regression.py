@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from perfvec.representation.regression import Signatures
+from perfvec.representation.regression import Regression
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def drawn_of(label, values, count, seed):
 def test_slopes_are_found_and_their_share_of_the_variance_vanishes(population):
     label, signatures, values, slopes = population
     size = np.bincount(label)
-    known = Signatures(signatures, label, size)
+    known = Regression(signatures, label, size)
     units, drawn = drawn_of(label, values, 100, 0)
     adjusted, found = known.adjusted(units, drawn)
     assert np.allclose(found, slopes, atol=0.1)
@@ -38,7 +38,7 @@ def test_errors_of_totals_are_those_that_the_residuals_tell_and_have_no_bias(pop
     label, signatures, values, _ = population
     values = values + np.random.default_rng(1).normal(0, 2, values.shape)  # so that the slopes' own error matters
     size = np.bincount(label)
-    known = Signatures(signatures, label, size)
+    known = Regression(signatures, label, size)
     errors, told = [], []
     for seed in range(300):
         adjusted, _ = known.adjusted(*drawn_of(label, values, 15, seed))
@@ -57,7 +57,7 @@ def test_a_stratum_that_is_drawn_whole_stays_as_it_is(population):
     units, drawn = drawn_of(label, values, 100, 0)
     units[1] = np.flatnonzero(label == 1)
     drawn[1] = values[units[1]]
-    adjusted, _ = Signatures(signatures, label, size).adjusted(units, drawn)
+    adjusted, _ = Regression(signatures, label, size).adjusted(units, drawn)
     assert (adjusted[1] == drawn[1]).all()
 
 
@@ -65,20 +65,22 @@ def test_of_few_units_or_of_signatures_that_do_not_vary_nothing_is_said(populati
     label, signatures, values, _ = population
     size = np.bincount(label)
     units, drawn = drawn_of(label, values, 8, 0)
-    adjusted, slopes = Signatures(signatures, label, size).adjusted(units, drawn)
+    adjusted, slopes = Regression(signatures, label, size).adjusted(units, drawn)
     assert (slopes == 0).all() and all((a == b).all() for a, b in zip(adjusted, drawn, strict=True))
     units, drawn = drawn_of(label, values, 100, 0)
     constant = np.concatenate([signatures, np.ones((3000, 1), np.float32)], axis=1)
-    adjusted, slopes = Signatures(constant, label, size).adjusted(units, drawn)
+    adjusted, slopes = Regression(constant, label, size).adjusted(units, drawn)
     assert (slopes[3] == 0).all() and np.abs(slopes[:3]).max() > 1
-    same, slopes = Signatures(0 * signatures, label, size).adjusted(units, drawn)
+    same, slopes = Regression(0 * signatures, label, size).adjusted(units, drawn)
     assert (slopes == 0).all() and np.allclose(same[0], drawn[0])
 
 
 def test_what_is_said_of_intervals_adds_up_to_nothing_over_the_run(population):
     label, signatures, _, _ = population
-    known = Signatures(signatures, label, np.bincount(label))
-    of_intervals = known.of_intervals(64)
+    known = Regression(signatures, label, np.bincount(label))
+    interval = np.arange(3000) // 64
+    shares = np.stack([np.bincount(interval, label == h) for h in range(3)], axis=1)
+    of_intervals = known.of_intervals(interval, shares)
     assert of_intervals.shape == (47, 3)
     assert np.allclose(of_intervals[1], known.centred(np.arange(64, 128)).sum(axis=0), atol=1e-3)
     assert np.abs(of_intervals.sum(axis=0)).max() < 1e-2

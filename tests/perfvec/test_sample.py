@@ -11,7 +11,8 @@ import pytest
 
 from analysis import predict as prediction
 from perfvec.representation import sample as sampling
-from perfvec.representation.pool import UNIT, Listed, Pool, Reservoir
+from perfvec.representation import signatures
+from perfvec.representation.pool import UNIT, Listed, Pool
 from perfvec.representation.represent import OVERLAP, represent
 from perfvec.representation.sample import (
     Sample,
@@ -20,6 +21,7 @@ from perfvec.representation.sample import (
     represent_stream_sampled,
     stratify,
 )
+from perfvec.representation.signatures import Reservoir
 from perfvec.representation.stratified import allocate, estimate, suffices
 from perfvec.representation.vector import Sampling, load_vector
 from tracegen.decode import decode
@@ -96,19 +98,6 @@ def test_allocation_within_what_there_is_goes_to_the_other_strata_or_is_known_no
     assert (few == 100).all() and not suffices(size, variance, wanted, few)
 
 
-def test_a_reservoir_gives_every_unit_the_same_chance():
-    hits = np.zeros(40)
-    for seed in range(3000):
-        slots, held = Reservoir(8, seed), np.empty(8, np.int64)
-        for first in range(0, 40, 10):
-            for unit, slot in enumerate(slots.slots(first, 10), first):
-                if slot >= 0:
-                    held[slot] = unit
-        hits[held] += 1
-    assert hits.sum() == 8 * 3000
-    assert np.abs(hits / 3000 - 0.2).max() < 0.04  # five standard deviations
-
-
 def test_intervals_of_skewed_strata_cover():
     """Log-normal units in strata with unequal means: the procedure as a whole, 60 times."""
     random = np.random.default_rng(5)
@@ -142,6 +131,51 @@ def test_intervals_of_skewed_strata_cover():
         share += drawn.count.sum() / 12_000
     assert inside >= 53  # of 60; 57 are expected
     assert share / 60 < 0.2
+
+
+def test_intervals_hold_where_only_a_part_of_the_units_has_signatures():
+    """Two phases: 2,000 of 40,000 units have signatures, 1,000 of these are in the pool; 100 times."""
+    random = np.random.default_rng(8)
+    kind = random.integers(0, 3, 40_000)
+    signatures = np.stack([kind * 3.0 + random.normal(0, 0.1, 40_000), random.normal(size=40_000)], axis=1)
+    values = 10 + 8.0 * kind + 3 * signatures[:, 1] + random.normal(0, 1, 40_000)
+
+    class Values:
+        units, instructions, remainder = 40_000, 40_000 * UNIT, 0
+
+        def __init__(self, seed):
+            order = np.random.default_rng(seed).permutation(40_000)
+            self.kept, self.unit = np.sort(order[:2000]), order[:1000]
+
+        def signatures(self):
+            return self.kept, signatures[self.kept].astype(np.float32)
+
+        def represent(self, slots):
+            return values[self.unit[slots]][:, None]
+
+        def represent_remainder(self):
+            return np.zeros(1)
+
+    class OneMachine:
+        digest = "m"
+
+        def table(self):
+            return np.ones((1, 1))
+
+    inside, errors = 0, []
+    for seed in range(100):
+        drawn = Sample(OneMachine(), Values(seed), seed=seed)
+        drawn.reach(0.02, progress=False)
+        vector = drawn.vector("", "", "")
+        assert np.allclose(vector.interval_vectors.sum(axis=0), vector.vector)
+        assert vector.interval_instructions.sum() == 40_000 * UNIT
+        assert len(vector.interval_vectors) == 32  # of about 64 signatures
+        width = vector.sampling.half_width(np.ones((1, 1)))[0]
+        assert width <= 0.02 * vector.vector[0]
+        errors.append(vector.vector[0] / values.sum() - 1)
+        inside += abs(vector.vector[0] - values.sum()) <= width
+    assert inside >= 87  # of 100; 95 are expected
+    assert np.std(errors) < 1.25 * 0.02 / 1.98  # as the interval says
 
 
 @pytest.fixture
@@ -179,12 +213,25 @@ def test_units_and_means_are_those_of_the_whole_run_in_any_chunking(data, size):
         for chunk in trace.chunks(size):
             pool.observe(chunk)
     means = stored[: pool.units * UNIT].reshape(pool.units, UNIT, -1).mean(axis=1).astype(np.float32)
-    assert (np.concatenate(pool._means) == means).all()
+    assert (np.concatenate(pool._signatures._rows)[:, : means.shape[1]] == means).all()
     for slot, unit in enumerate(pool.unit.tolist()):
         begin = max(unit * UNIT - OVERLAP, 0)
         missing = OVERLAP - (unit * UNIT - begin)
         assert (pool._stored[slot, missing:] == stored[begin : (unit + 1) * UNIT]).all()
         assert (pool._ids[slot, missing:] == whole.static_id[begin : (unit + 1) * UNIT]).all()
+
+
+def test_a_run_of_more_units_than_signatures_stays_near_the_exact_vector(data, small, monkeypatch):
+    monkeypatch.setattr(signatures, "MOST", 40)
+    monkeypatch.setattr(sampling, "CAPACITY", 30)
+    trace = data.traces / "qsort.trace.h5"
+    found = represent_sampled(data.model, trace, half_width=0.2, progress=False)
+    exact = represent(data.model, trace, progress=False)
+    table = data.model.table()
+    assert found.sampling.units == 58 and found.instructions == exact.instructions
+    assert np.allclose(found.interval_vectors.sum(axis=0), found.vector)
+    error = np.abs(table @ found.vector - table @ exact.vector)
+    assert (error <= 2 * found.sampling.half_width(table)).all()
 
 
 def test_a_listed_unit_is_the_same_as_in_the_whole_pool(data):
