@@ -9,13 +9,14 @@ system pleases.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,8 +188,10 @@ def prepare(traces: Path, latencies: Path, schema: Schema, folder: Path, *, prog
     folder.mkdir(parents=True, exist_ok=True)
     machines: tuple[Machine, ...] | None = None
     keys: list[str] = []
-    shards = []
-    for trace_path, latency_path in tqdm(pairs, desc="features", unit="file", disable=None if progress else True):
+    places: list[Path] = []
+    others: list[int] = []  # that other runs are making
+    shown = tqdm(pairs, desc="features", unit="file", disable=None if progress else True)
+    for index, (trace_path, latency_path) in enumerate(shown):
         with LatencyFile(latency_path) as file:
             here = [configuration_key(machine) for machine in file.machines]
             if machines is None:
@@ -196,9 +199,14 @@ def prepare(traces: Path, latencies: Path, schema: Schema, folder: Path, *, prog
                 _check_distinct(file)
             elif here != keys:
                 raise InputError(f"{latency_path}: its machines are not those of {pairs[0][1]}; label all traces alike")
-            shards.append(_shard(trace_path, file, schema, folder))
+            places.append(_place(file, schema, folder))
+            if not _made(trace_path, file, schema, places[-1], wait=False):
+                others.append(index)
+    for index in others:
+        with LatencyFile(pairs[index][1]) as file:
+            _made(pairs[index][0], file, schema, places[index], wait=True)
     assert machines is not None
-    return Labels(machines, tuple(shards))
+    return Labels(machines, tuple(_shard(pair[1], place, schema) for pair, place in zip(pairs, places, strict=True)))
 
 
 def _check_distinct(file: LatencyFile) -> None:
@@ -212,33 +220,54 @@ def _check_distinct(file: LatencyFile) -> None:
             )
 
 
-def _shard(trace_path: Path, file: LatencyFile, schema: Schema, shards: Path) -> Shard:
+def _place(file: LatencyFile, schema: Schema, shards: Path) -> Path:
+    """The shard's folder, named by what it is made from."""
     identity = [_LAYOUT, schema.stored, file.trace_digest, file.start, len(file), file.simulator]
     identity += [configuration_key(machine) for machine in file.machines]
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-    folder = shards / f"{file.trace}-{file.start}-{key}"
-    if not (folder / "complete.json").exists():
-        with tempfile.TemporaryDirectory(prefix=".shard-", dir=shards) as scratch:
-            made = Path(scratch) / "shard"
-            _make_shard(trace_path, file, schema, made)
+    return shards / f"{file.trace}-{file.start}-{key}"
+
+
+def _made(trace_path: Path, file: LatencyFile, schema: Schema, shard: Path, *, wait: bool) -> bool:
+    """Make the shard where it is missing; False where another run is making it, unless that is waited for."""
+    if _complete(shard).exists():
+        return True
+    lock_path, scratch = shard.with_name(f".{shard.name}.lock"), shard.with_name(f".{shard.name}.part")
+    with lock_path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))  # goes with the process, however it ends
+        except BlockingIOError:
+            return False
+        if not _complete(shard).exists():
+            rmtree(scratch, ignore_errors=True)  # of a run that was killed
             try:
-                made.rename(folder)
-            except OSError:
-                if not (folder / "complete.json").exists():  # else another run has made it meanwhile
-                    raise
-    information = json.loads((folder / "complete.json").read_text())
-    lead, count = information["lead"], len(file)
-    return Shard(
-        program=information["program"],
-        trace_digest=file.trace_digest,
-        latency_file=str(file.path),
-        lead=lead,
-        static=np.load(folder / "static.npy", mmap_mode="r"),
-        static_id=Rows(folder / "static_id", "<u4", lead + count),
-        stored=Rows(folder / "stored", schema.dtype, lead + count, (len(schema.columns),)),
-        latency=Rows(folder / "latency", "<u2", count, (len(file.machines),)),
-        mean=np.array(information["mean"]),
-    )
+                _make_shard(trace_path, file, schema, scratch)
+                scratch.rename(shard)
+            finally:
+                rmtree(scratch, ignore_errors=True)
+                lock_path.unlink(missing_ok=True)
+    return True
+
+
+def _complete(shard: Path) -> Path:
+    return shard / "complete.json"
+
+
+def _shard(latency_path: Path, folder: Path, schema: Schema) -> Shard:
+    information = json.loads(_complete(folder).read_text())
+    with LatencyFile(latency_path) as file:
+        lead, count = information["lead"], len(file)
+        return Shard(
+            program=information["program"],
+            trace_digest=file.trace_digest,
+            latency_file=str(file.path),
+            lead=lead,
+            static=np.load(folder / "static.npy", mmap_mode="r"),
+            static_id=Rows(folder / "static_id", "<u4", lead + count),
+            stored=Rows(folder / "stored", schema.dtype, lead + count, (len(schema.columns),)),
+            latency=Rows(folder / "latency", "<u2", count, (len(file.machines),)),
+            mean=np.array(information["mean"]),
+        )
 
 
 def _make_shard(trace_path: Path, file: LatencyFile, schema: Schema, folder: Path) -> None:
@@ -266,7 +295,7 @@ def _make_shard(trace_path: Path, file: LatencyFile, schema: Schema, folder: Pat
         np.save(folder / "static.npy", schema.static(instructions)[np.concatenate(used)])
         program = trace.name
     information = {"program": program, "lead": lead, "mean": mean.tolist()}
-    (folder / "complete.json").write_text(json.dumps(information))
+    _complete(folder).write_text(json.dumps(information))
 
 
 def _copy_latencies(file: LatencyFile, path: Path) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -370,22 +371,48 @@ def test_a_machine_given_twice_is_named(data, tmp_path):
         prepare(tmp_path, tmp_path, get_schema("default"), tmp_path / "work", progress=False)
 
 
-def test_runs_share_shards_also_while_they_are_made(data, tmp_path, monkeypatch):
-    def shards(name: str = "default") -> Labels:
-        return prepare(data.traces, data.latencies, get_schema(name), tmp_path, progress=False)
+def test_runs_that_share_shards_make_each_once_also_at_the_same_time(data, tmp_path, monkeypatch):
+    def shards(name: str = "default") -> set[Path]:
+        labels = prepare(data.traces, data.latencies, get_schema(name), tmp_path, progress=False)
+        return {shard.static_id.path.parent for shard in labels.shards}
 
-    make = training_data._make_shard
+    make, made = training_data._make_shard, []
 
-    def overtaken(*arguments: Any) -> None:  # by another run, while this one makes the first shard
-        monkeypatch.setattr(training_data, "_make_shard", make)
-        shards()
-        make(*arguments)
+    def counted(trace_path: Path, *arguments: Any) -> None:
+        made.append(trace_path)
+        make(trace_path, *arguments)
 
-    monkeypatch.setattr(training_data, "_make_shard", overtaken)
-    made = {shard.static_id.path.parent for shard in shards().shards}
-    assert made == set(tmp_path.iterdir())  # nothing else is left there
+    monkeypatch.setattr(training_data, "_make_shard", counted)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: shards(), range(3)))
+    assert found[0] == found[1] == found[2] == set(tmp_path.iterdir())  # nothing else is left there
+    assert len(made) == len(set(made)) == len(found[0])
     monkeypatch.setattr(training_data, "_make_shard", None)  # all is there, whichever columns are hidden
-    assert made == {shard.static_id.path.parent for shard in shards("default~load").shards}
+    assert shards("default~load") == found[0]
+
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from perfvec.training import data
+from tracegen.features import get_schema
+
+def killed(trace_path, file, schema, folder):
+    folder.mkdir()
+    (folder / "latency").write_bytes(b"half")
+    os._exit(9)
+
+data._make_shard = killed
+data.prepare(Path(sys.argv[1]), Path(sys.argv[2]), get_schema("default"), Path(sys.argv[3]), progress=False)
+"""
+
+
+def test_what_a_killed_run_left_of_a_shard_is_cleared(data, tmp_path):
+    left = subprocess.run([sys.executable, "-c", _KILLED, data.traces, data.latencies, tmp_path], check=False)
+    assert left.returncode == 9
+    assert len(list(tmp_path.glob(".*.part"))) == len(list(tmp_path.glob(".*.lock"))) == 1
+    labels = prepare(data.traces, data.latencies, get_schema("default"), tmp_path, progress=False)
+    assert {shard.static_id.path.parent for shard in labels.shards} == set(tmp_path.iterdir())
 
 
 def test_a_diverging_run_is_told(labels, tmp_path, monkeypatch):
