@@ -203,9 +203,7 @@ class Sample:
             self._strata = stratify(signatures, self._places(pool.unit), seed=seed)
             self._regression = Regression(signatures, self._strata.label, self._strata.size)
         self._drawn: list[NDArray[np.float64]] = [np.empty((0, len(self._remainder))) for _ in self._strata.size]
-        self._units: list[NDArray[np.int64]] = [
-            np.empty(0, np.int64) for _ in self._strata.size
-        ]  # their places in `_numbers`
+        self._units: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in self._strata.size]  # their places
         self._seen = np.zeros(len(self._numbers), bool)  # units that were drawn, or were in a pool
         self._queue: list[NDArray[np.int64]] = []  # slots of the pool by stratum, in the order in which they are drawn
         self._enqueue()
