@@ -98,26 +98,35 @@ def test_allocation_within_what_there_is_goes_to_the_other_strata_or_is_known_no
     assert (few == 100).all() and not suffices(size, variance, wanted, few)
 
 
+class OneMachine:
+    """A model of one machine, whose prediction is the vector's only number."""
+
+    digest = "m"
+
+    def table(self):
+        return np.ones((1, 1))
+
+
+class OneNumber:
+    """A pool of units whose vectors have one number each; nothing is left behind the last unit."""
+
+    remainder = 0
+
+    def represent_remainder(self):
+        return np.zeros(1)
+
+
 def test_intervals_of_skewed_strata_cover():
     """Log-normal units in strata with unequal means: the procedure as a whole, 60 times."""
     random = np.random.default_rng(5)
     label = random.integers(0, 12, 12_000).astype(np.int32)
     values = np.exp(random.normal(0, 0.5, 12_000)) * (1 + label)
 
-    class Values:
-        units, instructions, remainder, unit = 12_000, 12_000 * UNIT, 0, np.arange(12_000)
+    class Values(OneNumber):
+        units, instructions, unit = 12_000, 12_000 * UNIT, np.arange(12_000)
 
         def represent(self, slots):
             return values[slots][:, None]
-
-        def represent_remainder(self):
-            return np.zeros(1)
-
-    class OneMachine:
-        digest = "m"
-
-        def table(self):
-            return np.ones((1, 1))
 
     strata = sampling.Strata(label, np.bincount(label))
     inside, share = 0, 0.0
@@ -140,8 +149,8 @@ def test_intervals_hold_where_only_a_part_of_the_units_has_signatures():
     signatures = np.stack([kind * 3.0 + random.normal(0, 0.1, 40_000), random.normal(size=40_000)], axis=1)
     values = 10 + 8.0 * kind + 3 * signatures[:, 1] + random.normal(0, 1, 40_000)
 
-    class Values:
-        units, instructions, remainder = 40_000, 40_000 * UNIT, 0
+    class Values(OneNumber):
+        units, instructions = 40_000, 40_000 * UNIT
 
         def __init__(self, seed):
             order = np.random.default_rng(seed).permutation(40_000)
@@ -152,15 +161,6 @@ def test_intervals_hold_where_only_a_part_of_the_units_has_signatures():
 
         def represent(self, slots):
             return values[self.unit[slots]][:, None]
-
-        def represent_remainder(self):
-            return np.zeros(1)
-
-    class OneMachine:
-        digest = "m"
-
-        def table(self):
-            return np.ones((1, 1))
 
     inside, errors = 0, []
     for seed in range(100):
