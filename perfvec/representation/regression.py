@@ -25,8 +25,8 @@ class Regression:
 
     def __init__(self, signatures: NDArray[np.float32], label: NDArray[np.int32], size: NDArray[np.int64]) -> None:
         self._size = size
-        self._sums = np.stack([np.bincount(label, column, len(size)) for column in signatures.T], axis=1)
-        self._mean = self._sums / np.maximum(size, 1)[:, None]
+        sums = np.stack([np.bincount(label, column, len(size)) for column in signatures.T], axis=1)
+        self._mean = sums / np.maximum(size, 1)[:, None]
         self._signatures, self._label = signatures, label
 
     def centred(self, units: NDArray[np.int64]) -> NDArray[np.float64]:

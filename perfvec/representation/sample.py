@@ -43,7 +43,7 @@ _ROUNDS = 12
 _QUANTILE = 2.02  # Student's, at the degrees of freedom of a finished sample
 _PASS = 0.005  # of its instructions represented take as long as a pass over a run
 _SECOND_PHASE = 0.1  # of the variance that is wanted, at least
-_KEPT_AN_INTERVAL = 64  # signatures, at least
+_KEPT_AN_INTERVAL = 64  # signatures, about, of a run that has more units than those
 _WORTHWHILE = 0.7  # of all units: where more are needed, all are represented
 
 

@@ -238,14 +238,14 @@ def _made(trace_path: Path, file: LatencyFile, schema: Schema, shard: Path, *, w
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))  # goes with the process, however it ends
         except BlockingIOError:
             return False
-        if not _complete(shard).exists():
-            rmtree(scratch, ignore_errors=True)  # of a run that was killed
-            try:
+        try:
+            if not _complete(shard).exists():
+                rmtree(scratch, ignore_errors=True)  # of a run that was killed
                 _make_shard(trace_path, file, schema, scratch)
                 scratch.rename(shard)
-            finally:
-                rmtree(scratch, ignore_errors=True)
-                lock_path.unlink(missing_ok=True)
+        finally:
+            rmtree(scratch, ignore_errors=True)
+            lock_path.unlink(missing_ok=True)
     return True
 
 
