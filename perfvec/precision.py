@@ -11,6 +11,7 @@ from torch import Tensor
 
 from perfvec.architectures import State
 from perfvec.model import FoundationModel
+from perfvec.projection import Projection
 
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -71,12 +72,20 @@ class Rounded(FoundationModel):
         self.absorbed = self.architecture.absorb(self.mean, self.scale)
         for weight in self.architecture.parameters():
             weight.copy_(weight.bfloat16())
+        first, there = self.architecture.first, self.mean.device.type == "cpu" and Projection.fits(self.schema)
+        self.projection = Projection(self.schema, first, self.mean) if there and first is not None else None
 
     def forward(self, x: Tensor, state: State | None = None, *, bf16: bool = False) -> tuple[Tensor, State]:
         """As of FoundationModel."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             r, state = self.architecture(x, state)
-        return r.float(), tuple(value.float() for value in state)
+        return r.float(), state
+
+    def behind_first(self, entered: Tensor, state: State | None, *, bf16: bool) -> tuple[Tensor, State]:
+        """`forward` of the x whose `projection` is `entered`, which is written over; without gradients."""
+        with torch.autocast(entered.device.type, torch.bfloat16, enabled=bf16):
+            r, state = self.architecture.behind_first(entered, state)
+        return r.float(), state
 
 
 def rounded(foundation: FoundationModel) -> FoundationModel:

@@ -30,6 +30,15 @@ class Architecture(nn.Module):
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         raise NotImplementedError
 
+    @property
+    def first(self) -> nn.Linear | None:
+        """The layer that all of x enters by, and only by, where `behind_first` goes on from its result."""
+        return None
+
+    def behind_first(self, entered: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """`forward` of the x that `first` made `entered` [T, B, …] of, which is written over; without gradients."""
+        raise NotImplementedError
+
     def absorb(self, mean: Tensor, scale: Tensor) -> bool:
         """Change the first layer so that it takes x for what was (x − mean)·scale; [inputs] each. False: cannot."""
         return False

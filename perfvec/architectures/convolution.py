@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from perfvec.architectures.contract import Architecture, State, absorb_into
+from perfvec.architectures.gate import add_rounded, gated
 
-_PIECE_BYTES = 1 << 20  # of one block's taps
+_PIECE_ROWS = 4096  # that a processor takes through all blocks at once; of fewer, packing the weights takes longer
 
 
 class Convolution(Architecture):
@@ -24,16 +24,44 @@ class Convolution(Architecture):
 
     def __init__(self, inputs: int, width: int, layers: int, *, kernel: int = 4) -> None:
         super().__init__()
+        self._kernel = kernel
         self.enter = nn.Linear(inputs, width)
         self.blocks = nn.ModuleList(_Block(width, kernel, kernel**layer) for layer in range(layers))
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        if not torch.is_grad_enabled():
+            return self.behind_first(self.enter(x).float(), state)
         r = self.enter(x).float()  # the sum of the blocks stays float32 where products are bfloat16
         after = []
         for index, block in enumerate(self.blocks):
             r, last = block(r, None if state is None else state[index])
             after.append(last)
         return r, tuple(after)
+
+    @property
+    def first(self) -> nn.Linear:
+        return self.enter
+
+    def behind_first(self, entered: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """In memory that is taken once, piece by piece through all blocks."""
+        (steps, lanes, width), kind = entered.shape, _product_type(entered)
+        streams = []
+        for index, block in enumerate(self.blocks):
+            assert isinstance(block, _Block)
+            streams.append(_Stream(block, steps, lanes, None if state is None else state[index], kind))
+        piece = steps if entered.device.type != "cpu" else max(1, _PIECE_ROWS // lanes)
+        room = _Room(min(piece, steps) * lanes, width, self._kernel, kind, entered.device)
+        for begin in range(0, steps, piece):
+            end = min(begin + piece, steps)
+            here = entered[begin:end].flatten(0, 1)
+            streams[0].inputs(begin, end).copy_(here)
+            for stream, following in zip(streams, [*streams[1:], None], strict=True):
+                inner = stream.result(begin, end, room)
+                if following is None:
+                    here.add_(inner)
+                else:
+                    add_rounded(here, inner, following.inputs(begin, end))
+        return entered, tuple(stream.last() for stream in streams)
 
     def absorb(self, mean: Tensor, scale: Tensor) -> bool:
         absorb_into(self.enter.weight, self.enter.bias, mean, scale)
@@ -47,57 +75,72 @@ class _Block(nn.Module):
         self.taps = nn.Linear(kernel * width, 2 * width)  # the convolution as one matrix product over its taps
         self.out = nn.Linear(width, width)
 
+    @property
+    def reach(self) -> int:
+        return (self.kernel - 1) * self.dilation
+
     def forward(self, x: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
-        steps, reach = len(x), (self.kernel - 1) * self.dilation
+        steps, kind = len(x), _product_type(x)
         if before is None:
-            before = x.new_zeros(reach, *x.shape[1:])
-        kind = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
-        before, seen = before.to(kind), x.to(kind)  # rounded once, not in each tap
-        if torch.is_grad_enabled():
-            stream = torch.cat([before, seen])
-            taps = [stream[tap * self.dilation : tap * self.dilation + steps] for tap in range(self.kernel)]
-            value, gate = self.taps(torch.cat(taps, dim=-1)).chunk(2, dim=-1)
-            return x + self.out(torch.tanh(value) * torch.sigmoid(gate)).float(), stream[steps:]
-        last = _between(before, seen, steps - reach, steps).clone()
-        self._add_to(x, before, seen)
-        return x, last
-
-    def _add_to(self, x: Tensor, before: Tensor, seen: Tensor) -> None:
-        """Add the block's result to x [T, B, width] in place, where no gradient is wanted; `seen` is x, or x rounded.
-
-        From the last instructions to the first, so that inputs are still there for those that look back at them; on a
-        processor by pieces that stay in its second cache. The gate σ(g) = (1 + tanh(g/2))/2 is had by one tanh over
-        values and gates together; halving is exact in any precision, so it is done to the weights. In float32 every tap
-        is a product of its own that adds to the sum: nothing is copied side by side. In bfloat16 the sum would be
-        rounded after each.
-        """
-        steps, (lanes, width) = len(x), x.shape[1:]
-        half = torch.ones_like(self.taps.bias)
-        half[width:] = 0.5
-        weight, bias, out = self.taps.weight * half[:, None], self.taps.bias * half, self.out.weight * 0.5
-        by_tap = [part.t() for part in weight.split(width, dim=1)]
-        piece = steps
-        if x.device.type == "cpu":
-            piece = max(1, _PIECE_BYTES // (lanes * width * self.kernel * seen.element_size()))
-        room = x.new_empty(min(piece, steps) * lanes, 2 * width)
-        for end in range(steps, 0, -piece):
-            begin = max(0, end - piece)
-            backs = [(self.kernel - 1 - tap) * self.dilation for tap in range(self.kernel)]
-            taps = [_between(before, seen, begin - back, end - back).flatten(0, 1) for back in backs]
-            if seen is x:
-                both = torch.addmm(bias, taps[0], by_tap[0], out=room[: len(taps[0])])
-                for tap, product in zip(taps[1:], by_tap[1:], strict=True):
-                    both.addmm_(tap, product)
-            else:
-                both = functional.linear(torch.cat(taps, dim=-1), weight, bias)
-            value, gate = both.tanh_().chunk(2, dim=-1)
-            inner = functional.linear(torch.addcmul(value, value, gate), out, self.out.bias)
-            x[begin:end].add_(inner.view_as(x[begin:end]))
+            before = x.new_zeros(self.reach, *x.shape[1:])
+        stream = torch.cat([before.to(kind), x.to(kind)])  # rounded once, not in each tap
+        taps = [stream[tap * self.dilation : tap * self.dilation + steps] for tap in range(self.kernel)]
+        value, gate = self.taps(torch.cat(taps, dim=-1)).chunk(2, dim=-1)
+        return x + self.out(torch.tanh(value) * torch.sigmoid(gate)).float(), stream[steps:]
 
 
-def _between(before: Tensor, after: Tensor, begin: int, end: int) -> Tensor:
-    """Steps from `begin` to `end` of what ends with `before` and goes on with `after`, whose first step is 0."""
-    if begin >= 0:
-        return after[begin:end]
-    old = before[len(before) + begin : len(before) + min(end, 0)]
-    return old if end <= 0 else torch.cat([old, after[:end]])
+class _Room:
+    """Where the results of one piece of `rows` go, of every block in turn."""
+
+    def __init__(self, rows: int, width: int, kernel: int, kind: torch.dtype, device: torch.device) -> None:
+        self.taps = torch.empty(rows, kernel * width if kind != torch.float32 else 0, dtype=kind, device=device)
+        self.both = torch.empty(rows, 2 * width, dtype=kind, device=device)
+        self.gated = torch.empty(rows, width, dtype=kind, device=device)
+        self.inner = torch.empty(rows, width, dtype=kind, device=device)
+
+
+class _Stream:
+    """A block where no gradient is wanted: its weights in `kind`, and its inputs behind those of its state.
+
+    The taps of consecutive steps are views of that stream. In float32 each tap is a product of its own that adds to the
+    sum, so that nothing is copied side by side; in bfloat16 the sum would be rounded after each.
+    """
+
+    def __init__(self, block: _Block, steps: int, lanes: int, before: Tensor | None, kind: torch.dtype) -> None:
+        weight, width = block.taps.weight.to(kind), block.out.out_features
+        self._reach, self._steps, self._lanes = block.reach, steps, lanes
+        self._backs = range(block.reach, -1, -block.dilation)
+        self._weight, self._bias = weight.t(), block.taps.bias.to(kind)
+        self._by_tap = [part.t() for part in weight.split(width, dim=1)]
+        self._out, self._out_bias = block.out.weight.to(kind).t(), block.out.bias.to(kind)
+        self._stream = torch.empty((self._reach + steps) * lanes, width, dtype=kind, device=weight.device)
+        past = self._stream[: self._reach * lanes]
+        past.zero_() if before is None else past.copy_(before.flatten(0, 1))
+
+    def inputs(self, begin: int, end: int) -> Tensor:
+        """[(end − begin)·lanes, width], a view."""
+        return self._stream[(self._reach + begin) * self._lanes : (self._reach + end) * self._lanes]
+
+    def last(self) -> Tensor:
+        """The state after all steps."""
+        return self._stream[self._steps * self._lanes :].view(self._reach, self._lanes, -1)
+
+    def result(self, begin: int, end: int, room: _Room) -> Tensor:
+        """[(end − begin)·lanes, width], what the block adds to its inputs, in `room`."""
+        rows = (end - begin) * self._lanes
+        both, inner = room.both[:rows], room.inner[:rows]
+        taps = [self.inputs(begin - back, end - back) for back in self._backs]
+        if both.dtype == torch.float32:
+            torch.addmm(self._bias, taps[0], self._by_tap[0], out=both)
+            for tap, product in zip(taps[1:], self._by_tap[1:], strict=True):
+                both.addmm_(tap, product)
+        else:
+            side_by_side = torch.cat(taps, dim=-1, out=room.taps[:rows])
+            torch.addmm(self._bias, side_by_side, self._weight, out=both)
+        return torch.addmm(self._out_bias, gated(both, room.gated[:rows]), self._out, out=inner)
+
+
+def _product_type(x: Tensor) -> torch.dtype:
+    """Of the products with x: autocast's where that is on."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from perfvec.architectures import State
 from perfvec.model import FoundationModel, Model
-from perfvec.precision import forward, native_bf16, rounded
+from perfvec.precision import Rounded, forward, native_bf16, rounded
 from perfvec.representation.device_features import DeviceFeatures
 from perfvec.representation.kept_intervals import KeptIntervals
 from perfvec.representation.memory import keep_freed_memory
@@ -35,7 +35,7 @@ LANES = 32
 OVERLAP = 256  # as far as four convolutions of four taps look back; recurrent states forget sooner
 STRETCH = LANES * 8192  # instructions a stretch, and an interval of the program vector
 TOGETHER = 32  # stretches side by side on a GPU, which 32 lanes do not fill
-_STEPS = 256  # steps whose inputs are expanded at once
+_STEPS = 512  # steps whose inputs are made at once
 
 
 @torch.inference_mode()
@@ -56,7 +56,8 @@ def lane_pieces(
     They are numbered from 0 at `lead`; each comes once, and what only fills the state is -1. `static` [S, static
     width], `static_id` [lead+n], `stored` [lead+n, columns]. The last lane may be shorter. `counted`: only so many
     first instructions of each lane, all by default; what follows them only fills the state of the next lane.
-    `on_device` expands the features where the model is; by default only a GPU does that.
+    `on_device` expands the features where the model is; by default only a GPU does that. A rounded model on a processor
+    needs no expanded features where it has a `projection`.
     """
     keep_freed_memory()
     count = len(static_id) - lead
@@ -66,6 +67,9 @@ def lane_pieces(
         on_device = DeviceFeatures(schema, static, device)
     if on_device is not None:
         on_device.load(static_id, stored)
+    projected = None
+    if on_device is None and isinstance(foundation, Rounded) and foundation.projection is not None:
+        projected = foundation.projection.of(static, static_id, stored)
     run = length if counted is None else min(counted, length)
     state: State | None = None
     lane_begin = np.arange(lanes) * length
@@ -74,6 +78,12 @@ def lane_pieces(
         steps = np.arange(begin, min(begin + _STEPS, run))
         position = lane_begin[None, :] + steps[:, None]
         present = (position >= -lead) & (position < count)
+        counts = np.where(present & (steps[:, None] >= 0), position, -1)
+        if projected is not None and isinstance(foundation, Rounded):
+            entered = projected(np.where(present, position + lead, -1))
+            representation, state = foundation.behind_first(entered, state, bf16=bf16)
+            yield representation, counts
+            continue
         row = np.clip(position + lead, 0, len(static_id) - 1)
         x = (
             torch.from_numpy(schema.expand(static, static_id[row], stored[row]))
@@ -83,7 +93,7 @@ def lane_pieces(
         if not present.all():  # as in training: before the trace's start the input is its mean
             x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
         representation, state = forward(foundation, x, state, bf16)
-        yield representation, np.where(present & (steps[:, None] >= 0), position, -1)
+        yield representation, counts
 
 
 @torch.inference_mode()

@@ -58,7 +58,7 @@ def test_a_convolution_without_gradients_in_bfloat16_and_by_pieces(monkeypatch):
         trained, _ = net(x)
         with torch.inference_mode():
             once, last = net(x)
-            monkeypatch.setattr(convolution, "_PIECE_BYTES", 3 * 2 * WIDTH * 3 * 2)
+            monkeypatch.setattr(convolution, "_PIECE_ROWS", 3 * x.shape[1])
             pieces, again = net(x)
     assert once.dtype == torch.float32 and last[1].dtype == torch.bfloat16
     torch.testing.assert_close(once, trained.detach(), rtol=3e-2, atol=3e-2)
