@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import capstone
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tracegen.decode import decode
+from tracegen.decode.x86_64 import decode_instruction
 from tracegen.trace import Trace
 from uarch.errors import InputError
 from uarch.instructions import (
@@ -248,6 +252,33 @@ def test_aarch64_registers(code, data, written):
 def test_riscv_registers(code, data, written):
     found = one(code, "riscv64")
     assert ({*found[2], *found[3]}, found[4]) == (data, written)
+
+
+DISTANCES = st.tuples(
+    st.sampled_from(["e8", "e9", *(f"0f8{kind:x}" for kind in range(16))]), st.binary(min_size=4, max_size=4)
+)
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16) | DISTANCES.map(lambda d: bytes.fromhex(d[0]) + d[1]), max_size=12))
+def test_rows_are_decoded_as_if_alone(encodings):
+    """Among others that are alike but for a branch's distance; none lies in front of another."""
+    code = np.array([list(raw.ljust(16, b"\0")) for raw in encodings], np.uint8).reshape(-1, 16)
+    together = decode(np.arange(len(code), dtype=np.uint64) * np.uint64(64), code, "x86-64")
+    for row in range(len(code)):
+        engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+        engine.detail = True
+        instruction = next(engine.disasm(code[row].tobytes(), 0, 1), None)
+        if instruction is None:
+            assert together.operation[row] == Operation.NONE
+            continue
+        alone = decode_instruction(instruction)
+        assert together.length[row] == instruction.size
+        assert (together.operation[row], together.flags[row]) == (alone.operation, alone.flags)
+        sources = [*alone.address, *alone.data][:MAX_SOURCES]
+        assert together.sources[row].tolist() == sources + [NO_REGISTER] * (MAX_SOURCES - len(sources))
+        written = list(alone.destinations)[:MAX_DESTINATIONS]
+        assert together.destinations[row].tolist() == written + [NO_REGISTER] * (MAX_DESTINATIONS - len(written))
+        assert together.micro_operations[row] == alone.micro_operations.total
 
 
 def test_unknown_code_keeps_its_place():

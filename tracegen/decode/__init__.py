@@ -7,7 +7,7 @@ Decoded)``, and a line in `_RECORDS`: its `static/code` holds what it knows of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import capstone
@@ -27,10 +27,13 @@ class _Isa:
     decode: Callable[[capstone.CsInsn], Decoded]
     shortest: int  # bytes assumed of code that the disassembler does not know
     in_context: Callable[[capstone.CsInsn, Decoded, Iterator[Decoded]], Decoded] | None = None
+    alike: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] | None = None  # clears bytes that change nothing
 
 
 _ISAS = {
-    "x86-64": _Isa(capstone.CS_ARCH_X86, capstone.CS_MODE_64, x86_64.decode_instruction, 1, x86_64.in_context),
+    "x86-64": _Isa(
+        capstone.CS_ARCH_X86, capstone.CS_MODE_64, x86_64.decode_instruction, 1, x86_64.in_context, x86_64.alike
+    ),
     "aarch64": _Isa(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, aarch64.decode_instruction, 4),
     "riscv64": _Isa(
         capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC, riscv64.decode_instruction, 2
@@ -67,17 +70,30 @@ def _decode_one(raw: bytes, isa: str, engine: capstone.Cs | None) -> tuple[int, 
     return instruction.size, _ISAS[isa].decode(instruction)
 
 
-def _before(
-    address: NDArray[np.uint64], length: NDArray[np.uint8], sequence: Sequence[Decoded], row: int
-) -> Iterator[Decoded]:
-    """The instructions that lie immediately in front of one, the nearest first."""
-    while row > 0 and address[row - 1] + length[row - 1] == address[row] and len(sequence) - row < _CONTEXT:
-        row -= 1
-        yield sequence[row]
+def _distinct(code: NDArray[np.uint8]) -> tuple[list[bytes], NDArray[np.int64]]:
+    """The distinct rows of `code` [S, 16], and [S] which of them each row is."""
+    place: dict[bytes, int] = {}
+    raw = code.tobytes()
+    which = [place.setdefault(raw[begin : begin + 16], len(place)) for begin in range(0, len(raw), 16)]
+    return list(place), np.array(which, np.int64)
+
+
+def _registers(of: Iterable[tuple[int, ...]], most: int) -> NDArray[np.uint8]:
+    """[n, most] the first registers of each, NO_REGISTER behind them."""
+    none = (NO_REGISTER,) * most
+    return np.array([(*registers[:most], *none[len(registers) :]) for registers in of], np.uint8).reshape(-1, most)
+
+
+def _in_front(address: NDArray[np.uint64], length: NDArray[np.uint8], row: int) -> Iterator[int]:
+    """The rows of the instructions that lie immediately in front of one, the nearest first."""
+    for before in range(row - 1, max(row - _CONTEXT, -1), -1):
+        if address[before] + length[before] != address[before + 1]:
+            return
+        yield before
 
 
 def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> StaticInstructions:
-    """Decode `code` u8 [S, 16] at `address` u64 [S]; about 50 thousand distinct encodings a second.
+    """Decode `code` u8 [S, 16] at `address` u64 [S]; about 40 thousand distinct encodings a second.
 
     An instruction that the disassembler does not know keeps its place as Operation.NONE without registers. Raises
     InputError for an instruction set that is not one of ISAS.
@@ -85,52 +101,40 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
     if isa not in ISAS:
         raise InputError(f"unsupported instruction set {isa!r}; one of {', '.join(ISAS)}")
     engine = _engine(isa) if isa in _ISAS else None
+    alike = _ISAS[isa].alike if isa in _ISAS else None
+    # what an instruction does hangs on its bytes, not on its address
+    encodings, which = _distinct(code if alike is None else alike(code))
+    lengths, meanings = [], []
+    for raw in encodings:
+        size, decoded = _decode_one(raw, isa, engine)
+        lengths.append(size)
+        meanings.append(decoded)
+    length = np.array(lengths, np.uint8)[which]
     in_context = _ISAS[isa].in_context if isa in _ISAS else None
-    rows = len(address)
-    length = np.zeros(rows, np.uint8)
-    operation = np.zeros(rows, np.uint8)
-    flags = np.zeros(rows, np.uint16)
-    sources = np.full((rows, MAX_SOURCES), NO_REGISTER, np.uint8)
-    address_sources = np.zeros(rows, np.uint8)
-    destinations = np.full((rows, MAX_DESTINATIONS), NO_REGISTER, np.uint8)
-    micro_operations = np.ones((rows, 5), np.uint8)
-    vector_unit, float_move = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    known: dict[bytes, tuple[int, Decoded]] = {}  # what an instruction does hangs on its bytes, not on its address
-    sequence: list[Decoded] = []
-    for row in range(rows):
-        raw = code[row].tobytes()
-        entry = known.get(raw)
-        if entry is None:
-            entry = known[raw] = _decode_one(raw, isa, engine)
-        length[row], decoded = entry
-        sequence.append(decoded)
-        if engine is not None and in_context is not None and decoded.operation is Operation.INT_DIV:
-            whole = next(engine.disasm(raw, 0, 1))
-            decoded = in_context(whole, decoded, _before(address, length, sequence, row))
-        operation[row] = decoded.operation
-        flags[row] = decoded.flags
-        read = (*decoded.address, *decoded.data)[:MAX_SOURCES]
-        sources[row, : len(read)] = read
-        address_sources[row] = min(len(decoded.address), MAX_SOURCES)
-        written = decoded.destinations[:MAX_DESTINATIONS]
-        destinations[row, : len(written)] = written
-        micro_operations[row] = decoded.micro_operations
-        vector_unit[row], float_move[row] = decoded.vector_unit, decoded.float_move
+    if engine is not None and in_context is not None:
+        divides = np.array([decoded.operation is Operation.INT_DIV for decoded in meanings], np.bool_)
+        for row in np.flatnonzero(divides[which]).tolist():
+            whole = next(engine.disasm(encodings[which[row]], 0, 1))
+            before = (meanings[which[other]] for other in _in_front(address, length, row))
+            meanings.append(in_context(whole, meanings[which[row]], before))
+            which[row] = len(meanings) - 1
+    micro_operations = np.array([one.micro_operations for one in meanings], np.uint8).reshape(-1, 5)[which]
+    address_sources = np.array([len(one.address) for one in meanings], np.int64)
     return StaticInstructions(
         address=np.asarray(address, np.uint64),
         length=length,
-        operation=operation,
-        flags=flags,
-        sources=sources,
-        address_sources=address_sources,
-        destinations=destinations,
+        operation=np.array([one.operation for one in meanings], np.uint8)[which],
+        flags=np.array([one.flags for one in meanings], np.uint16)[which],
+        sources=_registers(((*one.address, *one.data) for one in meanings), MAX_SOURCES)[which],
+        address_sources=np.minimum(address_sources, MAX_SOURCES).astype(np.uint8)[which],
+        destinations=_registers((one.destinations for one in meanings), MAX_DESTINATIONS)[which],
         micro_operations=micro_operations[:, 0],
         compute_operations=micro_operations[:, 1],
         cycles_before=micro_operations[:, 2],
         cycles_after=micro_operations[:, 3],
         chained=micro_operations[:, 4] == 1,
-        vector_unit=vector_unit,
-        float_move=float_move,
+        vector_unit=np.array([one.vector_unit for one in meanings], np.bool_)[which],
+        float_move=np.array([one.float_move for one in meanings], np.bool_)[which],
         isa=isa,
     )
 
