@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,9 +68,8 @@ def _start(points: NDArray[np.float32], k: int, random: np.random.Generator) -> 
     return np.array(centre)
 
 
-def _fit(points: NDArray[np.float32], k: int, random: np.random.Generator) -> tuple[NDArray[np.float64], float]:
-    """Centres [≤ k, d] and the sum of squared distances."""
-    centre = _start(points, k, random)
+def _fit(points: NDArray[np.float32], centre: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Centres [k, d] from these, and the sum of squared distances."""
     label, distance = np.full(len(points), -1, np.int32), np.empty(len(points))
     for _ in range(_ROUNDS):
         changed = _assign(points, centre, label, distance)
@@ -87,9 +88,12 @@ def kmeans(points: NDArray[np.float32], k: int, *, seed: int = 0, starts: int = 
     fitted = points
     if len(points) > _FIT:
         fitted = points[np.sort(random.choice(len(points), _FIT, replace=False))]
-    centre = min((_fit(fitted, k, random) for _ in range(starts)), key=lambda found: found[1])[0]
+    begun = [_start(fitted, k, random) for _ in range(starts)]
     label, distance = np.full(len(points), -1, np.int32), np.empty(len(points))
-    _assign(points, centre, label, distance)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        centre = min(threads.map(lambda start: _fit(fitted, start), begun), key=lambda found: found[1])[0]
+        parts = [slice(begin, begin + _FIT) for begin in range(0, len(points), _FIT)]
+        list(threads.map(lambda part: _assign(points[part], centre, label[part], distance[part]), parts))
     used, number = np.unique(label, return_inverse=True)
     return Clusters(centre[used], number.astype(np.int32), distance)
 
