@@ -171,11 +171,11 @@ def _represent(model: Model, trace: Trace, start: int, stop: int) -> Arrays:
     running = Pass(model, decode(trace.address, trace.code, trace.isa))
     began = time.process_time()
     for chunk in trace.chunks(_PIECE, stop=start):
-        running.skip(chunk)
+        running.take(chunk)
     vectors = []
     for number, chunk in enumerate(trace.chunks(WINDOW, start=start, stop=stop)):
         if number % EVERY:
-            running.skip(chunk)
+            running.take(chunk)
         else:
             vectors.append(running.add(chunk))
     return np.array(vectors), np.asarray(time.process_time() - began)

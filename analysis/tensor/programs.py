@@ -111,7 +111,7 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
             running = Pass(model, decode(opened.address, opened.code, opened.isa))
             second = second_call(opened)
             for chunk in opened.chunks(STRETCH, stop=second):
-                running.skip(chunk)
+                running.take(chunk)
             intervals, counts = [], []
             for chunk in opened.chunks(STRETCH, start=second):
                 intervals.append(running.add(chunk))

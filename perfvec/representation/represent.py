@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -24,8 +25,10 @@ from perfvec.precision import Rounded, forward, native_bf16, rounded
 from perfvec.representation.device_features import DeviceFeatures
 from perfvec.representation.kept_intervals import KeptIntervals
 from perfvec.representation.memory import keep_freed_memory
+from perfvec.representation.spread import spread
 from perfvec.representation.vector import ProgramVector
 from perfvec.representation.windowed import WINDOW, windowed_sums
+from tracegen.ahead import ahead
 from tracegen.decode import decode
 from tracegen.qemu.stream import ProgramStream
 from tracegen.trace import Trace
@@ -35,6 +38,7 @@ LANES = 32
 OVERLAP = 256  # as far as four convolutions of four taps look back; recurrent states forget sooner
 STRETCH = LANES * 8192  # instructions a stretch, and an interval of the program vector
 TOGETHER = 32  # stretches side by side on a GPU, which 32 lanes do not fill
+_RUNNING = 12  # stretches of a running program at once, at most: 75 MB each, and 2 GiB are there for all
 _STEPS = 512  # steps whose inputs are made at once
 
 
@@ -121,6 +125,19 @@ def lane_sums(
     return sums.cpu().numpy()  # a GPU is waited for here, once
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A chunk behind `lead` instructions that only fill the state: `static_id` [lead+n], `stored` [lead+n, columns]."""
+
+    static_id: NDArray[np.uint32]
+    stored: NDArray
+    lead: int
+
+    @property
+    def count(self) -> int:
+        return len(self.static_id) - self.lead
+
+
 class Pass:
     """The stateful pass over a run's consecutive chunks: `add` gives the sum of a chunk's representations.
 
@@ -157,37 +174,47 @@ class Pass:
 
     def add(self, chunk: Chunk) -> NDArray[np.float64]:
         """[d] of the next chunk."""
-        static_id, stored = self._with_lead(chunk)
-        lead = len(static_id) - len(chunk)
-        if self._windowed:
-            return windowed_sums(self._foundation, self._static, static_id, stored, lead, bf16=self._bf16)
-        return self._lane_sums(static_id, stored, lead, LANES).sum(axis=0)
+        return np.asarray(self.sums([self.take(chunk)])[0])
 
-    def add_together(self, chunks: Sequence[Chunk]) -> NDArray[np.float64]:
-        """[chunks, d] as `add` gives them one by one, with all their lanes side by side; chunks of one length."""
-        (static_id, stored), *more = [self._with_lead(chunk) for chunk in chunks]
-        lead, length = len(static_id) - len(chunks[0]), len(chunks[0])
-        static_id = np.concatenate([static_id, *(ids[-length:] for ids, _ in more)])
-        stored = np.concatenate([stored, *(numbers[-length:] for _, numbers in more)])
-        return self._lane_sums(static_id, stored, lead, LANES * len(chunks)).reshape(len(chunks), LANES, -1).sum(axis=1)
-
-    def _lane_sums(self, static_id: NDArray[np.uint32], stored: NDArray, lead: int, lanes: int) -> NDArray[np.float64]:
-        if self._expand_there and self._on_device is None:
-            self._on_device = DeviceFeatures(self._schema, self._static, self._foundation.mean.device)
-        return lane_sums(
-            self._foundation, self._static, static_id, stored, lead, lanes=lanes, bf16=self._bf16,
-            on_device=self._on_device,
-        )  # fmt: skip
-
-    def skip(self, chunk: Chunk) -> None:
-        """Leave the next chunk out."""
-        self._with_lead(chunk)
-
-    def _with_lead(self, chunk: Chunk) -> tuple[NDArray[np.uint32], NDArray]:
+    def take(self, chunk: Chunk) -> Taken:
+        """The next chunk's features, for `sums`; where its sum is not wanted, at the rate of their extraction."""
         static_id = np.concatenate([self._lead_id, chunk.static_id])
         stored = np.concatenate([self._lead, self._extractor.extract(chunk)])
         self._lead_id, self._lead = static_id[-self._before :], stored[-self._before :]
-        return static_id, stored
+        return Taken(static_id, stored, len(static_id) - len(chunk))
+
+    def sums(self, taken: Sequence[Taken]) -> NDArray[np.float64]:
+        """[chunks, d] of chunks that were taken: by a thread each, on a GPU with all their lanes side by side."""
+        out = np.empty((len(taken), self._foundation.width))
+        if self._expand_there and not self._windowed:
+            # all but a run's last one
+            alike = [index for index, one in enumerate(taken) if one.count == taken[0].count]
+            out[alike] = self._side_by_side([taken[index] for index in alike])
+            for index in sorted(set(range(len(taken))) - set(alike)):
+                out[index] = self._side_by_side([taken[index]])[0]
+            return out
+
+        def one(index: int) -> None:
+            ids, stored, lead = taken[index].static_id, taken[index].stored, taken[index].lead
+            sums = windowed_sums if self._windowed else lane_sums
+            found = sums(self._foundation, self._static, ids, stored, lead, bf16=self._bf16)
+            out[index] = found if self._windowed else found.sum(axis=0)
+
+        spread(one, range(len(taken)))
+        return out
+
+    def _side_by_side(self, taken: Sequence[Taken]) -> NDArray[np.float64]:
+        """[chunks, d] of consecutive chunks of one length."""
+        if self._on_device is None:
+            self._on_device = DeviceFeatures(self._schema, self._static, self._foundation.mean.device)
+        first, *more = taken
+        static_id = np.concatenate([first.static_id, *(one.static_id[one.lead :] for one in more)])
+        stored = np.concatenate([first.stored, *(one.stored[one.lead :] for one in more)])
+        sums = lane_sums(
+            self._foundation, self._static, static_id, stored, first.lead, lanes=LANES * len(taken), bf16=self._bf16,
+            on_device=self._on_device,
+        )  # fmt: skip
+        return np.asarray(sums.reshape(len(taken), LANES, -1).sum(axis=1))
 
 
 def stretches(
@@ -198,17 +225,17 @@ def stretches(
     The first `skip` stretches are left out, at the rate of feature extraction.
     """
     running = Pass(model, decode(trace.address, trace.code, trace.isa), windowed=windowed)
-    together = 1 if windowed or model.foundation.mean.device.type == "cpu" else TOGETHER
     chunks = trace.chunks(_stretch(windowed), stop=stop)
     for chunk in islice(chunks, skip):
-        running.skip(chunk)
-    while group := list(islice(chunks, together)):
-        alike = [chunk for chunk in group if len(chunk) == len(group[0])]  # all but the trace's last one
-        if len(alike) > 1:
-            yield from zip(map(len, alike), running.add_together(alike), strict=True)
-            group = group[len(alike) :]
-        for chunk in group:
-            yield len(chunk), running.add(chunk)
+        running.take(chunk)
+    taken = ahead(running.take(chunk) for chunk in chunks)
+    while group := list(islice(taken, _together(model))):
+        yield from zip([one.count for one in group], running.sums(group), strict=True)
+
+
+def _together(model: Model) -> int:
+    """Stretches that are worked on at once."""
+    return torch.get_num_threads() if model.foundation.mean.device.type == "cpu" else TOGETHER
 
 
 def _stretch(windowed: bool) -> int:
@@ -279,19 +306,29 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
     intervals: list[NDArray[np.float64]] = []
     counts: list[int] = []
     with _bar(f"represent {stream.program}", None, progress) as bar:
+        waiting: list[Taken] = []
+
+        def work_off() -> None:
+            intervals.extend(running.sums(waiting))
+            counts.extend(one.count for one in waiting)
+            _advance(bar, model, sum(counts[len(counts) - len(waiting) :]), intervals, counts)
+            waiting.clear()
+
         for chunk in stream.chunks(STRETCH):
             running.grow(stream.instructions)
-            intervals.append(running.add(chunk))
-            counts.append(len(chunk))
-            _advance(bar, model, len(chunk), intervals, counts)
+            waiting.append(running.take(chunk))
             if stream.interrupted:  # what waits to be read may take longer than the user is ready to wait
                 break
+            if len(waiting) == min(_together(model), _RUNNING):
+                work_off()
+        if waiting:
+            work_off()
     return whole_vector(model, stream.program, stream.isa, stream.digest, intervals, counts)
 
 
 def work_of(digest: str, model: Model, total: int, *, windowed: bool = False) -> str:
     """What kept intervals are of."""
-    return f"{digest} {model.digest} rounded {total} {_stretch(windowed)}{' windowed' if windowed else ''}"
+    return f"{digest} {model.digest} convolved {total} {_stretch(windowed)}{' windowed' if windowed else ''}"
 
 
 def _bar(description: str, total: int | None, progress: bool) -> tqdm:

@@ -34,11 +34,11 @@ from uarch.errors import InputError
 HALF_WIDTH = 0.02
 STRATA = 48  # at most
 _UNITS_A_STRATUM = 40  # at least, on average
-_FAR = 0.05  # of the units, by distance to their cluster's centre, are strata apart
-_FAR_STRATA = 6  # at most
-_POOLED_A_STRATUM = 32  # expected in the pool, at least
+_FAR = 0.1  # of the units, by distance to their cluster's centre, are strata apart
+_FAR_STRATA = 24  # at most
+_POOLED_A_STRATUM = 6  # units in the pool, at least
 _PILOT = 192  # units of the first round, by the strata's sizes, and
-_LEAST = 24  # of each stratum at least: of fewer, the rare ones that cost much are missed, and so is their variance
+_LEAST = 24  # of each stratum, as far as the pool has them: of fewer, rare ones that cost much are missed
 _ROUNDS = 12
 _QUANTILE = 2.02  # Student's, at the degrees of freedom of a finished sample
 _PASS = 0.005  # of its instructions represented take as long as a pass over a run
@@ -161,8 +161,7 @@ def stratify(signatures: NDArray[np.float32], pooled: NDArray[np.int64], *, seed
             + kmeans(signatures[far], max(1, min(_FAR_STRATA, len(far) // _UNITS_A_STRATUM)), seed=seed, starts=2).label
         )
     size, there = np.bincount(label), np.bincount(label[pooled], minlength=label.max() + 1)
-    least = _POOLED_A_STRATUM * units / len(pooled) if len(pooled) < units else 2
-    keep = (size >= least) & (there >= np.minimum(_LEAST, size))
+    keep = there >= np.minimum(_POOLED_A_STRATUM, np.maximum(size, 2))
     if not keep.any():
         keep[np.argmax(size)] = True
     sums = np.stack([np.bincount(label, column, len(size)) for column in signatures.T], axis=1)
@@ -231,8 +230,9 @@ class Sample:
         """Draw until the relative half-width holds on every machine of the table, or there is nothing more to draw."""
         size = self._strata.size
         pilot = np.maximum(_LEAST, np.ceil(_PILOT * size / max(size.sum(), 1)).astype(np.int64))
+        pooled = np.array([len(queue) for queue in self._queue], np.int64)
         with _bar("represent", None, progress) as bar:
-            self._draw(np.minimum(size, pilot), bar)
+            self._draw(np.minimum(pooled, pilot), bar)
             caution = 1.0
             for _ in range(_ROUNDS):
                 reached, total = self._relative()

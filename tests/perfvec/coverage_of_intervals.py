@@ -7,10 +7,10 @@ these vectors and compared with the exact vector (representation/represent.py) o
 unit that is drawn costs UNIT and OVERLAP instructions of the model. With --of-units the exact vector is the
 sum of all units' vectors, which differs by the warm-up alone and takes half as long.
 
-Of a program of a billion instructions that would take hours. With --thin K the program is K of its units, drawn at
-random from the whole run: strata, pool, sample and the exact vector, their sum, are of these. They lie in the phases
-that the whole has, in the same shares; what is rarer than one unit in K is not among them. Vectors are kept in
---cache as they come, so that a killed run continues.
+Of a program of a billion instructions that takes half an hour to some hours on two cores. With --thin K the program is
+K of its units, drawn at random from the whole run: strata, pool, sample and the exact vector, their sum, are of these.
+They lie in the phases that the whole has, in the same shares; what is rarer than one unit in K is not among them.
+Vectors are kept in --cache as they come, so that a killed run continues.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from perfvec.model import Model, load_model
-from perfvec.representation.pool import UNIT, Pool
+from perfvec.representation.pool import UNIT, Listed, Pool
 from perfvec.representation.represent import OVERLAP, represent
 from perfvec.representation.sample import Sample
 from perfvec.representation.signatures import Reservoir
@@ -38,6 +39,7 @@ from tracegen.files import atomic_path
 from tracegen.trace import Trace
 
 PIECE = 1024  # units kept together
+A_PASS = 200 * PIECE  # units whose features are in memory, 4.6 GB
 
 
 class Known:
@@ -78,41 +80,61 @@ def known(model: Model, path: str, options: argparse.Namespace) -> Population:
         name = f"{trace.digest[:16]}-{model.digest[:16]}-{total}-{thin}-{UNIT}-{OVERLAP}{'-u' * options.of_units}"
         file = options.cache / f"{name}.npz"
         if not file.exists():
-            pool = Pool(model, decode(trace.address, trace.code, trace.isa), Reservoir(thin or total, 0))
-            for chunk, stored in extracted(pool.extractor, trace.chunks(stop=total)):
-                pool.observe(chunk, stored)
-            slots = np.argsort(pool.unit)
+            instructions = decode(trace.address, trace.code, trace.isa)
+
+            def observed(slots: Reservoir | Listed) -> Pool:
+                pool = Pool(model, instructions, slots)
+                chunks = extracted(pool.extractor, trace.chunks(stop=total))
+                for chunk, stored in tqdm(chunks, desc="features", unit="chunk", disable=None):
+                    pool.observe(chunk, stored)
+                return pool
+
+            whole = observed(Reservoir(thin or 1, 0))
+            kept, signatures = whole.signatures()
             if thin:  # in any order: what a killed run leaves is a thinner program
-                slots = np.random.default_rng(thin).permutation(slots)
-            kept, signatures = pool.signatures()
-            signatures = signatures[np.searchsorted(kept, pool.unit[slots])]
-            remainder = np.zeros(model.foundation.width) if thin else pool.represent_remainder()
-            vectors = np.concatenate([represented(pool, slots, options.cache / name), [remainder]])
-            if thin or options.of_units:
-                exact = vectors.sum(axis=0)
+                slots = np.random.default_rng(thin).permutation(np.argsort(whole.unit))
+                signatures = signatures[np.searchsorted(kept, whole.unit[slots])]
+                vectors = represented(whole, slots, options.cache / name)
+                remainder, left = np.zeros(model.foundation.width), 0
             else:
-                exact = represent(model, trace, max_instructions=total).vector
-            left = 0 if thin else pool.remainder
+                pieces = [
+                    represented_pass(observed, begin, min(begin + A_PASS, whole.units), options.cache / name)
+                    for begin in range(0, whole.units, A_PASS)
+                ]
+                vectors = np.concatenate(pieces) if pieces else np.empty((0, model.foundation.width), np.float32)
+                remainder, left = whole.represent_remainder(), whole.remainder
+            of_units = vectors.sum(axis=0, dtype=np.float64) + remainder
+            vectors = np.concatenate([vectors, [remainder.astype(vectors.dtype)]])
+            exact = of_units if thin or options.of_units else represent(model, trace, max_instructions=total).vector
             np.savez(
-                file, signatures=signatures, vectors=vectors, exact=exact, units=len(slots),
-                instructions=len(slots) * UNIT + left, remainder=left,
+                file, signatures=signatures, vectors=vectors, exact=exact, units=len(vectors) - 1,
+                instructions=(len(vectors) - 1) * UNIT + left, remainder=left,
             )  # fmt: skip
         with np.load(file) as stored:
             counts = (int(stored[name]) for name in ("units", "instructions", "remainder"))
             return Population(*counts, stored["signatures"], stored["vectors"], stored["exact"])
 
 
-def represented(pool: Pool, slots: np.ndarray, kept: Path) -> np.ndarray:
-    """[n, d] the vectors of the units in these slots, by pieces that are files in `kept`."""
+def represented(pool: Pool, slots: np.ndarray, kept: Path, *, first: int = 0) -> np.ndarray:
+    """[n, d] the vectors of the units in these slots, by pieces that are files in `kept`, from piece `first` on."""
     kept.mkdir(exist_ok=True)
     pieces = []
     for begin in tqdm(range(0, len(slots), PIECE), desc="units", unit_scale=PIECE, disable=None):
-        file = kept / f"{begin}.npy"
+        file = kept / f"{first + begin}.npy"
         if not file.exists():
             with atomic_path(file) as temporary, temporary.open("wb") as opened:
-                np.save(opened, pool.represent(slots[begin : begin + PIECE]))
+                np.save(opened, pool.represent(slots[begin : begin + PIECE]).astype(np.float32))
         pieces.append(np.load(file))
-    return np.concatenate(pieces) if pieces else np.empty((0, pool.represent_remainder().shape[0]))
+    return np.concatenate(pieces) if pieces else np.empty((0, pool.represent_remainder().shape[0]), np.float32)
+
+
+def represented_pass(observed: Callable[[Listed], Pool], begin: int, end: int, kept: Path) -> np.ndarray:
+    """[end - begin, d] the vectors of these units, whose features a pass over the run collects if it must."""
+    files = [kept / f"{piece}.npy" for piece in range(begin, end, PIECE)]
+    if all(file.exists() for file in files):
+        return np.concatenate([np.load(file) for file in files])
+    pool = observed(Listed(np.arange(begin, end)))
+    return represented(pool, np.arange(end - begin), kept, first=begin)
 
 
 def main() -> None:
@@ -133,6 +155,7 @@ def main() -> None:
     for path in options.traces:
         population = known(model, path, options)
         truth = table @ population.exact
+        of_units = table @ population.vectors.sum(axis=0, dtype=np.float64)
         inside, share, width, error = [], [], [], []
         spent = time.process_time()
         for seed in range(options.seeds):
@@ -156,7 +179,7 @@ def main() -> None:
         rows.append(
             {
                 "trace": Path(path).name.removesuffix(".trace.h5"), "units": population.units,
-                "warm-up bias": f"{np.abs(table @ population.vectors.sum(axis=0) / truth - 1).max():.3%}",
+                "warm-up bias": f"{np.abs(of_units / truth - 1).max():.3%}",
                 "drawn": f"{np.mean(share):.0f}", "coverage": f"{covered.mean():.1%}",
                 "worst machine": f"{covered.min():.1%}", "half-width": f"{np.median(width):.2%}",
                 "mean error": f"{np.mean(error):.2%}",

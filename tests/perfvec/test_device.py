@@ -53,7 +53,7 @@ def test_stretches_side_by_side_are_those_one_by_one(data, monkeypatch):
         instructions = decode(trace.address, trace.code, trace.isa)
         chunks = list(trace.chunks(8192))
     running = Pass(data.model, instructions, device_features=True)
-    found = running.add_together(chunks[:5])
+    found = running.sums([running.take(chunk) for chunk in chunks[:5]])
     assert found.shape == (5, data.model.foundation.width)
     table = data.model.table()
     assert np.allclose(table @ found.T, table @ alone.interval_vectors[:5].T, rtol=1e-4)

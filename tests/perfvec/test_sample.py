@@ -142,6 +142,22 @@ def test_intervals_of_skewed_strata_cover():
     assert share / 60 < 0.2
 
 
+@pytest.mark.parametrize(("there", "apart"), [(12, True), (6, True), (5, False)])
+def test_rare_units_are_strata_of_their_own_where_the_pool_has_six(there, apart):
+    """300 of 50,000 units far from all others, `there` of them among 2,000 in the pool."""
+    random = np.random.default_rng(9)
+    signatures = np.eye(6)[random.integers(0, 6, 50_000)] * 4 + random.normal(0, 0.5, (50_000, 6))
+    rare = np.arange(300) * 166
+    signatures[rare] = random.normal(12, 0.2, (300, 6))
+    usual = np.setdiff1d(np.arange(50_000), rare)
+    pooled = np.sort(np.concatenate([rare[:there], random.choice(usual, 2000 - there, replace=False)]))
+    strata = stratify(signatures.astype(np.float32), pooled)
+    assert (np.bincount(strata.label) == strata.size).all() and strata.size.sum() == 50_000
+    assert np.bincount(strata.label[pooled], minlength=len(strata.size)).min() >= 6
+    alone = np.setdiff1d(np.unique(strata.label[rare]), np.unique(strata.label[usual]))
+    assert len(alone) == apart
+
+
 def test_intervals_hold_where_only_a_part_of_the_units_has_signatures():
     """Two phases: 2,000 of 40,000 units have signatures, 1,000 of these are in the pool; 100 times."""
     random = np.random.default_rng(8)
