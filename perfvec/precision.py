@@ -72,6 +72,7 @@ class Rounded(FoundationModel):
         self.absorbed = self.architecture.absorb(self.mean, self.scale)
         for weight in self.architecture.parameters():
             weight.copy_(weight.bfloat16())
+        self.architecture.freeze()
         first, there = self.architecture.first, self.mean.device.type == "cpu" and Projection.fits(self.schema)
         self.projection = Projection(self.schema, first, self.mean) if there and first is not None else None
 

@@ -39,6 +39,10 @@ class Architecture(nn.Module):
         """`forward` of the x that `first` made `entered` [T, B, …] of, which is written over; without gradients."""
         raise NotImplementedError
 
+    def freeze(self) -> None:
+        """The weights stay as they are from now on, so that `behind_first` may keep what it makes of them."""
+        self.requires_grad_(False)
+
     def absorb(self, mean: Tensor, scale: Tensor) -> bool:
         """Change the first layer so that it takes x for what was (x − mean)·scale; [inputs] each. False: cannot."""
         return False

@@ -11,6 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from perfvec.architectures import amx
 from perfvec.architectures.contract import Architecture, State, absorb_into
 from perfvec.architectures.gate import add_rounded, gated
 
@@ -26,6 +27,8 @@ class Convolution(Architecture):
         super().__init__()
         self.enter = nn.Linear(inputs, width)
         self.blocks = nn.ModuleList(_Block(width, kernel, kernel**layer) for layer in range(layers))
+        self._kernel = kernel
+        self._packed: list[amx.Packed] | None = None
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         if not torch.is_grad_enabled():
@@ -44,6 +47,11 @@ class Convolution(Architecture):
     def behind_first(self, entered: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """In memory that is taken once, piece by piece through all blocks."""
         (steps, lanes, width), kind = entered.shape, _product_type(entered)
+        if self._packed is not None and kind == torch.bfloat16 and entered.device.type == "cpu":
+            tiles = amx.kernel_for(width, self._kernel)
+            if tiles is not None:
+                entered = entered.contiguous()
+                return entered, amx.convolve(tiles, self._packed, entered, state)
         streams = []
         for index, block in enumerate(self.blocks):
             assert isinstance(block, _Block)
@@ -61,6 +69,12 @@ class Convolution(Architecture):
                 else:
                     add_rounded(here, inner, following.inputs(begin, end))
         return entered, tuple(stream.last() for stream in streams)
+
+    def freeze(self) -> None:
+        super().freeze()
+        blocks = [block for block in self.blocks if isinstance(block, _Block)]
+        if amx.kernel_for(self.enter.out_features, self._kernel) is not None:
+            self._packed = [amx.pack(block.taps, block.out, block.dilation) for block in blocks]
 
     def absorb(self, mean: Tensor, scale: Tensor) -> bool:
         absorb_into(self.enter.weight, self.enter.bias, mean, scale)

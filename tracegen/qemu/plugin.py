@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+from tracegen.compiled import compiled
 from uarch.errors import InputError
 
 SOURCE = Path(__file__).with_name("plugin.c")
-_FLAGS = ("-O2", "-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread")
+_FLAGS = ("-O2", "-pthread")
 _BINARIES = {"x86-64": "qemu-x86_64", "aarch64": "qemu-aarch64", "riscv64": "qemu-riscv64"}
 
 
@@ -53,55 +52,8 @@ def plugin_option(plugin: Path, **arguments: object) -> str:
 
 
 def compile_plugin(api: int) -> Path:
-    """Compile plugin.c for a version of QEMU's plugin interface, unless the cache has it."""
-    compiler = _compiler()
-    key = hashlib.sha256()
-    for part in (SOURCE.read_bytes(), " ".join([*compiler, *_FLAGS]).encode(), str(api).encode(), _identity(compiler)):
-        key.update(hashlib.sha256(part).digest())
-    name = f"qemu-plugin-{key.hexdigest()[:24]}.so"
-    for folder in _cache_folders():
-        plugin = folder / name
-        if plugin.is_file():
-            return plugin
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".plugin-", suffix=".so", dir=folder)
-        except OSError:
-            continue
-        os.close(handle)
-        try:
-            command = [*compiler, *_FLAGS, f"-DPLUGIN_API={api}", "-o", temporary, str(SOURCE)]
-            run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-            if run.returncode != 0:
-                line = next((line for line in run.stderr.splitlines() if "error" in line), run.stderr.strip()[:200])
-                raise InputError(f"the tracing plugin does not compile with {shlex.join(compiler)}: {line}")
-            Path(temporary).chmod(0o755)
-            Path(temporary).replace(plugin)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-        return plugin
-    raise InputError("no writable folder for the compiled tracing plugin; set XDG_CACHE_HOME to one")
-
-
-def _cache_folders() -> list[Path]:
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    home = os.environ.get("HOME") or ""
-    folders = [Path(base) / "perfvec"] if base.startswith("/") else [Path(home) / ".cache" / "perfvec"] if home else []
-    return [*folders, Path(tempfile.gettempdir()) / f"perfvec-{os.getuid()}"]
-
-
-def _compiler() -> list[str]:
-    chosen = shlex.split(os.environ.get("CC", ""))
-    for command in ([chosen] if chosen else []) + [["cc"], ["gcc"], ["clang"]]:
-        if shutil.which(command[0]):
-            return command
-    raise InputError("no C compiler: tracing compiles its QEMU plugin on first use (apt install gcc, or set CC)")
-
-
-def _identity(compiler: list[str]) -> bytes:
-    path = Path(shutil.which(compiler[0]) or compiler[0]).resolve()
-    status = path.stat()
-    return f"{path} {status.st_size} {status.st_mtime_ns}".encode()
+    """plugin.c, compiled for a version of QEMU's plugin interface."""
+    return compiled(SOURCE, [*_FLAGS, f"-DPLUGIN_API={api}"], "the tracing plugin")
 
 
 def _announced_version(qemu: Path) -> int:
