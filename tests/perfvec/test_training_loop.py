@@ -118,7 +118,8 @@ def test_a_checkpoint_of_another_recipe_is_not_continued(labels, tmp_path, capsy
 def test_two_processes_train_as_one(data, labels, tmp_path):
     """Under torchrun (gloo) the loss curve is that of one process, and the first one writes the model.
 
-    By Adam: Muon makes the smallest directions of a gradient, which are its rounding, as large as the others.
+    By Adam: Muon makes the smallest directions of a gradient, which are its rounding, as large as the others. Adam does
+    so to single weights: by 8 steps the curves are 1e-5 apart on most processors, 2e-4 on one of those seen.
     """
     split = Split(validate_fraction=0.5)
     recipe = replace(RECIPE, instructions=LANES * 288 * 8, patience=0, optimizer="adam")
@@ -135,7 +136,7 @@ def test_two_processes_train_as_one(data, labels, tmp_path):
     assert len(alone) == len(together) == 8
     for name in ("loss", "validation_error"):
         one, two = ([float(row[name] or 0) for row in curve] for curve in (alone, together))
-        np.testing.assert_allclose(two, one, rtol=1e-4)
+        np.testing.assert_allclose(two, one, rtol=1e-3)
     assert load_model(output).recipe["validation_programs"] == list(split.divide(labels).validation.programs)
 
 
