@@ -60,6 +60,8 @@ def kernel_for(width: int, kernel: int) -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(compiled(SOURCE, [*_FLAGS, f"-DWIDTH={width}", f"-DKERNEL={kernel}"], "amx.c")))
     except (InputError, OSError):
         return None  # PyTorch's operations do the same
+    library.convolve.argtypes = [ctypes.c_void_p, *(ctypes.c_int64,) * 3, ctypes.c_void_p]
+    library.convolve.restype = None
     return library if library.permitted() else None
 
 
@@ -112,10 +114,7 @@ def convolve(
     for index, (block, stream) in enumerate(zip(blocks, streams, strict=True)):
         tensors = block.taps, block.taps_bias, block.out, block.out_bias, stream
         arguments[index] = _Block(*(t.data_ptr() for t in tensors), None if index else rest.data_ptr(), block.dilation)
-    library.convolve(
-        arguments, ctypes.c_int64(len(blocks)), ctypes.c_int64(steps), ctypes.c_int64(lanes),
-        ctypes.c_void_p(sum_.data_ptr()),
-    )  # fmt: skip
+    library.convolve(arguments, len(blocks), steps, lanes, sum_.data_ptr())
     rows = steps * lanes
     return entered, *(
         stream[rows : rows + block.reach * lanes].view(block.reach, lanes, width)
