@@ -5,8 +5,8 @@
 
 The first N instructions of each trace are represented in bfloat16 and in float32, by the weights as they are rounded
 and as they were trained, some from their middle by windows too. Differences are of predicted cycles, over the machines
-of the model's table. Rates are of CPU time (other processes do not count); the best of three, of the first trace. With
-`--stages` nothing but the rates, of each of these models.
+of the model's table. Rates are of CPU time (other processes do not count); the best of several, of the first trace.
+With `--stages` nothing but the rates, of each of these models.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from perfvec.model import FoundationModel, Model, load_model
 from perfvec.precision import Rounded, native_bf16, rounded
+from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.represent import LANES, OVERLAP, STRETCH, lane_sums
 from perfvec.representation.windowed import WINDOW, windowed_sums
 from tracegen.decode import decode
@@ -92,16 +93,16 @@ def stages(model: Model, features: Features, extraction: float, bf16: bool) -> f
         else:
             first, what = lambda rows: torch.from_numpy(schema.expand(static, ids[rows], stored[rows])), "expansion"
             x, model_of = first(rows), foundation
-        before = seconds(lambda: first(rows)) / rows.size
+        before = seconds(lambda: first(rows), 8) / rows.size
         model_of(x, None, bf16=bf16)
-        net = seconds(lambda: model_of(x, None, bf16=bf16)) / rows.size
+        net = seconds(lambda: model_of(x, None, bf16=bf16), 8) / rows.size  # memory is taken in the first ones
     overhead = 1 + OVERLAP * LANES / count
-    whole = extraction / count + seconds(lambda: lane_sums(foundation, static, ids, stored, 0, bf16=bf16), 2) / count
+    whole = extraction / count + seconds(lambda: lane_sums(foundation, static, ids, stored, 0, bf16=bf16), 4) / count
     print(f"{'stage':<28}{'instructions/s':>16}{'share of time':>16}{'peak memory so far':>22}")
     for name, each, memory in (
         ("features", extraction / count, peak_before),
         (what, before * overhead, peak()),
-        ("model", net * overhead, peak()),
+        ("model behind it", net * overhead, peak()),
         ("whole", whole, peak()),
     ):
         print(f"{name:<28}{1 / each:>16,.0f}{each / whole:>16.1%}{memory:>22}")
@@ -126,6 +127,17 @@ def ceiling(model: Model, rate: float, bf16: bool) -> None:
     print(f"share of that ceiling reached by the whole: {rate * each / most:.0%}")
 
 
+def times_slower(foundation: FoundationModel, features: Features, bf16: bool) -> float:
+    """Time of a window's instruction, of 256 in the middle, over that of one of the stateful pass."""
+    static, ids, stored = features
+    middle = len(ids) // 2
+    part = slice(max(0, middle - WINDOW), middle + 256)
+    rows, columns, lead = ids[part], stored[part], middle - part.start
+    slow = seconds(lambda: windowed_sums(foundation, static, rows, columns, lead, bf16=bf16), 2) / 256
+    fast = seconds(lambda: lane_sums(foundation, static, ids, stored, 0, bf16=bf16), 2) / len(ids)
+    return slow / fast
+
+
 def difference(table: NDArray[np.float64], vector: NDArray[np.float64], exact: NDArray[np.float64]) -> NDArray:
     """[machines] relative differences of predicted cycles."""
     return np.abs(table @ vector / (table @ exact) - 1)
@@ -145,6 +157,7 @@ def main() -> None:
     parser.add_argument("--stages", nargs="+", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
+    keep_freed_memory()
     bf16 = native_bf16()
     for path in given.stages or ():
         model = load_model(path)
@@ -164,9 +177,7 @@ def main() -> None:
             print(f"\n{'predicted cycles, |difference|':<32}" + "".join(f"{head:>24}" for head in heads))
             print(f"{'':<32}" + f"{'mean':>12}{'worst':>12}" * 3 + f"{'windowed, times slower':>26}")
         exact = lane_sums(foundation, static, ids, stored, 0).sum(axis=0)
-        took = time.process_time()
         half = lane_sums(foundation, static, ids, stored, 0, bf16=True).sum(axis=0)
-        fast = (time.process_time() - took) / len(ids)
         rounding.append(difference(table, half, exact))
         whole = lane_sums(model.foundation, static, ids, stored, 0).sum(axis=0)
         trained.append(difference(table, exact, whole))
@@ -177,10 +188,7 @@ def main() -> None:
         stateful = lane_sums(foundation, static, rows, columns, lead, lanes=1).sum(axis=0)  # one lane, as in use
         windowed = windowed_sums(foundation, static, rows, columns, lead)
         carrying.append(difference(table, stateful, windowed))
-        took = time.process_time()
-        windowed_sums(foundation, static, rows[: lead + 256], columns[: lead + 256], lead, bf16=True)
-        slow = (time.process_time() - took) / 256
-        ratios.append(slow / fast)
+        ratios.append(times_slower(foundation, (static, ids, stored), bf16))
         values = shown(rounding[-1], trained[-1], carrying[-1])
         print(f"{path.name.removesuffix('.trace.h5'):<32}{values}{ratios[-1]:>26.0f}", flush=True)
     values = shown(*(np.concatenate(found) for found in (rounding, trained, carrying)))
