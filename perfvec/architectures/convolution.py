@@ -16,6 +16,7 @@ from perfvec.architectures.contract import Architecture, State, absorb_into
 from perfvec.architectures.gate import add_rounded, gated
 
 _PIECE_ROWS = 8192  # that a processor takes through all blocks at once; of half as many, a twentieth slower
+_APART = 1 << 24  # rows, by which blocks' random numbers differ
 
 
 class Convolution(Architecture):
@@ -61,13 +62,14 @@ class Convolution(Architecture):
         for begin in range(0, steps, piece):
             end = min(begin + piece, steps)
             here = entered[begin:end].flatten(0, 1)
-            streams[0].inputs(begin, end).copy_(here)
-            for stream, following in zip(streams, [*streams[1:], None], strict=True):
+            add_rounded(here, None, streams[0].inputs(begin, end), begin * lanes)
+            for index, stream in enumerate(streams):
                 inner = stream.result(begin, end, room)
-                if following is None:
+                if index + 1 == len(streams):
                     here.add_(inner)
                 else:
-                    add_rounded(here, inner, following.inputs(begin, end))
+                    row = begin * lanes + (index + 1) * _APART
+                    add_rounded(here, inner, streams[index + 1].inputs(begin, end), row)
         return entered, tuple(stream.last() for stream in streams)
 
     def freeze(self) -> None:

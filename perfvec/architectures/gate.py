@@ -22,6 +22,7 @@ _LIMIT = np.float32(5)  # tanh(10) is 1 in float32
 _N0, _N1, _N2 = np.float32(135135), np.float32(17325), np.float32(378)
 _D0, _D1, _D2, _D3 = np.float32(135135), np.float32(62370), np.float32(3150), np.float32(28)
 _UPPER, _ROUND, _ODD = np.uint32(16), np.uint32(0x7FFF), np.uint32(1)
+_STEP, _MIX = np.uint32(0x9E3779B1), np.uint32(0x85EBCA6B)
 
 
 def gated(both: Tensor, out: Tensor) -> Tensor:
@@ -36,15 +37,22 @@ def gated(both: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def add_rounded(sum_: Tensor, term: Tensor, rounded: Tensor) -> None:
-    """`sum_` += `term`, and `rounded` becomes the sum.
+def add_rounded(sum_: Tensor, term: Tensor | None, rounded: Tensor, row: int) -> None:
+    """`sum_` += `term`, where there is one, and `rounded` becomes the sum.
 
-    [R, width] each, contiguous; `sum_` float32, the others of one type.
+    [R, width] each, contiguous; `sum_` float32, the others of one type, row 0 being a stream's `row`. To bfloat16 a
+    processor rounds up or down at random, with chances by which the mean is the sum (Gupta et al., ICML 2015, arXiv
+    1502.02551, §3): a loop repeats the same few rows, whose nearest numbers would be off in the same way each time. The
+    random numbers hang on the place alone.
     """
     if sum_.device.type == "cpu" and rounded.dtype == torch.bfloat16:
-        _add_rounded(sum_.numpy(), term.view(torch.uint16).numpy(), rounded.view(torch.uint16).numpy())
+        to = rounded.view(torch.uint16).numpy()
+        if term is None:
+            _round(sum_.numpy(), to, np.uint32(row % 2**32))
+        else:
+            _add_rounded(sum_.numpy(), term.view(torch.uint16).numpy(), to, np.uint32(row % 2**32))
     else:
-        rounded.copy_(sum_.add_(term))
+        rounded.copy_(sum_ if term is None else sum_.add_(term))
 
 
 @_kernel
@@ -90,10 +98,32 @@ def _gated_bfloat16(both: NDArray[np.uint16], out: NDArray[np.uint16]) -> None:
 
 
 @_kernel
-def _add_rounded(sums: NDArray[np.float32], term: NDArray[np.uint16], rounded: NDArray[np.uint16]) -> None:
+def _rounded_at_random(number: np.float32, place: np.uint32) -> np.uint16:
+    """By 16 bits of a hash of the place (MurmurHash3's finaliser, Appleby 2011), whose carry rounds up."""
+    hashed = np.uint32(place * _STEP)
+    hashed = np.uint32((hashed ^ np.uint32(hashed >> _UPPER)) * _MIX)
+    return np.uint16(np.uint32(np.float32(number).view(np.uint32) + np.uint32(hashed >> _UPPER)) >> _UPPER)
+
+
+@_kernel
+def _round(sums: NDArray[np.float32], rounded: NDArray[np.uint16], first: np.uint32) -> None:
+    width = sums.shape[1]
+    for row in range(len(sums)):
+        here, to = sums[row], rounded[row]
+        place = np.uint32(np.uint32(first + np.uint32(row)) * np.uint32(width))
+        for column in range(width):
+            to[column] = _rounded_at_random(here[column], np.uint32(place + np.uint32(column)))
+
+
+@_kernel
+def _add_rounded(
+    sums: NDArray[np.float32], term: NDArray[np.uint16], rounded: NDArray[np.uint16], first: np.uint32
+) -> None:
+    width = sums.shape[1]
     for row in range(len(sums)):
         here, add, to = sums[row], term[row], rounded[row]
-        for column in range(sums.shape[1]):
+        place = np.uint32(np.uint32(first + np.uint32(row)) * np.uint32(width))
+        for column in range(width):
             total = here[column] + _widened(add[column])
             here[column] = total
-            to[column] = _rounded(total)
+            to[column] = _rounded_at_random(total, np.uint32(place + np.uint32(column)))
