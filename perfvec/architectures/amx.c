@@ -7,8 +7,8 @@
  * memory.
  *
  * What is rounded to bfloat16 must not be off on average, for a loop repeats the same few rows. So the first block, whose
- * inputs are the largest, reads them as two numbers each, and the others' inputs are rounded up or down at random, with
- * chances by which their mean is the float32 number (stochastic rounding: Gupta et al., ICML 2015, arXiv 1502.02551,
+ * inputs are the largest, reads them as two numbers each, and all else is rounded up or down at random, with chances by
+ * which the mean is the float32 number (stochastic rounding: Gupta et al., ICML 2015, arXiv 1502.02551,
  * §3). The random numbers are the same in every call.
  *
  * Intel 64 and IA-32 Architectures Optimization Reference Manual, ch. 20 (tiles two by two, B in VNNI format).
@@ -70,7 +70,13 @@ INLINE __m512i random_bits(__m512i *state) {
     return *state = _mm512_xor_si512(x, _mm512_slli_epi32(x, 5));
 }
 
-/* To bfloat16, each up with the chance that its lower half says: 32 numbers in order. */
+/* To bfloat16, each up with the chance that its lower half says. */
+INLINE __m256i one_rounded_at_random(__m512 numbers, __m512i *state) {
+    const __m512i bits = _mm512_srli_epi32(random_bits(state), 16);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(numbers), bits), 16));
+}
+
+/* The same of 32 numbers. */
 INLINE __m512i rounded_at_random(__m512 low, __m512 high, __m512i *state) {
     const __m512i bits = random_bits(state);
     const __m512i upper = _mm512_set_epi16(
@@ -109,7 +115,7 @@ INLINE void finish_row(const float *result, const struct target *to, int row, __
     const float *here = result + (row / SIDE) * 2 * SIDE * SIDE + (row % SIDE) * SIDE;
     __m512 low = _mm512_load_ps(here), high = _mm512_load_ps(here + SIDE * SIDE);
     if (to->gated) {
-        _mm256_storeu_si256((__m256i *)(to->gated + row * WIDTH), (__m256i)_mm512_cvtneps_pbh(gated(low, high)));
+        _mm256_storeu_si256((__m256i *)(to->gated + row * WIDTH), one_rounded_at_random(gated(low, high), random));
     } else if (row < to->rows) {
         float *sum = to->sum + (int64_t)row * WIDTH;
         low = _mm512_add_ps(_mm512_loadu_ps(sum), low), high = _mm512_add_ps(_mm512_loadu_ps(sum + SIDE), high);

@@ -16,7 +16,7 @@ from perfvec.architectures.contract import Architecture, State, absorb_into
 from perfvec.architectures.gate import add_rounded, gated
 
 _PIECE_ROWS = 8192  # that a processor takes through all blocks at once; of half as many, a twentieth slower
-_APART = 1 << 24  # rows, by which blocks' random numbers differ
+_APART = 1 << 24  # rows between the random numbers of one rounding and those of the next
 
 
 class Convolution(Architecture):
@@ -64,12 +64,12 @@ class Convolution(Architecture):
             here = entered[begin:end].flatten(0, 1)
             add_rounded(here, None, streams[0].inputs(begin, end), begin * lanes)
             for index, stream in enumerate(streams):
-                inner = stream.result(begin, end, room)
+                row = begin * lanes + (2 * index + 1) * _APART
+                inner = stream.result(begin, end, room, row)
                 if index + 1 == len(streams):
                     here.add_(inner)
                 else:
-                    row = begin * lanes + (index + 1) * _APART
-                    add_rounded(here, inner, streams[index + 1].inputs(begin, end), row)
+                    add_rounded(here, inner, streams[index + 1].inputs(begin, end), row + _APART)
         return entered, tuple(stream.last() for stream in streams)
 
     def freeze(self) -> None:
@@ -138,13 +138,13 @@ class _Stream:
         """The state after all steps."""
         return self._stream[len(self._stream) - self._reach :]
 
-    def result(self, begin: int, end: int, room: _Room) -> Tensor:
-        """[(end − begin)·lanes, width], what the block adds to its inputs, in `room`."""
+    def result(self, begin: int, end: int, room: _Room, row: int) -> Tensor:
+        """[(end − begin)·lanes, width], what the block adds to its inputs, in `room`; `row` as of `gated`."""
         image = self._stream[None, begin : self._reach + end].permute(0, 3, 1, 2)
         both = torch.nn.functional.conv2d(image, self._weight, self._bias, dilation=(self._dilation, 1))
         both = both[0].permute(1, 2, 0).flatten(0, 1)
         rows = len(both)
-        return torch.addmm(self._out_bias, gated(both, room.gated[:rows]), self._out, out=room.inner[:rows])
+        return torch.addmm(self._out_bias, gated(both, room.gated[:rows], row), self._out, out=room.inner[:rows])
 
 
 def _product_type(x: Tensor) -> torch.dtype:

@@ -21,17 +21,20 @@ _HALF = np.float32(0.5)
 _LIMIT = np.float32(5)  # tanh(10) is 1 in float32
 _N0, _N1, _N2 = np.float32(135135), np.float32(17325), np.float32(378)
 _D0, _D1, _D2, _D3 = np.float32(135135), np.float32(62370), np.float32(3150), np.float32(28)
-_UPPER, _ROUND, _ODD = np.uint32(16), np.uint32(0x7FFF), np.uint32(1)
+_UPPER = np.uint32(16)
 _STEP, _MIX = np.uint32(0x9E3779B1), np.uint32(0x85EBCA6B)
 
 
-def gated(both: Tensor, out: Tensor) -> Tensor:
-    """`out` [R, width] = tanh(v)·σ(g) of `both` [R, 2·width], values v first; contiguous, both float32 or bfloat16."""
+def gated(both: Tensor, out: Tensor, row: int) -> Tensor:
+    """`out` [R, width] = tanh(v)·σ(g) of `both` [R, 2·width], values v first; contiguous, both float32 or bfloat16.
+
+    Rounded as by `add_rounded`, `row` as there.
+    """
     if both.device.type != "cpu":
         value, gate = both.chunk(2, dim=-1)
         return torch.mul(value.tanh(), gate.sigmoid(), out=out)
     if both.dtype == torch.bfloat16:
-        _gated_bfloat16(both.view(torch.uint16).numpy(), out.view(torch.uint16).numpy())
+        _gated_bfloat16(both.view(torch.uint16).numpy(), out.view(torch.uint16).numpy(), np.uint32(row % 2**32))
     else:
         _gated_float32(both.numpy(), out.numpy())
     return out
@@ -73,10 +76,11 @@ def _widened(bits: np.uint16) -> np.float32:
 
 
 @_kernel
-def _rounded(number: np.float32) -> np.uint16:
-    """To the nearest, of two the even one."""
-    bits = np.float32(number).view(np.uint32)
-    return np.uint16(np.uint32(bits + _ROUND + (np.uint32(bits >> _UPPER) & _ODD)) >> _UPPER)
+def _rounded_at_random(number: np.float32, place: np.uint32) -> np.uint16:
+    """By 16 bits of a hash of the place (MurmurHash3's finaliser, Appleby 2011), whose carry rounds up."""
+    hashed = np.uint32(place * _STEP)
+    hashed = np.uint32((hashed ^ np.uint32(hashed >> _UPPER)) * _MIX)
+    return np.uint16(np.uint32(np.float32(number).view(np.uint32) + np.uint32(hashed >> _UPPER)) >> _UPPER)
 
 
 @_kernel
@@ -89,20 +93,14 @@ def _gated_float32(both: NDArray[np.float32], out: NDArray[np.float32]) -> None:
 
 
 @_kernel
-def _gated_bfloat16(both: NDArray[np.uint16], out: NDArray[np.uint16]) -> None:
+def _gated_bfloat16(both: NDArray[np.uint16], out: NDArray[np.uint16], first: np.uint32) -> None:
     width = out.shape[1]
     for row in range(len(out)):
         value, gate, here = both[row, :width], both[row, width:], out[row]
+        place = np.uint32(np.uint32(first + np.uint32(row)) * np.uint32(width))
         for column in range(width):
-            here[column] = _rounded(_one(_widened(value[column]), _widened(gate[column])))
-
-
-@_kernel
-def _rounded_at_random(number: np.float32, place: np.uint32) -> np.uint16:
-    """By 16 bits of a hash of the place (MurmurHash3's finaliser, Appleby 2011), whose carry rounds up."""
-    hashed = np.uint32(place * _STEP)
-    hashed = np.uint32((hashed ^ np.uint32(hashed >> _UPPER)) * _MIX)
-    return np.uint16(np.uint32(np.float32(number).view(np.uint32) + np.uint32(hashed >> _UPPER)) >> _UPPER)
+            result = _one(_widened(value[column]), _widened(gate[column]))
+            here[column] = _rounded_at_random(result, np.uint32(place + np.uint32(column)))
 
 
 @_kernel

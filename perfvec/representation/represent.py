@@ -328,7 +328,7 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
 
 def work_of(digest: str, model: Model, total: int, *, windowed: bool = False) -> str:
     """What kept intervals are of."""
-    return f"{digest} {model.digest} convolved {total} {_stretch(windowed)}{' windowed' if windowed else ''}"
+    return f"{digest} {model.digest} dithered {total} {_stretch(windowed)}{' windowed' if windowed else ''}"
 
 
 def _bar(description: str, total: int | None, progress: bool) -> tqdm:

@@ -27,27 +27,38 @@ def exact(both):
 @given(pairs)
 def test_in_float32_it_errs_by_its_rounding(both):
     given = torch.from_numpy(both)
-    torch.testing.assert_close(gated(given, torch.empty(len(both), WIDTH)).double(), exact(given), rtol=1e-6, atol=5e-7)
+    torch.testing.assert_close(
+        gated(given, torch.empty(len(both), WIDTH), 0).double(), exact(given), rtol=1e-6, atol=5e-7
+    )
 
 
 @settings(deadline=None)  # the first call may compile
 @given(pairs)
-def test_in_bfloat16_it_is_the_exact_one_rounded_once(both):
+def test_in_bfloat16_it_is_next_to_the_exact_one(both):
     given = torch.from_numpy(both).bfloat16()
-    found = gated(given, torch.empty(len(both), WIDTH, dtype=torch.bfloat16))
-    torch.testing.assert_close(found.double(), exact(given), rtol=2**-8, atol=5e-7)
+    found = gated(given, torch.empty(len(both), WIDTH, dtype=torch.bfloat16), 3)
+    torch.testing.assert_close(found.double(), exact(given), rtol=2**-7, atol=5e-7)
+
+
+def test_in_bfloat16_it_is_right_on_average():
+    """Of 20,000 rows that are all alike, within 5 deviations of a rounding."""
+    torch.manual_seed(0)
+    given = torch.randn(2 * WIDTH).bfloat16().expand(20_000, -1).contiguous()
+    found = gated(given, torch.empty(len(given), WIDTH, dtype=torch.bfloat16), 3).double().mean(dim=0)
+    one = exact(given[:1])[0]
+    assert ((found - one).abs() < 5 * one.abs() * 2**-7 / 2 / len(given) ** 0.5 + 1e-6).all()
 
 
 def test_whole_range_in_float32():
     line = torch.linspace(-30, 30, 400_000).view(-1, WIDTH)
     both = torch.cat([line, line.flip(0)], dim=1)
-    assert (gated(both, torch.empty_like(line)).double() - exact(both)).abs().max() < 5e-7
+    assert (gated(both, torch.empty_like(line), 0).double() - exact(both)).abs().max() < 5e-7
 
 
 def test_what_is_not_a_number_stays_so():
     both = torch.zeros(1, 2 * WIDTH)
     both[0, 3], both[0, WIDTH + 5] = float("nan"), float("nan")
-    assert gated(both, torch.empty(1, WIDTH)).isnan().nonzero()[:, 1].tolist() == [3, 5]
+    assert gated(both, torch.empty(1, WIDTH), 0).isnan().nonzero()[:, 1].tolist() == [3, 5]
 
 
 def test_the_sum_is_exact_and_goes_on_in_float32():
