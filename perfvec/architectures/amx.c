@@ -13,6 +13,7 @@
  *
  * Intel 64 and IA-32 Architectures Optimization Reference Manual, ch. 20 (tiles two by two, B in VNNI format).
  */
+#define _GNU_SOURCE /* syscall */
 #include <immintrin.h>
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -228,7 +229,7 @@ EXPORT void convolve(const struct block *blocks, int64_t count, int64_t steps, i
             const struct block *after = block + 1 < blocks + count ? block + 1 : 0;
             bf16 *next = after ? after->stream + (KERNEL - 1) * after->dilation * lanes * WIDTH : 0;
             for (int64_t row = begin; row < end; row += STRIP) {
-                const int some = end - row < STRIP ? end - row : STRIP;
+                const int some = (int)(end - row < STRIP ? end - row : STRIP);
                 const int64_t at = row * WIDTH;
                 if (block->rest)
                     strip(block, block->stream + at, block->rest + at, lanes, some, sum + at, next ? next + at : 0, &random);
