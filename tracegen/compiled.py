@@ -40,7 +40,8 @@ def compiled(source: Path, flags: Sequence[str], what: str) -> Path:
             command = [*compiler, *flags, "-o", temporary, str(source)]
             run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
             if run.returncode != 0:
-                line = next((line for line in run.stderr.splitlines() if "error" in line), run.stderr.strip()[:200])
+                said = run.stderr.strip()[:200] or f"exit status {run.returncode}"
+                line = next((line for line in run.stderr.splitlines() if "error" in line), said)
                 raise InputError(f"{what} does not compile with {shlex.join(compiler)}: {line}")
             Path(temporary).chmod(0o755)
             Path(temporary).replace(library)

@@ -53,23 +53,33 @@ class _Block(ctypes.Structure):
 
 @cache
 def kernel_for(width: int, kernel: int) -> ctypes.CDLL | None:
-    """amx.c for rows of `width` and so many taps; None where the processor, the system or the compiler has no AMX."""
-    if width % _INNER or not _has_tiles():
-        return None
+    """amx.c for rows of `width` and so many taps; None where `compiled_for` has none, and PyTorch does the same."""
     try:
-        library = ctypes.CDLL(str(compiled(SOURCE, [*_FLAGS, f"-DWIDTH={width}", f"-DKERNEL={kernel}"], "amx.c")))
-    except (InputError, OSError):
-        return None  # PyTorch's operations do the same
+        return compiled_for(width, kernel)
+    except InputError:
+        return None
+
+
+def compiled_for(width: int, kernel: int) -> ctypes.CDLL:
+    """amx.c for rows of `width` and so many taps. Raises InputError, which says what is missing."""
+    if width % _INNER:
+        raise InputError(f"a width of {width} does not fill tiles; a multiple of {_INNER} does")
+    try:
+        missing = sorted(_NEEDED - set(_CPUINFO.read_text().split()))
+    except OSError:
+        missing = sorted(_NEEDED)
+    if missing:
+        raise InputError(f"the processor has no {', '.join(missing)}")
+    path = compiled(SOURCE, [*_FLAGS, f"-DWIDTH={width}", f"-DKERNEL={kernel}"], SOURCE.name)
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise InputError(f"{path}: is not what a compiler makes of {SOURCE.name}; delete it") from error
+    if not library.permitted():
+        raise InputError("the system gives no tiles to programs; Linux does from 5.16 on")
     library.convolve.argtypes = [ctypes.c_void_p, *(ctypes.c_int64,) * 3, ctypes.c_void_p]
     library.convolve.restype = None
-    return library if library.permitted() else None
-
-
-def _has_tiles() -> bool:
-    try:
-        return set(_CPUINFO.read_text().split()) >= _NEEDED
-    except OSError:
-        return False
+    return library
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ class Convolution(Architecture):
         super().__init__()
         self.enter = nn.Linear(inputs, width)
         self.blocks = nn.ModuleList(_Block(width, kernel, kernel**layer) for layer in range(layers))
-        self._kernel = kernel
+        self.width, self.kernel = width, kernel
         self._packed: list[amx.Packed] | None = None
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
@@ -49,7 +49,7 @@ class Convolution(Architecture):
         """In memory that is taken once, piece by piece through all blocks."""
         (steps, lanes, width), kind = entered.shape, _product_type(entered)
         if self._packed is not None and kind == torch.bfloat16 and entered.device.type == "cpu":
-            tiles = amx.kernel_for(width, self._kernel)
+            tiles = amx.kernel_for(width, self.kernel)
             if tiles is not None:
                 entered = entered.contiguous()
                 return entered, amx.convolve(tiles, self._packed, entered, state)
@@ -75,7 +75,7 @@ class Convolution(Architecture):
     def freeze(self) -> None:
         super().freeze()
         blocks = [block for block in self.blocks if isinstance(block, _Block)]
-        if amx.kernel_for(self.enter.out_features, self._kernel) is not None:
+        if amx.kernel_for(self.width, self.kernel) is not None:
             self._packed = [amx.pack(block.taps, block.out, block.dilation) for block in blocks]
 
     def absorb(self, mean: Tensor, scale: Tensor) -> bool:

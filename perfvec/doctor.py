@@ -1,0 +1,100 @@
+"""What this machine has of all that the toolkit uses, and what would be right where something is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+
+from perfvec.architectures import amx
+from perfvec.architectures.convolution import Convolution
+from perfvec.model import load_model
+from perfvec.precision import native_bf16
+from perfvec.training.ranks import device_of
+from tracegen.gem5.label import find_gem5
+from tracegen.gem5.label import version as gem5_version
+from tracegen.qemu.plugin import find_qemu, plugin_for
+from uarch.errors import InputError
+
+_PACKAGES = {
+    "dask": ("distributed", "--scheduler and --cluster"),
+    "search": ("optuna", "sweep --search"),
+    "train": ("tensorboard", "train --tensorboard"),
+    "tensor": ("apache-tvm", "tensor collect, tune, replay"),
+    "tensor-models": ("pytorch-tabnet", "some cost models of tensor train"),
+    "experiment": ("scikit-learn", "experiment caches"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked for. `missing`: commands that most users want do not work; `absent`: some others do not."""
+
+    what: str
+    state: Literal["ok", "absent", "missing"]
+    detail: str
+
+
+def examine() -> Iterator[Finding]:
+    """Look for everything, the cheapest first; compiles what is compiled on first use."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores = len(os.sched_getaffinity(0))
+    machine = f"{platform.machine()}, {cores} cores, {memory:.0f} GiB"
+    yield Finding("machine", "ok", f"{machine}, Python {platform.python_version()}")
+    yield Finding("PyTorch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
+    yield _found("GPU", "absent", lambda: torch.cuda.get_device_name(device_of("cuda")))
+    yield _found("model", "missing", _model)
+    yield _found("representation", "missing", _numbers)
+    for isa in ("x86-64", "aarch64", "riscv64"):
+        yield _found(f"tracing {isa}", "missing" if isa == "x86-64" else "absent", partial(_tracing, isa))
+    yield _found("gem5", "absent", lambda: gem5_version(find_gem5(None)))
+    for extra, (package, used_by) in _PACKAGES.items():
+        yield _found(package, "absent", partial(_version, package, extra, used_by))
+
+
+def _found(what: str, otherwise: Literal["absent", "missing"], look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, "ok", look())
+    except InputError as error:
+        return Finding(what, otherwise, str(error))
+
+
+def _model() -> str:
+    model = load_model()
+    shape, calibrated = model.foundation.shape, "calibrated" if model.calibration is not None else "not calibrated"
+    return f"{model.digest[:12]}…, {shape['architecture']}, {len(model.machines)} machines, {calibrated}"
+
+
+def _numbers() -> str:
+    """In which numbers, and by which code, the shipped model represents programs."""
+    if not native_bf16():
+        return "float32 through PyTorch (the processor does not multiply bfloat16 faster)"
+    architecture = load_model().foundation.architecture
+    if not isinstance(architecture, Convolution):
+        return "bfloat16 through PyTorch"
+    try:
+        amx.compiled_for(architecture.width, architecture.kernel)
+    except InputError as error:
+        return f"bfloat16 through PyTorch ({error})"
+    return "bfloat16 on AMX's tiles"
+
+
+def _tracing(isa: str) -> str:
+    qemu = find_qemu(isa)
+    plugin_for(qemu)
+    run = subprocess.run([str(qemu), "--version"], capture_output=True, text=True, errors="replace", check=False)
+    return run.stdout.split("\n", 1)[0].strip() or str(qemu)
+
+
+def _version(package: str, extra: str, used_by: str) -> str:
+    try:
+        return f"{importlib.metadata.version(package)}, for {used_by}"
+    except importlib.metadata.PackageNotFoundError as error:
+        raise InputError(f"{used_by} need it: pip install 'perfvec-toolkit[{extra}]'") from error

@@ -1,0 +1,49 @@
+"""`perfvec doctor` against the real machine, and against one where things are missing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from perfvec.doctor import examine
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(*words, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "perfvec", "doctor", *words], capture_output=True, text=True, cwd=ROOT,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def test_here_programs_can_be_traced_and_represented():
+    found = {finding.what: finding for finding in examine()}
+    for what in ("machine", "PyTorch", "model", "representation", "tracing x86-64"):
+        assert found[what].state == "ok", found[what]
+    assert "qemu-x86_64 version" in found["tracing x86-64"].detail
+    assert found["representation"].detail.startswith(("bfloat16", "float32"))
+
+
+def test_json_and_lines_say_the_same():
+    told = json.loads(command("--json").stdout)
+    lines = command().stdout.splitlines()
+    assert [line[:8].strip() for line in lines] == [finding["state"] for finding in told]
+    assert all(finding["what"] in line for finding, line in zip(told, lines, strict=True))
+
+
+def test_without_qemu_and_a_compiler_it_says_so_and_fails(tmp_path):
+    run = command("--json", PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path), CC="")
+    found = {finding["what"]: finding for finding in json.loads(run.stdout)}
+    assert run.returncode == 1 and run.stderr == ""
+    assert (
+        found["tracing x86-64"]["state"] == "missing" and "apt install qemu-user" in found["tracing x86-64"]["detail"]
+    )
+    assert found["tracing riscv64"]["state"] == "absent"
+
+
+def test_gem5_that_is_none_is_told(monkeypatch):
+    monkeypatch.setenv("GEM5", "/bin/no-such-gem5")
+    found = {finding.what: finding for finding in examine()}
+    assert found["gem5"].state == "absent" and "/bin/no-such-gem5" in found["gem5"].detail
