@@ -22,7 +22,7 @@ from tqdm import tqdm
 from perfvec.machines.posterior import Observations, fit_windows
 from perfvec.model import Model, configuration_key
 from perfvec.precision import native_bf16, rounded
-from perfvec.representation.represent import LANES, STRETCH, lane_sums
+from perfvec.representation.represent import STRETCH, lane_sums
 from perfvec.training.data import WARMUP, pair_files
 from tracegen.decode import decode
 from tracegen.features import Schema
@@ -31,7 +31,7 @@ from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
 
-_LANE = 1000  # instructions of a lane, at least
+_LANE, _LANES = 1000, 32  # instructions of a lane, at least; lanes of a stretch, at most
 _COUNTED = (("program", "program"), ("uarch", "machine"), ("model", "model"))
 
 
@@ -116,7 +116,7 @@ def _stretch(
     for turn, (identity, schema) in enumerate(schemas.items()):  # features once for all models that read them
         for static, ids, stored, lead, position in _features(trace, labels, schema):
             count = len(ids) - lead
-            lanes = max(1, min(LANES, count // _LANE))
+            lanes = max(1, min(_LANES, count // _LANE))
             first = np.arange(0, count, -(-count // lanes))
             if turn == 0:
                 latency = labels.read(position, position + count)

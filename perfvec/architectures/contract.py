@@ -26,6 +26,9 @@ class Architecture(nn.Module):
     """
 
     NUMBERS: ClassVar[dict[str, int]] = {}
+    # Into so many lanes a long stream is cut. A recurrent step is a product of its lanes, which hardly takes longer of
+    # more; what takes steps like lanes needs few, each of which begins with a warm-up.
+    LANES: ClassVar[int] = 32
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         raise NotImplementedError

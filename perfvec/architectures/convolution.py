@@ -23,6 +23,7 @@ class Convolution(Architecture):
     """State: the last `(kernel − 1)·dilation` inputs of each block, [reach, B, width]; zeros before the stream."""
 
     NUMBERS: ClassVar[dict[str, int]] = {"kernel": 4}
+    LANES: ClassVar[int] = 8
 
     def __init__(self, inputs: int, width: int, layers: int, *, kernel: int = 4) -> None:
         super().__init__()

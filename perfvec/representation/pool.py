@@ -21,7 +21,6 @@ UNIT = 1024  # instructions; divides the chunks of a trace, and is a multiple of
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features
 _WINDOW = OVERLAP + UNIT
 _TOGETHER = 16  # rows
-_LANES = 32  # units side by side in the model
 
 
 @njit(cache=True, nogil=True)
@@ -176,7 +175,8 @@ class Pool:
             ids, stored = np.append(ids, ids[:OVERLAP]), np.append(stored, stored[:OVERLAP], axis=0)
             out[rows] = self._lane_sums(ids, stored, lead, len(rows), UNIT)
 
-        spread(together, [order[begin : begin + _LANES] for begin in range(0, len(order), _LANES)])
+        lanes = self._foundation.architecture.LANES
+        spread(together, [order[begin : begin + lanes] for begin in range(0, len(order), lanes)])
         return out
 
     def represent_remainder(self) -> NDArray[np.float64]:

@@ -34,12 +34,11 @@ from tracegen.qemu.stream import ProgramStream
 from tracegen.trace import Trace
 from uarch.instructions import Chunk, StaticInstructions
 
-LANES = 32
 OVERLAP = 256  # as far as four convolutions of four taps look back; recurrent states forget sooner
-STRETCH = LANES * 8192  # instructions a stretch, and an interval of the program vector
-TOGETHER = 32  # stretches side by side on a GPU, which 32 lanes do not fill
+STRETCH = 1 << 18  # instructions a stretch, and an interval of the program vector
+TOGETHER = 32  # stretches side by side on a GPU, which the lanes of one do not fill
 _RUNNING = 12  # stretches of a running program at once, at most: 75 MB each, and 2 GiB are there for all
-_STEPS = 512  # steps whose inputs are made at once
+_ROWS, _GPU_ROWS = 1 << 13, 1 << 19  # steps of all lanes whose inputs are made at once
 
 
 @torch.inference_mode()
@@ -50,7 +49,7 @@ def lane_pieces(
     stored: NDArray,
     lead: int,
     *,
-    lanes: int = LANES,
+    lanes: int | None = None,
     counted: int | None = None,
     bf16: bool = False,
     on_device: DeviceFeatures | None = None,
@@ -58,15 +57,17 @@ def lane_pieces(
     """Representations [T, lanes, d] of the instructions from `lead` on, and which one each is [T, lanes].
 
     They are numbered from 0 at `lead`; each comes once, and what only fills the state is -1. `static` [S, static
-    width], `static_id` [lead+n], `stored` [lead+n, columns]. The last lane may be shorter. `counted`: only so many
+    width], `static_id` [lead+n], `stored` [lead+n, columns]. `lanes`: the architecture's by default; the last one may
+    be shorter. `counted`: only so many
     first instructions of each lane, all by default; what follows them only fills the state of the next lane.
     `on_device` expands the features where the model is; by default only a GPU does that. A rounded model on a processor
     needs no expanded features where it has a `projection`.
     """
     keep_freed_memory()
+    schema, device = foundation.schema, foundation.mean.device
+    lanes = foundation.architecture.LANES if lanes is None else lanes
     count = len(static_id) - lead
     length = -(-count // lanes)
-    schema, device = foundation.schema, foundation.mean.device
     if on_device is None and device.type != "cpu":
         on_device = DeviceFeatures(schema, static, device)
     if on_device is not None:
@@ -78,8 +79,9 @@ def lane_pieces(
     state: State | None = None
     lane_begin = np.arange(lanes) * length
     overlap = min(OVERLAP, lead + length * (lanes - 1))
-    for begin in range(-overlap, run, _STEPS):
-        steps = np.arange(begin, min(begin + _STEPS, run))
+    together = max(1, (_ROWS if device.type == "cpu" else _GPU_ROWS) // lanes)
+    for begin in range(-overlap, run, together):
+        steps = np.arange(begin, min(begin + together, run))
         position = lane_begin[None, :] + steps[:, None]
         present = (position >= -lead) & (position < count)
         counts = np.where(present & (steps[:, None] >= 0), position, -1)
@@ -108,12 +110,13 @@ def lane_sums(
     stored: NDArray,
     lead: int,
     *,
-    lanes: int = LANES,
+    lanes: int | None = None,
     counted: int | None = None,
     bf16: bool = False,
     on_device: DeviceFeatures | None = None,
 ) -> NDArray[np.float64]:
     """[lanes, d] sums of the representations of consecutive lanes; arguments as of `lane_pieces`."""
+    lanes = foundation.architecture.LANES if lanes is None else lanes
     sums = torch.zeros(lanes, foundation.width, dtype=torch.float64, device=foundation.mean.device)
     for representation, position in lane_pieces(
         foundation, static, static_id, stored, lead, lanes=lanes, counted=counted, bf16=bf16, on_device=on_device
@@ -210,11 +213,12 @@ class Pass:
         first, *more = taken
         static_id = np.concatenate([first.static_id, *(one.static_id[one.lead :] for one in more)])
         stored = np.concatenate([first.stored, *(one.stored[one.lead :] for one in more)])
+        lanes = self._foundation.architecture.LANES
         sums = lane_sums(
-            self._foundation, self._static, static_id, stored, first.lead, lanes=LANES * len(taken), bf16=self._bf16,
+            self._foundation, self._static, static_id, stored, first.lead, lanes=lanes * len(taken), bf16=self._bf16,
             on_device=self._on_device,
         )  # fmt: skip
-        return np.asarray(sums.reshape(len(taken), LANES, -1).sum(axis=1))
+        return np.asarray(sums.reshape(len(taken), lanes, -1).sum(axis=1))
 
 
 def stretches(

@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
 from perfvec.precision import flushed_subnormals, native_bf16
-from perfvec.representation.represent import LANES, STRETCH, lane_sums
+from perfvec.representation.represent import STRETCH, lane_sums
 from perfvec.training import encoder_training
 from perfvec.training.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
 from perfvec.training.data import WARMUP, Division, Labels, Shard, Split, batch, prepare, work_folder
@@ -371,7 +371,7 @@ def validation_error(
             rows = slice(begin + shard.lead - lead, end + shard.lead)
             total += lane_sums(
                 foundation, shard.static, shard.static_id[rows], shard.stored[rows], lead,
-                lanes=max(1, min(LANES, (end - begin) // 1000)), bf16=bf16,
+                lanes=max(1, min(foundation.architecture.LANES, (end - begin) // 1000)), bf16=bf16,
             ).sum(axis=0)  # fmt: skip
         simulated = shard.mean * len(shard)
         error = np.abs(head @ total - simulated) / simulated

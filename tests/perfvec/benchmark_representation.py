@@ -21,15 +21,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from perfvec.architectures import State
 from perfvec.model import FoundationModel, Model, load_model
 from perfvec.precision import Rounded, native_bf16, rounded
 from perfvec.representation.memory import keep_freed_memory
-from perfvec.representation.represent import LANES, OVERLAP, STRETCH, lane_sums
+from perfvec.representation.represent import OVERLAP, STRETCH, lane_sums
 from perfvec.representation.windowed import WINDOW, windowed_sums
 from tracegen.decode import decode
 from tracegen.trace import Trace
 
-_STEPS = 512  # as represent.py
+_ROWS, _LANES = 1 << 13, 32  # at once, as in represent.py; of a recurrent step
 _LARGE = (2048, 2048, 2048)
 Features = tuple[NDArray[np.float32], NDArray[np.uint32], NDArray]  # static, static ids, stored
 
@@ -84,7 +85,8 @@ def stages(model: Model, features: Features, extraction: float, bf16: bool) -> f
     foundation, schema = rounded(model.foundation), model.schema
     static, ids, stored = features
     count = len(ids)
-    rows = np.arange(_STEPS * LANES).reshape(_STEPS, LANES) % count
+    lanes = foundation.architecture.LANES
+    rows = np.arange(_ROWS).reshape(-1, lanes) % count
     peak_before = peak()
     with torch.inference_mode():
         if isinstance(foundation, Rounded) and foundation.projection is not None:
@@ -94,9 +96,13 @@ def stages(model: Model, features: Features, extraction: float, bf16: bool) -> f
             first, what = lambda rows: torch.from_numpy(schema.expand(static, ids[rows], stored[rows])), "expansion"
             x, model_of = first(rows), foundation
         before = seconds(lambda: first(rows), 8) / rows.size
-        model_of(x, None, bf16=bf16)
-        net = seconds(lambda: model_of(x, None, bf16=bf16), 8) / rows.size  # memory is taken in the first ones
-    overhead = 1 + OVERLAP * LANES / count
+        carried: list[State | None] = [None]
+
+        def behind() -> None:
+            carried[0] = model_of(x, carried[0], bf16=bf16)[1]
+
+        net = seconds(behind, 16) / rows.size  # in the first ones memory is taken
+    overhead = 1 + OVERLAP * lanes / count
     whole = extraction / count + seconds(lambda: lane_sums(foundation, static, ids, stored, 0, bf16=bf16), 4) / count
     print(f"{'stage':<28}{'instructions/s':>16}{'share of time':>16}{'peak memory so far':>22}")
     for name, each, memory in (
@@ -114,7 +120,7 @@ def ceiling(model: Model, rate: float, bf16: bool) -> None:
     """Prints the processor's own rates and the share of them that the model reaches."""
     foundation = model.foundation
     width, inputs = foundation.width, model.schema.width
-    shapes = (_LARGE, (_STEPS * LANES, inputs, 4 * width), (LANES, width, 4 * width), (LANES, 2 * width, 4 * width))
+    shapes = (_LARGE, (2 * _ROWS, inputs, 4 * width), (_LANES, width, 4 * width), (_LANES, 2 * width, 4 * width))
     print(f"\n{'product':<28}{'bfloat16':>12}{'float32':>12}   GFLOP/s")
     largest = {torch.bfloat16: 0.0, torch.float32: 0.0}
     for shape in shapes:
