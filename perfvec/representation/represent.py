@@ -260,7 +260,7 @@ def represent(
 
     `checkpoint` is a file that keeps the intervals while the work goes on: where it is there already, of the same trace
     and model, the work continues, with the result that it would have had, bit by bit. The caller removes it.
-    `windowed`: PerfVec's own evaluation, some 250 times slower (perfvec.representation.windowed).
+    `windowed`: PerfVec's own evaluation, some 300 times slower (perfvec.representation.windowed).
     """
     if not isinstance(trace, Trace):
         with Trace(trace) as opened:

@@ -1,8 +1,9 @@
 """Exact vectors of several traces on a cluster: features are extracted once, then represented in shards.
 
 Stack distances need a trace's whole past, so a trace's features are one task; their file, read anywhere at once, then
-feeds the model, which takes a hundred times as long, on all workers. Shards are the local pass's own stretches, its
-sums are added in the same order, so the vector is the local one, bit by bit, where the processors are alike.
+feeds the model, which takes twenty to a hundred times as long, on all workers. Shards are the local pass's own
+stretches, its sums are added in the same order, so the vector is the local one, bit by bit, where the processors are
+alike.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tracegen.files import require_writable
 from tracegen.trace import Trace
 from uarch.errors import InputError
 
-SHARD = 4  # stretches of a task: some ten seconds of the model
+SHARD = 4  # stretches of a task: one to ten seconds of the model
 
 
 @dataclass(frozen=True)
