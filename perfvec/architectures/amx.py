@@ -119,7 +119,8 @@ def convolve(
     streams = [room(block, past) for block, past in zip(blocks, state, strict=True)]
     first, entered = blocks[0].reach, state[0].float()
     rest = room(blocks[0], entered - entered.bfloat16())
-    entered = torch.cat([entered, sum_[-first:]])[-first:]
+    entered = torch.cat([entered, sum_[max(0, steps - first) :]])  # a copy, as the sum is written over
+    entered = entered[len(entered) - first :]
     arguments = (_Block * len(blocks))()
     for index, (block, stream) in enumerate(zip(blocks, streams, strict=True)):
         tensors = block.taps, block.taps_bias, block.out, block.out_bias, stream

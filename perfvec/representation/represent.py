@@ -144,8 +144,8 @@ class Taken:
 class Pass:
     """The stateful pass over a run's consecutive chunks: `add` gives the sum of a chunk's representations.
 
-    `skip` only takes a chunk in, at the rate of feature extraction. Results depend on where chunks are cut. `windowed`:
-    by `windowed_sums` instead, the slow reference.
+    It is `sums` of what `take` took in, which alone goes at the rate of feature extraction. Results depend on where
+    chunks are cut. `windowed`: by `windowed_sums` instead, the slow reference.
     """
 
     def __init__(
