@@ -6,10 +6,10 @@
  * rows after each step of its inner dimension. Nothing but a block's rounded inputs and the float32 sum goes through
  * memory.
  *
- * What is rounded to bfloat16 must not be off on average, for a loop repeats the same few rows. So the first block, whose
- * inputs are the largest, reads them as two numbers each, and all else is rounded up or down at random, with chances by
- * which the mean is the float32 number (stochastic rounding: Gupta et al., ICML 2015, arXiv 1502.02551,
- * §3). The random numbers are the same in every call.
+ * What is rounded to bfloat16 must not be off on average, for a loop repeats the same few rows. So the first block,
+ * whose inputs are the largest, reads them as two numbers each, and all else is rounded up or down at random, with
+ * chances by which the mean is the float32 number (stochastic rounding: Gupta et al., ICML 2015, arXiv 1502.02551, §3).
+ * The random numbers are the same in every call.
  *
  * Intel 64 and IA-32 Architectures Optimization Reference Manual, ch. 20 (tiles two by two, B in VNNI format).
  */
