@@ -28,10 +28,12 @@ def compiled(source: Path, flags: Sequence[str], what: str) -> Path:
     name = f"{source.stem}-{key.hexdigest()[:24]}.so"
     for folder in _cache_folders():
         library = folder / name
-        if library.is_file():
-            return library
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if folder.stat().st_uid != os.getuid():
+                continue  # what lies there is somebody else's program
+            if library.is_file():
+                return library
             handle, temporary = tempfile.mkstemp(prefix=f".{source.stem}-", suffix=".so", dir=folder)
         except OSError:
             continue

@@ -1,6 +1,5 @@
 """A convolution's blocks on AMX's tiles against the same in float32, its rounding, and what happens without tiles."""
 
-import ctypes
 import threading
 
 import numpy as np
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfvec.architectures import amx, build
-from tracegen.compiled import compiled
 
 INPUTS = 5
 
@@ -183,14 +181,3 @@ def test_weights_are_packed_in_the_order_of_their_use():
         assert packed.taps_bias[group, gate, n] == block.taps.bias[64 * gate + 16 * group + n]
     for group, step, half, i, n, k in np.random.default_rng(1).integers(0, [2, 2, 2, 16, 16, 2], (50, 6)):
         assert packed.out[group, step, half, i, n, k] == out[32 * group + 16 * half + n, 32 * step + 2 * i + k]
-
-
-def test_what_was_compiled_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source = tmp_path / "two.c"
-    source.write_text('__attribute__((visibility("default"))) int two(void) { return NUMBER; }\n')
-    first = compiled(source, ["-DNUMBER=2"], "two.c")
-    assert ctypes.CDLL(str(first)).two() == 2
-    made = first.stat().st_mtime_ns
-    assert compiled(source, ["-DNUMBER=2"], "two.c") == first and first.stat().st_mtime_ns == made
-    assert compiled(source, ["-DNUMBER=3"], "two.c") != first
