@@ -1,4 +1,4 @@
-"""The products of a model's first layer, by tables: of every static instruction once, of every value of a column once.
+"""A model's first layer, by tables: a row for every static instruction of a stretch, one for every value of a column.
 
 A dynamic feature is one of 256 stored numbers, so what a column adds to the first layer's result is one of 256 vectors.
 An executed instruction then takes a sum of 15 vectors (schema `default`), where its 170 features need not be written

@@ -58,10 +58,9 @@ def lane_pieces(
 
     They are numbered from 0 at `lead`; each comes once, and what only fills the state is -1. `static` [S, static
     width], `static_id` [lead+n], `stored` [lead+n, columns]. `lanes`: the architecture's by default; the last one may
-    be shorter. `counted`: only so many
-    first instructions of each lane, all by default; what follows them only fills the state of the next lane.
-    `on_device` expands the features where the model is; by default only a GPU does that. A rounded model on a processor
-    needs no expanded features where it has a `projection`.
+    be shorter. `counted`: only so many first instructions of each lane, all by default; what follows them only fills
+    the state of the next lane. `on_device` expands the features where the model is; by default only a GPU does that. A
+    rounded model on a processor needs no expanded features where it has a `projection`.
     """
     keep_freed_memory()
     schema, device = foundation.schema, foundation.mean.device

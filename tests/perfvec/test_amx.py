@@ -1,6 +1,7 @@
 """A convolution's blocks on AMX's tiles against the same in float32, its rounding, and what happens without tiles."""
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from perfvec.architectures import amx, build
 
 INPUTS = 5
 
-needs_tiles = pytest.mark.skipif(amx.kernel_for(32, 2) is None, reason="the processor has no AMX")
+HERE = Path("/proc/cpuinfo")
+needs_tiles = pytest.mark.skipif(
+    not HERE.exists() or "amx_bf16" not in HERE.read_text().split(), reason="the processor has no AMX"
+)
 
 
 def network(width=32, layers=2, kernel=3, seed=1):
@@ -32,6 +36,15 @@ def both(net, entered, state=None):
         with torch.autocast("cpu", torch.bfloat16):
             tiles = net.behind_first(entered.clone(), state)
     return exact, tiles
+
+
+@needs_tiles
+@pytest.mark.parametrize(("width", "kernel"), [(32, 1), (128, 4), (256, 3)])
+def test_where_the_processor_has_tiles_they_are_used(width, kernel):
+    amx.compiled_for(width, kernel)  # which raises with what is in the way
+    net = network(width, 1, kernel)
+    net.freeze()
+    assert net._packed is not None
 
 
 @needs_tiles
