@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tracegen.branch_entropy import Sites, goes_elsewhere, sites_of
 from tracegen.straight_line import find, successors
 from uarch.instructions import Chunk, Flag, StaticInstructions
-from uarch.timing.compiled import kernel
+from uarch.jit import kernel
 
 DIMENSIONS = 15  # SimPoint's
 _BRANCH = int(Flag.BRANCH)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.instructions import LAST, Flag, StaticInstructions
-from uarch.timing.compiled import compiled, kernel
+from uarch.jit import compiled, kernel
 
 LOCAL_HISTORY = 10  # outcomes
 GLOBAL_HISTORY = 14

@@ -34,7 +34,7 @@ from uarch.instructions import (
     Operation,
     StaticInstructions,
 )
-from uarch.timing.compiled import compiled, kernel
+from uarch.jit import compiled, kernel
 
 LINE_BITS = 6  # 64-byte lines
 PAGE_BITS = 12

@@ -22,7 +22,7 @@ from uarch.instructions import (
     Operation,
     StaticInstructions,
 )
-from uarch.timing.compiled import compiled, kernel
+from uarch.jit import compiled, kernel
 
 _NEVER = -(1 << 62)  # the producer of what none was seen of
 WINDOW = 4096  # lags are measured against at most so many nominal cycles of history

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tracegen.branch_entropy import linear_entropy, shannon_entropy
 from uarch.errors import InputError
-from uarch.timing.compiled import compiled, kernel
+from uarch.jit import compiled, kernel
 
 KINDS = ("global", "local")
 LONGEST = 31  # outcomes; a context is a number of 64 bits with the branch above the history

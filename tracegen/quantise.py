@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import compiled
+from uarch.jit import compiled
 
 FIRST = 255  # stored for a first reference
 STEPS = 8.0  # stored steps per octave

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracegen.prefetch import prefetch
-from uarch.timing.compiled import compiled, kernel
+from uarch.jit import compiled, kernel
 
 COLD = -1  # distance of the first reference to a line
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Fibonacci hashing (Knuth, TAOCP 3, §6.4)

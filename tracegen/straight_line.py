@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.instructions import Chunk, Flag, StaticInstructions
-from uarch.timing.compiled import kernel
+from uarch.jit import kernel
 
 LINE_BITS = 6  # 64-byte lines
 _NOWHERE = (1 << 32) - 2  # is no instruction, and is not LAST

@@ -10,6 +10,7 @@ import pytest
 
 from uarch.configuration import Machine, load_machine, replace_field
 from uarch.instructions import Flag
+from uarch.jit import number, out_of_line
 from uarch.timing.branches import (
     DECODE_REDIRECT,
     EXECUTE_REDIRECT,
@@ -20,7 +21,6 @@ from uarch.timing.branches import (
     branch,
     new_branches,
 )
-from uarch.timing.compiled import number, out_of_line
 from uarch.timing.predictors import folded, perceptron
 
 KINDS = ("local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")

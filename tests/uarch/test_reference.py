@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import compiled, out_of_line
+from uarch.jit import compiled, out_of_line
 from uarch.timing.reference import by_reference
 from uarch.timing.rings import SPARE, book, new_ring, released
 

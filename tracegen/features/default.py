@@ -21,7 +21,7 @@ from tracegen.quantise import FIRST, STEPS, Codes, code_of, code_tables
 from tracegen.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
 from tracegen.straight_line import LINE_BITS, find, successors
 from uarch.instructions import NO_REGISTER, VECTOR_REGISTERS, Chunk, Flag, Operation, StaticInstructions
-from uarch.timing.compiled import kernel
+from uarch.jit import kernel
 
 PAGE_BITS = 12
 _BRANCH = int(Flag.BRANCH)

@@ -31,7 +31,7 @@ from uarch.instructions import (
     Operation,
     StaticInstructions,
 )
-from uarch.timing.compiled import compiled, kernel
+from uarch.jit import compiled, kernel
 
 _FAR = 1 << 24  # stored for a first reference: farther than any cache reaches
 _ENTROPY_STEPS = 1 << 16

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from uarch.configuration import Machine
 from uarch.instructions import Flag
-from uarch.timing.compiled import compiled, merged, out_of_line
+from uarch.jit import compiled, merged, out_of_line
 from uarch.timing.predictors import dispatch, perceptron
 from uarch.timing.predictors.dispatch import KIND, NONE, PERCEPTRON, new_predictor
 from uarch.timing.predictors.state import IN_FLIGHT, Predictor, next_random

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.configuration import Machine
+from uarch.jit import compiled, number, out_of_line
 from uarch.timing import tlb
-from uarch.timing.compiled import compiled, number, out_of_line
 from uarch.timing.memory import Memory, new_memory, read_memory, write_memory
 from uarch.timing.mshrs import book, free_from, new_mshrs
 from uarch.timing.prefetchers import (

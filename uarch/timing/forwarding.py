@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import compiled
+from uarch.jit import compiled
 
 WORDS = 512  # direct-mapped, a power of two
 WORD, BEGIN, END, DATA, WRITTEN = range(5)

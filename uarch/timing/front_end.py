@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.configuration import OutOfOrderPipeline
+from uarch.jit import compiled
 from uarch.timing.caches import Caches, access_code
-from uarch.timing.compiled import compiled
 from uarch.timing.memory import Memory
 from uarch.timing.reference import by_reference
 from uarch.timing.rings import book, new_ring, released

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from uarch.configuration import InOrderPipeline, Machine
 from uarch.instructions import REGISTERS, Flag
+from uarch.jit import compiled, merged, number, out_of_line
 from uarch.timing.branches import DECODE_REDIRECT, MISPREDICTIONS, RIGHT, Branches, branch
 from uarch.timing.caches import Caches, access_code, access_data
-from uarch.timing.compiled import compiled, merged, number, out_of_line
 from uarch.timing.forwarding import FORWARDED, find_store, new_forwarding, note_store
 from uarch.timing.memory import Memory
 from uarch.timing.ports import INT_ALU, RESOURCES, WINDOW, new_window, reserve, reserve_unpipelined

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from uarch.jit import kernel
 from uarch.timing import in_order, out_of_order
 from uarch.timing.branches import Branches
 from uarch.timing.caches import Caches, access_code, access_data
-from uarch.timing.compiled import kernel
 from uarch.timing.memory import Memory
 from uarch.timing.static import LENGTH, Rows
 from uarch.timing.stream import Stream, goes_to, size_of

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from uarch.configuration import Machine, SimpleMemory
 from uarch.constraints import dram_models
+from uarch.jit import compiled
 from uarch.timing import dram
-from uarch.timing.compiled import compiled
 from uarch.timing.dram import Dram, new_dram
 from uarch.timing.reference import by_reference
 

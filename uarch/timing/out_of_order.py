@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.gem5.table import ADDED_REGISTERS, Isa
 from uarch.instructions import REGISTERS, Flag
+from uarch.jit import compiled, merged, number, out_of_line
 from uarch.timing.branches import DECODE_REDIRECT, EXECUTE_REDIRECT, RIGHT, Branches, branch, retires
 from uarch.timing.caches import Caches, access_data, access_data_again
-from uarch.timing.compiled import compiled, merged, number, out_of_line
 from uarch.timing.forwarding import (
     CACHED,
     FORWARDED,

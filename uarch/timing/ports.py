@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import out_of_line
+from uarch.jit import out_of_line
 
 Array = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import compiled
+from uarch.jit import compiled
 
 Array = NDArray[np.int64]
 

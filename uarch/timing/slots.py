@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uarch.timing.compiled import compiled
+from uarch.jit import compiled
 
 
 @compiled

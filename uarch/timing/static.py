@@ -17,7 +17,7 @@ from uarch.instructions import (
     Operation,
     StaticInstructions,
 )
-from uarch.timing.compiled import compiled
+from uarch.jit import compiled
 from uarch.timing.ports import FP_ADD, FP_MUL, INT_ALU, INT_MUL, SIMD
 
 Array = NDArray[np.int64]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import compiled, out_of_line
+from uarch.jit import compiled, out_of_line
 from uarch.timing.reference import by_reference
 
 Array = NDArray[np.int64]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.instructions import LAST, Chunk
-from uarch.timing.compiled import compiled
+from uarch.jit import compiled
 from uarch.timing.static import LENGTH, Rows
 
 

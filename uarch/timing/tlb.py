@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import compiled, number, out_of_line
+from uarch.jit import compiled, number, out_of_line
 
 WAYS, SETS = 8, 8
 INSTRUCTION, DATA = 0, 1

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.instructions import LAST, Flag
+from uarch.jit import compiled, out_of_line
 from uarch.timing.branches import Branches, strayed
 from uarch.timing.caches import Caches, access_code
-from uarch.timing.compiled import compiled, out_of_line
 from uarch.timing.memory import Memory
 from uarch.timing.reference import by_reference
 from uarch.timing.slots import take

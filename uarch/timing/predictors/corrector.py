@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uarch.timing.compiled import compiled, merged, out_of_line
+from uarch.jit import compiled, merged, out_of_line
 from uarch.timing.predictors import loop, tage
 from uarch.timing.predictors.state import Predictor, Row, count
 from uarch.timing.predictors.tage import ALTERNATE, ALTERNATIVE, PROVIDED, PROVIDER

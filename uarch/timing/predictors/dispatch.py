@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from uarch.timing.compiled import merged, number
+from uarch.jit import merged, number
 from uarch.timing.predictors import bimode, local, ltage, perceptron, tage, tage_sc_l, tournament
 from uarch.timing.predictors.state import Predictor, new_state
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uarch.timing.compiled import compiled
+from uarch.jit import compiled
 from uarch.timing.predictors.state import Predictor
 
 OUTCOMES = 4096  # longer than the longest history (3,000)

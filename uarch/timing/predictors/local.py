@@ -5,7 +5,7 @@ As in gem5 the size counts bits, so that there are `entries` / 2 counters, and u
 
 from __future__ import annotations
 
-from uarch.timing.compiled import merged
+from uarch.jit import merged
 from uarch.timing.predictors.state import Predictor, count, new_state
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from uarch.timing.compiled import compiled, merged, out_of_line
+from uarch.jit import compiled, merged, out_of_line
 from uarch.timing.predictors.state import Predictor, Row, next_random
 from uarch.timing.predictors.tage import END_OF_HISTORY as AT
 from uarch.timing.predictors.tage import END_OF_PARAMETERS as PARAMETERS_AT

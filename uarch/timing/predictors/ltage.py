@@ -6,7 +6,7 @@ predict after the same count 3 times.
 
 from __future__ import annotations
 
-from uarch.timing.compiled import merged, number
+from uarch.jit import merged, number
 from uarch.timing.predictors import loop, tage
 from uarch.timing.predictors.state import Predictor, Row
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import compiled, merged, out_of_line
+from uarch.jit import compiled, merged, out_of_line
 from uarch.timing.predictors.state import Predictor, Row, new_state, next_random
 
 # Features of the paper, section 3; `a`, `b` and `shift` are their parameters.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.timing.compiled import compiled
+from uarch.jit import compiled
 from uarch.timing.reference import by_reference
 
 IN_FLIGHT = 256  # branches between fetch and retirement

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uarch.timing.compiled import compiled, merged
+from uarch.jit import compiled, merged
 from uarch.timing.predictors import folded
 from uarch.timing.predictors.folded import geometric, shift_in
 from uarch.timing.predictors.state import Predictor, Row, count, new_state, next_random

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from uarch.timing.compiled import compiled, merged, number, out_of_line
+from uarch.jit import compiled, merged, number, out_of_line
 from uarch.timing.predictors import corrector, folded, loop, tage
 from uarch.timing.predictors.corrector import ALTERNATE_SURE, HIGH, LOW, MEDIUM
 from uarch.timing.predictors.state import Predictor, Row, count, next_random

@@ -6,7 +6,7 @@ As in gem5 both histories move at prediction; unconditional branches enter the g
 
 from __future__ import annotations
 
-from uarch.timing.compiled import merged
+from uarch.jit import merged
 from uarch.timing.predictors.state import Predictor, Row, count, new_state
 
 MASK, ENTRIES = 1, 2  # places in `parameters`

@@ -1,4 +1,4 @@
-"""How the functions of the timing model are compiled.
+"""How numba compiles the inner loops of the floors above.
 
 They only read and write arrays that Python owns and keeps alive during the call, so numba's reference counting is left
 out (`_nrt=False`): its atomic operations on every view would take most of the time. Such functions cannot allocate.

@@ -11,7 +11,7 @@ from pathlib import Path
 _PROGRAM = """
 import sys
 import numba.core.caching as caching
-from uarch.timing.compiled import kernel
+from uarch.jit import kernel
 
 saved = []
 save = caching.Cache.save_overload
