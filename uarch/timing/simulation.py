@@ -11,22 +11,28 @@ gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.configuration import Machine
-from uarch.gem5.table import ISAS
+from uarch.configuration import DramMemory, Machine
+from uarch.constraints import dram_models
+from uarch.errors import InputError
+from uarch.gem5.table import ADDED_REGISTERS, ISAS
 from uarch.instructions import Chunk, StaticInstructions
-from uarch.timing import branches, caches, in_order, out_of_order, tlb
-from uarch.timing.kernels import run_kernel, warm_kernel
+from uarch.timing.stack import CAUSES
 from uarch.timing.static import static_rows
-from uarch.timing.stream import stream_of
-from uarch.timing.wrong_path import new_wrong_path
+
+try:
+    from uarch.timing import _core
+except ImportError as error:
+    raise InputError(
+        "the simulator's compiled core is missing: install the package (pip install . builds it, with a C++17 compiler)"
+    ) from error
 
 SIMULATOR = "embedded 7"  # this model's name in what it made; another number where times of some machine change
+IDEAL = ("branches", "instructions", "data")
 COUNTERS = (
     "cycles",
     "instructions",
@@ -56,83 +62,76 @@ COUNTERS = (
 
 
 class Simulation:
-    """One machine running one program."""
+    """One machine that runs one program.
 
-    def __init__(self, machine: Machine, instructions: StaticInstructions) -> None:
+    `ideal` names what never costs anything, to see what it costs: "branches" (every branch goes as expected),
+    "instructions" (all code in L1I), "data" (all data in L1D).
+    """
+
+    def __init__(self, machine: Machine, instructions: StaticInstructions, ideal: Collection[str] = ()) -> None:
+        unknown = set(ideal) - set(IDEAL)
+        if unknown:
+            raise InputError(f"nothing called {min(unknown)} can be ideal: {', '.join(IDEAL)}")
         self.machine = machine
-        self._rows = static_rows(machine, instructions)
-        self._pc = instructions.address.astype(np.int64)
-        self._caches, self._memory = caches.new_caches(machine)
-        self._tlbs = tlb.new_tlbs()
-        self._branches = branches.new_branches(machine)
-        if machine.core == "in-order":
-            self._core: Any = in_order.new_core(machine)
-        else:  # other sources' traces (ChampSim) are of x86-64 programs
-            self._core = out_of_order.new_core(machine, ISAS.get(instructions.isa, ISAS["x86-64"]))
-        self._wrong_path = new_wrong_path(len(instructions))
+        pipeline = machine.pipeline
+        # Other sources' traces (ChampSim) are of x86-64 programs.
+        isa = ISAS.get(instructions.isa, ISAS["x86-64"])
+        self._core = _core.Simulation(
+            machine=machine,
+            dram=dram_models()[machine.memory.model] if isinstance(machine.memory, DramMemory) else None,
+            int_registers=getattr(pipeline, "int_registers", 0) + ADDED_REGISTERS - isa.int_registers,
+            fp_registers=getattr(pipeline, "fp_registers", 0) + ADDED_REGISTERS - isa.fp_registers,
+            total_store_order=isa.total_store_order,
+            rows=static_rows(machine, instructions),
+            pc=instructions.address.astype(np.int64),
+            **{f"ideal_{name}": name in ideal for name in IDEAL},
+        )
         self._instructions = 0
-        self._retired = 0
-        self._warm_line = -1
-        self._cycles_before = 0
+        self._before: dict[str, int] = {}
 
     def run(self, chunk: Chunk) -> NDArray[np.uint16]:
         """[n] cycles between each instruction's retirement and the one before, at most 65535."""
-        latency = np.empty(len(chunk), np.uint16)
-        self._retired = run_kernel(self.machine.core)(
-            self._core,
-            self._wrong_path,
-            self._branches,
-            self._caches,
-            self._memory,
-            self._tlbs,
-            self._rows,
-            self._pc,
-            stream_of(chunk),
-            latency,
-            self._retired,
-        )
         self._instructions += len(chunk)
-        return latency
+        return self._core.run(chunk)
+
+    def run_with_stack(
+        self, chunk: Chunk, stack: NDArray[np.int64], groups: NDArray[np.uint32] | None = None
+    ) -> NDArray[np.uint16]:
+        """As `run`, and adds every cycle to `stack` [groups, len(CAUSES)], in the row of the instruction's group.
+
+        `groups` [n] is the row of each executed instruction; left out, its static instruction's.
+        """
+        self._instructions += len(chunk)
+        return self._core.run_with_stack(chunk, stack, chunk.static_id if groups is None else groups)
 
     def warm(self, chunk: Chunk) -> None:
         """Lets the chunk pass through caches and TLBs in no time; the branch predictor does not see it."""
-        self._warm_line = warm_kernel()(
-            self._caches,
-            self._memory,
-            self._tlbs,
-            self._rows,
-            self._pc,
-            stream_of(chunk),
-            self._warm_line,
-        )
+        self._core.warm(chunk)
 
     @property
-    def counters(self) -> dict[str, float]:
-        """Totals since the beginning or the last `reset_counters`, by the names of COUNTERS (warm-up included).
+    def statistics(self) -> dict[str, int]:
+        """All totals since the beginning or the last `reset_counters` (warm-up included).
 
         Stores that have retired but not been written yet are not among the accesses yet.
         """
-        levels = self._caches.counters
-        names = ("l1i", "l1d", "l2", "l3")
-        totals = {
-            "cycles": self._retired - self._cycles_before,
-            "instructions": self._instructions,
-            "branches": self._branches.scalars[branches.BRANCHES],
-            "mispredictions": self._branches.scalars[branches.MISPREDICTIONS],
-            "itlb_misses": self._tlbs[tlb.INSTRUCTION, tlb.MISSES],
-            "dtlb_misses": self._tlbs[tlb.DATA, tlb.MISSES],
-        }
-        for column, kind in enumerate(("accesses", "misses", "write_backs", "prefetches", "merged")):
-            totals |= {f"{name}_{kind}": levels[level, column] for level, name in enumerate(names)}
+        totals = {name: count - self._before.get(name, 0) for name, count in self._core.counters.items()}
+        return {"cycles": totals.pop("retired"), "instructions": self._instructions, **totals}
+
+    @property
+    def counters(self) -> dict[str, float]:
+        """Of `statistics` those that latency files keep, by the names of COUNTERS."""
+        totals = self.statistics
         return {name: float(totals[name]) for name in COUNTERS}
 
     def reset_counters(self) -> None:
         """Counts from here on; contents and times stay."""
-        self._cycles_before = self._retired
+        self._before = dict(self._core.counters)
         self._instructions = 0
-        self._caches.counters[:] = 0
-        self._branches.scalars[[branches.BRANCHES, branches.MISPREDICTIONS]] = 0
-        self._tlbs[:, tlb.MISSES] = 0
+
+
+def new_stack(groups: int) -> NDArray[np.int64]:
+    """[groups, len(CAUSES)] no cycles yet."""
+    return np.zeros((groups, len(CAUSES)), np.int64)
 
 
 def simulate(

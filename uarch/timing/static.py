@@ -17,17 +17,17 @@ from uarch.instructions import (
     Operation,
     StaticInstructions,
 )
-from uarch.jit import compiled
-from uarch.timing.ports import FP_ADD, FP_MUL, INT_ALU, INT_MUL, SIMD
+from uarch.timing.stack import execution_column
 
-Array = NDArray[np.int64]
 Rows = NDArray[np.int16]
 Registers = NDArray[np.uint8]
 
-# Columns of a row: 32 of 16 bits are one cache line.
+# `Resource` of core/pipeline/functional_units.hpp.
+INT_ALU, INT_MUL, FP_ADD, FP_MUL, SIMD = range(1, 6)
+# Columns of a row, the fields of `StaticInstruction` in core/instruction.hpp.
 UNIT, LATENCY, DIVIDER, MICRO_OPERATIONS, SOURCE_COUNT, ADDRESS_COUNT, DESTINATION_COUNT = range(7)
 COMPUTES, FLAGS, LENGTH, INT_DESTINATIONS, FP_DESTINATIONS = range(7, 12)
-SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, CHAINED, COLUMNS = 12, 20, 26, 27, 28, 29, 32
+SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, CHAINED, EXECUTION, COLUMNS = 12, 20, 26, 27, 28, 29, 30, 32
 SOURCES, DESTINATIONS = 8, 6  # places for them in a row; in those that an instruction does not need is REGISTERS
 NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
 
@@ -98,6 +98,7 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, COMPUTES] = np.where(divides, 1, instructions.compute_operations)
     rows[:, BEFORE], rows[:, AFTER] = instructions.cycles_before, instructions.cycles_after
     rows[:, CHAINED] = instructions.chained
+    rows[:, EXECUTION] = np.array([_execution(operation) for operation in range(256)], np.int16)[operations]
     rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
     rows[:, FLAGS] = flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
@@ -112,6 +113,10 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, BASE_UPDATES] = _base_updates(instructions, rows[:, COMPUTES] > 0)
     rows[:, INT_DESTINATIONS], rows[:, FP_DESTINATIONS] = _renamed(instructions)
     return rows
+
+
+def _execution(operation: int) -> int:
+    return execution_column(Operation(operation) if operation in set(Operation) else Operation.NONE)
 
 
 def _flags_as_gem5(sources: Registers, destinations: Registers) -> tuple[Registers, Registers]:
@@ -160,20 +165,3 @@ def _base_updates(instructions: StaticInstructions, computes: NDArray[np.bool_])
     stack = (instructions.flags & (Flag.CALL | Flag.RETURN)) != 0
     moved = stack | (~computes & (others | ~loads))
     return ((shared & moved[:, None]) @ (1 << np.arange(destinations.shape[1]))).astype(np.int16)
-
-
-@compiled
-def latest(ready: Array, row: Rows) -> tuple[int, int]:
-    """Cycles at which all sources of the instruction's address, and all others, are there.
-
-    All places are read, as how many there are changes from one instruction to the next, which the host's own branch
-    predictor could not foresee; what is not there is ready at 0.
-    """
-    of_address, of_others, addresses = 0, 0, row[ADDRESS_COUNT]
-    for source in range(SOURCES):
-        cycle = ready[np.uint64(row[SOURCES_AT + source])]
-        if source < addresses:
-            of_address = max(of_address, cycle)
-        else:
-            of_others = max(of_others, cycle)
-    return of_address, of_others

@@ -8,13 +8,12 @@
 // it in predictors.cpp and in PREDICTORS of uarch/constraints.py.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
-namespace perfvec {
+#include "../types.hpp"
 
-using Address = std::int64_t;
+namespace perfvec {
 
 constexpr int IN_FLIGHT = 256;  // branches between fetch and retirement: slots 0 … IN_FLIGHT - 1
 

@@ -1,0 +1,37 @@
+"""Build the timing model's C++ core; everything else about the package is in pyproject.toml."""
+
+from pathlib import Path
+
+from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
+from setuptools import setup
+from setuptools.errors import CompileError
+
+CORE = Path("uarch/timing/core")
+
+
+class BuildCore(build_ext):  # type: ignore[misc]  # pybind11's helpers carry no types
+    """Say in one line what is missing where nothing can be compiled."""
+
+    def build_extensions(self) -> None:
+        try:
+            super().build_extensions()
+        except CompileError as error:
+            raise SystemExit(
+                f"error: the simulator's core did not compile ({error}); a C++17 compiler is needed: "
+                "g++ 9 or clang++ 10 or newer (Debian: apt install g++), CXX names another"
+            ) from error
+
+
+with ParallelCompile("NPY_NUM_BUILD_JOBS"):
+    setup(
+        ext_modules=[
+            Pybind11Extension(
+                "uarch.timing._core",
+                sorted(str(path) for path in CORE.rglob("*.cpp")),
+                depends=sorted(str(path) for path in CORE.rglob("*.hpp")),
+                cxx_std=17,
+                extra_compile_args=["-O3", "-fno-plt", "-Wall", "-Wextra"],
+            )
+        ],
+        cmdclass={"build_ext": BuildCore},
+    )

@@ -1,0 +1,226 @@
+// The timing model as a Python extension module: uarch.timing._core. uarch/timing/simulation.py is its only caller.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstring>
+#include <stdexcept>
+
+#include "simulation.hpp"
+
+namespace py = pybind11;
+
+namespace perfvec {
+namespace {
+
+template <typename T>
+using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+template <typename T>
+T field(const py::handle& object, const char* name) {
+    return object.attr(name).cast<T>();
+}
+
+CacheConfiguration cache_from(const py::handle& cache) {
+    return {field<int>(cache, "size_kib"), field<int>(cache, "associativity"), field<int>(cache, "latency"),
+            field<int>(cache, "mshrs"), field<std::string>(cache, "prefetcher")};
+}
+
+// `dram` is the named DRAM's mapping, or None for a memory of fixed latency and bandwidth.
+MemoryConfiguration memory_from(const py::handle& memory, const py::handle& dram) {
+    MemoryConfiguration configuration;
+    if (dram.is_none()) {
+        configuration.latency_ns = field<double>(memory, "latency_ns");
+        configuration.bandwidth_gbs = field<double>(memory, "bandwidth_gbs");
+        return configuration;
+    }
+    const auto time = [&](const char* name) { return dram[name].cast<double>(); };
+    const auto count = [&](const char* name) { return static_cast<int>(dram[name].cast<double>()); };
+    configuration.dram = DramModel{
+        time("t_cl"),         time("t_cwl"),        time("t_rcd"),         time("t_rp"),        time("t_ras"),
+        time("t_rtp"),        time("t_wr"),         time("t_rtw"),         time("t_wtr"),       time("t_ccd_long"),
+        time("t_rrd"),        time("t_xaw"),        time("t_cs"),          time("t_refi"),      time("t_rfc"),
+        time("t_burst"),      count("burst_bytes"), count("banks"),        count("ranks"),      count("bank_groups"),
+        count("row_bytes"),   count("write_queue"), count("closed") != 0};
+    return configuration;
+}
+
+Machine machine_from(const py::handle& machine, const py::handle& dram, int int_registers, int fp_registers,
+                     bool total_store_order, const Ideal& ideal) {
+    Machine result;
+    const py::object pipeline = machine.attr("pipeline"), units = machine.attr("functional_units");
+    if (field<std::string>(machine, "core") == "in-order") {
+        result.in_order = InOrderPipeline{field<int>(pipeline, "width"), field<int>(pipeline, "frontend_delay"),
+                                          field<int>(pipeline, "memory_width"), field<int>(pipeline, "store_buffer"),
+                                          field<int>(pipeline, "memory_in_flight")};
+    } else {
+        result.out_of_order =
+            OutOfOrderPipeline{field<int>(pipeline, "fetch_width"),        field<int>(pipeline, "decode_width"),
+                               field<int>(pipeline, "rename_width"),       field<int>(pipeline, "issue_width"),
+                               field<int>(pipeline, "commit_width"),       field<int>(pipeline, "frontend_delay"),
+                               field<int>(pipeline, "dispatch_delay"),     field<int>(pipeline, "rob_entries"),
+                               field<int>(pipeline, "issue_queue_entries"), field<int>(pipeline, "load_queue_entries"),
+                               field<int>(pipeline, "store_queue_entries"), int_registers,
+                               fp_registers};
+    }
+    result.units = {field<int>(units, "int_alu"), field<int>(units, "int_mul"),    field<int>(units, "fp_add"),
+                    field<int>(units, "fp_mul"),  field<int>(units, "simd"),       field<int>(units, "load_ports"),
+                    field<int>(units, "store_ports")};
+    const py::object predictor = machine.attr("branch_predictor");
+    result.branch_predictor = {field<std::string>(predictor, "kind"), field<int>(predictor, "entries"),
+                               field<int>(predictor, "btb_entries"), field<int>(predictor, "ras_entries")};
+    result.l1i = cache_from(machine.attr("l1i"));
+    result.l1d = cache_from(machine.attr("l1d"));
+    result.l2 = cache_from(machine.attr("l2"));
+    if (!machine.attr("l3").is_none()) result.l3 = cache_from(machine.attr("l3"));
+    result.memory = memory_from(machine.attr("memory"), dram);
+    result.frequency_ghz = field<double>(machine, "frequency_ghz");
+    result.total_store_order = total_store_order;
+    result.ideal = ideal;
+    return result;
+}
+
+// A chunk's arrays, held while C++ reads them. Throws ValueError where they do not fit together or the program.
+class HeldChunk {
+  public:
+    HeldChunk(const py::handle& chunk, std::size_t instructions)
+        : static_id_(chunk.attr("static_id")),
+          following_(chunk.attr("next_static_id")),
+          offset_(chunk.attr("access_offset")),
+          address_(chunk.attr("address")),
+          size_(chunk.attr("size")),
+          is_store_(chunk.attr("is_store")) {
+        const auto n = static_cast<std::size_t>(static_id_.size());
+        const auto fits = [](bool good, const char* what) {
+            if (!good) throw std::invalid_argument(what);
+        };
+        fits(static_cast<std::size_t>(following_.size()) == n, "next_static_id is not as long as static_id");
+        fits(static_cast<std::size_t>(offset_.size()) == n + 1, "access_offset must be one longer than static_id");
+        const std::int64_t* offset = offset_.data();
+        const std::int64_t accesses = offset[n] - offset[0];
+        fits(address_.size() >= accesses && size_.size() >= accesses && is_store_.size() >= accesses,
+             "there are fewer accesses than access_offset says");
+        for (std::size_t k = 0; k < n; ++k) {
+            fits(static_id_.data()[k] < instructions, "static_id is beyond the program's instructions");
+            fits(following_.data()[k] < instructions || following_.data()[k] == LAST,
+                 "next_static_id is beyond the program's instructions");
+            fits(offset[k] <= offset[k + 1], "access_offset falls");
+        }
+        // The offsets may count from before the chunk (Chunk.part).
+        view = {n,
+                static_id_.data(),
+                following_.data(),
+                offset,
+                reinterpret_cast<const Address*>(address_.data()) - offset[0],
+                size_.data() - offset[0],
+                is_store_.data() - offset[0]};
+    }
+
+    Chunk view;
+
+  private:
+    Array<std::uint32_t> static_id_, following_;
+    Array<std::int64_t> offset_;
+    Array<std::uint64_t> address_;
+    Array<std::uint8_t> size_, is_store_;
+};
+
+std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py::object& dram, int int_registers,
+                                            int fp_registers, bool total_store_order, const Array<std::int16_t>& rows,
+                                            const Array<std::int64_t>& pc, bool ideal_branches,
+                                            bool ideal_instructions, bool ideal_data) {
+    if (rows.ndim() != 2 || rows.shape(1) * 2 != static_cast<py::ssize_t>(sizeof(StaticInstruction)) ||
+        pc.ndim() != 1 || pc.shape(0) != rows.shape(0))
+        throw std::invalid_argument("rows must be [S, 32] and pc [S]");
+    std::vector<StaticInstruction> instructions(rows.shape(0));
+    std::memcpy(static_cast<void*>(instructions.data()), rows.data(), instructions.size() * sizeof(StaticInstruction));
+    std::vector<Address> addresses(pc.data(), pc.data() + pc.shape(0));
+    const Ideal ideal{ideal_branches, ideal_instructions, ideal_data};
+    return std::make_unique<Simulation>(
+        machine_from(machine, dram, int_registers, fp_registers, total_store_order, ideal), std::move(instructions),
+        std::move(addresses));
+}
+
+Array<std::uint16_t> run(Simulation& simulation, const py::object& chunk) {
+    const HeldChunk held(chunk, simulation.program().size);
+    Array<std::uint16_t> latency(static_cast<py::ssize_t>(held.view.size));
+    std::uint16_t* cycles = latency.mutable_data();
+    py::gil_scoped_release release;
+    simulation.core->run(held.view, cycles);
+    return latency;
+}
+
+// `stack` [groups, CAUSES] takes the cycles; `groups` [n] is the row of each instruction.
+Array<std::uint16_t> run_with_stack(Simulation& simulation, const py::object& chunk,
+                                    py::array_t<std::int64_t, py::array::c_style> stack,
+                                    const Array<std::uint32_t>& groups) {
+    const HeldChunk held(chunk, simulation.program().size);
+    if (stack.ndim() != 2 || stack.shape(1) != CAUSES || groups.ndim() != 1 ||
+        static_cast<std::size_t>(groups.shape(0)) != held.view.size)
+        throw std::invalid_argument("stack must be [groups, causes] and groups as long as the chunk");
+    const std::uint32_t* group = groups.data();
+    for (std::size_t k = 0; k < held.view.size; ++k)
+        if (group[k] >= stack.shape(0)) throw std::invalid_argument("a group is beyond the stack's rows");
+    std::int64_t* table = stack.mutable_data();
+    Array<std::uint16_t> latency(static_cast<py::ssize_t>(held.view.size));
+    std::uint16_t* cycles = latency.mutable_data();
+    py::gil_scoped_release release;
+    simulation.core->run(held.view, cycles, table, group);
+    return latency;
+}
+
+void warm(Simulation& simulation, const py::object& chunk) {
+    const HeldChunk held(chunk, simulation.program().size);
+    py::gil_scoped_release release;
+    simulation.warm(held.view);
+}
+
+py::dict counters(const Simulation& simulation) {
+    py::dict totals;
+    totals["retired"] = simulation.core->retired;
+    totals["branches"] = simulation.branches.branches;
+    totals["mispredictions"] = simulation.branches.mispredictions;
+    totals["itlb_misses"] = simulation.caches.instruction_tlb.misses;
+    totals["dtlb_misses"] = simulation.caches.data_tlb.misses;
+    const char* names[] = {"l1i", "l1d", "l2", "l3"};
+    for (int level = 0; level < LEVELS; ++level) {
+        const CacheCounters& counters = simulation.caches.levels[level].counters;
+        const auto put = [&](const char* kind, std::int64_t value) {
+            totals[py::str(std::string(names[level]) + "_" + kind)] = value;
+        };
+        put("accesses", counters.accesses);
+        put("misses", counters.misses);
+        put("write_backs", counters.write_backs);
+        put("prefetches", counters.prefetches);
+        put("merged", counters.merged);
+        put("useful_prefetches", counters.useful);
+        put("late_prefetches", counters.late);
+    }
+    const MemoryCounters& memory = simulation.caches.memory->counters;
+    totals["memory_reads"] = memory.reads;
+    totals["memory_writes"] = memory.writes;
+    totals["dram_row_hits"] = memory.row_hits;
+    totals["dram_row_misses"] = memory.row_misses;
+    const Occupancy& occupancy = simulation.core->occupancy;
+    totals["reorder_buffer_occupied"] = occupancy.reorder_buffer;
+    totals["issue_queue_occupied"] = occupancy.issue_queue;
+    totals["load_queue_occupied"] = occupancy.load_queue;
+    totals["store_queue_occupied"] = occupancy.store_queue;
+    return totals;
+}
+
+}  // namespace
+}  // namespace perfvec
+
+PYBIND11_MODULE(_core, module) {
+    using namespace perfvec;
+    module.attr("CAUSES") = static_cast<int>(CAUSES);
+    py::class_<Simulation>(module, "Simulation")
+        .def(py::init(&make_simulation), py::kw_only(), py::arg("machine"), py::arg("dram"), py::arg("int_registers"),
+             py::arg("fp_registers"), py::arg("total_store_order"), py::arg("rows"), py::arg("pc"),
+             py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false)
+        .def("run", &run)
+        .def("run_with_stack", &run_with_stack)
+        .def("warm", &warm)
+        .def_property_readonly("counters", &counters);
+}

@@ -1,0 +1,116 @@
+#include "branch_unit.hpp"
+
+namespace perfvec {
+
+namespace {
+
+int log2_of(int entries) {
+    int log = 0;
+    while (entries >> (log + 1)) ++log;
+    return log;
+}
+
+}  // namespace
+
+BranchUnit::BranchUnit(const std::string& kind, int entries, int btb_entries, int ras_entries)
+    : predictor_(make_predictor(kind, entries)),
+      target_buffer_(std::max(btb_entries, 1)),
+      target_buffer_shift_(2 + log2_of(std::max(btb_entries, 1))),
+      return_stack_(std::max(ras_entries, 1), NOWHERE) {}
+
+Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std::uint16_t flags, Cycle fetched,
+                           Cycle retired) {
+    ++branches;
+    const bool taken = target != fall_through;
+    if (!predictor_) {  // fetches on: every taken branch is a surprise
+        mispredictions += taken;
+        by_kind.direction += taken;
+        return taken ? Redirect::Execute : Redirect::None;
+    }
+    update_until(fetched);
+    const bool conditional = flags & CONDITIONAL, direct = !(flags & INDIRECT);
+    const int slot = (oldest_ + waiting_) & (IN_FLIGHT - 1);
+    const bool predicted = conditional ? predictor_->predict(slot, pc) : true;
+    predictor_->speculate(slot, pc, taken, conditional);
+
+    Target& entry = target_buffer_[(pc >> 2) & static_cast<Address>(target_buffer_.size() - 1)];
+    const Address tag = (pc >> target_buffer_shift_) & ((1 << TAG_BITS) - 1);
+    Address expected = predicted && entry.tag == tag ? entry.target : NOWHERE;
+    if (flags & RETURN) {
+        const Address top = return_stack_[top_];
+        if (top != NOWHERE) expected = top;
+        top_ = top_ == 0 ? return_stack_.size() - 1 : top_ - 1;
+    } else if (!direct) {
+        expected = indirect(pc, target, expected);
+    }
+    if (flags & CALL) {
+        top_ = top_ == return_stack_.size() - 1 ? 0 : top_ + 1;
+        return_stack_[top_] = fall_through;
+    }
+    recent_ = ((recent_ << 1) | taken) & ((1 << DIRECTIONS) - 1);
+
+    Redirect outcome = Redirect::None;
+    if (!direct || !taken || expected == NOWHERE) {
+        if ((expected == NOWHERE ? fall_through : expected) != target)
+            outcome = direct && !conditional ? Redirect::Decode : Redirect::Execute;
+    } else if (expected != target) {
+        outcome = Redirect::Decode;
+    }
+    if (outcome != Redirect::None && taken && direct) entry = {tag, target};
+
+    in_flight_[slot] = {{pc, target, taken, conditional, direct}, retired};
+    ++waiting_;
+    redirected_at_decode += outcome == Redirect::Decode;
+    if (outcome == Redirect::Execute) {
+        ++mispredictions;
+        count_misprediction(flags, conditional && predicted != taken);
+    }
+    return outcome;
+}
+
+void BranchUnit::count_misprediction(std::uint16_t flags, bool wrong_direction) {
+    if (wrong_direction)
+        ++by_kind.direction;
+    else if (flags & RETURN)
+        ++by_kind.returns;
+    else if (flags & INDIRECT)
+        ++by_kind.indirect;
+    else
+        ++by_kind.target;
+}
+
+// The predictor learns the branches that retired before a fetch in cycle `fetched`.
+void BranchUnit::update_until(Cycle fetched) {
+    while (waiting_ > 0) {
+        const InFlight& branch = in_flight_[oldest_];
+        if (branch.retired >= fetched && waiting_ < IN_FLIGHT) return;
+        predictor_->update(oldest_, branch.outcome);
+        oldest_ = (oldest_ + 1) & (IN_FLIGHT - 1);
+        --waiting_;
+    }
+    oldest_ = 0;  // the records of a few branches stay in the host's cache
+}
+
+// Where the indirect branch is expected to go; learns where it goes.
+Address BranchUnit::indirect(Address pc, Address target, Address otherwise) {
+    std::int64_t set = (pc >> 2) ^ recent_;
+    for (int back = 0; back < 3; ++back) set ^= ((path_ >> (20 * back)) & 0xFFFFF) >> (2 + 2 * back);
+    auto& ways = indirect_targets_[set & (SETS - 1)];
+    const Address tag = (pc >> 2) & ((1 << TAG_BITS) - 1);
+    Address expected = otherwise;
+    Target* hit = nullptr;
+    for (Target& way : ways) {
+        if (way.tag != tag) continue;
+        hit = &way;
+        expected = way.target;
+        break;
+    }
+    if (expected != target) {
+        if (hit == nullptr) hit = &ways[random_.next() & (WAYS - 1)];
+        *hit = {tag, target};
+    }
+    path_ = ((path_ << 20) | (target & 0xFFFFF)) & 0xFFFFFFFFFFFFFFF;
+    return expected;
+}
+
+}  // namespace perfvec

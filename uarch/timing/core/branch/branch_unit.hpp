@@ -1,0 +1,90 @@
+// What the front end knows when it meets a branch: direction, target buffer, return stack, indirect targets.
+//
+// As in gem5's out-of-order core:
+//
+// - a branch taken by prediction goes where the BTB says (direct-mapped, 16-bit tags, address by 4 bytes, so that two
+//   branches in 4 bytes are one to it); without an entry it is taken for not taken. An entry is made when a direct branch
+//   taken went elsewhere than expected; decode notices that for an unconditional branch, and for one predicted taken;
+// - a return asks the stack, any other indirect branch a table of 256 sets of 2 targets, indexed by address, the last 13
+//   directions and the last 3 indirect targets, which learns the targets of mispredicted branches;
+// - what a predictor learns at retirement, younger branches do not know that are fetched before. The core says when a
+//   branch is fetched and when it retires; one without such times teaches at once. Most to the predictors whose histories
+//   move at retirement, this is worth half of their mispredictions.
+//
+// Branches of wrong paths leave nothing here but in the perceptron's history. gem5's count of mispredictions has those of
+// wrong paths too, more of them the longer a branch waits for its data and the larger the reorder buffer is, and those of
+// branches inside its microcode (divisions, repeated string instructions, byte shifts of vectors).
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../instruction.hpp"
+#include "../random.hpp"
+#include "direction_predictor.hpp"
+
+namespace perfvec {
+
+enum class Redirect { None, Decode, Execute };
+
+struct Mispredictions {  // by what was wrong
+    std::int64_t direction = 0, target = 0, indirect = 0, returns = 0;
+};
+
+class BranchUnit {
+  public:
+    BranchUnit(const std::string& kind, int entries, int btb_entries, int ras_entries);
+
+    // Where fetch is redirected from after the branch at `pc`, which goes to `target`: nowhere when it goes where the front
+    // end expected. `fetched` and `retired` are cycles, or left out: what the branch teaches is known to those fetched after
+    // it retired.
+    Redirect fetch(Address pc, Address fall_through, Address target, std::uint16_t flags, Cycle fetched = 0,
+                   Cycle retired = -1);
+
+    // The branch that came last retires at `cycle`, not when it told `fetch`.
+    void retire(Cycle cycle) {
+        if (predictor_) in_flight_[(oldest_ + waiting_ - 1) & (IN_FLIGHT - 1)].retired = cycle;
+    }
+
+    // An unconditional branch on a wrong path is fetched.
+    void on_wrong_path(Address pc) {
+        if (predictor_) predictor_->on_wrong_path(pc);
+    }
+
+    std::int64_t branches = 0, mispredictions = 0;
+    std::int64_t redirected_at_decode = 0;
+    Mispredictions by_kind;
+
+  private:
+    static constexpr Address NOWHERE = -1;
+    static constexpr int TAG_BITS = 16;
+    static constexpr int SETS = 256, WAYS = 2, DIRECTIONS = 13;  // of the indirect predictor
+
+    struct Target {
+        Address tag = NOWHERE, target = NOWHERE;
+    };
+    struct InFlight {  // fetched, not yet learnt
+        BranchOutcome outcome;
+        Cycle retired;
+    };
+
+    void update_until(Cycle fetched);
+    Address indirect(Address pc, Address target, Address otherwise);
+    void count_misprediction(std::uint16_t flags, bool wrong_direction);
+
+    std::unique_ptr<DirectionPredictor> predictor_;
+    std::vector<Target> target_buffer_;
+    int target_buffer_shift_;
+    std::vector<Address> return_stack_;  // circular
+    std::size_t top_ = 0;
+    std::array<std::array<Target, WAYS>, SETS> indirect_targets_;
+    std::int64_t path_ = 0;    // 20 bits of each of the last three indirect targets, the latest lowest
+    std::int64_t recent_ = 0;  // the last directions
+    Random random_{0x1234567};
+    std::array<InFlight, IN_FLIGHT> in_flight_{};  // circular
+    int oldest_ = 0, waiting_ = 0;
+};
+
+}  // namespace perfvec

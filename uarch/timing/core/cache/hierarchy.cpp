@@ -1,0 +1,278 @@
+#include "hierarchy.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "../memory/simple_memory.hpp"
+#include "lru.hpp"
+#include "stride.hpp"
+#include "tagged.hpp"
+
+namespace perfvec {
+
+namespace {
+
+constexpr int CROSSBAR = 1;  // cycles to pass the crossbar between levels, each way
+constexpr int PAYLOAD = 1;   // further cycles until the last bytes of a line have passed 32 bytes wide
+constexpr int SYSTEM_REQUEST = 7, SYSTEM_RESPONSE = 2;  // gem5's SystemXBar: frontend 3 + forward 4, response 2
+constexpr int SYSTEM_PAYLOAD = 3;                       // 16 bytes wide
+
+std::unique_ptr<ReplacementPolicy> make_replacement_policy(std::int64_t sets, int ways) {
+    return std::make_unique<Lru>(sets, ways);
+}
+
+std::unique_ptr<Prefetcher> make_prefetcher(const std::string& kind, Random& random) {
+    if (kind == "none") return nullptr;
+    if (kind == "stride") return std::make_unique<StridePrefetcher>(random);
+    if (kind == "tagged") return std::make_unique<TaggedPrefetcher>();
+    throw std::invalid_argument("prefetcher " + kind + ": none, stride and tagged are known");
+}
+
+std::unique_ptr<MainMemory> make_memory(const Machine& machine) {
+    const MemoryConfiguration& memory = machine.memory;
+    if (memory.dram) return std::make_unique<Dram>(*memory.dram, machine.frequency_ghz);
+    return std::make_unique<SimpleMemory>(memory.latency_ns, memory.bandwidth_gbs, machine.frequency_ghz);
+}
+
+Cache make_cache(const CacheConfiguration& configuration, int next, Random& random) {
+    const std::int64_t sets = std::int64_t{configuration.size_kib} * 16 / configuration.associativity;
+    Cache cache(sets, configuration.associativity, configuration.mshrs,
+                make_replacement_policy(sets, configuration.associativity));
+    const bool last = next < 0;
+    cache.latency = configuration.latency;
+    cache.request = configuration.latency + (last ? SYSTEM_REQUEST : CROSSBAR);
+    cache.transfer = last ? SYSTEM_RESPONSE + SYSTEM_PAYLOAD : CROSSBAR + PAYLOAD;
+    cache.response = std::max(1, configuration.latency / 2);
+    cache.next = next;
+    if (configuration.mshrs > Prefetcher::MSHRS_LEFT)  // else it could never send anything
+        cache.prefetcher = make_prefetcher(configuration.prefetcher, random);
+    return cache;
+}
+
+}  // namespace
+
+Hierarchy::Hierarchy(const Machine& machine) : memory(make_memory(machine)), ideal_(machine.ideal) {
+    levels[L1I] = make_cache(machine.l1i, L2, random_);
+    levels[L1D] = make_cache(machine.l1d, L2, random_);
+    levels[L2] = make_cache(machine.l2, machine.l3 ? L3 : -1, random_);
+    if (machine.l3) levels[L3] = make_cache(*machine.l3, -1, random_);
+}
+
+Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address pc, bool timed) {
+    const int first = answered_;
+    data_tlb.translate(address);
+    const Cycle data = access(L1D, address, cycle, write, pc, timed);
+    answered_ = std::max(first, answered_);
+    return data;
+}
+
+// A hit on a line that was prefetched, or whose data may still be on its way.
+Cycle Hierarchy::touched(int level, std::int64_t place, Address address, Cycle cycle, std::uint8_t flags, Address pc) {
+    Cache& cache = levels[level];
+    const Cycle ready = cache.ready(place);
+    const Cycle data = std::max(cycle + cache.latency, ready);
+    const bool waits = cache.under_way(place, cycle);
+    if (ready > cycle + cache.latency) answered_ = cache.source(place);
+    if (flags & Cache::PREFETCHED) {
+        ++cache.counters.useful;
+        cache.counters.late += waits;
+    }
+    if (waits) {
+        ++cache.counters.merged;
+        merge(level, line_of(address), cycle, ready - cache.response);
+    }
+    if (cache.prefetcher) {
+        const int answered = answered_;
+        train(cache, {address, pc, level == L1I ? CODE_REQUEST : DATA_REQUEST, cycle, waits});
+        send_prefetches();
+        answered_ = answered;
+    }
+    return data;
+}
+
+// Puts `line` in the place of another one; a dirty victim moves down, level by level.
+void Hierarchy::install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed) {
+    for (;;) {
+        Cache& cache = levels[level];
+        const Cache::Victim victim = cache.fill(line, flags, ready);
+        if (timed && victim.line >= 0 && level <= L1D) lost_[level][victim.line & (EVICTED - 1)] = {victim.line, ready};
+        if (victim.line < 0 || !victim.dirty) return;
+        ++cache.counters.write_backs;
+        level = cache.next;
+        if (level < 0) {
+            if (timed) memory->write(victim.line, ready);
+            return;
+        }
+        Cache& below = levels[level];
+        const std::int64_t place = below.find(victim.line);
+        if (place >= 0) {
+            below.use(victim.line, place,
+                      static_cast<std::uint8_t>((below.flags(place) & Cache::PREFETCHED) | Cache::DIRTY));
+            return;
+        }
+        line = victim.line;
+        flags = static_cast<std::uint8_t>(Cache::DIRTY | level << Cache::SOURCE_SHIFT);
+    }
+}
+
+Cycle Hierarchy::unblocked_from(const Cache& cache, Cycle cycle) const {
+    for (;;) {
+        cycle = cache.mshrs.free_from(cycle);
+        if (!cache.crowded.contains(cycle)) return cycle;
+        cycle = cache.crowded.end;
+    }
+}
+
+// One more access waits for a line that comes at `end`; the last one for which there is room blocks the level.
+void Hierarchy::merge(int level, Line line, Cycle cycle, Cycle end) {
+    Waiting& waiting = waiting_[level][line & (MERGING - 1)];
+    if (waiting.line != line) waiting = {line, 1};
+    if (++waiting.count == TARGETS) {
+        levels[level].crowded = {cycle, end};
+        levels[level].blocked.extend(cycle, end);
+    }
+}
+
+// Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below.
+Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed) {
+    // Down to the level that has it; the cycle from which each level's MSHR is taken is noted on the way.
+    int path[LEVELS], depth = 0, source = MEMORY;
+    Cycle begins[LEVELS], data = 0;
+    for (int where = level;;) {
+        Cache& cache = levels[where];
+        path[depth] = where;
+        if (timed) {
+            const Cycle begin = cache.mshrs.free_from(cycle);
+            begins[depth] = begin - held;
+            held = 0;
+            cycle = begin + cache.request;
+            if (where == level && !demand) cycle -= cache.latency;  // it has not been looked up there
+        }
+        ++depth;
+        where = cache.next;
+        if (where < 0) {
+            data = timed ? memory->read(line, cycle) : 0;
+            break;
+        }
+        // From here on it is a read like any other, also of what a level above prefetches.
+        Cache& below = levels[where];
+        ++below.counters.accesses;
+        cycle = accepted_from(below, cycle);
+        const std::int64_t place = below.find(line);
+        if (place >= 0) {
+            const bool waits = below.under_way(place, cycle);
+            if (below.flags(place) & Cache::PREFETCHED) {
+                ++below.counters.useful;
+                below.counters.late += waits;
+            }
+            below.use(line, place, below.flags(place) & Cache::DIRTY);
+            data = std::max(cycle + below.latency, below.ready(place));
+            source = below.ready(place) > cycle + below.latency ? below.source(place) : where;
+            below.counters.merged += waits;
+            break;
+        }
+        ++below.counters.misses;
+    }
+    // And back up.
+    while (depth-- > 0) {
+        const int where = path[depth];
+        Cache& cache = levels[where];
+        data += cache.transfer;
+        if (timed) {
+            const Cycle free = cache.mshrs.book(begins[depth], data);
+            if (free > 0) cache.blocked.extend(begins[depth], free);
+        }
+        data += cache.response;
+        int flags = source << Cache::SOURCE_SHIFT;
+        if (where == level) flags |= demand ? write : Cache::PREFETCHED;
+        install(where, line, static_cast<std::uint8_t>(flags), data, timed);
+    }
+    if (timed && level <= L1D) waiting_[level][line & (MERGING - 1)] = {line, 1};
+    answered_ = source;
+    return data;
+}
+
+void Hierarchy::train(Cache& cache, const PrefetchTrigger& trigger) {
+    cache.queue.now = trigger.cycle + StridePrefetcher::DEGREE;
+    if (!cache.prefetcher->sees(trigger)) return;
+    cache.queue.take_out(line_of(trigger.address));
+    cache.prefetcher->observe(trigger, cache.queue);
+}
+
+// Lets the prefetchers below `level` see a request that it sends at `cycle`.
+void Hierarchy::look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand) {
+    for (int where = levels[level].next; where >= 0;) {
+        Cache& cache = levels[where];
+        const std::int64_t place = cache.find(line_of(address));
+        if (cache.prefetcher) {
+            const bool missed = place < 0 || cache.under_way(place, cycle);
+            cache.queue.now = cycle;
+            if (place < 0 && demand) cache.queue.unbooked = true;
+            if (missed || (cache.flags(place) & Cache::PREFETCHED)) train(cache, {address, pc, requester, cycle, missed});
+        }
+        if (place >= 0) return;
+        cycle += cache.request;
+        where = cache.next;
+    }
+}
+
+// Does what can go of what the prefetchers have queued; below, that is a request like any other.
+void Hierarchy::send_prefetches() {
+    for (bool again = true; again;) {
+        again = false;
+        for (int level = L1I; level < LEVELS; ++level) {
+            Cache& cache = levels[level];
+            const int most = cache.mshrs.size() - Prefetcher::MSHRS_LEFT - cache.queue.unbooked;
+            while (!cache.queue.empty() && most > 0) {
+                const PrefetchQueue::Entry entry = cache.queue.first();
+                if (entry.line < 0 || cache.find(entry.line) >= 0) {
+                    cache.queue.drop_first();
+                    continue;
+                }
+                const Cycle cycle = cache.mshrs.free_from(most, entry.ready);
+                if (cycle > cache.queue.now) break;
+                cache.queue.drop_first();
+                again = true;
+                ++cache.counters.prefetches;
+                look_down(level, entry.line << LINE_BITS, cycle + cache.request - cache.latency, entry.pc,
+                          PREFETCH_OF_LEVEL + level, false);
+                fetch(level, entry.line, cycle, 0, false, false, true);
+            }
+        }
+    }
+}
+
+// Where the line is after what has waited at a level until `cycle`, or -1.
+std::int64_t Hierarchy::find_after_prefetches(Cache& cache, Line line, Cycle cycle) {
+    cache.queue.now = cycle;
+    send_prefetches();
+    return cache.find(line);
+}
+
+Cycle Hierarchy::missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed) {
+    Cache& cache = levels[level];
+    const Line line = line_of(address);
+    if (timed) {
+        const Lost& lost = lost_[level][line & (EVICTED - 1)];
+        if (lost.line == line && cycle < lost.from) {  // evicted by what comes later in time
+            answered_ = level;
+            return cycle + cache.latency;
+        }
+    }
+    ++cache.counters.misses;
+    if (timed) {
+        // What a prefetcher wants is asked for at once, before the miss itself, which has to be looked up first.
+        const int requester = level == L1I ? CODE_REQUEST : DATA_REQUEST;
+        if (cache.prefetcher) {
+            cache.queue.unbooked = true;
+            train(cache, {address, pc, requester, cycle, true});
+        }
+        look_down(level, address, cycle + cache.request, pc, requester, true);
+        send_prefetches();
+        cache.queue.unbooked = levels[L2].queue.unbooked = levels[L3].queue.unbooked = false;
+    }
+    return fetch(level, line, cycle, held, write, true, timed);
+}
+
+}  // namespace perfvec

@@ -1,0 +1,114 @@
+// The cache hierarchy: set-associative, write-back, write-allocate, mostly inclusive; 64-byte lines.
+//
+// A miss installs its line at once with the future cycle of its data: a later access to the same line before that is what
+// a merged MSHR target would be (Kroft, ISCA 1981). A miss that finds all MSHRs of a level occupied at its time waits for
+// the first that is free.
+//
+// Accesses come in program order, not in the order of time: a store that evicts a line when it has retired is seen before
+// younger loads that ran ahead of it. So an L1 remembers from when on the lines it has lost lately are gone.
+//
+// Latencies follow gem5's classic caches: tag and data together `latency`, response half of it (at least 1), a crossbar of
+// one cycle and two cycles of payload between levels, its system crossbar before memory.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "../instruction.hpp"
+#include "../machine.hpp"
+#include "../random.hpp"
+#include "../tlb.hpp"
+#include "cache.hpp"
+
+namespace perfvec {
+
+class Hierarchy {
+  public:
+    explicit Hierarchy(const Machine& machine);
+
+    // The data cache's access to `size` bytes, which may lie on two lines; returns when the data are there. Without `timed`
+    // only contents and counts change (fast-forward).
+    Cycle access_data(Address address, std::int64_t size, Cycle cycle, bool write, Address pc, bool timed = true) {
+        if (ideal_.data) return cycle + levels[L1D].latency;
+        data_tlb.translate(address);
+        Cycle data = access(L1D, address, cycle, write, pc, timed);
+        const Address second = ((address + size - 1) >> LINE_BITS) << LINE_BITS;
+        if (second > address) data = std::max(data, access_second(second, cycle, write, pc, timed));
+        return data;
+    }
+
+    // The instruction cache's access to a line.
+    Cycle access_code(Line line, Cycle cycle, Address pc, bool timed = true) {
+        if (ideal_.instructions) return cycle + levels[L1I].latency;
+        instruction_tlb.translate(line << LINE_BITS);
+        return access(L1I, line << LINE_BITS, cycle, false, pc, timed);
+    }
+
+    // Where the data of the last access came from.
+    int answered() const { return answered_; }
+
+    std::array<Cache, LEVELS> levels;
+    Tlb instruction_tlb, data_tlb;
+    std::unique_ptr<MainMemory> memory;
+
+  private:
+    static constexpr int TARGETS = 16;   // accesses that one MSHR serves (tgts_per_mshr of gem5's configurations)
+    static constexpr int MERGING = 64;   // lines whose waiting accesses are counted
+    static constexpr int EVICTED = 256;  // lines remembered of each L1
+    static constexpr Cycle LOAD_RETRY = 3;  // a load that a blocked cache refuses goes back to the issue queue (gem5's O3)
+
+    // One access to the line of `address` by an L1 cache at `cycle`; returns when its data is there.
+    Cycle access(int level, Address address, Cycle cycle, bool write, Address pc, bool timed) {
+        Cache& cache = levels[level];
+        ++cache.counters.accesses;
+        const Cycle accepted = accepted_from(cache, cycle);
+        Cycle held = 0;  // so long before its miss begins its MSHR is its own
+        if (accepted > cycle && level == L1D && !write) held = LOAD_RETRY;
+        cycle = accepted + held;
+        const Line line = line_of(address);
+        std::int64_t place = cache.find(line);
+        if (place < 0 && timed && !cache.queue.empty()) place = find_after_prefetches(cache, line, cycle);
+        if (place < 0) return missed(level, address, cycle, held, write, pc, timed);
+        const std::uint8_t flags = cache.flags(place);
+        cache.use(line, place, static_cast<std::uint8_t>((flags & Cache::DIRTY) | write));
+        answered_ = level;
+        const bool waits = cache.under_way(place, cycle);
+        if (timed && (waits || (flags & Cache::PREFETCHED)))
+            return touched(level, place, address, cycle, flags, pc);
+        cache.counters.merged += waits;
+        return std::max(cycle + cache.latency, cache.ready(place));
+    }
+
+    Cycle access_second(Address address, Cycle cycle, bool write, Address pc, bool timed);
+    Cycle touched(int level, std::int64_t place, Address address, Cycle cycle, std::uint8_t flags, Address pc);
+    Cycle missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed);
+    Cycle fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed);
+    void install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed);
+    void look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand);
+    void train(Cache& cache, const PrefetchTrigger& trigger);
+    void send_prefetches();
+    std::int64_t find_after_prefetches(Cache& cache, Line line, Cycle cycle);
+    void merge(int level, Line line, Cycle cycle, Cycle end);
+
+    // First cycle from `cycle` on at which the level takes a request.
+    Cycle accepted_from(const Cache& cache, Cycle cycle) const {
+        return cache.blocked.contains(cycle) ? unblocked_from(cache, cycle) : cycle;
+    }
+    Cycle unblocked_from(const Cache& cache, Cycle cycle) const;
+
+    struct Waiting {  // accesses that wait for a line which comes to an L1
+        Line line = -1;
+        std::int64_t count = -1;
+    };
+    struct Lost {  // a line that an L1 has lost, and the cycle from which on
+        Line line = -1;
+        Cycle from = -1;
+    };
+    Ideal ideal_;
+    int answered_ = L1D;
+    std::array<std::array<Waiting, MERGING>, 2> waiting_;
+    std::array<std::array<Lost, EVICTED>, 2> lost_;
+    Random random_{0x2545F491};  // one for the stride prefetchers of all levels
+};
+
+}  // namespace perfvec

@@ -1,0 +1,86 @@
+// What a program is to the timing model: static instructions as rows, and a chunk of the executed ones.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "types.hpp"
+
+namespace perfvec {
+
+// As in uarch/instructions.py (Flag).
+enum Flag : std::uint16_t {
+    BRANCH = 1 << 0,
+    CONDITIONAL = 1 << 1,
+    INDIRECT = 1 << 2,
+    CALL = 1 << 3,
+    RETURN = 1 << 4,
+    ATOMIC = 1 << 7,
+    BARRIER = 1 << 9,
+    SERIALIZING = 1 << 10,
+    SYSCALL = 1 << 11,
+    STRING = 1 << 12,
+};
+
+constexpr int REGISTERS = 78;  // architectural ones; one more takes what has no register
+constexpr int MAX_SOURCES = 8, MAX_DESTINATIONS = 6;
+constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a trace
+
+enum class Divider : std::int16_t { None, Integer, Float };
+
+// One static instruction with the units and latencies of one machine filled in (uarch/timing/static.py). One cache line.
+struct StaticInstruction {
+    std::int16_t unit;  // Resource of its computing part
+    std::int16_t latency;
+    Divider divider;  // an unpipelined unit
+    std::int16_t micro_operations;
+    std::int16_t source_count;
+    std::int16_t address_count;  // so many of its sources form the address
+    std::int16_t destination_count;
+    std::int16_t computes;  // micro-operations on `unit`
+    std::uint16_t flags;
+    std::int16_t length;
+    std::int16_t int_destinations;  // physical registers that renaming takes of each file
+    std::int16_t fp_destinations;
+    std::int16_t sources[MAX_SOURCES];  // REGISTERS where there is none
+    std::int16_t destinations[MAX_DESTINATIONS];
+    std::int16_t base_updates;  // a bit for each destination that is the address register moved on
+    std::int16_t cycles_before;  // of micro-operations before it can access memory or compute
+    std::int16_t cycles_after;   // until its registers have the results
+    std::int16_t chained;        // computes only after the last one that is chained too
+    std::int16_t execution;      // its column of the CPI stack (`Cause`)
+    std::int16_t unused;
+
+    bool is(std::uint16_t mask) const { return (flags & mask) != 0; }
+};
+static_assert(sizeof(StaticInstruction) == 64 && offsetof(StaticInstruction, sources) == 24);
+
+// The static instructions of a program, sorted by address.
+struct Program {
+    const StaticInstruction* rows;
+    const Address* pc;
+    std::size_t size;
+
+    Address fall_through(std::size_t which) const { return pc[which] + rows[which].length; }
+};
+
+// n executed instructions and their memory accesses: access_offset[k] … access_offset[k+1] are those of instruction k.
+struct Chunk {
+    std::size_t size;
+    const std::uint32_t* static_id;
+    const std::uint32_t* following;
+    const std::int64_t* access_offset;
+    const Address* address;
+    const std::uint8_t* access_size;
+    const std::uint8_t* is_store;
+
+    std::int64_t bytes(std::int64_t access) const { return std::max<std::int64_t>(access_size[access], 1); }
+
+    // The address executed after instruction k; the fall-through after a trace's last one.
+    Address target(const Program& program, std::size_t k) const {
+        return following[k] == LAST ? program.fall_through(static_id[k]) : program.pc[following[k]];
+    }
+};
+
+}  // namespace perfvec

@@ -1,0 +1,61 @@
+// A machine as the timing model takes it; the fields are those of uarch/configuration.py, and mean what they set in gem5.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "memory/dram.hpp"
+
+namespace perfvec {
+
+struct OutOfOrderPipeline {
+    int fetch_width, decode_width, rename_width, issue_width, commit_width;
+    int frontend_delay, dispatch_delay;
+    int rob_entries, issue_queue_entries, load_queue_entries, store_queue_entries;
+    int int_registers, fp_registers;  // for renaming, beyond those that the instruction set takes
+};
+
+struct InOrderPipeline {
+    int width, frontend_delay, memory_width, store_buffer, memory_in_flight;
+};
+
+struct FunctionalUnitCounts {
+    int int_alu, int_mul, fp_add, fp_mul, simd, load_ports, store_ports;
+};
+
+struct BranchPredictorConfiguration {
+    std::string kind;
+    int entries, btb_entries, ras_entries;
+};
+
+struct CacheConfiguration {
+    int size_kib, associativity, latency, mshrs;
+    std::string prefetcher;
+};
+
+struct MemoryConfiguration {
+    std::optional<DramModel> dram;  // else fixed latency and bandwidth
+    double latency_ns = 0, bandwidth_gbs = 0;
+};
+
+// What to make ideal, to see what it costs (uarch/timing/README.md, "CPI stacks").
+struct Ideal {
+    bool branches = false;      // every branch goes as expected
+    bool instructions = false;  // every line of code is in L1I
+    bool data = false;          // every line of data is in L1D
+};
+
+struct Machine {
+    std::optional<OutOfOrderPipeline> out_of_order;
+    std::optional<InOrderPipeline> in_order;  // one of the two
+    FunctionalUnitCounts units;
+    BranchPredictorConfiguration branch_predictor;
+    CacheConfiguration l1i, l1d, l2;
+    std::optional<CacheConfiguration> l3;
+    MemoryConfiguration memory;
+    double frequency_ghz;
+    bool total_store_order;  // x86-64's
+    Ideal ideal;
+};
+
+}  // namespace perfvec

@@ -1,0 +1,40 @@
+// A memory of fixed latency and bandwidth, as gem5's SimpleMemory.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "bus.hpp"
+#include "main_memory.hpp"
+
+namespace perfvec {
+
+class SimpleMemory : public MainMemory {
+  public:
+    SimpleMemory(double latency_ns, double bandwidth_gbs, double frequency_ghz)
+        : latency_(std::max<Cycle>(1, std::llrint(std::nearbyint(latency_ns * frequency_ghz)))),
+          slot_(std::max<Cycle>(1, std::llrint(std::nearbyint(64 / bandwidth_gbs * frequency_ghz * FRACTION)))) {}
+
+    Cycle read(Line, Cycle cycle) override {
+        ++counters.reads;
+        return take(cycle) + latency_;
+    }
+
+    void write(Line, Cycle cycle) override {
+        ++counters.writes;
+        take(cycle);
+    }
+
+  private:
+    static constexpr Cycle FRACTION = 1024;  // a slot's length is kept in 1/1024 cycle
+
+    Cycle take(Cycle cycle) {
+        const std::int64_t slot = bus_.take(cycle * FRACTION / slot_);
+        return std::max(cycle, slot * slot_ / FRACTION);
+    }
+
+    Cycle latency_, slot_;
+    Bus bus_;
+};
+
+}  // namespace perfvec

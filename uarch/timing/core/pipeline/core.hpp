@@ -1,0 +1,32 @@
+// What a core is to a simulation: chunks in, retire cycles out.
+#pragma once
+
+#include <cstdint>
+
+#include "../instruction.hpp"
+#include "../stack.hpp"
+
+namespace perfvec {
+
+// Sums over instructions, for averages per cycle: entries held times the cycles that they were held.
+struct Occupancy {
+    std::int64_t reorder_buffer = 0, issue_queue = 0, load_queue = 0, store_queue = 0;
+};
+
+class Core {
+  public:
+    static constexpr std::int64_t SATURATED = 65535;  // of a latency
+
+    virtual ~Core() = default;
+
+    // Fills `latency` [chunk.size] with the cycles from each retirement to the next, at most SATURATED.
+    virtual void run(const Chunk& chunk, std::uint16_t* latency) = 0;
+
+    // The same, and gives every cycle to a cause: instruction k's to row `groups[k]` of `stack` [groups, CAUSES].
+    virtual void run(const Chunk& chunk, std::uint16_t* latency, std::int64_t* stack, const std::uint32_t* groups) = 0;
+
+    Cycle retired = 0;     // the cycle of the last retirement
+    Occupancy occupancy;   // counted with stacks only
+};
+
+}  // namespace perfvec

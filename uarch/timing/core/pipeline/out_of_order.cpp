@@ -1,0 +1,428 @@
+#include "out_of_order.hpp"
+
+#include <algorithm>
+
+namespace perfvec {
+
+namespace {
+
+FunctionalUnits::Capacity capacity(const Machine& machine) {
+    const FunctionalUnitCounts& units = machine.units;
+    return {machine.out_of_order->issue_width, units.int_alu,    units.int_mul, units.fp_add, units.fp_mul, units.simd,
+            units.load_ports,                  units.store_ports};
+}
+
+}  // namespace
+
+OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches)
+    : program_(program),
+      caches_(caches),
+      branches_(branches),
+      ideal_branches_(machine.ideal.branches),
+      rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
+      commit_width_(machine.out_of_order->commit_width),
+      frontend_delay_(machine.out_of_order->frontend_delay),
+      dispatch_delay_(machine.out_of_order->dispatch_delay),
+      total_store_order_(machine.total_store_order),
+      front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_),
+      wrong_path_(program),
+      units_(capacity(machine)),
+      int_dividers_(machine.units.int_mul),
+      fp_dividers_(machine.units.fp_mul),
+      issue_queue_(machine.out_of_order->issue_queue_entries, dispatch_delay_),
+      reorder_buffer_(machine.out_of_order->rob_entries, -LATE_RELEASE),
+      load_queue_(machine.out_of_order->load_queue_entries, -LATE_RELEASE),
+      store_queue_(machine.out_of_order->store_queue_entries, -LATE_RELEASE),
+      int_registers_(machine.out_of_order->int_registers, -LATE_RELEASE),
+      fp_registers_(machine.out_of_order->fp_registers, -LATE_RELEASE),
+      waiting_(store_queue_.slots()),
+      responses_(RESPONSES, -1),
+      stack_(std::min({front_.fetch_width(), front_.decode_width(), rename_width_, commit_width_})) {}
+
+void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
+
+void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency, std::int64_t* stack, const std::uint32_t* groups) {
+    stack_.accumulate_into(stack, groups);
+    loop<true>(chunk, latency);
+}
+
+template <bool STACK>
+void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
+    for (std::size_t k = 0; k < chunk.size; ++k) {
+        const Cycle cycle = step<STACK>(chunk, k);
+        latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(cycle - retired, SATURATED));
+        retired = cycle;
+    }
+}
+
+// Cycle in which the last micro-operation is renamed: every structure must have room then.
+template <bool STACK>
+Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
+                             std::int64_t stores) {
+    const Cycle first = decoded.first + TO_RENAME, last = decoded.last + TO_RENAME;
+    rename_.reach(first);
+    rename_.take(operations, rename_width_);
+    rename_.reach(last, 1);
+    const Cycle unhindered = rename_.cycle;
+    Cycle cycle = unhindered;
+    Cause full = FullReorderBuffer;
+    const auto wait = [&cycle, &full](Cycle until, Cause cause) {
+        if constexpr (STACK) full = until > cycle ? cause : full;
+        cycle = std::max(cycle, until);
+    };
+    wait(serial_, Serialize);
+    wait(reorder_buffer_.released(operations) + RELEASE, FullReorderBuffer);
+    if (loads > 0) wait(load_queue_.released(loads) + LATE_RELEASE, FullLoadQueue);
+    if (stores > 0) wait(store_queue_.released(stores) + RELEASE, FullStoreQueue);
+    if (row.int_destinations > 0) wait(int_registers_.released(row.int_destinations) + LATE_RELEASE, FullIntRegisters);
+    if (row.fp_destinations > 0) wait(fp_registers_.released(row.fp_destinations) + LATE_RELEASE, FullFpRegisters);
+    cycle = issue_queue_.room(reorder_buffer_, cycle, operations, full);
+    if (cycle > unhindered) {
+        rename_.used = std::min(operations, rename_width_);
+        front_.stall(last, full);
+    } else if (unhindered > last && rename_width_ < front_.decode_width()) {
+        front_.stall(last, DecodeBandwidth);
+    }
+    rename_.cycle = cycle;
+    issue_queue_.renamed(operations);
+    if constexpr (STACK) {
+        waits_.add(DecodeBandwidth, unhindered - last);
+        waits_.add(full, cycle - unhindered);
+    }
+    return cycle;
+}
+
+// The oldest store that waits goes to the cache; its queue entry is free when it and all before it are there.
+void OutOfOrderCore::write_next() {
+    const RetiredStore& store = waiting_[writes_ & (store_queue_.slots() - 1)];
+    const Cycle start = std::max(store.earliest, written_);
+    Cycle done = caches_.access_data(store.address, store.size, start, true, store.pc);
+    done += responses_[done & (RESPONSES - 1)] == done;
+    Cycle written = done;
+    if (total_store_order_) {
+        written_ = done;
+    } else {
+        sent_ = start == written_ ? sent_ + 1 : 1;
+        written_ = start;
+        if (sent_ == units_.units(STORE_PORT)) {
+            written_ = start + 1;
+            sent_ = 0;
+        }
+        written = start + 1;  // a load that comes later asks the cache for it
+    }
+    drained_ = std::max(drained_, done);
+    store_queue_.release(writes_) = drained_;
+    ++writes_;
+    forwarding_.note_written(store.address, store.size, store.data, written);
+}
+
+// The stores that can go to the cache before `cycle`, which all later loads reach not before it, do so.
+inline void OutOfOrderCore::write_before(Cycle cycle) {
+    while (writes_ < store_queue_.handed_out()) {
+        if (std::max(waiting_[writes_ & (store_queue_.slots() - 1)].earliest, written_) >= cycle) break;
+        write_next();
+    }
+}
+
+// All stores before this one go to the cache.
+void OutOfOrderCore::write_until(std::int64_t number) {
+    while (writes_ < std::min(store_queue_.handed_out(), number)) write_next();
+}
+
+// StoreForwarding::find, where it has found a store that may have been written by `cycle`, or whose time it needs.
+StoreForwarding::Answer OutOfOrderCore::find_again(Address address, std::int64_t size, Cycle cycle) {
+    write_before(cycle);
+    for (;;) {
+        const StoreForwarding::Answer answer = forwarding_.find(address, size, cycle);
+        if (answer.cycle < NEVER) return answer;
+        write_next();
+    }
+}
+
+// When the core has what the data cache answers at `cycle`: of several in one cycle only the first comes in time.
+//
+// gem5 sends the others one tick (of 1 ps) later each, which is after the core's own turn in that cycle.
+inline Cycle OutOfOrderCore::answered(Cycle cycle) {
+    Cycle& response = responses_[cycle & (RESPONSES - 1)];
+    if (response == cycle) return cycle + 1;
+    response = cycle;
+    return cycle;
+}
+
+// A load that can issue at `cycle`; returns the cycle from which its readers can issue. `waited`: for its address.
+template <bool STACK>
+inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size, Cycle cycle, bool waited) {
+    const Cycle allowed = std::max(cycle, store_sets_.waits_for(pc));
+    Cycle issue = units_.reserve(LOAD_PORT, allowed);
+    if constexpr (STACK) {
+        waits_.add(LoadOrder, allowed - cycle);
+        waits_.add(Ports, issue - allowed);
+    }
+    const Cycle found = store_sets_.violated(pc, address, size, issue);
+    if (found > 0) {  // everything from here on is fetched again
+        caches_.access_data(address, size, issue + 1, false, pc);
+        again_ = found + TO_REFETCH;
+        const Cycle first = issue;
+        issue = again_ + frontend_delay_ + TO_RENAME + dispatch_delay_;
+        if constexpr (STACK) waits_.add(LoadOrder, issue - first);
+    }
+    StoreForwarding::Answer store = forwarding_.find(address, size, issue + 1);
+    if (store.source != StoreForwarding::Source::Cache && writes_ < store_queue_.handed_out())
+        store = find_again(address, size, issue + 1);
+    if (store.source == StoreForwarding::Source::Forwarded) {
+        const Cycle ready = std::max(issue, store.cycle) + 2;
+        if constexpr (STACK) waits_.add(load_cause_ = LoadForward, ready - issue - !waited);
+        return ready;
+    }
+    if (store.cycle > issue) {  // part of it is in a store that must reach the cache first
+        if constexpr (STACK) waits_.add(LoadForward, store.cycle - issue);
+        issue = store.cycle;
+    }
+    const Cycle ready = answered(caches_.access_data(address, size, issue + 1, false, pc));
+    if constexpr (STACK) waits_.add(load_cause_ = load_from(caches_.answered()), ready - issue - !waited);
+    return ready;
+}
+
+// The computing part; returns the cycle from which readers of its result can issue.
+inline Cycle OutOfOrderCore::execute(const StaticInstruction& row, Cycle cycle) {
+    if (row.divider == Divider::None) return units_.reserve(row.unit, cycle) + row.latency;
+    Dividers& dividers = row.divider == Divider::Integer ? int_dividers_ : fp_dividers_;
+    return dividers.reserve(cycle, row.latency) + row.latency;
+}
+
+inline Cycle OutOfOrderCore::retire(Cycle complete, std::int64_t operations) {
+    commit_.take(operations, commit_width_);
+    commit_.reach(complete + TO_RETIRE, 1);  // those before the last micro-operation have retired by then
+    return commit_.cycle;
+}
+
+// The branch `here`, which goes to `target`, is known at `resolved` to be mispredicted.
+//
+// Returns how many micro-operations of the wrong path are in the reorder buffer. They are found there SQUASH_WIDTH a
+// cycle, and nothing is dispatched or retired meanwhile; their entries are free only when what is before them has
+// retired (gem5's O3).
+std::int64_t OutOfOrderCore::mispredicted(std::uint32_t here, Address target, Cycle renamed, Cycle fetched,
+                                          Cycle resolved) {
+    const std::int64_t end = reorder_buffer_.handed_out(), entries = reorder_buffer_.entries();
+    std::int64_t low = end - entries, high = end;  // finds the first entry that is still taken at `resolved`
+    while (low < high) {
+        const std::int64_t middle = (low + high) >> 1;
+        if (reorder_buffer_.release(middle) + RELEASE > resolved)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    const std::int64_t room = std::max<std::int64_t>(entries - (end - low), 0);
+    WrongPath::Start start;
+    start.branch = here;
+    start.taken = target == program_.fall_through(here) || !program_.rows[here].is(CONDITIONAL);
+    start.line = front_.line();
+    start.width = front_.fetch_width();
+    start.from = fetched + 1;
+    start.by = fetched + resolved - 1 - renamed;
+    start.until = resolved + TO_SQUASH;
+    start.most = room + front_.most_under_way();
+    const WrongPath::Walked walked = wrong_path_.walk(start, branches_, caches_);
+    const std::int64_t slots = (resolved - 1 - renamed) * rename_width_ + rename_width_ - rename_.used;
+    const std::int64_t wrong = std::min({room, walked.count, std::max<std::int64_t>(slots, 0)});
+    front_.squashed(resolved, (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH);
+    front_.go_on(resolved + TO_SQUASH + 1, walked.line == line_of(target) ? walked.line : FrontEnd::NO_LINE, 0,
+                 MispredictExecute);
+    return wrong;
+}
+
+// Instruction `k` of the chunk; returns its retire cycle.
+template <bool STACK>
+inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
+    const std::uint32_t here = chunk.static_id[k];
+    const StaticInstruction& row = program_.rows[here];
+    const Address pc = program_.pc[here];
+    const std::int64_t first = chunk.access_offset[k], last = chunk.access_offset[k + 1], accesses = last - first;
+    if constexpr (STACK) waits_.clear();
+
+    std::int64_t loads = accesses;
+    for (std::int64_t which = first; which < last; ++which) loads -= chunk.is_store[which];
+    const std::int64_t stores = accesses - loads;
+    const bool string = row.is(STRING), ordering = row.is(ATOMIC | BARRIER);
+    std::int64_t operations = row.micro_operations, own = row.computes;
+    std::int64_t others = std::max<std::int64_t>(operations - own - accesses, 0);
+    if (string) {  // micro-operations of each access
+        operations += (1 + row.computes) * accesses;
+        own = others = 0;
+    }
+
+    const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
+    const Span decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
+    if (row.is(SERIALIZING)) serial_ = std::max(serial_, commit_.cycle + RELEASE);
+    if (stores > 0) {
+        const std::int64_t room =
+            store_queue_.handed_out() + std::min(stores, store_queue_.entries()) - store_queue_.entries();
+        if (writes_ < room) write_until(room);
+    }
+    const Cycle renamed = rename<STACK>(row, decoded, operations, loads, stores);
+    issue_queue_.enter(own + others + accesses);
+    const Cycle dispatched = renamed + dispatch_delay_;
+    const Cycle begin = dispatched + row.cycles_before;
+
+    // When the sources are there. All places are read, as how many there are changes from one instruction to the next,
+    // which the host's own branch predictor could not foresee; what is not there is ready at 0.
+    Cycle of_address = 0, of_others = 0;
+    Cause address_cause = ExecuteIntAlu, others_cause = ExecuteIntAlu;
+    for (int source = 0; source < MAX_SOURCES; ++source) {
+        const Cycle cycle = ready_[row.sources[source]];
+        const bool address = source < row.address_count;
+        if constexpr (STACK) {
+            const Cause cause = ready_cause_[row.sources[source]];
+            if (address && cycle > of_address) address_cause = cause;
+            if (!address && cycle > of_others) others_cause = cause;
+        }
+        of_address = std::max(of_address, address ? cycle : 0);
+        of_others = std::max(of_others, address ? 0 : cycle);
+    }
+    Cycle addressed = std::max(begin, of_address);
+    if (accesses > 0) write_before(dispatched + 1);
+    if constexpr (STACK) {
+        waits_.add(ExecuteIntAlu, row.cycles_before);
+        if (accesses > 0) waits_.add(address_cause, addressed - begin);
+    }
+    const Cycle unordered = addressed;
+    if (ordering) {  // waits for all memory operations before it, and those after it wait
+        write_until(store_queue_.handed_out());
+        addressed = std::max({addressed, memory_last_, drained_, commit_.cycle});
+    }
+    addressed = std::max(addressed, memory_order_);
+    if constexpr (STACK)
+        if (accesses > 0 || ordering) waits_.add(Stores, addressed - unordered);
+
+    Cycle data = loads > 0 ? addressed : begin;
+    if (loads > 0) {
+        Waits before, latest;  // of several loads side by side the one that ends last is what is waited for
+        const bool several = STACK && loads > 1;
+        if (several) before = latest = waits_;
+        for (std::int64_t which = first; which < last; ++which) {
+            if (chunk.is_store[which]) continue;
+            if (several) waits_ = before;
+            const Cycle loaded =
+                load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed, addressed > dispatched);
+            issue_queue_.leave(loaded);
+            if (several && loaded > data) latest = waits_;
+            data = std::max(data, loaded);
+        }
+        if (several) waits_ = latest;
+    }
+    if constexpr (STACK) waits_.add(others_cause, of_others - data);
+    data = std::max(data, of_others);
+    Cycle complete = loads > 0 ? std::max(data, dispatched + 1) : dispatched + 1;
+    Cycle result = data;
+    if (own > 0) {
+        Cycle start = loads > 0 ? data : std::max(data, addressed);
+        if constexpr (STACK)
+            if (accesses == 0) waits_.add(address_cause, start - data);
+        const Cycle operands = start;
+        if (row.chained) start = std::max(start, chain_);
+        for (std::int64_t each = 0; each < own; ++each) {
+            const Cycle done = execute(row, start);
+            result = std::max(result, done);
+            issue_queue_.leave(done - row.latency);
+        }
+        if (row.chained) chain_ = result;
+        if constexpr (STACK) {
+            const auto execution = static_cast<Cause>(row.execution);
+            waits_.add(execution, start - operands);
+            waits_.add(Ports, result - start - row.latency);
+            waits_.add(execution, row.latency - (operands == dispatched));
+        }
+        complete = result;
+    }
+    if (row.cycles_after > 0) {
+        result += row.cycles_after;
+        complete = std::max(complete, result);
+        if constexpr (STACK) waits_.add(ExecuteIntAlu, row.cycles_after);
+    }
+    if (others > 0) {  // they wait for nothing
+        const Cycle other = units_.reserve_each(INT_ALU, dispatched, others);
+        if constexpr (STACK) waits_.add(Ports, other + 1 - complete);
+        complete = std::max(complete, other + 1);
+        for (std::int64_t each = 0; each < others; ++each) issue_queue_.leave(other);
+    }
+    if (stores > 0) {
+        const Cycle known = std::max(addressed, result);
+        const Cycle allowed = std::max(known, store_sets_.waits_for(pc));
+        Cycle issue = allowed;
+        for (std::int64_t each = 0; each < stores; ++each) {
+            issue = units_.reserve(STORE_PORT, issue);
+            issue_queue_.leave(issue + 1);
+        }
+        for (std::int64_t which = first; which < last; ++which)
+            if (chunk.is_store[which]) store_sets_.note_issue(pc, chunk.address[which], chunk.bytes(which), issue);
+        if constexpr (STACK) {
+            waits_.add(LoadOrder, allowed - known);
+            waits_.add(Ports, issue - allowed);
+        }
+        complete = std::max(complete, issue + 1);
+    }
+    const Cause producer = loads > 0 && own == 0 ? load_cause_ : static_cast<Cause>(row.execution);
+    for (int destination = 0; destination < MAX_DESTINATIONS; ++destination) {
+        const bool moved = (row.base_updates >> destination) & 1;
+        ready_[row.destinations[destination]] = moved ? addressed + 1 : result;
+        if constexpr (STACK) ready_cause_[row.destinations[destination]] = producer;
+    }
+    ready_[REGISTERS] = 0;  // where those that it does not have went
+    memory_last_ = std::max(memory_last_, complete);
+    if (ordering) memory_order_ = complete;
+
+    const Address fall_through = pc + row.length, target = chunk.target(program_, k);
+    const bool is_branch = row.is(BRANCH);
+    Redirect outcome = Redirect::None;
+    if (is_branch && !ideal_branches_)
+        outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, NEVER);
+    std::int64_t wrong = 0;
+    Cycle done = 0;
+    if (outcome == Redirect::Execute) {
+        wrong = mispredicted(here, target, renamed, fetched.last, complete);
+        done = complete + 1 + (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH;
+        if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
+    }
+    const Cycle retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
+    reorder_buffer_.book(std::min(operations, reorder_buffer_.entries()), retired_at);
+    if (wrong > 0) reorder_buffer_.book(wrong, retired_at);
+    load_queue_.book(std::min(loads, load_queue_.entries()), retired_at);
+    int_registers_.book(row.int_destinations, retired_at);
+    fp_registers_.book(row.fp_destinations, retired_at);
+    for (std::int64_t which = first; which < last; ++which) {
+        if (!chunk.is_store[which]) continue;
+        if (store_queue_.handed_out() - writes_ == store_queue_.entries())  // one instruction's, more than the queue holds
+            write_until(writes_ + 1);
+        const std::int64_t size = chunk.bytes(which);
+        waiting_[store_queue_.handed_out() & (store_queue_.slots() - 1)] = {commit_.cycle + TO_WRITE,
+                                                                            chunk.address[which], size, pc, complete};
+        store_queue_.hand_out();
+        forwarding_.note_store(chunk.address[which], size, complete, NEVER);
+    }
+    if (row.is(SERIALIZING)) serial_ = retired_at + RELEASE;
+    if (again_ > 0) {
+        if (again_ > front_.fetch_cycle()) front_.go_on(again_, line_of(pc), operations, LoadOrder);
+        again_ = 0;
+    }
+    if (is_branch) {
+        const bool taken = target != fall_through;
+        if (!ideal_branches_) branches_.retire(retired_at);
+        wrong_path_.note_branch(here, chunk.following[k], taken);
+        if (outcome == Redirect::Decode)
+            front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
+        else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
+            front_.end_group(target);
+    } else if (row.is(SYSCALL)) {
+        front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
+    }
+    if constexpr (STACK) {
+        stack_.retire(k, operations, retired_at - retired, waits_, FetchBandwidth);
+        occupancy.reorder_buffer += operations * (retired_at - renamed);
+        occupancy.issue_queue += (own + others + accesses) * (std::max(result, dispatched) - renamed);
+        occupancy.load_queue += loads * (retired_at - renamed);
+        occupancy.store_queue += stores * (retired_at + TO_WRITE - renamed);
+    }
+    return retired_at;
+}
+
+}  // namespace perfvec

@@ -1,0 +1,167 @@
+// The out-of-order core: rename, issue, completion and retirement of each instruction, in program order.
+//
+// Instruction-driven timing (Sanchez & Kozyrakis, "ZSim", ISCA 2013, section 3.1): a stage's cycle follows from the stage
+// before, from the widths, and from when the structures it needs release an entry: in order for the reorder buffer, the
+// load and store queues and the registers (rings of release cycles), out of order for the issue queue (a calendar of
+// releases). The stage delays are those of gem5's O3 as its pipeline view shows them: decode → 1 → rename →
+// `dispatch_delay` → issue → 1 → complete → at least 2 → retire; what is before rename is front_end.hpp. A store is
+// written from 2 cycles after it retires on, and reaches the cache when no load that comes later in the program can be
+// there before it: under total store order (x86-64) when the store before it is written, else in order too, but as many a
+// cycle as there are store ports, and loads then find its line on the way (gem5's LSQUnit::writebackStores).
+//
+// After a misprediction fetch goes on 3 cycles after the branch completes. What was fetched meanwhile (wrong_path.hpp) is
+// squashed SQUASH_WIDTH micro-operations a cycle, and holds its reorder buffer entries until the branch retires. A load
+// that went ahead of an older store to its place is fetched again (store_sets.hpp).
+#pragma once
+
+#include <vector>
+
+#include "../branch/branch_unit.hpp"
+#include "../cache/hierarchy.hpp"
+#include "core.hpp"
+#include "front_end.hpp"
+#include "functional_units.hpp"
+#include "release_ring.hpp"
+#include "store_forwarding.hpp"
+#include "store_sets.hpp"
+#include "wrong_path.hpp"
+
+namespace perfvec {
+
+// The issue queue: entries leave it out of order, so releases are counted in a calendar by cycle.
+class IssueQueue {
+  public:
+    IssueQueue(std::int64_t entries, std::int64_t dispatch_delay)
+        : entries_(entries), dispatch_delay_(dispatch_delay), calendar_(CALENDAR) {}
+
+    // First cycle from `cycle` on with room for `operations`, and in the reorder buffer as rename counts it; sets `full` to
+    // the structure that was waited for.
+    //
+    // A micro-operation takes its entry of the issue queue when it is renamed. In the reorder buffer gem5's rename counts it
+    // twice from its second cycle there until it is dispatched.
+    Cycle room(const ReleaseRing& reorder_buffer, Cycle cycle, std::int64_t operations, Cause& full) {
+        const std::int64_t most = entries_ - std::min(operations, entries_);
+        Cycle at = at_;
+        std::int64_t queued = queued_;
+        for (;;) {
+            if (at >= cycle) {
+                const std::int64_t twice = renamed_before(cycle - 1) - renamed_before(cycle - dispatch_delay_);
+                const bool fits = reorder_buffer.released(operations + twice) + RELEASE <= cycle;
+                if (queued <= most && fits) break;
+                full = queued <= most ? FullReorderBuffer : FullIssueQueue;
+                ++cycle;
+            }
+            ++at;  // the issue queue in the next cycle of renaming
+            Day& day = calendar_[at & (CALENDAR - 1)];
+            queued -= day.released;
+            day = {0, renamed_};
+        }
+        at_ = at;
+        queued_ = queued;
+        return cycle;
+    }
+
+    void renamed(std::int64_t operations) { renamed_ += operations; }
+    void enter(std::int64_t operations) { queued_ += operations; }
+
+    // A micro-operation leaves at `cycle`.
+    void leave(Cycle cycle) {
+        ++calendar_[std::min(cycle + RELEASE, at_ + CALENDAR - 1) & (CALENDAR - 1)].released;
+    }
+
+  private:
+    static constexpr Cycle RELEASE = 1;     // until rename knows what issuing or retiring frees
+    static constexpr int CALENDAR = 4096;   // cycles over which entries are released; later ones then
+    struct Day {
+        std::int64_t released = 0;        // entries released in that cycle
+        std::int64_t renamed_before = 0;  // micro-operations renamed before it
+    };
+
+    std::int64_t renamed_before(Cycle cycle) const { return calendar_[cycle & (CALENDAR - 1)].renamed_before; }
+
+    std::int64_t entries_, dispatch_delay_;
+    std::int64_t queued_ = 0, renamed_ = 0;
+    Cycle at_ = 0;  // the cycle that queued_ is of
+    std::vector<Day> calendar_;
+};
+
+class OutOfOrderCore final : public Core {
+  public:
+    OutOfOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches);
+
+    void run(const Chunk& chunk, std::uint16_t* latency) override;
+    void run(const Chunk& chunk, std::uint16_t* latency, std::int64_t* stack, const std::uint32_t* groups) override;
+
+    std::int64_t memory_order_violations() const { return store_sets_.violations(); }
+
+  private:
+    static constexpr Cycle TO_RENAME = 1, TO_RETIRE = 2, TO_SQUASH = 2, TO_REFETCH = 2, TO_WRITE = 2;
+    // Cycles until rename knows what retiring frees: registers and load queue entries one later.
+    static constexpr Cycle RELEASE = 1, LATE_RELEASE = 2;
+    static constexpr int RESPONSES = 4096;
+    static constexpr int SQUASH_WIDTH = 8;  // gem5's squashWidth
+    static constexpr Cycle TRAP = 13;       // gem5's trap latency, after a system call
+
+    struct RetiredStore {  // waits to be written
+        Cycle earliest;
+        Address address;
+        std::int64_t size;
+        Address pc;
+        Cycle data;
+    };
+
+    template <bool STACK>
+    void loop(const Chunk& chunk, std::uint16_t* latency);
+    template <bool STACK>
+    Cycle step(const Chunk& chunk, std::size_t k);
+    template <bool STACK>
+    Cycle rename(const StaticInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
+                 std::int64_t stores);
+    template <bool STACK>
+    Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle, bool waited);
+    Cycle execute(const StaticInstruction& row, Cycle cycle);
+    Cycle answered(Cycle cycle);
+    Cycle retire(Cycle complete, std::int64_t operations);
+    std::int64_t mispredicted(std::uint32_t here, Address target, Cycle renamed, Cycle fetched, Cycle resolved);
+    void write_next();
+    void write_before(Cycle cycle);
+    void write_until(std::int64_t number);
+    StoreForwarding::Answer find_again(Address address, std::int64_t size, Cycle cycle);
+
+    Program program_;
+    Hierarchy& caches_;
+    BranchUnit& branches_;
+    bool ideal_branches_;
+    std::int64_t rename_width_, commit_width_, frontend_delay_, dispatch_delay_;
+    bool total_store_order_;
+
+    FrontEnd front_;
+    WrongPath wrong_path_;
+    FunctionalUnits units_;
+    Dividers int_dividers_, fp_dividers_;
+    StoreForwarding forwarding_;
+    StoreSets store_sets_;
+    IssueQueue issue_queue_;
+    ReleaseRing reorder_buffer_, load_queue_, store_queue_, int_registers_, fp_registers_;
+    std::vector<RetiredStore> waiting_;  // by entry of the store queue
+    std::vector<Cycle> responses_;       // cycle in which the data cache last answered, by cycle
+    Cycle ready_[REGISTERS + 1] = {};    // from which a reader of the register can issue
+    Cause ready_cause_[REGISTERS + 1] = {};
+
+    Slots rename_, commit_;
+    std::int64_t writes_ = 0;   // stores sent to the cache so far
+    std::int64_t sent_ = 0;     // of them in the cycle written_
+    Cycle written_ = 0;         // when the next store can be sent
+    Cycle drained_ = 0;         // when all sent so far are there
+    Cycle memory_order_ = 0;    // after the last atomic or fence
+    Cycle memory_last_ = 0;     // when the last memory operation so far is complete
+    Cycle serial_ = 0;          // not renamed before: after a serializing instruction
+    Cycle again_ = 0;           // when a load that went ahead too far is fetched again
+    Cycle chain_ = 0;           // when the last chained instruction is done
+
+    Cause load_cause_ = LoadL1d;  // of the last load
+    Waits waits_;
+    CycleStack stack_;
+};
+
+}  // namespace perfvec

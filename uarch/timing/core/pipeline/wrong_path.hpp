@@ -1,0 +1,101 @@
+// What the out-of-order core fetches after a misprediction, until it knows better.
+//
+// A trace holds the path taken only, but the code around it is known: every instruction that the program executes
+// anywhere. So the wrong path is walked from where the branch was expected to go, each branch on it going where it went
+// last. It brings lines into the instruction cache, which is often what the program needs next, and fills the reorder
+// buffer with micro-operations to be squashed. Its loads are not known.
+#pragma once
+
+#include <vector>
+
+#include "../branch/branch_unit.hpp"
+#include "../cache/hierarchy.hpp"
+#include "slots.hpp"
+
+namespace perfvec {
+
+class WrongPath {
+  public:
+    static constexpr std::int64_t UNKNOWN = -1;
+
+    explicit WrongPath(const Program& program)
+        : program_(program), target_(program.size, UNKNOWN), taken_(program.size, 0) {}
+
+    // The branch `here` went to the instruction `following`.
+    void note_branch(std::uint32_t here, std::uint32_t following, bool taken) {
+        taken_[here] = taken;
+        if (taken && following != LAST) target_[here] = following;
+    }
+
+    struct Start {
+        std::uint32_t branch;  // it went another way than expected
+        bool taken;            // was it expected to be taken?
+        Line line;             // the line at hand
+        std::int64_t width;    // micro-operations fetched a cycle
+        Cycle from, until;     // fetches from … until …
+        Cycle by;              // those fetched by this cycle are counted
+        std::int64_t most;     // micro-operations that there is room for
+    };
+    struct Walked {
+        std::int64_t count;  // micro-operations fetched by `Start::by`
+        Line line;           // then at hand, UNKNOWN where it is still on its way
+    };
+
+    Walked walk(const Start& start, BranchUnit& branches, Hierarchy& caches) {
+        Address address = program_.fall_through(start.branch);
+        std::int64_t here = start.taken ? target_[start.branch] : next(start.branch);
+        Line line = start.line;
+        if (start.taken && here == UNKNOWN) return {0, line};
+        Slots slots{start.from, 0};
+        std::int64_t count = 0, fetched = 0;
+        while (fetched < start.most) {
+            std::int64_t length = USUAL_LENGTH, operations = 1;
+            std::uint16_t flags = 0;
+            if (here != UNKNOWN) {
+                const StaticInstruction& row = program_.rows[here];
+                address = program_.pc[here];
+                length = row.length;
+                operations = row.micro_operations;
+                flags = row.flags;
+            }
+            const Line last = line_of(address + length - 1);
+            for (Line wanted = line_of(address); wanted <= last; ++wanted) {
+                if (wanted == line) continue;
+                const Cycle data = caches.access_code(wanted, slots.cycle, address);
+                slots = {std::max(slots.cycle + 1, data), 0};
+                line = wanted;
+                if (slots.cycle >= start.until) return {count, UNKNOWN};
+            }
+            slots.take(operations, start.width);
+            if (slots.cycle >= start.until) break;
+            fetched += operations;
+            if (slots.cycle <= start.by) count += operations;
+            const bool unconditional = (flags & BRANCH) && !(flags & CONDITIONAL);
+            if (unconditional) branches.on_wrong_path(address);
+            if (unconditional || ((flags & BRANCH) && taken_[here])) {
+                here = target_[here];
+                if (here == UNKNOWN) break;
+                slots.used = start.width;
+            } else {
+                address += length;
+                if (here != UNKNOWN) here = next(here);
+            }
+        }
+        return {count, line};
+    }
+
+  private:
+    static constexpr int USUAL_LENGTH = 4;  // bytes of an instruction that the program never executes
+
+    // The instruction behind `here`, UNKNOWN where the program never executes it.
+    std::int64_t next(std::int64_t here) const {
+        const auto behind = static_cast<std::size_t>(here) + 1;
+        return behind < program_.size && program_.pc[behind] == program_.fall_through(here) ? here + 1 : UNKNOWN;
+    }
+
+    Program program_;
+    std::vector<std::int64_t> target_;  // where each branch went when it was last taken, UNKNOWN before
+    std::vector<std::uint8_t> taken_;   // whether it was taken last
+};
+
+}  // namespace perfvec

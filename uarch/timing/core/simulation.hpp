@@ -1,0 +1,62 @@
+// One machine that runs one program.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "branch/branch_unit.hpp"
+#include "cache/hierarchy.hpp"
+#include "pipeline/core.hpp"
+#include "pipeline/in_order.hpp"
+#include "pipeline/out_of_order.hpp"
+
+namespace perfvec {
+
+class Simulation {
+  public:
+    Simulation(const Machine& machine, std::vector<StaticInstruction> rows, std::vector<Address> pc)
+        : rows_(std::move(rows)),
+          pc_(std::move(pc)),
+          program_{rows_.data(), pc_.data(), rows_.size()},
+          caches(machine),
+          branches(machine.branch_predictor.kind, machine.branch_predictor.entries,
+                   machine.branch_predictor.btb_entries, machine.branch_predictor.ras_entries) {
+        if (machine.in_order)
+            core = std::make_unique<InOrderCore>(machine, program_, caches, branches);
+        else
+            core = std::make_unique<OutOfOrderCore>(machine, program_, caches, branches);
+    }
+    Simulation(const Simulation&) = delete;
+    Simulation& operator=(const Simulation&) = delete;
+
+    const Program& program() const { return program_; }
+
+    // Lets the chunk pass through caches and TLBs in no time; the branch predictor does not see it.
+    void warm(const Chunk& chunk) {
+        for (std::size_t k = 0; k < chunk.size; ++k) {
+            const std::uint32_t here = chunk.static_id[k];
+            const Address pc = pc_[here];
+            const Line last = line_of(pc + rows_[here].length - 1);
+            for (Line line = line_of(pc); line <= last; ++line) {
+                if (line == warm_line_) continue;
+                caches.access_code(line, 0, pc, false);
+                warm_line_ = line;
+            }
+            for (std::int64_t which = chunk.access_offset[k]; which < chunk.access_offset[k + 1]; ++which)
+                caches.access_data(chunk.address[which], chunk.bytes(which), 0, chunk.is_store[which], pc, false);
+        }
+    }
+
+  private:
+    std::vector<StaticInstruction> rows_;
+    std::vector<Address> pc_;
+    Program program_;
+    Line warm_line_ = -1;
+
+  public:
+    Hierarchy caches;
+    BranchUnit branches;
+    std::unique_ptr<Core> core;
+};
+
+}  // namespace perfvec

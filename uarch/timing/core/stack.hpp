@@ -1,0 +1,126 @@
+// CPI stacks: every cycle between two retirements belongs to one cause.
+//
+// The cycles from one retirement to the next belong to the instruction that retires next, which is the oldest one in the
+// machine all that time. Of them,
+//
+// - the share that the machine would need if nothing ever stalled, micro-operations divided by the narrowest width, is
+//   `Retiring` (the base of Eyerman et al., "A performance counter architecture for computing accurate CPI components",
+//   ASPLOS 2006, section 2);
+// - the others are given, from the last one back, to what the instruction waited for last, then to what it waited for
+//   before that, and so on through execution, operands, renaming, decode and fetch. A stage's fixed delay belongs to
+//   nobody: the instruction before passed it too. So a wait counts only for the cycles in which nothing older could
+//   retire, as with the stalls at the head of the reorder buffer that Yasin's top-down method (ISPASS 2014) counts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "types.hpp"
+
+namespace perfvec {
+
+// Columns of a stack. Their names and groups are in uarch/timing/stack.py.
+enum Cause : std::uint8_t {
+    Retiring,
+    FetchL1i,  // waiting for code: the level that answered
+    FetchL2,
+    FetchL3,
+    FetchMemory,
+    FetchBandwidth,
+    DecodeBandwidth,
+    MispredictExecute,  // found when the branch executes
+    MispredictDecode,   // found at decode: the target buffer did not know it
+    ExecuteIntAlu,
+    ExecuteIntMul,
+    ExecuteIntDiv,
+    ExecuteFpAdd,
+    ExecuteFpMul,
+    ExecuteFpDiv,
+    ExecuteSimd,
+    LoadL1d,  // waiting for data: the level that answered
+    LoadL2,
+    LoadL3,
+    LoadMemory,
+    LoadForward,  // from a store in flight
+    LoadOrder,    // waited for an older store, or was done again after one
+    Ports,
+    FullReorderBuffer,
+    FullIssueQueue,
+    FullLoadQueue,
+    FullStoreQueue,
+    FullIntRegisters,
+    FullFpRegisters,
+    Stores,     // atomics and fences wait for stores
+    Serialize,  // system calls and serializing instructions
+    CAUSES,
+};
+
+constexpr Cause fetch_from(int level) {
+    constexpr Cause causes[] = {FetchL1i, FetchL1i, FetchL2, FetchL3, FetchMemory};
+    return causes[level];
+}
+
+constexpr Cause load_from(int level) {
+    constexpr Cause causes[] = {LoadL1d, LoadL1d, LoadL2, LoadL3, LoadMemory};
+    return causes[level];
+}
+
+// What one instruction waited for, in the order in which it did.
+class Waits {
+  public:
+    void clear() { size_ = 0; }
+
+    void add(Cause cause, Cycle cycles) {
+        if (cycles > 0 && size_ < static_cast<int>(waits_.size())) waits_[size_++] = {cause, cycles};
+    }
+
+    // Gives `cycles` to the waits from the last one back, the rest to `otherwise`, in a row of CAUSES counts.
+    void charge(std::int64_t* row, Cycle cycles, Cause otherwise) const {
+        for (int k = size_ - 1; k >= 0 && cycles > 0; --k) {
+            const Cycle share = waits_[k].cycles < cycles ? waits_[k].cycles : cycles;
+            row[waits_[k].cause] += share;
+            cycles -= share;
+        }
+        row[otherwise] += cycles;
+    }
+
+  private:
+    struct Wait {
+        Cause cause;
+        Cycle cycles;
+    };
+    std::array<Wait, 48> waits_;
+    int size_ = 0;
+};
+
+// Rows of CAUSES counts: the cycles of each group of instructions.
+class CycleStack {
+  public:
+    explicit CycleStack(std::int64_t narrowest_width) : width_(narrowest_width) {}
+
+    // Instruction `k` of the chunk at hand belongs to row `groups[k]` of `table`.
+    void accumulate_into(std::int64_t* table, const std::uint32_t* groups) {
+        table_ = table;
+        groups_ = groups;
+    }
+
+    void retire(std::size_t k, std::int64_t operations, Cycle cycles, const Waits& waits, Cause otherwise) {
+        due_ += operations;
+        if (cycles == 0) return;
+        std::int64_t* row = table_ + std::int64_t{groups_[k]} * CAUSES;
+        while (due_ >= width_ && cycles > 0) {
+            ++row[Retiring];
+            due_ -= width_;
+            --cycles;
+        }
+        if (cycles > 0) waits.charge(row, cycles, otherwise);
+    }
+
+  private:
+    std::int64_t width_;
+    std::int64_t due_ = 0;  // micro-operations whose share of Retiring is still to be given
+    std::int64_t* table_ = nullptr;
+    const std::uint32_t* groups_ = nullptr;
+};
+
+}  // namespace perfvec
