@@ -31,9 +31,9 @@ class Tage : public DirectionPredictor {
     bool predict(int slot, Address pc) override {
         Record& record = records_[slot];
         const std::int64_t key = pc >> 2;
-        const std::int32_t *by_index = history_.registers(FoldedHistory::INDEX),
-                           *first = history_.registers(FoldedHistory::FIRST_TAG),
-                           *second = history_.registers(FoldedHistory::SECOND_TAG);
+        const std::int32_t *by_index = history_.registers(INDEX),
+                           *first = history_.registers(FIRST_TAG),
+                           *second = history_.registers(SECOND_TAG);
 #pragma GCC unroll 16
         for (int table = 1; table <= TABLES; ++table) {
             const int log_size = SIZES.log_size[table - 1];
@@ -126,8 +126,8 @@ class Tage : public DirectionPredictor {
         entries_.resize(size);
     }
 
-    static std::vector<FoldedHistory::Widths> widths() {
-        std::vector<FoldedHistory::Widths> widths;
+    static std::vector<FoldedWidths> widths() {
+        std::vector<FoldedWidths> widths;
         for (int k = 0; k < TABLES; ++k) widths.push_back({SIZES.log_size[k], SIZES.tag_bits[k], SIZES.tag_bits[k] - 1});
         return widths;
     }
@@ -160,7 +160,7 @@ class Tage : public DirectionPredictor {
         }
     }
 
-    FoldedHistory history_;
+    FoldedHistory<TABLES> history_;
     Bimodal bimodal_;
     std::vector<TaggedEntry> entries_;  // of all tables, one after another
     std::array<std::int64_t, TABLES + 1> first_{}, path_mask_{};

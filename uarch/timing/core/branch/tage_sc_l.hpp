@@ -127,8 +127,8 @@ class TageScl final : public DirectionPredictor {
             path_mask_[table] = (std::int64_t{1} << std::min(PATH_BITS, lengths[(table - 1) / 2])) - 1;
     }
 
-    static std::vector<FoldedHistory::Widths> widths() {
-        std::vector<FoldedHistory::Widths> widths;
+    static std::vector<FoldedWidths> widths() {
+        std::vector<FoldedWidths> widths;
         for (int k = 0; k < SIZES.lengths; ++k) {
             const int tag_bits = 2 * k + 1 < SIZES.first_long ? SHORT_BITS : LONG_BITS;
             if (SIZES.small)
@@ -163,9 +163,9 @@ class TageScl final : public DirectionPredictor {
             const int table = 2 * pair + 1;
             const int tag_bits = table < SIZES.first_long ? SHORT_BITS : LONG_BITS;
             const std::int64_t mixed = mixed_path(path_ & path_mask_[table], table);
-            const std::int64_t by_index = history_(FoldedHistory::INDEX, pair);
+            const std::int64_t by_index = history_(INDEX, pair);
             const std::int64_t by_tag =
-                history_(FoldedHistory::FIRST_TAG, pair) ^ (history_(FoldedHistory::SECOND_TAG, pair) << 1);
+                history_(FIRST_TAG, pair) ^ (history_(SECOND_TAG, pair) << 1);
             std::int64_t key = low ^ (low >> (std::abs(SIZES.log_size - table) + 1)) ^ by_index ^ mixed;
             std::int64_t tag;
             if (SIZES.small) {
@@ -280,7 +280,7 @@ class TageScl final : public DirectionPredictor {
         }
     }
 
-    FoldedHistory history_;
+    FoldedHistory<SIZES.lengths> history_;
     Bimodal bimodal_;
     std::vector<TaggedEntry> entries_;
     Loops loops_;

@@ -3,16 +3,24 @@
 #include <algorithm>
 #include <utility>
 
+// Searches of all entries take four at a time where the host can compare four cycles at once.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SEARCHED_BY_LANES __attribute__((target_clones("avx2", "default")))
+#else
+#define SEARCHED_BY_LANES
+#endif
+
 namespace perfvec {
 
+SEARCHED_BY_LANES
 int MshrFile::occupied(Cycle cycle) const {
     int taken = 0;
     for (int entry = 0; entry < entries_; ++entry) taken += (begin_[entry] <= cycle) & (cycle < end_[entry]);
     return taken;
 }
 
-Cycle MshrFile::free_from(int most, Cycle cycle) const {
-    cycle = std::max(cycle, forgotten_);
+SEARCHED_BY_LANES
+Cycle MshrFile::search_free(int most, Cycle cycle) const {
     for (;;) {
         std::int64_t taken = 0;
         Cycle free = NEVER;
@@ -26,7 +34,9 @@ Cycle MshrFile::free_from(int most, Cycle cycle) const {
     }
 }
 
+SEARCHED_BY_LANES
 int MshrFile::crowded_out(Cycle begin, Cycle end) const {
+    if (begin >= last_end_) return -1;
     std::int64_t others = 0;
     for (int entry = 0; entry < entries_; ++entry) others += (begin_[entry] < end) & (begin < end_[entry]);
     int first = -1;
@@ -39,6 +49,7 @@ int MshrFile::crowded_out(Cycle begin, Cycle end) const {
     return first;
 }
 
+SEARCHED_BY_LANES
 Cycle MshrFile::book(Cycle begin, Cycle end) {
     const Cycle start = begin;
     Cycle last = 0;
@@ -52,10 +63,14 @@ Cycle MshrFile::book(Cycle begin, Cycle end) {
         end = begin + length;
         last = end;
     }
-    const auto first = std::min_element(end_.begin(), end_.end()) - end_.begin();
+    Cycle earliest = NEVER;
+    for (int entry = 0; entry < entries_; ++entry) earliest = std::min(earliest, end_[entry]);
+    int first = 0;
+    while (end_[first] != earliest) ++first;
     forgotten_ = std::max(forgotten_, end_[first]);
     begin_[first] = begin;
     end_[first] = end;
+    last_end_ = std::max(last_end_, end);
     const Cycle free = free_from(start);
     return free > start || last > 0 ? std::max(free, last) : 0;
 }

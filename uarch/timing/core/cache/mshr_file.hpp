@@ -5,6 +5,7 @@
 // that is done first; nothing begins before a displaced one was done, so that none is forgotten while it matters.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "../types.hpp"
@@ -23,7 +24,10 @@ class MshrFile {
     int occupied(Cycle cycle) const;
 
     // First cycle from `cycle` on in which fewer than `most` (at least 1) are taken.
-    Cycle free_from(int most, Cycle cycle) const;
+    Cycle free_from(int most, Cycle cycle) const {
+        cycle = std::max(cycle, forgotten_);
+        return cycle >= last_end_ ? cycle : search_free(most, cycle);  // mostly none is taken
+    }
     Cycle free_from(Cycle cycle) const { return free_from(mshrs_, cycle); }
 
     // A miss from `begin`, when an MSHR is free, to `end`. Returns until when all may be taken then, 0 where not all are.
@@ -35,10 +39,12 @@ class MshrFile {
   private:
     // The first of the misses booked that would find no MSHR if one more had it from `begin` to `end`, or -1.
     int crowded_out(Cycle begin, Cycle end) const;
+    Cycle search_free(int most, Cycle cycle) const;
 
     int mshrs_, entries_;
     std::vector<Cycle> begin_, end_;
     Cycle forgotten_ = 0;  // the end of what has been displaced
+    Cycle last_end_ = 0;   // the latest end so far
 };
 
 }  // namespace perfvec

@@ -9,7 +9,7 @@
 #include <array>
 #include <vector>
 
-#include "../types.hpp"
+#include "../machine.hpp"
 
 namespace perfvec {
 
@@ -17,9 +17,9 @@ enum Resource { ISSUE, INT_ALU, INT_MUL, FP_ADD, FP_MUL, SIMD, LOAD_PORT, STORE_
 
 class FunctionalUnits {
   public:
-    using Capacity = std::array<std::int64_t, RESOURCES>;
-
-    explicit FunctionalUnits(const Capacity& capacity) : capacity_(capacity), window_(WINDOW) {}
+    FunctionalUnits(int issue_width, const FunctionalUnitCounts& counts)
+        : capacity_{issue_width,  counts.int_alu, counts.int_mul,    counts.fp_add,
+                    counts.fp_mul, counts.simd,    counts.load_ports, counts.store_ports} {}
 
     std::int64_t units(int resource) const { return capacity_[resource]; }
 
@@ -65,8 +65,8 @@ class FunctionalUnits {
         Cycle cycle = -1;
         std::int64_t counts = 0;  // 8 bits a resource
     };
-    Capacity capacity_;
-    std::vector<Row> window_;
+    std::array<std::int64_t, RESOURCES> capacity_;
+    std::array<Row, WINDOW> window_;
 };
 
 // Units that take one operation at a time.

@@ -4,16 +4,6 @@
 
 namespace perfvec {
 
-namespace {
-
-FunctionalUnits::Capacity capacity(const Machine& machine) {
-    const FunctionalUnitCounts& units = machine.units;
-    return {machine.in_order->width, units.int_alu,    units.int_mul, units.fp_add, units.fp_mul, units.simd,
-            units.load_ports,        units.store_ports};
-}
-
-}  // namespace
-
 InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches)
     : program_(program),
       caches_(caches),
@@ -26,7 +16,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       memory_in_flight_(machine.in_order->memory_in_flight),
       front_entries_(INPUT_BUFFER + width_ * (frontend_delay_ + 2)),
       stage_entries_(machine.units.int_alu * ALU_STAGES),
-      units_(capacity(machine)),
+      units_(machine.in_order->width, machine.units),
       front_(front_entries_, -RELEASE),
       stages_(stage_entries_, -RELEASE),
       in_flight_(TRANSFERS, -RELEASE),
@@ -44,6 +34,7 @@ void InOrderCore::run(const Chunk& chunk, std::uint16_t* latency, std::int64_t* 
 template <bool STACK>
 void InOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
     for (std::size_t k = 0; k < chunk.size; ++k) {
+        chunk.prefetch(program_, k);
         const Cycle cycle = step<STACK>(chunk, k);
         latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(cycle - retired, SATURATED));
         retired = cycle;

@@ -6,10 +6,10 @@ namespace perfvec {
 
 namespace {
 
-FunctionalUnits::Capacity capacity(const Machine& machine) {
-    const FunctionalUnitCounts& units = machine.units;
-    return {machine.out_of_order->issue_width, units.int_alu,    units.int_mul, units.fp_add, units.fp_mul, units.simd,
-            units.load_ports,                  units.store_ports};
+std::size_t power_of_two(int at_least) {
+    std::size_t power = 1;
+    while (power < static_cast<std::size_t>(at_least)) power *= 2;
+    return power;
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       total_store_order_(machine.total_store_order),
       front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_),
       wrong_path_(program),
-      units_(capacity(machine)),
+      units_(machine.out_of_order->issue_width, machine.units),
       int_dividers_(machine.units.int_mul),
       fp_dividers_(machine.units.fp_mul),
       issue_queue_(machine.out_of_order->issue_queue_entries, dispatch_delay_),
@@ -35,9 +35,10 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       store_queue_(machine.out_of_order->store_queue_entries, -LATE_RELEASE),
       int_registers_(machine.out_of_order->int_registers, -LATE_RELEASE),
       fp_registers_(machine.out_of_order->fp_registers, -LATE_RELEASE),
-      waiting_(store_queue_.slots()),
-      responses_(RESPONSES, -1),
-      stack_(std::min({front_.fetch_width(), front_.decode_width(), rename_width_, commit_width_})) {}
+      waiting_(power_of_two(machine.out_of_order->store_queue_entries)),
+      stack_(std::min({front_.fetch_width(), front_.decode_width(), rename_width_, commit_width_})) {
+    responses_.fill(-1);
+}
 
 void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
 
@@ -49,6 +50,7 @@ void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency, std::int64_
 template <bool STACK>
 void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
     for (std::size_t k = 0; k < chunk.size; ++k) {
+        chunk.prefetch(program_, k);
         const Cycle cycle = step<STACK>(chunk, k);
         latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(cycle - retired, SATURATED));
         retired = cycle;
@@ -94,7 +96,7 @@ Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded, std::in
 
 // The oldest store that waits goes to the cache; its queue entry is free when it and all before it are there.
 void OutOfOrderCore::write_next() {
-    const RetiredStore& store = waiting_[writes_ & (store_queue_.slots() - 1)];
+    const RetiredStore& store = waiting(writes_);
     const Cycle start = std::max(store.earliest, written_);
     Cycle done = caches_.access_data(store.address, store.size, start, true, store.pc);
     done += responses_[done & (RESPONSES - 1)] == done;
@@ -119,7 +121,7 @@ void OutOfOrderCore::write_next() {
 // The stores that can go to the cache before `cycle`, which all later loads reach not before it, do so.
 inline void OutOfOrderCore::write_before(Cycle cycle) {
     while (writes_ < store_queue_.handed_out()) {
-        if (std::max(waiting_[writes_ & (store_queue_.slots() - 1)].earliest, written_) >= cycle) break;
+        if (std::max(waiting(writes_).earliest, written_) >= cycle) break;
         write_next();
     }
 }
@@ -264,11 +266,11 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     const Cycle dispatched = renamed + dispatch_delay_;
     const Cycle begin = dispatched + row.cycles_before;
 
-    // When the sources are there. All places are read, as how many there are changes from one instruction to the next,
-    // which the host's own branch predictor could not foresee; what is not there is ready at 0.
+    // When the sources are there. The first few places are all read, as how many there are changes from one instruction to
+    // the next, which the host's own branch predictor could not foresee; what is not there is ready at 0.
     Cycle of_address = 0, of_others = 0;
     Cause address_cause = ExecuteIntAlu, others_cause = ExecuteIntAlu;
-    for (int source = 0; source < MAX_SOURCES; ++source) {
+    const auto read = [&](int source) {
         const Cycle cycle = ready_[row.sources[source]];
         const bool address = source < row.address_count;
         if constexpr (STACK) {
@@ -278,7 +280,10 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         }
         of_address = std::max(of_address, address ? cycle : 0);
         of_others = std::max(of_others, address ? 0 : cycle);
-    }
+    };
+    for (int source = 0; source < USUAL_SOURCES; ++source) read(source);
+    if (__builtin_expect(row.source_count > USUAL_SOURCES, 0))
+        for (int source = USUAL_SOURCES; source < row.source_count; ++source) read(source);
     Cycle addressed = std::max(begin, of_address);
     if (accesses > 0) write_before(dispatched + 1);
     if constexpr (STACK) {
@@ -362,11 +367,14 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         complete = std::max(complete, issue + 1);
     }
     const Cause producer = loads > 0 && own == 0 ? load_cause_ : static_cast<Cause>(row.execution);
-    for (int destination = 0; destination < MAX_DESTINATIONS; ++destination) {
+    const auto write = [&](int destination) {
         const bool moved = (row.base_updates >> destination) & 1;
         ready_[row.destinations[destination]] = moved ? addressed + 1 : result;
         if constexpr (STACK) ready_cause_[row.destinations[destination]] = producer;
-    }
+    };
+    for (int destination = 0; destination < USUAL_DESTINATIONS; ++destination) write(destination);
+    if (__builtin_expect(row.destination_count > USUAL_DESTINATIONS, 0))
+        for (int destination = USUAL_DESTINATIONS; destination < row.destination_count; ++destination) write(destination);
     ready_[REGISTERS] = 0;  // where those that it does not have went
     memory_last_ = std::max(memory_last_, complete);
     if (ordering) memory_order_ = complete;
@@ -394,8 +402,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         if (store_queue_.handed_out() - writes_ == store_queue_.entries())  // one instruction's, more than the queue holds
             write_until(writes_ + 1);
         const std::int64_t size = chunk.bytes(which);
-        waiting_[store_queue_.handed_out() & (store_queue_.slots() - 1)] = {commit_.cycle + TO_WRITE,
-                                                                            chunk.address[which], size, pc, complete};
+        waiting(store_queue_.handed_out()) = {retired_at + TO_WRITE, chunk.address[which], size, pc, complete};
         store_queue_.hand_out();
         forwarding_.note_store(chunk.address[which], size, complete, NEVER);
     }

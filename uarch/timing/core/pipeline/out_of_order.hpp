@@ -14,6 +14,7 @@
 // that went ahead of an older store to its place is fetched again (store_sets.hpp).
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "../branch/branch_unit.hpp"
@@ -32,7 +33,7 @@ namespace perfvec {
 class IssueQueue {
   public:
     IssueQueue(std::int64_t entries, std::int64_t dispatch_delay)
-        : entries_(entries), dispatch_delay_(dispatch_delay), calendar_(CALENDAR) {}
+        : entries_(entries), dispatch_delay_(dispatch_delay) {}
 
     // First cycle from `cycle` on with room for `operations`, and in the reorder buffer as rename counts it; sets `full` to
     // the structure that was waited for.
@@ -82,7 +83,7 @@ class IssueQueue {
     std::int64_t entries_, dispatch_delay_;
     std::int64_t queued_ = 0, renamed_ = 0;
     Cycle at_ = 0;  // the cycle that queued_ is of
-    std::vector<Day> calendar_;
+    std::array<Day, CALENDAR> calendar_{};
 };
 
 class OutOfOrderCore final : public Core {
@@ -99,6 +100,7 @@ class OutOfOrderCore final : public Core {
     // Cycles until rename knows what retiring frees: registers and load queue entries one later.
     static constexpr Cycle RELEASE = 1, LATE_RELEASE = 2;
     static constexpr int RESPONSES = 4096;
+    static constexpr int USUAL_SOURCES = 4, USUAL_DESTINATIONS = 3;  // of an instruction
     static constexpr int SQUASH_WIDTH = 8;  // gem5's squashWidth
     static constexpr Cycle TRAP = 13;       // gem5's trap latency, after a system call
 
@@ -121,6 +123,7 @@ class OutOfOrderCore final : public Core {
     Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle, bool waited);
     Cycle execute(const StaticInstruction& row, Cycle cycle);
     Cycle answered(Cycle cycle);
+    RetiredStore& waiting(std::int64_t number) { return waiting_[number & static_cast<std::int64_t>(waiting_.size() - 1)]; }
     Cycle retire(Cycle complete, std::int64_t operations);
     std::int64_t mispredicted(std::uint32_t here, Address target, Cycle renamed, Cycle fetched, Cycle resolved);
     void write_next();
@@ -143,8 +146,8 @@ class OutOfOrderCore final : public Core {
     StoreSets store_sets_;
     IssueQueue issue_queue_;
     ReleaseRing reorder_buffer_, load_queue_, store_queue_, int_registers_, fp_registers_;
-    std::vector<RetiredStore> waiting_;  // by entry of the store queue
-    std::vector<Cycle> responses_;       // cycle in which the data cache last answered, by cycle
+    std::vector<RetiredStore> waiting_;            // by entry of the store queue, modulo a power of two
+    std::array<Cycle, RESPONSES> responses_;       // cycle in which the data cache last answered, by cycle
     Cycle ready_[REGISTERS + 1] = {};    // from which a reader of the register can issue
     Cause ready_cause_[REGISTERS + 1] = {};
 

@@ -11,10 +11,8 @@ struct Slots {
 
     // Not before `from`.
     void reach(Cycle from, std::int64_t used_then = 0) {
-        if (from > cycle) {
-            cycle = from;
-            used = used_then;
-        }
+        used = from > cycle ? used_then : used;
+        cycle = from > cycle ? from : cycle;
     }
 
     // The cycle of the first of the micro-operations that `take` would take.
@@ -22,15 +20,14 @@ struct Slots {
 
     void take(std::int64_t operations, std::int64_t width) {
         used += operations;
-        if (used <= 2 * width) {  // nearly always: no loop whose end the host would have to predict
-            const bool over = used > width;
-            used -= over ? width : 0;
-            cycle += over;
-            return;
+        const bool over = used > width;  // at most once, nearly always: nothing for the host to predict
+        cycle += over;
+        used -= over ? width : 0;
+        if (__builtin_expect(used > width, 0)) {
+            const std::int64_t cycles = (used - 1) / width;
+            cycle += cycles;
+            used -= cycles * width;
         }
-        const std::int64_t cycles = (used - 1) / width;
-        used -= cycles * width;
-        cycle += cycles;
     }
 };
 

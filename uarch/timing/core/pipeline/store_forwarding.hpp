@@ -20,14 +20,14 @@ class StoreForwarding {
 
     void note_store(Address address, std::int64_t size, Cycle data, Cycle written) {
         for (Address word = address >> 3; word <= (address + size - 1) >> 3; ++word)
-            words_[word & (WORDS - 1)] = {word, address, address + size, data, written};
+            words_[word & (WORDS - 1)] = {word, data, written, offset(address, word), offset(address + size, word)};
     }
 
     // The store that was noted as written NEVER has been written.
     void note_written(Address address, std::int64_t size, Cycle data, Cycle written) {
         for (Address word = address >> 3; word <= (address + size - 1) >> 3; ++word) {
             Word& row = words_[word & (WORDS - 1)];
-            if (row.word == word && row.begin == address && row.data == data) row.written = written;
+            if (row.word == word && row.begin == offset(address, word) && row.data == data) row.written = written;
         }
     }
 
@@ -36,8 +36,9 @@ class StoreForwarding {
         Answer answer;
         for (Address word = address >> 3; word <= (address + size - 1) >> 3; ++word) {
             const Word& row = words_[word & (WORDS - 1)];
-            if (row.word != word || row.written <= cycle || row.begin >= address + size || row.end <= address) continue;
-            if (row.begin <= address && address + size <= row.end) {
+            const std::int32_t begin = offset(address, word), end = offset(address + size, word);
+            if (row.word != word || row.written <= cycle || row.begin >= end || row.end <= begin) continue;
+            if (row.begin <= begin && end <= row.end) {
                 if (answer.source != Source::Partial)
                     answer = {Source::Forwarded, std::max(answer.cycle, row.data)};
             } else {
@@ -50,10 +51,14 @@ class StoreForwarding {
 
   private:
     static constexpr int WORDS = 512;  // direct-mapped
-    struct alignas(64) Word {
-        Address word = -1, begin = 0, end = 0;
+    struct alignas(32) Word {
+        Address word = -1;
         Cycle data = 0, written = 0;
+        std::int32_t begin = 0, end = 0;  // bytes from the word's first one
     };
+
+    static std::int32_t offset(Address address, Address word) { return static_cast<std::int32_t>(address - (word << 3)); }
+
     std::vector<Word> words_;
 };
 
