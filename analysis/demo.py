@@ -20,7 +20,7 @@ from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import input_file
 from tracegen.trace import Trace
 from uarch.configuration import Machine, load_machine, preset_names
-from uarch.timing.simulation import Simulation
+from uarch.timing.simulations import simulated_cycles
 
 INSTRUCTIONS = 3_000_000  # of each program: the whole takes under five minutes on two cores
 _SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
@@ -108,12 +108,7 @@ def _beside(table: pd.DataFrame) -> Figure:
 def simulate(path: Path, machines: list[Machine]) -> np.ndarray:
     """[K] cycles of a whole trace on each machine by the embedded timing model."""
     with Trace(path) as opened:
-        instructions = decode(opened.address, opened.code, opened.isa)
-        simulations = [Simulation(machine, instructions) for machine in machines]
-        for chunk in opened.chunks():
-            for simulation in simulations:
-                simulation.run(chunk)
-        return np.array([simulation.counters["cycles"] for simulation in simulations])
+        return simulated_cycles(machines, decode(opened.address, opened.code, opened.isa), opened.chunks())
 
 
 def _say(text: str) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numba import set_num_threads
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from tqdm import tqdm
@@ -37,7 +36,7 @@ from tracegen.suite.inputs import compile_c
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
-from uarch.timing.simulation import Simulation
+from uarch.timing.simulations import simulated_cycles
 
 KERNEL = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels" / "tiled_matmul.c"
 VALUES = ("4", "8", "16", "32", "64", "128", "256")
@@ -176,19 +175,11 @@ def _prices(model: Model, machines: Sequence[Machine | MachineVector]) -> NDArra
 
 def _simulated(opened: Trace, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:
     """[K] cycles of the whole trace; NaN for a machine whose configuration is not known."""
-    set_num_threads(1)
-    instructions = decode(opened.address, opened.code, opened.isa)
-    simulations = {
-        number: Simulation(machine, instructions)
-        for number, machine in enumerate(machines)
-        if isinstance(machine, Machine)
-    }
+    known = {number: machine for number, machine in enumerate(machines) if isinstance(machine, Machine)}
     cycles = np.full(len(machines), np.nan)
-    for chunk in opened.chunks():
-        for simulation in simulations.values():
-            simulation.run(chunk)
-    for number, simulation in simulations.items():
-        cycles[number] = simulation.counters["cycles"]
+    if known:
+        instructions = decode(opened.address, opened.code, opened.isa)
+        cycles[list(known)] = simulated_cycles(list(known.values()), instructions, opened.chunks())
     return cycles
 
 

@@ -1,10 +1,10 @@
 """Labels: a stretch of a trace timed on many machines, as a latency file.
 
-The trace is read and decoded once and each piece of it runs on every machine. Before the labelled stretch the machines
-are warmed as gem5's fast-forward does it (DATA.md of the gem5 labels): caches and TLBs by everything before, pipeline
-and predictor by `warmup` instructions. Several traces are labelled side by side in processes; a latency file that is
-already there, of the same trace, stretch and machines, is kept, so a run that was killed continues. On a cluster a
-task is a trace on a few machines, and its labels a file in a folder beside the output until all are there.
+The trace is read and decoded once and each chunk of it runs on every machine, on threads. Before the labelled stretch
+the machines are warmed as gem5's fast-forward does it: caches and TLBs by everything before, pipeline and predictor by
+`warmup` instructions. Several traces are labelled side by side in processes; a latency file that is already there, of
+the same trace, stretch and machines, is kept, so a run that was killed continues. On a cluster a task is a trace on a
+few machines, and its labels a file in a folder beside the output until all are there.
 
 The timing model is the embedded one, or gem5 (`tracegen.gem5.label`).
 """
@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numba import set_num_threads
 from tqdm import tqdm
 
 from tracegen.decode import decode
@@ -31,7 +30,8 @@ from tracegen.latency import LatencyFile, LatencyWriter, join
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
-from uarch.timing.simulation import COUNTERS, SIMULATOR, Simulation
+from uarch.timing.simulation import COUNTERS, SIMULATOR
+from uarch.timing.simulations import Simulations
 
 WARMUP = 50_000  # instructions that warm the pipeline and the predictor
 _BLOCK = 8  # machines of a task on a cluster: each reads, decodes and warms up for itself
@@ -111,7 +111,9 @@ def label(
     for path in short:
         print(f"{path}: ends before instruction {start}; left out", file=sys.stderr)
     if cluster is None:
-        _run(Local(workers), labels, "trace", progress)
+        processes = max(1, min(workers, len(labels)))
+        shared = [replace(item, threads=max(1, workers // processes)) for item in labels]
+        _run(Local(processes, threads=processes == 1), shared, "trace", progress)
         return outputs
     parts = [part for whole in labels for part in whole.parts(_BLOCK)]
     _run(cluster, [part for part in parts if not part.output.exists()], "task", progress)
@@ -132,6 +134,7 @@ class _Labels:
     start: int
     stop: int
     warmup: int
+    threads: int = 1
 
     @property
     def folder_of_parts(self) -> Path:
@@ -157,7 +160,7 @@ def _run(executor: Executor, labels: Sequence[_Labels], unit: str, progress: boo
 
 
 def _label(given: _Labels) -> None:
-    label_one(given.trace, given.machines, given.output, given.start, given.stop, given.warmup)
+    label_one(given.trace, given.machines, given.output, given.start, given.stop, given.warmup, given.threads)
 
 
 def _already(output: Path, trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> bool:
@@ -173,26 +176,21 @@ def _already(output: Path, trace: Trace, machines: Sequence[Machine], start: int
 
 
 def label_one(
-    path: Path, machines: Sequence[Machine], output: Path, start: int, stop: int, warmup: int = WARMUP
+    path: Path, machines: Sequence[Machine], output: Path, start: int, stop: int, warmup: int = WARMUP, threads: int = 1
 ) -> None:
     """Label instructions [start, stop) of one trace on these machines."""
-    set_num_threads(1)
-    with Trace(path) as trace:
-        instructions = decode(trace.address, trace.code, trace.isa)
-        simulations = [Simulation(machine, instructions) for machine in machines]
+    with Trace(path) as trace, Simulations(machines, decode(trace.address, trace.code, trace.isa), threads) as running:
         timed = max(0, start - warmup)
         for chunk in trace.chunks(stop=timed):
-            for simulation in simulations:
-                simulation.warm(chunk)
+            running.warm(chunk)
         for chunk in trace.chunks(start=timed, stop=start):
-            for simulation in simulations:
-                simulation.run(chunk)
+            running.run(chunk)
         writer = LatencyWriter(
             output, machines=machines, trace=trace.name, trace_digest=trace.digest, start=start, simulator=SIMULATOR,
             attributes={"warmup": start - timed},
         )  # fmt: skip
         with writer:
             for chunk in trace.chunks(start=start, stop=stop):
-                writer.append(np.stack([simulation.run(chunk) for simulation in simulations]))
-            values = np.array([[simulation.counters[name] for name in COUNTERS] for simulation in simulations])
+                writer.append(running.run(chunk))
+            values = np.array([[simulation.counters[name] for name in COUNTERS] for simulation in running.each])
             writer.counters(values, COUNTERS)

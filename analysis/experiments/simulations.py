@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numba import set_num_threads
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -31,7 +30,7 @@ from tracegen.label import WARMUP
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
-from uarch.instructions import Chunk, StaticInstructions
+from uarch.instructions import Chunk
 from uarch.timing.simulation import SIMULATOR, Simulation
 
 WINDOW = 1 << 16
@@ -134,10 +133,8 @@ def _cycles(simulation: Simulation, chunk: Chunk) -> float:
 
 def _simulate(trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> Arrays:
     """[K, W] cycles, and [K] seconds, of one pass over the trace with all machines side by side."""
-    set_num_threads(1)
     instructions = decode(trace.address, trace.code, trace.isa)
     simulations = [Simulation(machine, instructions) for machine in machines]
-    _compile(machines, instructions, trace)
     seconds = np.zeros(len(machines))
     timed = max(0, start - WARMUP)
 
@@ -155,15 +152,6 @@ def _simulate(trace: Trace, machines: Sequence[Machine], start: int, stop: int) 
         each(Simulation.run, chunk)
     cycles = [each(_cycles, chunk) for chunk in trace.chunks(WINDOW, start=start, stop=stop)]
     return np.array(cycles, np.float64).T, seconds
-
-
-def _compile(machines: Sequence[Machine], instructions: StaticInstructions, trace: Trace) -> None:
-    """Compile the timing model beforehand, so that it does not count as simulation."""
-    for machine in {machine.core: machine for machine in machines}.values():
-        simulation = Simulation(machine, instructions)
-        for chunk in trace.chunks(1024, stop=2048):
-            simulation.warm(chunk)
-            simulation.run(chunk)
 
 
 def _represent(model: Model, trace: Trace, start: int, stop: int) -> Arrays:

@@ -159,7 +159,7 @@ def simulated_seconds(
     from tracegen.qemu import trace
     from tracegen.qemu.region import Region, parse_place
     from tracegen.trace import Trace
-    from uarch.timing.simulation import Simulation
+    from uarch.timing.simulations import Simulations
 
     region = Region(start=parse_place("kernel"), returns=True)
     with TemporaryDirectory(prefix="perfvec-kernel-") as folder:
@@ -175,19 +175,16 @@ def simulated_seconds(
             raise InputError(f"the program ended with {how}")
         with Trace(path) as opened:
             instructions = decode(opened.address, opened.code, opened.isa)
-            simulations = {name: Simulation(machine, instructions) for name, machine in machines.items()}
+            simulations = Simulations(list(machines.values()), instructions)  # a core measures: no threads
             second = second_call(opened)
             for chunk in opened.chunks(stop=second):
-                for simulation in simulations.values():
-                    simulation.run(chunk)
-            for simulation in simulations.values():
-                simulation.reset_counters()
+                simulations.run(chunk)
+            simulations.reset_counters()
             for chunk in opened.chunks(start=second):
-                for simulation in simulations.values():
-                    simulation.run(chunk)
+                simulations.run(chunk)
     return {
         name: simulation.counters["cycles"] / (simulation.machine.frequency_ghz * 1e9)
-        for name, simulation in simulations.items()
+        for name, simulation in zip(machines, simulations.each, strict=True)
     }
 
 

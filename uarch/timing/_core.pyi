@@ -1,14 +1,17 @@
 """The timing model's compiled core (uarch/timing/core/bindings.cpp)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uarch.configuration import Machine
-from uarch.instructions import Chunk
+from uarch.instructions import Chunk as ProgramChunk
 
 CAUSES: int
+
+class Chunk:
+    def __init__(self, chunk: ProgramChunk, instructions: int) -> None: ...
 
 class Simulation:
     def __init__(
@@ -26,8 +29,8 @@ class Simulation:
         ideal_data: bool = False,
     ) -> None: ...
     def run(self, chunk: Chunk) -> NDArray[np.uint16]: ...
-    def run_with_stack(
-        self, chunk: Chunk, stack: NDArray[np.int64], groups: NDArray[np.uint32]
+    def run_with_stacks(
+        self, chunk: Chunk, stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]]
     ) -> NDArray[np.uint16]: ...
     def warm(self, chunk: Chunk) -> None: ...
     @property

@@ -11,7 +11,7 @@ gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from uarch.constraints import dram_models
 from uarch.errors import InputError
 from uarch.gem5.table import ADDED_REGISTERS, ISAS
 from uarch.instructions import Chunk, StaticInstructions
+from uarch.timing.ideal import idealised
 from uarch.timing.stack import CAUSES
 from uarch.timing.static import static_rows
 
@@ -32,7 +33,6 @@ except ImportError as error:
     ) from error
 
 SIMULATOR = "embedded 7"  # this model's name in what it made; another number where times of some machine change
-IDEAL = ("branches", "instructions", "data")
 COUNTERS = (
     "cycles",
     "instructions",
@@ -64,15 +64,12 @@ COUNTERS = (
 class Simulation:
     """One machine that runs one program.
 
-    `ideal` names what never costs anything, to see what it costs: "branches" (every branch goes as expected),
-    "instructions" (all code in L1I), "data" (all data in L1D).
+    `ideal` names what of the machine never costs anything (`ideal.IDEAL`), to see what it costs.
     """
 
     def __init__(self, machine: Machine, instructions: StaticInstructions, ideal: Collection[str] = ()) -> None:
-        unknown = set(ideal) - set(IDEAL)
-        if unknown:
-            raise InputError(f"nothing called {min(unknown)} can be ideal: {', '.join(IDEAL)}")
         self.machine = machine
+        machine = idealised(machine, ideal)
         pipeline = machine.pipeline
         # Other sources' traces (ChampSim) are of x86-64 programs.
         isa = ISAS.get(instructions.isa, ISAS["x86-64"])
@@ -84,29 +81,37 @@ class Simulation:
             total_store_order=isa.total_store_order,
             rows=static_rows(machine, instructions),
             pc=instructions.address.astype(np.int64),
-            **{f"ideal_{name}": name in ideal for name in IDEAL},
+            ideal_branches="branches" in ideal,
+            ideal_instructions="instructions" in ideal,
+            ideal_data="data" in ideal,
         )
+        self._size = len(instructions)
         self._instructions = 0
         self._before: dict[str, int] = {}
 
-    def run(self, chunk: Chunk) -> NDArray[np.uint16]:
+    def run(self, chunk: Chunk | _core.Chunk) -> NDArray[np.uint16]:
         """[n] cycles between each instruction's retirement and the one before, at most 65535."""
-        self._instructions += len(chunk)
-        return self._core.run(chunk)
+        latency = self._core.run(self.held(chunk))
+        self._instructions += len(latency)
+        return latency
 
-    def run_with_stack(
-        self, chunk: Chunk, stack: NDArray[np.int64], groups: NDArray[np.uint32] | None = None
+    def run_with_stacks(
+        self, chunk: Chunk | _core.Chunk, stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]]
     ) -> NDArray[np.uint16]:
-        """As `run`, and adds every cycle to `stack` [groups, len(CAUSES)], in the row of the instruction's group.
-
-        `groups` [n] is the row of each executed instruction; left out, its static instruction's.
+        """As `run`; besides, adds every cycle to each of `stacks`, pairs of cycles [G, len(CAUSES)] (`new_stack`) and
+        the row [n] that each instruction of the chunk belongs to.
         """
-        self._instructions += len(chunk)
-        return self._core.run_with_stack(chunk, stack, chunk.static_id if groups is None else groups)
+        latency = self._core.run_with_stacks(self.held(chunk), stacks)
+        self._instructions += len(latency)
+        return latency
 
-    def warm(self, chunk: Chunk) -> None:
-        """Lets the chunk pass through caches and TLBs in no time; the branch predictor does not see it."""
-        self._core.warm(chunk)
+    def warm(self, chunk: Chunk | _core.Chunk) -> None:
+        """Pass the chunk through caches and TLBs in no time; the branch predictor does not see it."""
+        self._core.warm(self.held(chunk))
+
+    def held(self, chunk: Chunk | _core.Chunk) -> _core.Chunk:
+        """Return the chunk as the core reads it, checked; simulations of the same program can share it."""
+        return _core.Chunk(chunk, self._size) if isinstance(chunk, Chunk) else chunk
 
     @property
     def statistics(self) -> dict[str, int]:

@@ -80,11 +80,13 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
     return result;
 }
 
-// A chunk's arrays, held while C++ reads them. Throws ValueError where they do not fit together or the program.
+// A chunk's arrays, held while C++ reads them; simulations of one program share it. Throws std::invalid_argument where
+// they do not fit together or the program.
 class HeldChunk {
   public:
-    HeldChunk(const py::handle& chunk, std::size_t instructions)
-        : static_id_(chunk.attr("static_id")),
+    HeldChunk(const py::handle& chunk, std::size_t program_size)
+        : instructions(program_size),
+          static_id_(chunk.attr("static_id")),
           following_(chunk.attr("next_static_id")),
           offset_(chunk.attr("access_offset")),
           address_(chunk.attr("address")),
@@ -116,6 +118,7 @@ class HeldChunk {
                 is_store_.data() - offset[0]};
     }
 
+    std::size_t instructions;  // static ones, of its program
     Chunk view;
 
   private:
@@ -141,38 +144,48 @@ std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py:
         std::move(addresses));
 }
 
-Array<std::uint16_t> run(Simulation& simulation, const py::object& chunk) {
-    const HeldChunk held(chunk, simulation.program().size);
-    Array<std::uint16_t> latency(static_cast<py::ssize_t>(held.view.size));
+void require_program(const Simulation& simulation, const HeldChunk& chunk) {
+    if (chunk.instructions != simulation.program().size)
+        throw std::invalid_argument("the chunk is of another program");
+}
+
+Array<std::uint16_t> run(Simulation& simulation, const HeldChunk& chunk) {
+    require_program(simulation, chunk);
+    Array<std::uint16_t> latency(static_cast<py::ssize_t>(chunk.view.size));
     std::uint16_t* cycles = latency.mutable_data();
     py::gil_scoped_release release;
-    simulation.core->run(held.view, cycles);
+    simulation.core->run(chunk.view, cycles);
     return latency;
 }
 
-// `stack` [groups, CAUSES] takes the cycles; `groups` [n] is the row of each instruction.
-Array<std::uint16_t> run_with_stack(Simulation& simulation, const py::object& chunk,
-                                    py::array_t<std::int64_t, py::array::c_style> stack,
-                                    const Array<std::uint32_t>& groups) {
-    const HeldChunk held(chunk, simulation.program().size);
-    if (stack.ndim() != 2 || stack.shape(1) != CAUSES || groups.ndim() != 1 ||
-        static_cast<std::size_t>(groups.shape(0)) != held.view.size)
-        throw std::invalid_argument("stack must be [groups, causes] and groups as long as the chunk");
-    const std::uint32_t* group = groups.data();
-    for (std::size_t k = 0; k < held.view.size; ++k)
-        if (group[k] >= stack.shape(0)) throw std::invalid_argument("a group is beyond the stack's rows");
-    std::int64_t* table = stack.mutable_data();
-    Array<std::uint16_t> latency(static_cast<py::ssize_t>(held.view.size));
+using Stack = py::array_t<std::int64_t, py::array::c_style>;
+using Groups = Array<std::uint32_t>;
+
+// Each pair of `stacks` takes all cycles: a stack [groups, CAUSES], and of each instruction [n] its row.
+Array<std::uint16_t> run_with_stacks(Simulation& simulation, const HeldChunk& chunk,
+                                     std::vector<std::pair<Stack, Groups>> stacks) {
+    require_program(simulation, chunk);
+    std::vector<StackTable> tables;
+    for (auto& [stack, groups] : stacks) {
+        if (stack.ndim() != 2 || stack.shape(1) != CAUSES || groups.ndim() != 1 ||
+            static_cast<std::size_t>(groups.shape(0)) != chunk.view.size)
+            throw std::invalid_argument("a stack must be [groups, causes] and its groups as long as the chunk");
+        const std::uint32_t* group = groups.data();
+        for (std::size_t k = 0; k < chunk.view.size; ++k)
+            if (group[k] >= stack.shape(0)) throw std::invalid_argument("a group is beyond the stack's rows");
+        tables.push_back({stack.mutable_data(), group});
+    }
+    Array<std::uint16_t> latency(static_cast<py::ssize_t>(chunk.view.size));
     std::uint16_t* cycles = latency.mutable_data();
     py::gil_scoped_release release;
-    simulation.core->run(held.view, cycles, table, group);
+    simulation.core->run(chunk.view, cycles, tables);
     return latency;
 }
 
-void warm(Simulation& simulation, const py::object& chunk) {
-    const HeldChunk held(chunk, simulation.program().size);
+void warm(Simulation& simulation, const HeldChunk& chunk) {
+    require_program(simulation, chunk);
     py::gil_scoped_release release;
-    simulation.warm(held.view);
+    simulation.warm(chunk.view);
 }
 
 py::dict counters(const Simulation& simulation) {
@@ -180,6 +193,11 @@ py::dict counters(const Simulation& simulation) {
     totals["retired"] = simulation.core->retired;
     totals["branches"] = simulation.branches.branches;
     totals["mispredictions"] = simulation.branches.mispredictions;
+    totals["mispredicted_direction"] = simulation.branches.by_kind.direction;
+    totals["mispredicted_target"] = simulation.branches.by_kind.target;
+    totals["mispredicted_indirect"] = simulation.branches.by_kind.indirect;
+    totals["mispredicted_return"] = simulation.branches.by_kind.returns;
+    totals["redirected_at_decode"] = simulation.branches.redirected_at_decode;
     totals["itlb_misses"] = simulation.caches.instruction_tlb.misses;
     totals["dtlb_misses"] = simulation.caches.data_tlb.misses;
     const char* names[] = {"l1i", "l1d", "l2", "l3"};
@@ -215,12 +233,14 @@ py::dict counters(const Simulation& simulation) {
 PYBIND11_MODULE(_core, module) {
     using namespace perfvec;
     module.attr("CAUSES") = static_cast<int>(CAUSES);
+    py::class_<HeldChunk>(module, "Chunk")
+        .def(py::init<const py::handle&, std::size_t>(), py::arg("chunk"), py::arg("instructions"));
     py::class_<Simulation>(module, "Simulation")
         .def(py::init(&make_simulation), py::kw_only(), py::arg("machine"), py::arg("dram"), py::arg("int_registers"),
              py::arg("fp_registers"), py::arg("total_store_order"), py::arg("rows"), py::arg("pc"),
              py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false)
         .def("run", &run)
-        .def("run_with_stack", &run_with_stack)
+        .def("run_with_stacks", &run_with_stacks)
         .def("warm", &warm)
         .def_property_readonly("counters", &counters);
 }

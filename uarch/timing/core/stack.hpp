@@ -12,8 +12,10 @@
 //   retire, as with the stalls at the head of the reorder buffer that Yasin's top-down method (ISPASS 2014) counts.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "types.hpp"
 
@@ -93,34 +95,36 @@ class Waits {
     int size_ = 0;
 };
 
-// Rows of CAUSES counts: the cycles of each group of instructions.
+// A table of CAUSES counts a row, to which a chunk's cycles are added: instruction k's in row `group[k]`.
+struct StackTable {
+    std::int64_t* cycles;        // [groups, CAUSES]
+    const std::uint32_t* group;  // [n]
+};
+
+// Gives every cycle to a cause, in each of several tables.
 class CycleStack {
   public:
     explicit CycleStack(std::int64_t narrowest_width) : width_(narrowest_width) {}
 
-    // Instruction `k` of the chunk at hand belongs to row `groups[k]` of `table`.
-    void accumulate_into(std::int64_t* table, const std::uint32_t* groups) {
-        table_ = table;
-        groups_ = groups;
-    }
+    void accumulate_into(const std::vector<StackTable>& tables) { tables_ = tables; }
 
+    // Instruction `k` of the chunk at hand retires `cycles` after the one before.
     void retire(std::size_t k, std::int64_t operations, Cycle cycles, const Waits& waits, Cause otherwise) {
         due_ += operations;
         if (cycles == 0) return;
-        std::int64_t* row = table_ + std::int64_t{groups_[k]} * CAUSES;
-        while (due_ >= width_ && cycles > 0) {
-            ++row[Retiring];
-            due_ -= width_;
-            --cycles;
+        const Cycle retiring = std::min(cycles, due_ / width_);
+        due_ -= retiring * width_;
+        for (const StackTable& table : tables_) {
+            std::int64_t* row = table.cycles + std::int64_t{table.group[k]} * CAUSES;
+            row[Retiring] += retiring;
+            if (cycles > retiring) waits.charge(row, cycles - retiring, otherwise);
         }
-        if (cycles > 0) waits.charge(row, cycles, otherwise);
     }
 
   private:
     std::int64_t width_;
     std::int64_t due_ = 0;  // micro-operations whose share of Retiring is still to be given
-    std::int64_t* table_ = nullptr;
-    const std::uint32_t* groups_ = nullptr;
+    std::vector<StackTable> tables_;
 };
 
 }  // namespace perfvec

@@ -22,8 +22,8 @@ class Core {
     // Fills `latency` [chunk.size] with the cycles from each retirement to the next, at most SATURATED.
     virtual void run(const Chunk& chunk, std::uint16_t* latency) = 0;
 
-    // The same, and gives every cycle to a cause: instruction k's to row `groups[k]` of `stack` [groups, CAUSES].
-    virtual void run(const Chunk& chunk, std::uint16_t* latency, std::int64_t* stack, const std::uint32_t* groups) = 0;
+    // The same, and adds every cycle to the row of its cause's column in each of `tables`.
+    virtual void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) = 0;
 
     Cycle retired = 0;     // the cycle of the last retirement
     Occupancy occupancy;   // counted with stacks only

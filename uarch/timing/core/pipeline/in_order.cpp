@@ -26,8 +26,8 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
 
 void InOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
 
-void InOrderCore::run(const Chunk& chunk, std::uint16_t* latency, std::int64_t* stack, const std::uint32_t* groups) {
-    stack_.accumulate_into(stack, groups);
+void InOrderCore::run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) {
+    stack_.accumulate_into(tables);
     loop<true>(chunk, latency);
 }
 

@@ -40,7 +40,7 @@ class InOrderCore final : public Core {
     InOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches);
 
     void run(const Chunk& chunk, std::uint16_t* latency) override;
-    void run(const Chunk& chunk, std::uint16_t* latency, std::int64_t* stack, const std::uint32_t* groups) override;
+    void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) override;
 
   private:
     // gem5's Minor: fetch1 → 1 → fetch2 → frontend_delay → decode → 1 → execute; the integer unit's three stages, of which

@@ -42,8 +42,8 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
 
 void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
 
-void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency, std::int64_t* stack, const std::uint32_t* groups) {
-    stack_.accumulate_into(stack, groups);
+void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) {
+    stack_.accumulate_into(tables);
     loop<true>(chunk, latency);
 }
 

@@ -91,7 +91,7 @@ class OutOfOrderCore final : public Core {
     OutOfOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches);
 
     void run(const Chunk& chunk, std::uint16_t* latency) override;
-    void run(const Chunk& chunk, std::uint16_t* latency, std::int64_t* stack, const std::uint32_t* groups) override;
+    void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) override;
 
     std::int64_t memory_order_violations() const { return store_sets_.violations(); }
 

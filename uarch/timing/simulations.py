@@ -1,0 +1,86 @@
+"""Many machines that run one program: simulations side by side on threads, which share the decoded chunks.
+
+The core runs without Python's lock, so threads are as good as processes here, and a trace is read and decoded once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uarch.configuration import Machine
+from uarch.instructions import Chunk, StaticInstructions
+from uarch.timing.simulation import Simulation
+
+Stacks = Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]]  # as Simulation.run_with_stacks takes them
+
+
+class Simulations:
+    """K machines that run one program, on `threads` threads. Close it, or use it as a context, to end the threads."""
+
+    def __init__(self, machines: Sequence[Machine], instructions: StaticInstructions, threads: int = 1) -> None:
+        self.each = [Simulation(machine, instructions) for machine in machines]
+        threads = min(threads, len(self.each))
+        self._pool = ThreadPoolExecutor(threads, "simulation") if threads > 1 else None
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def __enter__(self) -> Simulations:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def run(self, chunk: Chunk) -> NDArray[np.uint16]:
+        """[K, n] cycles between each instruction's retirement and the one before on every machine."""
+        held = self.each[0].held(chunk)
+        latency = np.empty((len(self), len(chunk)), np.uint16)
+
+        def run(k: int) -> None:
+            latency[k] = self.each[k].run(held)
+
+        self._map(run)
+        return latency
+
+    def run_with_stacks(self, chunk: Chunk, stacks: Sequence[Stacks]) -> None:
+        """Add every cycle to machine k's `stacks[k]`, in tables of its own."""
+        held = self.each[0].held(chunk)
+        self._map(lambda k: self.each[k].run_with_stacks(held, stacks[k]))
+
+    def warm(self, chunk: Chunk) -> None:
+        """Pass the chunk through all machines' caches and TLBs in no time."""
+        held = self.each[0].held(chunk)
+        self._map(lambda k: self.each[k].warm(held))
+
+    def reset_counters(self) -> None:
+        for simulation in self.each:
+            simulation.reset_counters()
+
+    def _map(self, act: Callable[[int], object]) -> None:
+        numbers = range(len(self))
+        for _ in self._pool.map(act, numbers) if self._pool else map(act, numbers):
+            pass
+
+
+def simulated_cycles(
+    machines: Sequence[Machine], instructions: StaticInstructions, chunks: Iterable[Chunk], threads: int | None = None
+) -> NDArray[np.float64]:
+    """[K] cycles of all chunks on each machine, on so many threads; by default on all processors that we may use."""
+    with Simulations(machines, instructions, threads or processors()) as simulations:
+        for chunk in chunks:
+            simulations.run(chunk)
+        return np.array([simulation.counters["cycles"] for simulation in simulations.each])
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))
