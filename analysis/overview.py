@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import attribute, compare, flame, intervals, novelty, phases, predict, profile, sweep
+from analysis.costs import predicted
 from analysis.parts import collect
 from analysis.report import Section
 from analysis.sensitivity import sensitivity
@@ -55,14 +56,14 @@ def _of_trace(
     model: Model, trace: str | Path, machines: Sequence[Machine | MachineVector], limit: int | None
 ) -> list[Section]:
     parts = collect(model, trace, max_instructions=limit)
-    name = parts.program
-    frame = profile.profile(model, parts, machines)
-    over_time = profile.profile(model, parts, machines, "interval")
+    name, costs = parts.program, predicted(model, machines)
+    frame = profile.profile(parts, costs)
+    over_time = profile.profile(parts, costs, "interval")
     return [
-        replace(flame.section(model, parts, machines), title=f"{name}: flame graph"),
-        Section(f"{name}: functions", "Predicted cycles.", profile.plot(frame, machines, "function"), frame),
+        replace(flame.section(parts, costs), title=f"{name}: flame graph"),
+        Section(f"{name}: functions", "Predicted cycles.", profile.plot(frame, costs, "function"), frame),
         Section(
-            f"{name}: over time", "Predicted cycles per instruction.", profile.plot(over_time, machines, "interval")
+            f"{name}: over time", "Predicted cycles per instruction.", profile.plot(over_time, costs, "interval")
         ),
         *(replace(one, title=f"{name}: {one.title.lower()}") for one in phases.sections(find_phases(trace))),
     ]

@@ -1,6 +1,7 @@
 """A trace in parts: its representations summed by function, source line, loop, instruction class, interval and context.
 
-One pass over the trace, with no machine in it; every partition of it then prices on any machine as a dot product.
+One pass over the trace, with no machine in it; the cycles of every partition on any machine are then a dot product
+(`costs.py`). `simulated_parts.py` makes the same of simulated cycles.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +19,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.by_instruction import Sums, by_static_instruction, grouped_sums
 from tracegen.call_tree import CallTree
@@ -27,7 +28,6 @@ from tracegen.loops import Loops, find_loops
 from tracegen.qemu.runner import trace as run_trace
 from tracegen.source_lines import source_lines
 from tracegen.trace import Trace
-from uarch.configuration import Machine
 from uarch.errors import InputError
 from uarch.instructions import Chunk, Flag, Operation, StaticInstructions
 
@@ -159,6 +159,46 @@ def _functions(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     return np.array([number[name] for name in names], np.int64), known
 
 
+class Grouping:
+    """Groups the instructions of one pass over [start, start + count) of a trace: by static instruction, interval and
+    calling context. `interval` is in instructions, a 50th of the whole by default.
+    """
+
+    def __init__(self, trace: Trace, count: int, interval: int | None = None, start: int = 0) -> None:
+        self.instructions = decode(trace.address, trace.code, trace.isa)
+        self._trace, self._start = trace, start
+        self._interval = interval or max(-(-count // INTERVALS), 1)
+        self._lines = source_lines(trace)
+        self._edges = EdgeCounter(len(self.instructions))
+        function, _ = _functions(self._lines)
+        self._calls = CallTree(self.instructions, function, np.isin(trace.address, trace.symbols()[0]))
+
+    def by_static(self, chunk: Chunk) -> NDArray[np.integer]:
+        """[n] each instruction's static one; call it once a chunk, in order."""
+        self._edges.observe(chunk)
+        return by_static_instruction(chunk)
+
+    def by_interval(self, chunk: Chunk) -> NDArray[np.integer]:
+        """[n] each instruction's interval."""
+        return np.arange(chunk.start - self._start, chunk.start - self._start + len(chunk)) // self._interval
+
+    def by_context(self, chunk: Chunk) -> NDArray[np.integer]:
+        """[n] each instruction's node of the calling-context tree; call it once a chunk, in order."""
+        return self._calls.observe(chunk)
+
+    def parts(self, statics: Sums, intervals: Sums, contexts: Sums) -> Parts:
+        """What the pass found; static instructions and contexts that were not executed get rows of zeros."""
+        parent, called = self._calls.tree()
+        return Parts(
+            program=self._trace.name, isa=self._trace.isa, code=self._trace.code, instructions=self.instructions,
+            lines=self._lines, edges=self._edges.edges(),
+            statics=statics.merge(np.arange(len(statics.instructions)), len(self.instructions)),
+            intervals=intervals, interval=self._interval,
+            contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)), context_parent=parent,
+            context_function=called,
+        )  # fmt: skip
+
+
 def collect(
     model: Model,
     trace: Trace | str | os.PathLike[str],
@@ -167,62 +207,36 @@ def collect(
     max_instructions: int | None = None,
     progress: bool = True,
 ) -> Parts:
-    """One pass over a trace, at the rate of `represent`. `interval` is in instructions, a 50th of the trace by default.
+    """One pass over a trace, at the rate of `represent`: parts that any machine prices (`costs.predicted`).
 
     Memory: 8·d bytes a static instruction, a calling context (at most 32,768) and an interval, beside `represent`'s.
     """
-    if not isinstance(trace, Trace):
-        if Path(trace).name.endswith(".npz"):
-            raise InputError(f"{trace}: a vector is a sum that cannot be taken apart; give the trace (*.trace.h5)")
-        with Trace(trace) as opened:
-            return collect(model, opened, interval=interval, max_instructions=max_instructions, progress=progress)
-    total = min(len(trace), max_instructions or len(trace))
-    length = interval or -(-total // INTERVALS)
-    instructions = decode(trace.address, trace.code, trace.isa)
-    lines = source_lines(trace)
-    function, _ = _functions(lines)
-    counter = EdgeCounter(len(instructions))
-    calls = CallTree(instructions, function, np.isin(trace.address, trace.symbols()[0]))
-
-    def by_static(chunk: Chunk) -> NDArray[np.integer]:
-        counter.observe(chunk)
-        return by_static_instruction(chunk)
-
-    def by_interval(chunk: Chunk) -> NDArray[np.integer]:
-        return np.arange(chunk.start, chunk.start + len(chunk)) // length
-
-    statics, intervals, contexts = grouped_sums(
-        model, trace, instructions, [by_static, by_interval, calls.observe], max_instructions=max_instructions,
-        progress=progress,
-    )  # fmt: skip
-    # Static instructions and contexts that come last in number may not be executed: rows of zeros.
-    parent, called = calls.tree()
-    return Parts(
-        program=trace.name, isa=trace.isa, code=trace.code, instructions=instructions, lines=lines,
-        edges=counter.edges(), statics=statics.merge(np.arange(len(statics.instructions)), len(instructions)),
-        intervals=intervals, interval=length,
-        contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)), context_parent=parent,
-        context_function=called,
-    )  # fmt: skip
+    with opened(trace) as file:
+        total = min(len(file), max_instructions or len(file))
+        grouping = Grouping(file, total, interval)
+        sums = grouped_sums(
+            model, file, grouping.instructions, [grouping.by_static, grouping.by_interval, grouping.by_context],
+            max_instructions=max_instructions, progress=progress,
+        )  # fmt: skip
+        return grouping.parts(*sums)
 
 
-def collect_command(
-    model: Model, command: Sequence[str], *, interval: int | None = None, max_instructions: int | None = None
-) -> Parts:
-    """Of a program that is traced now, into a temporary file; what it prints goes to stderr, beside the progress."""
+@contextmanager
+def opened(trace: Trace | str | os.PathLike[str]) -> Iterator[Trace]:
+    """The trace, opened where it is a path. Raises InputError for a vector, which cannot be taken apart."""
+    if isinstance(trace, Trace):
+        yield trace
+        return
+    if Path(trace).name.endswith(".npz"):
+        raise InputError(f"{trace}: a vector is a sum that cannot be taken apart; give the trace (*.trace.h5)")
+    with Trace(trace) as file:
+        yield file
+
+
+@contextmanager
+def traced(command: Sequence[str], *, max_instructions: int | None = None) -> Iterator[Path]:
+    """A program's trace, made now in a temporary folder; what it prints goes to stderr, beside the progress."""
     with tempfile.TemporaryDirectory(prefix="perfvec-") as folder:
         path = Path(folder) / f"{Path(command[0]).name}.trace.h5"
         run_trace(command, path, stdout=2, max_instructions=max_instructions)
-        return collect(model, path, interval=interval)
-
-
-def price(model: Model, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:
-    """[K, d] vectors of configured and fitted machines. Raises InputError where two share a name, or none is given."""
-    names = [machine.name for machine in machines]
-    if not names or len(set(names)) < len(names):
-        raise InputError(
-            f"machines must have different names, and be one at least; given: {', '.join(names) or 'none'}"
-        )
-    configured = [machine for machine in machines if not isinstance(machine, MachineVector)]
-    known: Iterator[NDArray[np.float64]] = iter(model.machine_vectors(configured)[0] if configured else [])
-    return np.stack([m.vector if isinstance(m, MachineVector) else next(known) for m in machines])
+        yield path

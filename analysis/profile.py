@@ -1,7 +1,6 @@
-"""Where a program's time goes on each machine: predicted cycles of its parts, with no simulation.
+"""Where a program's time goes on each machine: cycles of its parts, predicted or simulated (`costs.py`).
 
-A part's cycles are the dot product of the sum of its representations with the machine's vector, so parts add up to the
-whole prediction. What the model learned is the incremental retire latency (PerfVec): a stall is charged to the
+Parts add up to the whole. What the model learned is the incremental retire latency (PerfVec): a stall is charged to the
 instruction that retires late, as by time-proportional profilers (TIP: Gottschall, Eeckhout & Jahre, MICRO 2021), not to
 what caused it. A small part's prediction may be negative: only the sum was trained to be a time.
 """
@@ -10,44 +9,50 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.costs import Costs, main_causes
 from analysis.figure import Axis, Bars, Figure, Lines, Panel, distinct
-from analysis.parts import Parts, price
-from perfvec.machines.machine_vector import MachineVector
-from perfvec.model import Model
+from analysis.parts import Parts
 from tracegen.decode import disassemble
-from uarch.configuration import Machine, nearest
+from uarch.configuration import nearest
 from uarch.errors import InputError
+from uarch.timing.stack import CAUSES, GROUPS
 
 _SHORTEST = 12  # letters of a name in the terminal
+_BY_MACHINE = ("cycles", "share", "ratio", "stack", "cause")  # columns NAME.MACHINE
+_SHORT_GROUPS = {
+    "retiring": "ret", "instruction fetch": "fetch", "front-end bandwidth": "front", "branch misprediction": "branch",
+    "execution": "exec", "loads": "loads", "ports": "ports", "full windows": "full", "stores and ordering": "order",
+}  # fmt: skip
 
 
-def profile(
-    model: Model, parts: Parts, machines: Sequence[Machine | MachineVector], by: str = "function"
-) -> pd.DataFrame:
+def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:
     """One row per part, the most cycles on the first machine first (intervals: in order).
 
     Columns: those of the partition (`name`; of lines `file`, `line`; of loops also `depth`, `iterations`, `entries`;
     of intervals `first`, `end`), `instructions`, and for each machine M `cycles.M`, `share.M` (of the whole) and, but
-    for the first, `ratio.M`: its seconds over those of the first machine, NaN where that has no positive time.
+    for the first, `ratio.M`: its seconds over those of the first machine, NaN where that has no positive time. Of
+    simulated parts also `stack.M.C`, the cycles of each cause C that has any.
     """
-    partition = parts.by(by)
-    vectors = price(model, machines)
+    partition, machines = parts.by(by), costs.machines
     frame = partition.labels.assign(instructions=partition.sums.instructions)
-    cycles = partition.sums.vectors @ vectors.T
-    whole = parts.whole @ vectors.T
-    frequency = np.array([machine.frequency_ghz for machine in machines])
+    cycles = costs.cycles(partition.sums)
+    whole = costs.prices @ parts.whole
+    frequency = np.array([machine.frequency_ghz for machine in costs.machines])
     for k, machine in enumerate(machines):
         frame[f"cycles.{machine.name}"] = cycles[:, k]
         frame[f"share.{machine.name}"] = cycles[:, k] / whole[k]
         if k:
             frame[f"ratio.{machine.name}"] = _ratio(cycles[:, k] / frequency[k], cycles[:, 0] / frequency[0])
+    if costs.has_stacks:
+        stacks = costs.stack_columns(costs.stacks(partition.sums))
+        frame = pd.concat([frame, pd.DataFrame(stacks, index=frame.index)], axis=1)
     if by == "interval":
         return frame
     return frame.sort_values(f"cycles.{machines[0].name}", ascending=False, kind="stable", ignore_index=True)
@@ -57,19 +62,24 @@ def _ratio(time: NDArray[np.float64], base: NDArray[np.float64]) -> NDArray[np.f
     return np.where(base > 0, time / np.where(base > 0, base, 1.0), np.nan)
 
 
-def to_json(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by: str) -> dict[str, Any]:
-    """The `--json` document: `groups` with lists by machine; `ratio` is null where it has no meaning."""
-    names = [machine.name for machine in machines]
+def to_json(frame: pd.DataFrame, costs: Costs, by: str) -> dict[str, Any]:
+    """The `--json` document: `groups` with lists by machine; `ratio` is null where it has no meaning; simulated ones
+    have a `stack`, cycles by cause.
+    """
+    names = costs.names
     groups = []
     for row in frame.to_dict(orient="records"):
-        group = {key: value for key, value in row.items() if str(key).split(".")[0] not in ("cycles", "share", "ratio")}
+        group = {key: value for key, value in row.items() if str(key).split(".")[0] not in _BY_MACHINE}
         group["cycles"] = [row[f"cycles.{name}"] for name in names]
         group["share"] = [row[f"share.{name}"] for name in names]
+        if costs.has_stacks:
+            group["stack"] = [stack_of(row, name) for name in names]
         ratios = [row[f"ratio.{name}"] for name in names[1:]]
         group["ratio"] = [None if np.isnan(ratio) else ratio for ratio in ratios]
         groups.append(group)
     return {
         "by": by,
+        "source": costs.source,
         "uarch": names,
         "instructions": int(frame["instructions"].sum()),
         "cycles": [float(frame[f"cycles.{name}"].sum()) for name in names],
@@ -77,13 +87,21 @@ def to_json(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by
     }
 
 
-def shown(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by: str, rows: int = 20) -> str:
+def stack_of(row: dict[Hashable, Any], machine: str) -> dict[str, float]:
+    """The cycles of each cause that has any, from the columns `stack.M.C` of a row."""
+    return {cause: row[key] for cause in CAUSES if row.get(key := f"stack.{machine}.{cause}", 0)}
+
+
+def shown(frame: pd.DataFrame, costs: Costs, by: str, rows: int = 20) -> str:
     """The first `rows` parts (intervals: all), the rest together, and the whole; 80 columns for one or two machines.
 
-    `time` is the ratio of seconds to the first machine's.
+    `time` is the ratio of seconds to the first machine's. Of parts that are simulated on one machine the columns after
+    `share` are per cent of the part's cycles by what they were spent on.
     """
+    if costs.has_stacks and len(costs.machines) == 1:
+        return _shown_stacks(frame, costs, by, rows)
     rows = len(frame) if by == "interval" else rows
-    names, frequency = [machine.name for machine in machines], [machine.frequency_ghz for machine in machines]
+    names, frequency = costs.names, [machine.frequency_ghz for machine in costs.machines]
     header = [by, "instructions", names[0], "share"]
     for name in names[1:]:
         header += [name, "time"]
@@ -107,6 +125,28 @@ def shown(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by: 
     return columns(header, [*lines, line("whole", frame)])
 
 
+def _shown_stacks(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
+    rows = len(frame) if by == "interval" else rows
+    (name,) = costs.names
+    whole = float(frame[f"cycles.{name}"].sum())
+    groups = {
+        group: [key for cause in CAUSES if CAUSES[cause] == group and (key := f"stack.{name}.{cause}") in frame]
+        for group in GROUPS
+    }
+
+    def line(label: str, part: pd.DataFrame) -> list[str]:
+        cycles = float(part[f"cycles.{name}"].sum())
+        of = [float(part[keys].to_numpy().sum()) for keys in groups.values()]
+        shares = [f"{100 * each / cycles:.0f}" if cycles else "-" for each in of]
+        return [label, f"{round(cycles):,}", f"{cycles / whole:.1%}", *shares]
+
+    lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
+    if len(frame) > rows:
+        lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
+    header = [by, name, "share", *(_SHORT_GROUPS[group] for group in groups)]
+    return columns(header, [*lines, line("whole", frame)])
+
+
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Cells as text in 80 columns: the first column to the left and shortened as needed, the others to the right."""
     table = [list(header), *map(list, rows)]
@@ -124,30 +164,31 @@ def short(name: str, width: int) -> str:
     return name if len(name) <= width else f"{name[: keep // 2]}…{name[len(name) - (keep - keep // 2) :]}"
 
 
-def plot(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], by: str, most: int = 20) -> Figure:
+def plot(frame: pd.DataFrame, costs: Costs, by: str, most: int = 20) -> Figure:
     """The parts that cost most, a bar a machine; of intervals the cycles per instruction over the run."""
     if by == "interval":
         lines = [
             Lines(m.name, frame["first"], frame[f"cycles.{m.name}"] / frame["instructions"], steps=True)
-            for m in machines
+            for m in costs.machines
         ]
         x = Axis("instructions executed")
-        return Figure([Panel(lines, x=x, y=Axis("predicted cycles per instruction", zero=True))], height=4)
+        return Figure([Panel(lines, x=x, y=Axis(f"{costs.source} cycles per instruction", zero=True))], height=4)
     shown = frame.head(most)
     names = distinct([short(str(name), 40) for name in shown["name"]])
     bars = [
         Bars(m.name, names, shown[f"cycles.{m.name}"], text=[f"{s:.1%} of the whole" for s in shown[f"share.{m.name}"]])
-        for m in machines
+        for m in costs.machines
     ]
-    height = 1.4 + 0.2 * len(shown) * (0.6 + 0.4 * len(machines))
-    return Figure([Panel(bars, x=Axis("predicted cycles"), sideways=True)], height=height)
+    height = 1.4 + 0.2 * len(shown) * (0.6 + 0.4 * len(costs.machines))
+    return Figure([Panel(bars, x=Axis(f"{costs.source} cycles"), sideways=True)], height=height)
 
 
-def annotate(model: Model, parts: Parts, machines: Sequence[Machine | MachineVector], function: str) -> pd.DataFrame:
+def annotate(parts: Parts, costs: Costs, function: str) -> pd.DataFrame:
     """One row per executed instruction of a function, in the order of addresses.
 
     Columns: `address`, `file`, `line` (0: not known), `source` (the line's text where the file is there), `text` (the
-    disassembly), `instructions` (executions) and `cycles.M` for each machine. Raises InputError where the trace has no
+    disassembly), `instructions` (executions) and `cycles.M` for each machine; of simulated ones also `stack.M.C`, and
+    `cause.M`, what most cycles beside retiring were spent on. Raises InputError where the trace has no
     such function.
     """
     if function not in parts.functions:
@@ -164,9 +205,14 @@ def annotate(model: Model, parts: Parts, machines: Sequence[Machine | MachineVec
         "source": [_source(file, line) for file, line in zip(lines["file"], lines["line"], strict=True)],
         "text": disassemble(address, parts.code[rows], parts.isa), "instructions": parts.statics.instructions[rows],
     })  # fmt: skip
-    cycles = parts.statics.vectors[rows] @ price(model, machines).T
-    for k, machine in enumerate(machines):
+    cycles = costs.cycles(parts.statics)[rows]
+    for k, machine in enumerate(costs.machines):
         frame[f"cycles.{machine.name}"] = cycles[:, k]
+    if costs.has_stacks:
+        stacks = costs.stacks(parts.statics)[rows]
+        for k, name in enumerate(costs.names):
+            frame[f"cause.{name}"] = main_causes(stacks[:, k])
+        frame = pd.concat([frame, pd.DataFrame(costs.stack_columns(stacks), index=frame.index)], axis=1)
     return frame
 
 
@@ -174,20 +220,24 @@ def _source(file: str, line: int) -> str:
     return linecache.getline(file, line).rstrip() if line else ""
 
 
-def annotation_json(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector], function: str) -> dict[str, Any]:
+def annotation_json(frame: pd.DataFrame, costs: Costs, function: str) -> dict[str, Any]:
     """The `--json` document: `lines`, an entry an instruction, with cycles by machine; `line` is 0 where not known."""
-    names = [machine.name for machine in machines]
+    names = costs.names
     lines = [
-        {key: value for key, value in row.items() if not str(key).startswith("cycles.")}
+        {key: value for key, value in row.items() if str(key).split(".")[0] not in _BY_MACHINE}
         | {"cycles": [row[f"cycles.{name}"] for name in names]}
+        | ({"stack": [stack_of(row, name) for name in names]} if costs.has_stacks else {})
         for row in frame.to_dict(orient="records")
     ]
     return {"function": function, "uarch": names, "lines": lines}
 
 
-def shown_annotation(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector]) -> str:
-    """Source lines, each above its instructions, with cycles of the line and of each instruction; 80 columns."""
-    names = [machine.name for machine in machines]
+def shown_annotation(frame: pd.DataFrame, costs: Costs) -> str:
+    """Source lines, each above its instructions, with cycles of the line and of each instruction; 80 columns.
+
+    Simulated ones end with what most of their cycles on the first machine were spent on.
+    """
+    names = costs.names
     cycles = frame[[f"cycles.{name}" for name in names]].to_numpy()
     width = max(max((len(name) for name in names), default=0), max(len(f"{v:,.0f}") for v in [*cycles.sum(axis=0), 0]))
     room = max(80 - (width + 1) * len(names) - 2, 20)
@@ -202,13 +252,21 @@ def shown_annotation(frame: pd.DataFrame, machines: Sequence[Machine | MachineVe
             where = f"{file.rsplit('/', 1)[-1]}:{line}"
             output.append(_numbers(total, width) + "  " + _cut(f"{where}: {source.strip()}", room))
         for k, (address, instruction) in enumerate(zip(block["address"], block["text"], strict=True), begin):
-            output.append(_numbers(cycles[k], width) + "  " + _cut(f"    {address:x}  {instruction}", room))
+            cause = frame[f"cause.{names[0]}"].iloc[k] if costs.has_stacks else ""
+            text = f"    {address:x}  {instruction}"
+            output.append(_numbers(cycles[k], width) + "  " + _beside(text, f"; {cause}" if cause else "", room))
     output.append(_numbers(cycles.sum(axis=0), width) + "  whole function")
     return "\n".join(output)
 
 
 def _numbers(values: NDArray[np.float64], width: int) -> str:
     return " ".join(f"{round(value):,}".rjust(width) for value in values)
+
+
+def _beside(text: str, remark: str, width: int) -> str:
+    """`text`, and `remark` at the right end of `width` where there is one."""
+    room = width - len(remark) - 1
+    return f"{_cut(text, room).ljust(room)} {remark}" if remark else _cut(text, width)
 
 
 def _cut(text: str, width: int) -> str:

@@ -21,6 +21,7 @@ from perfvec.commands import (
     predicting,
     profiling,
     representing,
+    simulating,
     tensor,
     tracing,
     tuning,
@@ -32,7 +33,7 @@ app = typer.Typer(
     name="perfvec", help="Profile a program once, predict its run time on any microarchitecture.",
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
 )  # fmt: skip
-for theme in (tracing, labelling, learning, representing, predicting, profiling, comparing, examining):
+for theme in (tracing, labelling, learning, representing, predicting, simulating, profiling, comparing, examining):
     app.add_typer(theme.app)
 app.add_typer(machines.app, name="uarch")
 app.add_typer(imports.app, name="import")

@@ -135,9 +135,9 @@ def write_overview(
     if tensor and not targets and not context.obj:
         print(write_report(output, "Tensor programs", measured), file=sys.stderr)
         return
-    model, chosen = predictable_machines(machines, model_file)
+    model, costs = predictable_machines(machines, model_file)
     _, vectors = resolve_targets(context, targets, model_file, max_instructions)
     traces = [target for target in targets or [] if not target.endswith(".npz")]
-    sections = overview(model, vectors, traces, chosen, max_instructions=max_instructions) + measured
-    title = f"{', '.join(vector.program for vector in vectors)} on {', '.join(machine.name for machine in chosen)}"
+    sections = overview(model, vectors, traces, costs.machines, max_instructions=max_instructions) + measured
+    title = f"{', '.join(vector.program for vector in vectors)} on {', '.join(costs.names)}"
     print(write_report(output, title, sections, f"Predicted by the model {model.digest[:12]}"), file=sys.stderr)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from uarch.errors import InputError
 
 if TYPE_CHECKING:
+    from analysis.costs import Costs
     from perfvec.model import Model
     from perfvec.representation.vector import ProgramVector
     from uarch.configuration import Machine
@@ -32,9 +33,9 @@ def machines_named(names: Sequence[str] | None) -> list[Machine]:
     return [load_machine(name) for name in (names or preset_names())]
 
 
-def predictable_machines(names: Sequence[str] | None, model_file: Path | None) -> tuple[Model, list[Any]]:
-    """The model, and machines that must be named: presets, files or fitted vectors."""
-    from analysis.parts import price
+def predictable_machines(names: Sequence[str] | None, model_file: Path | None) -> tuple[Model, Costs]:
+    """The model, and what it predicts for machines that must be named: presets, files or fitted vectors."""
+    from analysis.costs import predicted
     from perfvec.machines.machine_vector import load_predictable
     from perfvec.model import load_model
 
@@ -42,8 +43,24 @@ def predictable_machines(names: Sequence[str] | None, model_file: Path | None) -
         raise InputError("say on which machine: --uarch A, and --uarch B to compare")
     model = load_model(model_file)
     machines = load_predictable(names, model)
-    price(model, machines)  # a machine that cannot be predicted is told before the work
-    return model, machines
+    return model, predicted(model, machines)  # a machine that cannot be predicted is told before the work
+
+
+def simulable_machines(names: Sequence[str] | None) -> list[Machine]:
+    """Machines that must be named and have different names: presets or files.
+
+    Raises InputError for a machine that is known as a vector alone.
+    """
+    from analysis.costs import require_names
+
+    for name in names or []:
+        if name.endswith(".npz"):
+            raise InputError(f"{name}: a fitted vector cannot be simulated; name a preset or a YAML/JSON file")
+    if not names:
+        raise InputError("say on which machine: --uarch A, and --uarch B to compare")
+    machines = machines_named(names)
+    require_names([machine.name for machine in machines])
+    return machines
 
 
 def given(machine: Machine | None) -> Machine:

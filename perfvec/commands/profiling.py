@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfvec.commands.inputs import predictable_machines
-from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture
+from perfvec.commands.inputs import predictable_machines, simulable_machines
+from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture, Simulate
 from perfvec.commands.output import draw, require_outputs, write
 from uarch.errors import InputError
+
+if TYPE_CHECKING:
+    from analysis.costs import Costs
+    from analysis.parts import Parts
+    from tracegen.trace import Trace
 
 app = typer.Typer()
 
@@ -21,6 +27,7 @@ def profile(
     target: Annotated[str | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
     machines: Machines = None,
     by: Annotated[str, typer.Option(help="function, line, loop, class or interval.")] = "function",
+    simulate: Simulate = False,
     interval: Annotated[
         int | None, typer.Option(min=1, help="Instructions of an interval; a 50th of the trace by default.")
     ] = None,
@@ -36,43 +43,61 @@ def profile(
     picture: Picture = None,
     folded: Annotated[Path | None, typer.Option(help="Write folded stacks, for flamegraph.pl.")] = None,
 ) -> None:
-    """Predicted cycles of a program's parts on machines, with no simulation; the parts add up to the whole."""
+    """Cycles of a program's parts on machines, predicted or (--simulate) simulated; the parts add up to the whole.
+
+    Simulated parts have CPI stacks: each cycle belongs to one cause.
+    """
     from analysis import flame, parts
     from analysis import profile as profiling
     from analysis.report import Section
     from tracegen.files import atomic_path, require_writable
 
-    model, chosen = predictable_machines(machines, model_file)
     parts.require_partition(by)
     require_outputs(csv=csv, html=html, picture=picture)
     if folded is not None:
         require_writable(folded)
     if (target is None) == (not context.obj):
         raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
-    options: dict[str, Any] = {"interval": interval, "max_instructions": max_instructions}
+    collect = _collector(machines, model_file, simulate, max_instructions, interval)
     if target is not None:
-        found = parts.collect(model, target, **options)
+        found, costs = collect(target)
     else:
-        found = parts.collect_command(model, context.obj, **options)
-    frame = profiling.profile(model, found, chosen, by)
+        with parts.traced(context.obj, max_instructions=max_instructions) as path:
+            found, costs = collect(path)
+    frame = profiling.profile(found, costs, by)
+    what = costs.source.capitalize()
     draw(
-        f"Predicted time of {found.program} on {', '.join(machine.name for machine in chosen)}",
+        f"{what} time of {found.program} on {', '.join(costs.names)}",
         lambda: [
-            flame.section(model, found, chosen),
-            Section(f"Predicted cycles by {by}", figure=profiling.plot(frame, chosen, by), table=frame),
+            flame.section(found, costs),
+            Section(f"{what} cycles by {by}", figure=profiling.plot(frame, costs, by), table=frame),
         ],
-        lambda: profiling.plot(frame, chosen, by), html=html, picture=picture,
+        lambda: profiling.plot(frame, costs, by), html=html, picture=picture,
     )  # fmt: skip
     if folded is not None:
         with atomic_path(folded) as temporary:
-            temporary.write_text(flame.folded(model, found, chosen))
+            temporary.write_text(flame.folded(found, costs))
     if annotate is not None:
-        lines = profiling.annotate(model, found, chosen, annotate)
-        document = profiling.annotation_json(lines, chosen, annotate)
-        write(lines, document, profiling.shown_annotation(lines, chosen), as_json=as_json, csv=csv)
+        lines = profiling.annotate(found, costs, annotate)
+        document = profiling.annotation_json(lines, costs, annotate)
+        write(lines, document, profiling.shown_annotation(lines, costs), as_json=as_json, csv=csv)
         return
-    document = profiling.to_json(frame, chosen, by)
-    write(frame, document, profiling.shown(frame, chosen, by, rows), as_json=as_json, csv=csv)
+    document = profiling.to_json(frame, costs, by)
+    write(frame, document, profiling.shown(frame, costs, by, rows), as_json=as_json, csv=csv)
+
+
+def _collector(
+    machines: list[str] | None, model_file: Path | None, simulate: bool, limit: int | None, interval: int | None = None
+) -> Callable[[Trace | str | Path], tuple[Parts, Costs]]:
+    """What takes a trace apart, predicted or simulated; wrong machines are told before the work."""
+    from analysis.parts import collect
+    from analysis.simulate import Span, simulate_parts
+
+    if simulate:
+        simulated = simulable_machines(machines)
+        return lambda trace: simulate_parts(trace, simulated, Span(count=limit), interval=interval)
+    model, costs = predictable_machines(machines, model_file)
+    return lambda trace: (collect(model, trace, interval=interval, max_instructions=limit), costs)
 
 
 @app.command()
@@ -81,6 +106,7 @@ def diff(
     new: Annotated[str, typer.Argument(help="A trace of another build, version or input.")],
     machines: Machines = None,
     by: Annotated[str, typer.Option(help="function, line, loop or class.")] = "function",
+    simulate: Simulate = False,
     rows: Annotated[int, typer.Option(min=1, help="Rows in the terminal.")] = 20,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
@@ -89,24 +115,28 @@ def diff(
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """Which parts of a program gained or lost predicted time between two traces; they add up to the difference."""
+    """Which parts of a program gained or lost time between two traces, predicted or (--simulate) simulated.
+
+    The parts' differences add up to that of the whole.
+    """
     from analysis import difference
-    from analysis.parts import collect, require_partition
+    from analysis.parts import require_partition
     from tracegen.trace import Trace
 
-    model, chosen = predictable_machines(machines, model_file)
     require_partition(by, difference.PARTITIONS)
     require_outputs(csv=csv, html=html, picture=picture)
+    collect = _collector(machines, model_file, simulate, max_instructions)
     with Trace(old) as first, Trace(new) as second:  # both are opened before the work on one begins
-        before, after = (collect(model, file, max_instructions=max_instructions) for file in (first, second))
-    frame = difference.diff(model, before, after, chosen, by)
+        before, costs = collect(first)
+        after, _ = collect(second)
+    frame = difference.diff(before, after, costs, by)
     draw(
         f"{after.program} beside {before.program}",
-        lambda: difference.sections(frame, before, after, chosen, by),
-        lambda: difference.plot(frame, chosen), html=html, picture=picture,
+        lambda: difference.sections(frame, before, after, costs, by),
+        lambda: difference.plot(frame, costs), html=html, picture=picture,
     )  # fmt: skip
-    document = difference.to_json(frame, before, after, chosen, by)
-    write(frame, document, difference.shown(frame, chosen, rows), as_json=as_json, csv=csv)
+    document = difference.to_json(frame, before, after, costs, by)
+    write(frame, document, difference.shown(frame, costs, rows), as_json=as_json, csv=csv)
 
 
 @app.command()
@@ -162,10 +192,10 @@ def tiling(
         source=kernels.KERNEL if own else source, define=define, flags=tuple(shlex.split(flags)),
         region=region or (kernels.REGION if own else None),
     )  # fmt: skip
-    model, chosen = predictable_machines(machines, model_file)
+    model, costs = predictable_machines(machines, model_file)
     frame = kernels.tiling(
-        model, experiment, chosen, simulate=simulate, learn=_words(learn), repeats=measure, rounds=rounds, units=units,
-        max_instructions=max_instructions,
+        model, experiment, costs.machines, simulate=simulate, learn=_words(learn), repeats=measure, rounds=rounds,
+        units=units, max_instructions=max_instructions,
     )  # fmt: skip
     draw(
         "Time over a kernel's parameter", lambda: kernels.sections(frame), lambda: kernels.plot(frame), html=html,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from analysis import flame
+from analysis.costs import predicted
 from analysis.parts import PARTITIONS, collect
 from analysis.profile import annotate, profile, shown, shown_annotation, to_json
 from analysis.report import Section, write_report
@@ -27,13 +28,18 @@ def machines(small_model):
     return list(small_model.machines)
 
 
+@pytest.fixture(scope="module")
+def costs(small_model, machines):
+    return predicted(small_model, machines)
+
+
 @pytest.mark.parametrize("by", PARTITIONS)
-def test_parts_add_up_to_the_prediction(by, small_model, wholes, both, machines):
+def test_parts_add_up_to_the_prediction(by, small_model, wholes, both, machines, costs):
     whole = wholes[0]
-    predicted = small_model.table() @ whole.vector
-    frame = profile(small_model, both[0], machines, by)
+    expected = small_model.table() @ whole.vector
+    frame = profile(both[0], costs, by)
     scale = np.abs(whole.vector) @ np.abs(small_model.table()).T  # what the sums may cancel from
-    for machine, cycles, bound in zip(machines, predicted, scale, strict=True):
+    for machine, cycles, bound in zip(machines, expected, scale, strict=True):
         assert frame[f"cycles.{machine.name}"].sum() == pytest.approx(cycles, abs=1e-5 * bound)
         assert frame[f"share.{machine.name}"].sum() == pytest.approx(1.0)
     assert frame["instructions"].sum() == whole.instructions
@@ -41,8 +47,8 @@ def test_parts_add_up_to_the_prediction(by, small_model, wholes, both, machines)
     assert frame["name"].is_unique or by == "line"  # lines of files with one name
 
 
-def test_loops_are_those_of_the_source(small_model, both, machines):
-    frame = profile(small_model, both[0], machines, "loop")
+def test_loops_are_those_of_the_source(small_model, both, costs):
+    frame = profile(both[0], costs, "loop")
     loops = frame[frame["file"].str.endswith("parts.c")].set_index(["function", "line"])
     inner = loops.loc[("divide", line_of("k <= 3"))]
     assert (inner["depth"], inner["entries"], inner["iterations"]) == (2, 50, 100)
@@ -53,8 +59,8 @@ def test_loops_are_those_of_the_source(small_model, both, machines):
     assert len(loops) == 4
 
 
-def test_ratio_is_of_seconds(small_model, both, machines):
-    frame = profile(small_model, both[0], machines, "class")
+def test_ratio_is_of_seconds(small_model, both, machines, costs):
+    frame = profile(both[0], costs, "class")
     base, other = machines
     row = frame[frame[f"cycles.{base.name}"] > 0].iloc[0]
     seconds = [row[f"cycles.{machine.name}"] / machine.frequency_ghz for machine in machines]
@@ -63,40 +69,40 @@ def test_ratio_is_of_seconds(small_model, both, machines):
     assert negative[f"ratio.{other.name}"].isna().all()
 
 
-def test_intervals_have_the_length_that_is_asked(small_model, traces, machines):
+def test_intervals_have_the_length_that_is_asked(small_model, traces, costs):
     parts = collect(small_model, traces[0], interval=7_000, max_instructions=20_000, progress=False)
-    frame = profile(small_model, parts, machines, "interval")
+    frame = profile(parts, costs, "interval")
     assert frame["first"].tolist() == [0, 7_000, 14_000]
     assert frame["instructions"].tolist() == [7_000, 7_000, 6_000]
 
 
 @pytest.mark.parametrize("by", PARTITIONS)
-def test_the_terminal_has_80_columns_and_json_is_complete(by, small_model, both, machines):
-    frame = profile(small_model, both[0], machines, by)
-    text = shown(frame, machines, by, 5)
+def test_the_terminal_has_80_columns_and_json_is_complete(by, small_model, both, costs):
+    frame = profile(both[0], costs, by)
+    text = shown(frame, costs, by, 5)
     assert max(map(len, text.splitlines())) <= 80
     assert f"{both[0].statics.instructions.sum():,}" in text.splitlines()[-1]
-    document = json.loads(json.dumps(to_json(frame, machines, by), allow_nan=False))
+    document = json.loads(json.dumps(to_json(frame, costs, by), allow_nan=False))
     assert len(document["groups"]) == len(frame)
     assert np.sum([group["cycles"] for group in document["groups"]], axis=0) == pytest.approx(document["cycles"])
 
 
-def test_annotation_has_every_instruction_and_its_source(small_model, both, machines):
-    frame = annotate(small_model, both[0], machines, "divide")
-    functions = profile(small_model, both[0], machines).set_index("name").loc["divide"]
+def test_annotation_has_every_instruction_and_its_source(small_model, both, machines, costs):
+    frame = annotate(both[0], costs, "divide")
+    functions = profile(both[0], costs).set_index("name").loc["divide"]
     for machine in machines:
         assert frame[f"cycles.{machine.name}"].sum() == pytest.approx(functions[f"cycles.{machine.name}"])
     division = frame[frame["text"].str.startswith("idiv") & (frame["source"].str.contains("n / "))]
     assert division["instructions"].tolist() == [150]
     assert division["line"].tolist() == [line_of("n / ")]
-    text = shown_annotation(frame, machines)
+    text = shown_annotation(frame, costs)
     assert "sum += n / (i + k + sum % 3);" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_a_function_that_is_not_there_is_told(small_model, both, machines):
+def test_a_function_that_is_not_there_is_told(small_model, both, costs):
     with pytest.raises(InputError, match=r"'dividee' \(did you mean divide\?\)"):
-        annotate(small_model, both[0], machines, "dividee")
+        annotate(both[0], costs, "dividee")
 
 
 def test_contexts_are_who_called(both):
@@ -114,18 +120,18 @@ def test_contexts_are_who_called(both):
     assert inclusive.instructions[main] == parts.contexts.instructions[below].sum()
 
 
-def test_folded_stacks_are_whole_cycles(small_model, both, machines):
-    lines = flame.folded(small_model, both[0], machines).splitlines()
+def test_folded_stacks_are_whole_cycles(small_model, both, costs):
+    lines = flame.folded(both[0], costs).splitlines()
     assert all(re.fullmatch(r"\S.* \d+ \d+", line) for line in lines)
     vectors = both[0].contexts.vectors @ small_model.table().T
     total = np.maximum(np.rint(vectors), 0).sum(axis=0)
     assert np.sum([[int(word) for word in line.split()[-2:]] for line in lines], axis=0).tolist() == total.tolist()
 
 
-def test_the_page_stands_alone_and_holds_the_graph(small_model, both, machines, tmp_path):
+def test_the_page_stands_alone_and_holds_the_graph(small_model, both, costs, tmp_path):
     odd = replace(both[0], program="old</script>@DATA@")
-    frame = profile(small_model, odd, machines)
-    sections = [flame.section(small_model, odd, machines), Section("<by function>", table=frame)]
+    frame = profile(odd, costs)
+    sections = [flame.section(odd, costs), Section("<by function>", table=frame)]
     page = write_report(tmp_path / "f.html", "T", sections).read_text()
     for loaded in ("src=", "<link", "@import", "http:", "https:", "<by function>", "old</script>"):
         assert loaded not in page
@@ -140,7 +146,7 @@ def test_the_page_stands_alone_and_holds_the_graph(small_model, both, machines, 
 
 def test_two_machines_of_one_name_are_told(small_model, both, machines):
     with pytest.raises(InputError, match="different names"):
-        profile(small_model, both[0], [machines[0], machines[0]])
+        predicted(small_model, [machines[0], machines[0]])
 
 
 def test_a_vector_cannot_be_taken_apart(small_model, tmp_path):

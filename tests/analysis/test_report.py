@@ -11,6 +11,7 @@ import pytest
 from scipy.cluster.hierarchy import linkage
 
 from analysis import attribute, compare, difference, predict, profile, subset, sweep
+from analysis.costs import predicted
 from analysis.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Panel, Points, Rule, Spans, distinct
 from analysis.figure_matplotlib import canvas, write_picture
 from analysis.figure_plotly import document
@@ -18,11 +19,13 @@ from analysis.flame import section as flame_section
 from analysis.overview import overview
 from analysis.report import MOST_ROWS, Section, table, write_report
 from analysis.sensitivity import sensitivity
+from analysis.simulate import simulate_parts
 from perfvec.commands.output import require_outputs
 from perfvec.intervals.calibration import LEVELS, Calibration, Scale, WayCalibration
 from tests.analysis.vectors import program, shipped
 from uarch.configuration import load_machine
 from uarch.errors import InputError
+from uarch.timing.stack import GROUPS
 
 EVERYTHING = Figure(
     [
@@ -245,13 +248,14 @@ def test_attribution_adds_up_in_the_picture(browser, tmp_path):
 
 def test_parts_of_a_program_and_its_flame_graph(browser, small_model, both, tmp_path):
     machines = [load_machine("base"), load_machine("cortex-a53")]
-    sections = [flame_section(small_model, both[0], machines)]
+    costs = predicted(small_model, machines)
+    sections = [flame_section(both[0], costs)]
     for by in ("function", "interval"):
-        frame = profile.profile(small_model, both[0], machines, by)
-        sections.append(Section(by, figure=profile.plot(frame, machines, by), table=frame))
+        frame = profile.profile(both[0], costs, by)
+        sections.append(Section(by, figure=profile.plot(frame, costs, by), table=frame))
     browser.open(write_report(tmp_path / "r.html", "T", sections))
     outermost = "return document.querySelector('.flame button').title"
-    frame = profile.profile(small_model, both[0], machines)
+    frame = profile.profile(both[0], costs)
     said = browser.js(outermost)
     assert said.startswith(f"old: {frame['instructions'].sum():,} instructions; base ")
     for machine in machines:
@@ -265,10 +269,26 @@ def test_parts_of_a_program_and_its_flame_graph(browser, small_model, both, tmp_
     assert browser.js("return document.querySelectorAll('.flame button.found').length") == 1
 
 
+def test_a_flame_graph_of_simulated_time_is_coloured_by_cause(browser, request, tmp_path):
+    parts, costs = simulate_parts(request.getfixturevalue("traces")[0], [load_machine("base")], progress=False)
+    browser.open(write_report(tmp_path / "r.html", "T", [flame_section(parts, costs)]))
+    assert browser.js("return document.querySelector('.source').textContent") == "simulated"
+    assert browser.js("return document.querySelector('.by-cause').hidden") is False
+    keys = browser.js("return [...document.querySelectorAll('.keys .key')].map(k => k.textContent)")
+    assert {"retiring", "loads", "instruction fetch"} <= set(keys) <= set(GROUPS)
+    said = browser.js("return document.querySelector('.flame button').title")
+    shares = [int(share) for share in re.findall(r" (\d+) %", said.split("(")[1])]
+    assert 95 <= sum(shares) <= 105
+    colour = "return document.querySelector('.flame button').style.background"
+    by_cause = browser.js(colour)
+    browser.js("const c = document.querySelector('.colours'); c.value = 'name'; c.onchange()")
+    assert browser.js(colour) != by_cause
+
+
 def test_differences_add_up_in_the_picture(browser, small_model, both, tmp_path):
-    machines = [load_machine("base")]
-    frame = difference.diff(small_model, *both, machines)
-    browser.open(write_report(tmp_path / "r.html", "T", difference.sections(frame, *both, machines, "function")))
+    costs = predicted(small_model, [load_machine("base")])
+    frame = difference.diff(*both, costs)
+    browser.open(write_report(tmp_path / "r.html", "T", difference.sections(frame, *both, costs, "function")))
     before, after = traces(browser, 0)
     assert after["x"][0] - before["x"][0] == pytest.approx(frame["difference.base"].sum(), rel=1e-4, abs=1e-4)
     np.testing.assert_allclose(traces(browser, 1)[0]["x"], frame["difference.base"].head(20), rtol=1e-6, atol=1e-6)

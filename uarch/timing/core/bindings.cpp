@@ -213,6 +213,8 @@ py::dict counters(const Simulation& simulation) {
         put("merged", counters.merged);
         put("useful_prefetches", counters.useful);
         put("late_prefetches", counters.late);
+        put("accesses_by_prefetchers", counters.from_prefetchers);
+        put("misses_by_prefetchers", counters.from_prefetchers_missed);
     }
     const MemoryCounters& memory = simulation.caches.memory->counters;
     totals["memory_reads"] = memory.reads;

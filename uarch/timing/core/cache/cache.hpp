@@ -19,6 +19,7 @@ struct CacheCounters {
     std::int64_t merged = 0;      // with a miss whose line is on its way
     std::int64_t useful = 0;      // prefetched lines that a request used
     std::int64_t late = 0;        // of these, on their way when the request came
+    std::int64_t from_prefetchers = 0, from_prefetchers_missed = 0;  // of accesses and misses: what a level above prefetches
 };
 
 // A stretch of time that is widened as long as what is added overlaps it or comes before its end.

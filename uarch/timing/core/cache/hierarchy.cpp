@@ -158,6 +158,7 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
         // From here on it is a read like any other, also of what a level above prefetches.
         Cache& below = levels[where];
         ++below.counters.accesses;
+        below.counters.from_prefetchers += !demand;
         cycle = accepted_from(below, cycle);
         const std::int64_t place = below.find(line);
         if (place >= 0) {
@@ -173,6 +174,7 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
             break;
         }
         ++below.counters.misses;
+        below.counters.from_prefetchers_missed += !demand;
     }
     // And back up.
     while (depth-- > 0) {

@@ -29,7 +29,10 @@ class Hierarchy {
     // The data cache's access to `size` bytes, which may lie on two lines; returns when the data are there. Without `timed`
     // only contents and counts change (fast-forward).
     Cycle access_data(Address address, std::int64_t size, Cycle cycle, bool write, Address pc, bool timed = true) {
-        if (ideal_.data) return cycle + levels[L1D].latency;
+        if (ideal_.data) {
+            answered_ = L1D;
+            return cycle + levels[L1D].latency;
+        }
         data_tlb.translate(address);
         Cycle data = access(L1D, address, cycle, write, pc, timed);
         const Address second = ((address + size - 1) >> LINE_BITS) << LINE_BITS;
@@ -39,7 +42,10 @@ class Hierarchy {
 
     // The instruction cache's access to a line.
     Cycle access_code(Line line, Cycle cycle, Address pc, bool timed = true) {
-        if (ideal_.instructions) return cycle + levels[L1I].latency;
+        if (ideal_.instructions) {
+            answered_ = L1I;
+            return cycle + levels[L1I].latency;
+        }
         instruction_tlb.translate(line << LINE_BITS);
         return access(L1I, line << LINE_BITS, cycle, false, pc, timed);
     }

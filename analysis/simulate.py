@@ -1,0 +1,280 @@
+"""How fast programs run on machines, simulated: cycles, what an architect reads first, and the CPI stack.
+
+Before the first timed instruction the machine is warmed as labels are (`tracegen.label`): caches and TLBs by everything
+before, pipeline and predictors by the last `warmup` instructions of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from analysis.costs import Costs, require_names, simulated
+from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.parts import Grouping, Parts, opened
+from analysis.profile import columns
+from analysis.report import Section
+from perfvec.representation.by_instruction import Sums
+from tracegen.decode import decode
+from tracegen.label import WARMUP
+from tracegen.trace import Trace
+from uarch.configuration import Machine
+from uarch.errors import InputError
+from uarch.instructions import Chunk
+from uarch.timing.simulation import SIMULATOR, new_stack
+from uarch.timing.simulations import Simulations, processors
+from uarch.timing.stack import CAUSES, GROUPS
+from uarch.timing.statistics import LEVELS, cpi_stack, statistics
+
+_CHUNK = 1 << 16  # instructions that all machines pass before the next
+
+
+@dataclass(frozen=True)
+class Span:
+    """Which instructions of a trace are timed, and how many before them warm pipeline and predictors."""
+
+    start: int = 0
+    count: int | None = None  # to the trace's end
+    warmup: int = WARMUP
+
+    def stop(self, trace: Trace) -> int:
+        """Return the instruction after the last timed one. Raises InputError where none is timed."""
+        if self.start >= len(trace):
+            raise InputError(
+                f"{trace.path}: has {len(trace):,} instructions, so none from --start {self.start:,} on; lower it"
+            )
+        return len(trace) if self.count is None else min(self.start + self.count, len(trace))
+
+
+def simulate(
+    traces: Sequence[str | os.PathLike[str]],
+    machines: Sequence[Machine],
+    span: Span | None = None,
+    *,
+    threads: int | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """One row per trace and machine, of the embedded timing model; a trace is read once for all machines.
+
+    Columns: `program`, `uarch`, `simulator`, `frequency_ghz`, those of `uarch.timing.statistics`, and `stack.C`, the
+    cycles of each cause C (`uarch.timing.stack.CAUSES`), which add up to `cycles`. Raises InputError for a bad trace,
+    one that ends before `span`, or machines without different names.
+    """
+    require_names([machine.name for machine in machines])
+    span = span or Span()
+    rows: list[dict[str, Any]] = []
+    for path in traces:
+        with opened(path) as trace:
+            span.stop(trace)  # told before the work on another begins
+    for path in traces:
+        with (
+            opened(path) as trace,
+            Simulations(machines, decode(trace.address, trace.code, trace.isa), threads or processors()) as running,
+        ):
+            stacks = [new_stack(1) for _ in machines]
+            for chunk in _timed(trace, running, span, progress):
+                whole = np.zeros(len(chunk), np.uint32)
+                running.run_with_stacks(chunk, [[(stack, whole)] for stack in stacks])
+            for simulation, stack in zip(running.each, stacks, strict=True):
+                machine = simulation.machine
+                rows.append(
+                    {
+                        "program": trace.name, "uarch": machine.name, "simulator": SIMULATOR,
+                        "frequency_ghz": machine.frequency_ghz, **statistics(machine, simulation.statistics),
+                        **{f"stack.{cause}": int(cycles) for cause, cycles in zip(CAUSES, stack[0], strict=True)},
+                    }
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def simulate_parts(
+    trace: Trace | str | os.PathLike[str],
+    machines: Sequence[Machine],
+    span: Span | None = None,
+    *,
+    interval: int | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+) -> tuple[Parts, Costs]:
+    """A trace in parts whose costs are simulated CPI stacks; all parts add up to the cycles of `simulate`.
+
+    Memory: 248 bytes a machine and static instruction, calling context (at most 32,768) or interval.
+    """
+    costs, span = simulated(machines), span or Span()
+    with opened(trace) as file:
+        stop = span.stop(file)
+        grouping = Grouping(file, stop - span.start, interval, span.start)
+        tables = [_Stacks(len(machines)) for _ in range(3)]
+        with Simulations(machines, grouping.instructions, threads or processors()) as running:
+            for chunk in _timed(file, running, span, progress):
+                groups = [grouping.by_static(chunk), grouping.by_interval(chunk), grouping.by_context(chunk)]
+                pairs = [table.pairs(np.asarray(group)) for table, group in zip(tables, groups, strict=True)]
+                running.run_with_stacks(chunk, [list(machine) for machine in zip(*pairs, strict=True)])
+        return grouping.parts(*(table.sums() for table in tables)), costs
+
+
+class _Stacks:
+    """The CPI stacks of groups on K machines, with room for more groups than there are yet."""
+
+    def __init__(self, machines: int) -> None:
+        self._stacks = [new_stack(64) for _ in range(machines)]
+        self._counts = np.zeros(0, np.int64)
+
+    def pairs(self, group: NDArray[np.integer]) -> list[tuple[NDArray[np.int64], NDArray[np.uint32]]]:
+        """Of each machine, where a chunk's cycles go, and the row of each instruction."""
+        counts = np.bincount(group, minlength=len(self._counts))
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+        room = len(self._stacks[0])
+        if len(counts) > room:
+            more = max(len(counts), 2 * room) - room
+            self._stacks = [np.concatenate([stack, new_stack(more)]) for stack in self._stacks]
+        row = group.astype(np.uint32)
+        return [(stack, row) for stack in self._stacks]
+
+    def sums(self) -> Sums:
+        groups = len(self._counts)
+        return Sums(np.hstack([stack[:groups] for stack in self._stacks]).astype(np.float64), self._counts)
+
+
+def _timed(trace: Trace, running: Simulations, span: Span, progress: bool) -> Iterator[Chunk]:
+    """Warm the machines up, and hand over what is to be timed, chunk by chunk."""
+    stop, warm = span.stop(trace), max(span.start - span.warmup, 0)
+    with tqdm(
+        total=stop, unit="instr", unit_scale=True, desc=f"simulate {trace.name}", disable=None if progress else True
+    ) as bar:
+        for chunk in trace.chunks(_CHUNK, stop=warm):
+            running.warm(chunk)
+            bar.update(len(chunk))
+        for chunk in trace.chunks(_CHUNK, warm, span.start):
+            running.run(chunk)
+            bar.update(len(chunk))
+        running.reset_counters()
+        for chunk in trace.chunks(_CHUNK, span.start, stop):
+            yield chunk
+            bar.update(len(chunk))
+
+
+def groups_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """[rows of `frame`, GROUPS] cycles per instruction of each group of causes; they add up to the CPI."""
+    found = pd.DataFrame(0.0, index=frame.index, columns=list(GROUPS))
+    for cause, group in CAUSES.items():
+        found[group] += frame[f"stack.{cause}"] / frame["instructions"]
+    return found
+
+
+def to_json(frame: pd.DataFrame, span: Span) -> dict[str, Any]:
+    """The `--json` document: `simulations`, an entry a row, with `stack` (cycles of each cause); NaN becomes null."""
+    found = []
+    for row in frame.to_dict(orient="records"):
+        plain = {str(k): None if v != v else v for k, v in row.items() if not str(k).startswith("stack.")}
+        stack = {cause: row[f"stack.{cause}"] for cause in CAUSES if row[f"stack.{cause}"]}
+        found.append({**plain, "interval": None, "source": "simulated", "stack": stack})
+    return {"simulations": found, "start": span.start, "count": span.count, "warmup": span.warmup}
+
+
+def shown(frame: pd.DataFrame) -> str:
+    """A row a machine, a table a program, within 80 columns; what is not shown is in `--json` and `--csv`."""
+    header = ["", "cycles", "time", "CPI", "L1I", "L1D", "L2", "L3", "branch", "rows", "GB/s", "ROB"]
+    tables = []
+    for program, rows in frame.groupby("program", sort=False):
+        lines = [
+            [
+                str(row["uarch"]), f"{row['cycles']:,.0f}", _time(row["seconds"]), f"{row['cpi']:.3f}",
+                *(_number(row[f"{level}_mpki"]) for level in LEVELS), _number(row["branch_mpki"]),
+                "-" if row["dram_row_hit_rate"] != row["dram_row_hit_rate"] else f"{row['dram_row_hit_rate']:.0%}",
+                f"{row['memory_gbs']:.2f}", _number(row["reorder_buffer_occupancy"]),
+            ]
+            for row in rows.to_dict(orient="records")
+        ]  # fmt: skip
+        title = f"{program}: {rows['instructions'].iloc[0]:,} instructions, simulated"
+        tables.append(f"{title}\n{columns(header, lines)}")
+    note = (
+        "L1I to L3, branch: demand misses and mispredictions per thousand instructions;\n"
+        "rows: DRAM accesses to an open row; ROB: entries used on average."
+    )
+    return "\n\n".join([*tables, note])
+
+
+def shown_stack(frame: pd.DataFrame) -> str:
+    """The CPI stack of each program, a column a machine, causes under their groups; 80 columns."""
+    tables = []
+    for program, rows in frame.groupby("program", sort=False):
+        each = groups_of(rows)
+        names = [str(name) for name in rows["uarch"]]
+        lines = []
+        for group in GROUPS:
+            if not each[group].any():
+                continue
+            lines.append([group, *(_number(value) for value in each[group])])
+            causes = [cause for cause in CAUSES if CAUSES[cause] == group and rows[f"stack.{cause}"].any()]
+            if causes != [group]:
+                for cause in causes:
+                    lines.append([f"  {cause}", *(_number(v) for v in rows[f"stack.{cause}"] / rows["instructions"])])
+        lines.append(["CPI", *(_number(value) for value in rows["cpi"])])
+        tables.append(columns([f"{program}: cycles per instruction", *names], lines))
+    return "\n\n".join(tables)
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _time(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def sections(frame: pd.DataFrame) -> list[Section]:
+    """The parts of the HTML report."""
+    measures = frame[[name for name in frame.columns if not name.startswith("stack.")]]
+    stacks = frame[["program", "uarch"]].assign(
+        **{cause: frame[f"stack.{cause}"] / frame["instructions"] for cause in CAUSES if frame[f"stack.{cause}"].any()}
+    )
+    return [
+        Section(
+            "CPI stacks", "Cycles per instruction by cause; a stack's parts add up to its machine's CPI.", plot(frame),
+            stacks,
+        ),
+        Section("Statistics", "Counts per thousand instructions (mpki, pki), shares, averages.", table=measures),
+    ]  # fmt: skip
+
+
+def plot(frame: pd.DataFrame) -> Figure:
+    """The CPI stacks, a panel a program, a bar a machine."""
+    panels = []
+    most = 1
+    for program, rows in frame.groupby("program", sort=False):
+        each, names = groups_of(rows), [str(name) for name in rows["uarch"]]
+        bars = [Bars(group, names, each[group].to_numpy()) for group in GROUPS if groups_of(frame)[group].any()]
+        panels.append(
+            Panel(
+                bars, title=str(program), x=Axis("simulated cycles per instruction", zero=True), stacked=True,
+                sideways=True,
+            )
+        )  # fmt: skip
+        most = max(most, len(names))
+    return Figure(panels, height=len(panels) * (1.2 + 0.3 * most))
+
+
+def stack_of(row: pd.Series) -> dict[str, float]:
+    """The CPI stack of one row of `simulate`: cycles per instruction of each cause that has any."""
+    return cpi_stack({cause: float(row[f"stack.{cause}"]) for cause in CAUSES}, int(row["instructions"]))
+
+
+def traces_of(targets: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """The targets as paths. Raises InputError for a vector, which cannot be simulated."""
+    for target in targets:
+        if Path(target).name.endswith(".npz"):
+            raise InputError(f"{target}: a vector cannot be simulated; give the trace (*.trace.h5)")
+    return [Path(target) for target in targets]
