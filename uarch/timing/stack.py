@@ -41,6 +41,10 @@ CAUSES = MappingProxyType(
         "store queue full": "full windows",
         "integer registers taken": "full windows",
         "floating-point registers taken": "full windows",
+        "stores to L1D": "stores and ordering",
+        "stores to L2": "stores and ordering",
+        "stores to L3": "stores and ordering",
+        "stores to memory": "stores and ordering",
         "atomics and fences": "stores and ordering",
         "serializing instructions": "stores and ordering",
     }

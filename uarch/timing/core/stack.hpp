@@ -52,6 +52,10 @@ enum Cause : std::uint8_t {
     FullStoreQueue,
     FullIntRegisters,
     FullFpRegisters,
+    StoreL1d,  // the store queue is full of stores that are written: the level that they are written to
+    StoreL2,
+    StoreL3,
+    StoreMemory,
     Stores,     // atomics and fences wait for stores
     Serialize,  // system calls and serializing instructions
     CAUSES,
@@ -67,6 +71,43 @@ constexpr Cause load_from(int level) {
     return causes[level];
 }
 
+constexpr Cause store_to(int level) {
+    constexpr Cause causes[] = {StoreL1d, StoreL1d, StoreL2, StoreL3, StoreMemory};
+    return causes[level];
+}
+
+// What the last cycles before something happened were spent on, the latest last: before a register's value was there, before
+// a store was written.
+class History {
+  public:
+    void clear() { size_ = 0; }
+
+    void add(Cause cause, Cycle cycles) {
+        if (cycles <= 0) return;
+        if (size_ > 0 && segments_[size_ - 1].cause == cause) {
+            segments_[size_ - 1].cycles += cycles;
+            return;
+        }
+        if (size_ == SEGMENTS) {  // the oldest is forgotten
+            for (int k = 1; k < SEGMENTS; ++k) segments_[k - 1] = segments_[k];
+            --size_;
+        }
+        segments_[size_++] = {cause, cycles};
+    }
+
+    Cause last(Cause otherwise) const { return size_ > 0 ? segments_[size_ - 1].cause : otherwise; }
+
+  private:
+    friend class Waits;
+    static constexpr int SEGMENTS = 8;
+    struct Segment {
+        Cause cause;
+        Cycle cycles;
+    };
+    std::array<Segment, SEGMENTS> segments_;
+    int size_ = 0;
+};
+
 // What one instruction waited for, in the order in which it did.
 class Waits {
   public:
@@ -74,6 +115,31 @@ class Waits {
 
     void add(Cause cause, Cycle cycles) {
         if (cycles > 0 && size_ < static_cast<int>(waits_.size())) waits_[size_++] = {cause, cycles};
+    }
+
+    // Waited `cycles` for what `history` tells of; `otherwise` where it tells nothing.
+    void add(const History& history, Cycle cycles, Cause otherwise) {
+        if (cycles <= 0) return;
+        int first = history.size_;
+        Cycle covered = 0;
+        while (first > 0 && covered < cycles) covered += history.segments_[--first].cycles;
+        if (history.size_ == 0) return add(otherwise, cycles);
+        // Of the first segment only so much as was waited for, or all that no other explains.
+        add(history.segments_[first].cause, history.segments_[first].cycles - (covered - cycles));
+        for (int k = first + 1; k < history.size_; ++k) add(history.segments_[k].cause, history.segments_[k].cycles);
+    }
+
+    int size() const { return size_; }
+
+    // The waits from number `first` on.
+    void tell(History& history, int first) const {
+        history.clear();
+        for (int k = first; k < size_; ++k) history.add(waits_[k].cause, waits_[k].cycles);
+    }
+
+    // Takes `cycles` of the last wait back.
+    void shorten(Cycle cycles) {
+        if (size_ > 0) waits_[size_ - 1].cycles = std::max<Cycle>(waits_[size_ - 1].cycles - cycles, 0);
     }
 
     // Gives `cycles` to the waits from the last one back, the rest to `otherwise`, in a row of CAUSES counts.

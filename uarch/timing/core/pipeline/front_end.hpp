@@ -31,6 +31,7 @@ class FrontEnd {
     // A new 64-byte line is asked for in the cycle in which the former one ends; a group ends with its line.
     template <bool STACK>
     Span fetch(Hierarchy& caches, Address pc, std::int64_t length, std::int64_t operations, Waits& waits) {
+        const bool redirected = redirected_ > 0;
         if constexpr (STACK) waits.add(redirect_cause_, redirected_);
         redirected_ = 0;
         const Cycle began = fetch_.cycle;
@@ -38,7 +39,7 @@ class FrontEnd {
         for (Line line = line_of(pc); line <= last; ++line) {
             if (line == line_) continue;
             const Cycle data = caches.access_code(line, fetch_.cycle, pc);
-            if constexpr (STACK) waits.add(fetch_from(caches.answered()), data - fetch_.cycle - 1);
+            if constexpr (STACK) waits.add(fetched_after(redirected, caches.answered()), data - fetch_.cycle - 1);
             fetch_ = {std::max(fetch_.cycle + 1, data), 0};
             line_ = line;
         }
@@ -139,6 +140,11 @@ class FrontEnd {
     Line line() const { return line_; }
 
   private:
+    // What fetching a line is spent on: a hit would not be waited for if fetch had not been redirected.
+    Cause fetched_after(bool redirected, int level) const {
+        return redirected && level == L1I ? redirect_cause_ : fetch_from(level);
+    }
+
     std::int64_t fetch_width_, decode_width_, delay_;
     Slots fetch_, send_, decode_;  // send_: from the fetch queue to decode
     Line line_ = NO_LINE;          // the one at hand

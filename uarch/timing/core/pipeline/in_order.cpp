@@ -46,13 +46,17 @@ void InOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
 // Lines are asked for one at a time and one ahead: the next when the one before has come and is being used.
 template <bool STACK>
 Cycle InOrderCore::fetch(Address pc, std::int64_t length, std::int64_t operations) {
+    const bool redirected = redirected_ > 0;
     if constexpr (STACK) waits_.add(redirect_cause_, redirected_);
     redirected_ = 0;
     const Line last = line_of(pc + length - 1);
     for (Line line = line_of(pc); line <= last; ++line) {
         if (line == line_) continue;
         const Cycle data = caches_.access_code(line, std::max(line_free_, line_begin_), pc);
-        if constexpr (STACK) waits_.add(fetch_from(caches_.answered()), data - fetch_.cycle);
+        if constexpr (STACK) {  // a hit would not be waited for if fetch had not been redirected
+            const int level = caches_.answered();
+            waits_.add(redirected && level == L1I ? redirect_cause_ : fetch_from(level), data - fetch_.cycle);
+        }
         fetch_.reach(data);
         line_ = line;
         line_begin_ = fetch_.cycle;
@@ -120,6 +124,7 @@ Cycle InOrderCore::load(Address pc, Address address, std::int64_t size, Cycle st
 void InOrderCore::store(Address pc, Address address, std::int64_t size, Cycle committed) {
     left_buffer_ = std::max(committed + 1, left_buffer_ + 1);
     const Cycle done = access(pc, address, size, left_buffer_, true);
+    store_cause_ = store_to(caches_.answered());
     written_ = std::max(written_, done);
     buffer_[stores_++] = done;
     forwarding_.note_store(address, size, committed, done);
@@ -234,7 +239,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         const Cycle stored = std::max(sent + 1, buffer_[stores_ - store_buffer_]);
         if constexpr (STACK) {
             waits_.add(Ports, std::min(sent + 1, stored) - complete);
-            waits_.add(FullStoreQueue, stored - std::max(complete, sent + 1));
+            waits_.add(store_cause_, stored - std::max(complete, sent + 1));
         }
         complete = std::max(complete, stored);
     }

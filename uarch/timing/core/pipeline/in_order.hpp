@@ -97,6 +97,7 @@ class InOrderCore final : public Core {
     Cycle serial_ = 0;       // after a serializing instruction
     Cycle chain_ = 0;        // when the last chained instruction is done
 
+    Cause store_cause_ = StoreL1d;  // of the last store
     Waits waits_;
     CycleStack stack_;
     Cause redirect_cause_ = MispredictExecute;

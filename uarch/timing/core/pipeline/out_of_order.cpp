@@ -79,6 +79,8 @@ Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded, std::in
     if (row.int_destinations > 0) wait(int_registers_.released(row.int_destinations) + LATE_RELEASE, FullIntRegisters);
     if (row.fp_destinations > 0) wait(fp_registers_.released(row.fp_destinations) + LATE_RELEASE, FullFpRegisters);
     cycle = issue_queue_.room(reorder_buffer_, cycle, operations, full);
+    const bool stores_hold_up = STACK && full == FullStoreQueue && cycle > unhindered;
+    if (stores_hold_up) full = written_history_.last(FullStoreQueue);
     if (cycle > unhindered) {
         rename_.used = std::min(operations, rename_width_);
         front_.stall(last, full);
@@ -89,7 +91,10 @@ Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded, std::in
     issue_queue_.renamed(operations);
     if constexpr (STACK) {
         waits_.add(DecodeBandwidth, unhindered - last);
-        waits_.add(full, cycle - unhindered);
+        if (stores_hold_up)
+            waits_.add(written_history_, cycle - unhindered, FullStoreQueue);
+        else
+            waits_.add(full, cycle - unhindered);
     }
     return cycle;
 }
@@ -99,6 +104,8 @@ void OutOfOrderCore::write_next() {
     const RetiredStore& store = waiting(writes_);
     const Cycle start = std::max(store.earliest, written_);
     Cycle done = caches_.access_data(store.address, store.size, start, true, store.pc);
+    written_history_.add(FullStoreQueue, start - std::max(written_, start - HISTORY));
+    written_history_.add(store_to(caches_.answered()), done - start);
     done += responses_[done & (RESPONSES - 1)] == done;
     Cycle written = done;
     if (total_store_order_) {
@@ -151,9 +158,9 @@ inline Cycle OutOfOrderCore::answered(Cycle cycle) {
     return cycle;
 }
 
-// A load that can issue at `cycle`; returns the cycle from which its readers can issue. `waited`: for its address.
+// A load that can issue at `cycle`; returns the cycle from which its readers can issue.
 template <bool STACK>
-inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size, Cycle cycle, bool waited) {
+inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size, Cycle cycle) {
     const Cycle allowed = std::max(cycle, store_sets_.waits_for(pc));
     Cycle issue = units_.reserve(LOAD_PORT, allowed);
     if constexpr (STACK) {
@@ -173,7 +180,7 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
         store = find_again(address, size, issue + 1);
     if (store.source == StoreForwarding::Source::Forwarded) {
         const Cycle ready = std::max(issue, store.cycle) + 2;
-        if constexpr (STACK) waits_.add(load_cause_ = LoadForward, ready - issue - !waited);
+        if constexpr (STACK) waits_.add(LoadForward, ready - issue);
         return ready;
     }
     if (store.cycle > issue) {  // part of it is in a store that must reach the cache first
@@ -181,7 +188,7 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
         issue = store.cycle;
     }
     const Cycle ready = answered(caches_.access_data(address, size, issue + 1, false, pc));
-    if constexpr (STACK) waits_.add(load_cause_ = load_from(caches_.answered()), ready - issue - !waited);
+    if constexpr (STACK) waits_.add(load_from(caches_.answered()), ready - issue);
     return ready;
 }
 
@@ -269,14 +276,14 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     // When the sources are there. The first few places are all read, as how many there are changes from one instruction to
     // the next, which the host's own branch predictor could not foresee; what is not there is ready at 0.
     Cycle of_address = 0, of_others = 0;
-    Cause address_cause = ExecuteIntAlu, others_cause = ExecuteIntAlu;
+    int address_register = REGISTERS, others_register = REGISTERS;  // the last to be there
+    const int renamed_waits = STACK ? waits_.size() : 0;
     const auto read = [&](int source) {
         const Cycle cycle = ready_[row.sources[source]];
         const bool address = source < row.address_count;
         if constexpr (STACK) {
-            const Cause cause = ready_cause_[row.sources[source]];
-            if (address && cycle > of_address) address_cause = cause;
-            if (!address && cycle > of_others) others_cause = cause;
+            if (address && cycle > of_address) address_register = row.sources[source];
+            if (!address && cycle > of_others) others_register = row.sources[source];
         }
         of_address = std::max(of_address, address ? cycle : 0);
         of_others = std::max(of_others, address ? 0 : cycle);
@@ -288,7 +295,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     if (accesses > 0) write_before(dispatched + 1);
     if constexpr (STACK) {
         waits_.add(ExecuteIntAlu, row.cycles_before);
-        if (accesses > 0) waits_.add(address_cause, addressed - begin);
+        if (accesses > 0) waits_.add(history_[address_register], addressed - begin, ExecuteIntAlu);
     }
     const Cycle unordered = addressed;
     if (ordering) {  // waits for all memory operations before it, and those after it wait
@@ -308,21 +315,21 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
             if (chunk.is_store[which]) continue;
             if (several) waits_ = before;
             const Cycle loaded =
-                load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed, addressed > dispatched);
+                load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed);
             issue_queue_.leave(loaded);
             if (several && loaded > data) latest = waits_;
             data = std::max(data, loaded);
         }
         if (several) waits_ = latest;
     }
-    if constexpr (STACK) waits_.add(others_cause, of_others - data);
+    if constexpr (STACK) waits_.add(history_[others_register], of_others - data, ExecuteIntAlu);
     data = std::max(data, of_others);
     Cycle complete = loads > 0 ? std::max(data, dispatched + 1) : dispatched + 1;
     Cycle result = data;
     if (own > 0) {
         Cycle start = loads > 0 ? data : std::max(data, addressed);
         if constexpr (STACK)
-            if (accesses == 0) waits_.add(address_cause, start - data);
+            if (accesses == 0) waits_.add(history_[address_register], start - data, ExecuteIntAlu);
         const Cycle operands = start;
         if (row.chained) start = std::max(start, chain_);
         for (std::int64_t each = 0; each < own; ++each) {
@@ -335,7 +342,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
             const auto execution = static_cast<Cause>(row.execution);
             waits_.add(execution, start - operands);
             waits_.add(Ports, result - start - row.latency);
-            waits_.add(execution, row.latency - (operands == dispatched));
+            waits_.add(execution, row.latency);
         }
         complete = result;
     }
@@ -343,6 +350,10 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         result += row.cycles_after;
         complete = std::max(complete, result);
         if constexpr (STACK) waits_.add(ExecuteIntAlu, row.cycles_after);
+    }
+    if constexpr (STACK) {
+        waits_.tell(result_history_, renamed_waits);
+        waits_.shorten(1);  // everything takes a cycle; what depends on it waits for all
     }
     if (others > 0) {  // they wait for nothing
         const Cycle other = units_.reserve_each(INT_ALU, dispatched, others);
@@ -366,11 +377,10 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         }
         complete = std::max(complete, issue + 1);
     }
-    const Cause producer = loads > 0 && own == 0 ? load_cause_ : static_cast<Cause>(row.execution);
     const auto write = [&](int destination) {
         const bool moved = (row.base_updates >> destination) & 1;
         ready_[row.destinations[destination]] = moved ? addressed + 1 : result;
-        if constexpr (STACK) ready_cause_[row.destinations[destination]] = producer;
+        if constexpr (STACK) history_[row.destinations[destination]] = result_history_;
     };
     for (int destination = 0; destination < USUAL_DESTINATIONS; ++destination) write(destination);
     if (__builtin_expect(row.destination_count > USUAL_DESTINATIONS, 0))

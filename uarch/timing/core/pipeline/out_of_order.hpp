@@ -100,6 +100,7 @@ class OutOfOrderCore final : public Core {
     // Cycles until rename knows what retiring frees: registers and load queue entries one later.
     static constexpr Cycle RELEASE = 1, LATE_RELEASE = 2;
     static constexpr int RESPONSES = 4096;
+    static constexpr Cycle HISTORY = 4096;  // cycles that a history of stores looks back over a gap
     static constexpr int USUAL_SOURCES = 4, USUAL_DESTINATIONS = 3;  // of an instruction
     static constexpr int SQUASH_WIDTH = 8;  // gem5's squashWidth
     static constexpr Cycle TRAP = 13;       // gem5's trap latency, after a system call
@@ -120,7 +121,7 @@ class OutOfOrderCore final : public Core {
     Cycle rename(const StaticInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
                  std::int64_t stores);
     template <bool STACK>
-    Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle, bool waited);
+    Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle);
     Cycle execute(const StaticInstruction& row, Cycle cycle);
     Cycle answered(Cycle cycle);
     RetiredStore& waiting(std::int64_t number) { return waiting_[number & static_cast<std::int64_t>(waiting_.size() - 1)]; }
@@ -149,7 +150,8 @@ class OutOfOrderCore final : public Core {
     std::vector<RetiredStore> waiting_;            // by entry of the store queue, modulo a power of two
     std::array<Cycle, RESPONSES> responses_;       // cycle in which the data cache last answered, by cycle
     Cycle ready_[REGISTERS + 1] = {};    // from which a reader of the register can issue
-    Cause ready_cause_[REGISTERS + 1] = {};
+    std::array<History, REGISTERS + 1> history_{};  // of what is ready
+    History result_history_, written_history_;      // of the instruction at hand, of stores
 
     Slots rename_, commit_;
     std::int64_t writes_ = 0;   // stores sent to the cache so far
@@ -162,7 +164,6 @@ class OutOfOrderCore final : public Core {
     Cycle again_ = 0;           // when a load that went ahead too far is fetched again
     Cycle chain_ = 0;           // when the last chained instruction is done
 
-    Cause load_cause_ = LoadL1d;  // of the last load
     Waits waits_;
     CycleStack stack_;
 };
