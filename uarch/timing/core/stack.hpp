@@ -95,7 +95,12 @@ class History {
         segments_[size_++] = {cause, cycles};
     }
 
-    Cause last(Cause otherwise) const { return size_ > 0 ? segments_[size_ - 1].cause : otherwise; }
+    // Nothing happened.
+    void add_gap(Cycle cycles) { add(CAUSES, cycles); }
+
+    Cause last(Cause otherwise) const {
+        return size_ > 0 && segments_[size_ - 1].cause != CAUSES ? segments_[size_ - 1].cause : otherwise;
+    }
 
   private:
     friend class Waits;
@@ -111,13 +116,16 @@ class History {
 // What one instruction waited for, in the order in which it did.
 class Waits {
   public:
-    void clear() { size_ = 0; }
+    void clear() {
+        size_ = 0;
+        execution_ = MOST;
+    }
 
     void add(Cause cause, Cycle cycles) {
         if (cycles > 0 && size_ < static_cast<int>(waits_.size())) waits_[size_++] = {cause, cycles};
     }
 
-    // Waited `cycles` for what `history` tells of; `otherwise` where it tells nothing.
+    // Waited `cycles` for what `history` tells of; `otherwise` where it tells nothing, or of a gap.
     void add(const History& history, Cycle cycles, Cause otherwise) {
         if (cycles <= 0) return;
         int first = history.size_;
@@ -125,8 +133,9 @@ class Waits {
         while (first > 0 && covered < cycles) covered += history.segments_[--first].cycles;
         if (history.size_ == 0) return add(otherwise, cycles);
         // Of the first segment only so much as was waited for, or all that no other explains.
-        add(history.segments_[first].cause, history.segments_[first].cycles - (covered - cycles));
-        for (int k = first + 1; k < history.size_; ++k) add(history.segments_[k].cause, history.segments_[k].cycles);
+        const auto cause = [&](int k) { return history.segments_[k].cause == CAUSES ? otherwise : history.segments_[k].cause; };
+        add(cause(first), history.segments_[first].cycles - (covered - cycles));
+        for (int k = first + 1; k < history.size_; ++k) add(cause(k), history.segments_[k].cycles);
     }
 
     int size() const { return size_; }
@@ -137,19 +146,49 @@ class Waits {
         for (int k = first; k < size_; ++k) history.add(waits_[k].cause, waits_[k].cycles);
     }
 
+    // The waits of execution were for what a mispredicted branch depends on: nothing else could go on meanwhile.
+    void misprediction() {
+        for (int k = execution_; k < size_; ++k) waits_[k].cause = MispredictExecute;
+    }
+
     // Takes `cycles` of the last wait back.
     void shorten(Cycle cycles) {
         if (size_ > 0) waits_[size_ - 1].cycles = std::max<Cycle>(waits_[size_ - 1].cycles - cycles, 0);
     }
 
-    // Gives `cycles` to the waits from the last one back, the rest to `otherwise`, in a row of CAUSES counts.
-    void charge(std::int64_t* row, Cycle cycles, Cause otherwise) const {
+    // From here on the waits are those of execution.
+    void execution_begins() { execution_ = size_; }
+
+    // Calls `give(cause, cycles)` until `cycles` are given: to the waits of execution, in proportion where they are more, then
+    // to the others from the last one back, the rest to `otherwise`.
+    template <typename Give>
+    void charge(Cycle cycles, Cause otherwise, std::array<double, CAUSES>& credit, const Give& give) const {
+        Cycle executing = 0;
+        for (int k = execution_; k < size_; ++k) executing += waits_[k].cycles;
+        if (executing > cycles) {
+            Cycle left = cycles;
+            for (int k = execution_; k < size_; ++k) {
+                const Cycle whole = cycles * waits_[k].cycles / executing;
+                credit[waits_[k].cause] +=
+                    static_cast<double>(cycles * waits_[k].cycles % executing) / static_cast<double>(executing);
+                if (whole > 0) give(waits_[k].cause, whole);
+                left -= whole;
+            }
+            for (; left > 0; --left) {
+                int most = execution_;
+                for (int k = execution_ + 1; k < size_; ++k)
+                    if (credit[waits_[k].cause] > credit[waits_[most].cause]) most = k;
+                credit[waits_[most].cause] -= 1;
+                give(waits_[most].cause, 1);
+            }
+            return;
+        }
         for (int k = size_ - 1; k >= 0 && cycles > 0; --k) {
-            const Cycle share = waits_[k].cycles < cycles ? waits_[k].cycles : cycles;
-            row[waits_[k].cause] += share;
+            const Cycle share = std::min(waits_[k].cycles, cycles);
+            if (share > 0) give(waits_[k].cause, share);
             cycles -= share;
         }
-        row[otherwise] += cycles;
+        if (cycles > 0) give(otherwise, cycles);
     }
 
   private:
@@ -157,8 +196,10 @@ class Waits {
         Cause cause;
         Cycle cycles;
     };
-    std::array<Wait, 48> waits_;
+    static constexpr int MOST = 48;
+    std::array<Wait, MOST> waits_;
     int size_ = 0;
+    int execution_ = MOST;  // the first of execution
 };
 
 // A table of CAUSES counts a row, to which a chunk's cycles are added: instruction k's in row `group[k]`.
@@ -183,13 +224,18 @@ class CycleStack {
         for (const StackTable& table : tables_) {
             std::int64_t* row = table.cycles + std::int64_t{table.group[k]} * CAUSES;
             row[Retiring] += retiring;
-            if (cycles > retiring) waits.charge(row, cycles - retiring, otherwise);
         }
+        if (cycles > retiring)
+            waits.charge(cycles - retiring, otherwise, credit_, [&](Cause cause, Cycle share) {
+                for (const StackTable& table : tables_)
+                    table.cycles[std::int64_t{table.group[k]} * CAUSES + cause] += share;
+            });
     }
 
   private:
     std::int64_t width_;
     std::int64_t due_ = 0;  // micro-operations whose share of Retiring is still to be given
+    std::array<double, CAUSES> credit_{};  // parts of cycles that causes have yet to get
     std::vector<StackTable> tables_;
 };
 

@@ -115,8 +115,12 @@ Cycle InOrderCore::load(Address pc, Address address, std::int64_t size, Cycle st
     }
     if constexpr (STACK) waits_.add(LoadForward, store.cycle - start);
     const Cycle begin = std::max(start, store.cycle);
+    const Cycle room = std::max(begin, in_memory_[sent_to_memory_ - memory_in_flight_]);
     const Cycle ready = access(pc, address, size, begin, false) + 1;
-    if constexpr (STACK) waits_.add(load_from(caches_.answered()), ready - begin);
+    if constexpr (STACK) {
+        waits_.add(FullLoadQueue, room - begin);
+        waits_.add(load_from(caches_.answered()), ready - room);
+    }
     return ready;
 }
 

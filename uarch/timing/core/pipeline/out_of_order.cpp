@@ -104,7 +104,7 @@ void OutOfOrderCore::write_next() {
     const RetiredStore& store = waiting(writes_);
     const Cycle start = std::max(store.earliest, written_);
     Cycle done = caches_.access_data(store.address, store.size, start, true, store.pc);
-    written_history_.add(FullStoreQueue, start - std::max(written_, start - HISTORY));
+    written_history_.add_gap(start - std::max(written_, start - HISTORY));
     written_history_.add(store_to(caches_.answered()), done - start);
     done += responses_[done & (RESPONSES - 1)] == done;
     Cycle written = done;
@@ -184,7 +184,7 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
         return ready;
     }
     if (store.cycle > issue) {  // part of it is in a store that must reach the cache first
-        if constexpr (STACK) waits_.add(LoadForward, store.cycle - issue);
+        if constexpr (STACK) waits_.add(written_history_, store.cycle - issue, LoadForward);
         issue = store.cycle;
     }
     const Cycle ready = answered(caches_.access_data(address, size, issue + 1, false, pc));
@@ -278,6 +278,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     Cycle of_address = 0, of_others = 0;
     int address_register = REGISTERS, others_register = REGISTERS;  // the last to be there
     const int renamed_waits = STACK ? waits_.size() : 0;
+    if constexpr (STACK) waits_.execution_begins();
     const auto read = [&](int source) {
         const Cycle cycle = ready_[row.sources[source]];
         const bool address = source < row.address_count;
@@ -399,6 +400,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     if (outcome == Redirect::Execute) {
         wrong = mispredicted(here, target, renamed, fetched.last, complete);
         done = complete + 1 + (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH;
+        if constexpr (STACK) waits_.misprediction();
         if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
     }
     const Cycle retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
