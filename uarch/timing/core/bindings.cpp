@@ -6,6 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "parts.hpp"
 #include "simulation.hpp"
 
 namespace py = pybind11;
@@ -223,4 +224,5 @@ PYBIND11_MODULE(_core, module) {
         .def("run_with_stack", &run_with_stack)
         .def("warm", &warm)
         .def_property_readonly("counters", &counters);
+    bind_parts(module);
 }
