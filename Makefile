@@ -4,28 +4,34 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CORE := $(shell find uarch/timing/core -name '*.[ch]pp')
+CORE_STAMP := $(VENV)/.core
 
-.PHONY: demo test check kernels setup system browser train-default clean
+.PHONY: demo test check setup core system browser train-default clean
 
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
 # A file's tests stay together; each process has one thread, for more would wait for one another.
 test: browser setup
-	$(MAKE) --jobs 2 check kernels
+	$(MAKE) check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# The timing model's loops, which take minutes to compile and are kept on disk.
-kernels: setup
-	$(BIN)/python tests/uarch/compile_kernels.py
+setup: system $(STAMP) $(CORE_STAMP)
 
-setup: system $(STAMP)
+# The timing model's C++ core, compiled in place. `setup` does it too when a source file of the core has changed.
+core: $(STAMP)
+	$(BIN)/python setup.py -q build_ext --inplace
+	touch $(CORE_STAMP)
 
-# QEMU's user mode, a C compiler, Python's venv: installed through apt where that is allowed, otherwise named.
+$(CORE_STAMP): setup.py $(CORE) | $(STAMP)
+	$(MAKE) core
+
+# QEMU's user mode, compilers, Python's venv and headers: installed through apt where that is allowed, otherwise named.
 system:
 	@PYTHON=$(PYTHON) sh tools/system-packages.sh
 
@@ -46,4 +52,4 @@ train-default: setup
 	sh tools/train-default.sh $(BIN)/perfvec $(abspath $(TRAIN)) perfvec/weights/default.safetensors $(GEM5)
 
 clean:
-	rm -rf $(VENV) demo-out
+	rm -rf $(VENV) demo-out build uarch/timing/_core.*.so

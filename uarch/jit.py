@@ -1,8 +1,8 @@
-"""How numba compiles the inner loops of the floors above.
+"""How Numba compiles the inner loops of tracegen.
 
 They only read and write arrays that Python owns and keeps alive during the call, so numba's reference counting is left
 out (`_nrt=False`): its atomic operations on every view would take most of the time. Such functions cannot allocate.
-Division by zero is not checked for (`error_model`): no divisor here can be zero in a valid machine.
+Division by zero is not checked for (`error_model`): they divide by nothing that can be zero.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from numba import njit
 from numba.core.typing.typeof import Purpose, typeof
 
@@ -30,24 +29,10 @@ def compiled(function: Function) -> Function:
     return njit(**_OPTIONS, forceinline=True)(function)
 
 
-def out_of_line(function: Function) -> Function:
-    """For what is long or rare. Give such a function its numbers through `number`: each literal that an argument is
-    called with would otherwise make another copy to compile.
-
-    Without `forceinline` numba would take it from the caller for which the function is compiled first.
-    """
-    return njit(**_OPTIONS, forceinline=False)(function)
-
-
-def merged(function: Function) -> Function:
-    """For the one large function in a kernel's loop: becomes part of it before anything is compiled."""
-    return njit(**_OPTIONS, inline="always", forceinline=False)(function)
-
-
 def kernel(function: Function) -> Function:
     """An outermost function: kept on disk between processes, and running without Python's lock.
 
-    Compiling one takes minutes. Of several processes that need it at once one compiles, the others wait and read it.
+    Of several processes that need it at once one compiles, the others wait and read it.
     """
     dispatcher = njit(**_OPTIONS, forceinline=False, cache=True, nogil=True)(function)
 
@@ -60,9 +45,3 @@ def kernel(function: Function) -> Function:
         return dispatcher(*arguments)
 
     return call  # type: ignore[return-value]
-
-
-@compiled
-def number(value: int) -> int:
-    """`value` as a plain 64-bit number, whatever type or literal it was."""
-    return int(np.int64(value))

@@ -112,3 +112,45 @@ def load(destination: int = 1, source: int = 2) -> Instruction:
 
 def store(data: int = 1, source: int = 2) -> Instruction:
     return Instruction(Operation.NONE, (source, data), (), Flag.STORE, address_sources=1)
+
+
+def mixed(seed: int, count: int) -> Program:
+    """A random walk over every kind of instruction."""
+    generator = np.random.default_rng(seed)
+    kinds = [op for op in Operation if op not in (Operation.BRANCH, Operation.SYSTEM)]
+    instructions = []
+    for k in range(64):
+        flags = Flag(0)
+        operation = kinds[k % len(kinds)]
+        if k % 3 == 0:
+            flags |= Flag.LOAD
+        if k % 5 == 0:
+            flags |= Flag.STORE
+        if k % 8 == 7:
+            flags, operation = Flag.BRANCH | Flag.CONDITIONAL, Operation.BRANCH
+        if k == 40:
+            flags |= Flag.ATOMIC
+        if k == 41:
+            flags |= Flag.SERIALIZING
+        if k == 42:
+            flags |= Flag.STRING | Flag.LOAD
+        registers = generator.integers(0, 75, 4)
+        instructions.append(
+            Instruction(operation, registers[:3], registers[3:], flags, 1, int(generator.integers(1, 5)), 5)
+        )
+    program = Program(instructions)
+    k = 0
+    for _ in range(count):
+        flags = instructions[k].flags
+        accesses = []
+        times = int(generator.integers(0, 200)) if flags & Flag.STRING else 1
+        for _ in range(times):
+            address = 0x10000000 + int(generator.integers(0, 1 << int(generator.integers(8, 22))))
+            if flags & Flag.LOAD:
+                accesses.append((address, int(generator.choice([0, 1, 8, 64])), 0))
+            if flags & Flag.STORE:
+                accesses.append((address, 8, 1))
+        program.execute(k, *accesses)
+        jump = flags & Flag.BRANCH and generator.random() < 0.6
+        k = int(generator.integers(0, 64)) if jump else (k + 1) % 64
+    return program

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import chain
 
 import numpy as np
 import pytest
 
-from uarch.configuration import Machine, load_machine, replace_field
 from uarch.instructions import Flag
-from uarch.jit import number, out_of_line
-from uarch.timing.branches import (
-    DECODE_REDIRECT,
-    EXECUTE_REDIRECT,
-    MISPREDICTIONS,
-    RIGHT,
-    WAITING,
-    Branches,
-    branch,
-    new_branches,
-)
-from uarch.timing.predictors import folded, perceptron
+from uarch.timing._core import parts
 
 KINDS = ("local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
 CONDITIONAL = int(Flag.BRANCH | Flag.CONDITIONAL)
@@ -30,34 +18,31 @@ INDIRECT_JUMP = int(Flag.BRANCH | Flag.INDIRECT)
 CALL = int(Flag.BRANCH | Flag.CALL)
 RETURN = int(Flag.BRANCH | Flag.RETURN | Flag.INDIRECT)
 LENGTH, AWAY = 4, 0x100
-BASE = load_machine("base")
+RIGHT, DECODE_REDIRECT, EXECUTE_REDIRECT = parts.Redirect.NONE, parts.Redirect.DECODE, parts.Redirect.EXECUTE
 
 
-def front_end(kind: str, entries: int = 1024, btb: int = 1024, ras: int = 16) -> Branches:
-    machine: Machine = replace_field(BASE, "branch_predictor.kind", kind)
-    for field, value in (("entries", entries), ("btb_entries", btb), ("ras_entries", ras)):
-        machine = replace_field(machine, f"branch_predictor.{field}", value)
-    return new_branches(machine)
+def front_end(kind: str, entries: int = 1024, btb: int = 1024, ras: int = 16) -> parts.BranchUnit:
+    return parts.BranchUnit(kind, entries, btb, ras)
 
 
-def go(state: Branches, pc: int, taken: int, flags: int = CONDITIONAL, target: int | None = None) -> int:
+def go(
+    unit: parts.BranchUnit, pc: int, taken: int, flags: int = CONDITIONAL, target: int | None = None
+) -> parts.Redirect:
     """One branch, learnt when the next one comes."""
     to = (pc + AWAY if target is None else target) if taken else pc + LENGTH
-    return int(branch(state, pc, pc + LENGTH, to, flags, 0, -1))
+    return unit.fetch(pc, pc + LENGTH, to, flags)
 
 
-@out_of_line
-def _pass(state: Branches, pc: Any, taken: Any, delay: int, outcomes: Any) -> None:
-    for k in range(len(pc)):
-        to = pc[k] + (AWAY if taken[k] == 1 else LENGTH)
-        outcomes[k] = branch(state, pc[k], pc[k] + LENGTH, to, number(CONDITIONAL), number(k), number(k + delay - 1))
-
-
-def wrong(state: Branches, outcomes: Iterable[int], pc: int | Sequence[int] = 0x4000, delay: int = 0) -> list[int]:
+def wrong(
+    unit: parts.BranchUnit, outcomes: Iterable[int], pc: int | Sequence[int] = 0x4000, delay: int = 0
+) -> list[int]:
     """Which of the outcomes of one branch (or of one each) were mispredicted, where the last `delay` are in flight."""
-    taken = np.array(list(outcomes), np.int64)
-    result = np.zeros(len(taken), np.int64)
-    _pass(state, np.broadcast_to(np.array(pc, np.int64), len(taken)).copy(), taken, delay, result)
+    taken = list(outcomes)
+    addresses = [pc] * len(taken) if isinstance(pc, int) else pc
+    result = []
+    for k, (here, way) in enumerate(zip(addresses, taken, strict=True)):
+        to = here + (AWAY if way else LENGTH)
+        result.append(unit.fetch(here, here + LENGTH, to, CONDITIONAL, fetched=k, retired=k + delay - 1))
     return [int(one == EXECUTE_REDIRECT) for one in result]
 
 
@@ -86,24 +71,20 @@ def test_an_unconditional_branch_trains_a_local_counter():
 
 
 def test_bimode_keeps_its_choice_where_the_chosen_side_is_right():
-    state = front_end("bimode", entries=16)
-    counters = state.predictor.counters
-    counters[0] = 1  # choice: the side for branches not taken
-    counters[16:32] = 2  # which, however, says taken
-    go(state, 0x4000, 1)
-    go(state, 0x8004, 0)  # the first is learnt when the second comes
-    assert counters[0] == 1 and counters[16] == 3
-    assert counters[32] == 0  # the other side learns nothing
+    # Four outcomes of history. In the second round the choice goes to the side for branches taken. That side is right
+    # about those not taken, so the choice stays, and it learns about those taken by itself in the rounds to come: if
+    # the choice went back then, or if both sides learnt, round 4 would have no misprediction any more.
+    rounds = [[1, 0, 0, 1], [1, 0, 0, 1], [1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]]
+    assert wrong(front_end("bimode", entries=16), [1, 0, 0, 1] * 5) == list(chain(*rounds))
 
 
 def test_a_tournament_believes_the_side_that_was_right():
-    entries = 16
-    state = front_end("tournament", entries=entries)
-    counters = state.predictor.counters
-    counters[0], counters[entries], counters[3 * entries] = 3, 0, 0  # local taken, global not taken, choice local
-    go(state, 0x4000, 0)
-    go(state, 0x8004, 0)  # the first is learnt when the second comes
-    assert (counters[0], counters[entries], counters[3 * entries]) == (2, 0, 1)
+    # Two branches, always taken, the second after three of the first. The second one's local history passes counters
+    # that know nothing yet, while the global history's counter is sure by the second round. There and in the third
+    # round it alone is right about the second branch, so that the fourth believes it.
+    pc = [0x4000, 0x4000, 0x4000, 0x4004] * 5
+    rounds = [[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
+    assert wrong(front_end("tournament", entries=16), [1] * 20, pc) == list(chain(*rounds))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -172,11 +153,11 @@ def test_counters_cannot_learn_a_correlation():
 
 def test_what_retires_later_is_not_known_yet():
     state = front_end("local")
-    outcomes = [int(branch(state, 0x4000, 0x4004, 0x4100, CONDITIONAL, 10 + k, 100)) for k in range(5)]
+    outcomes = [state.fetch(0x4000, 0x4004, 0x4100, CONDITIONAL, 10 + k, 100) for k in range(5)]
     assert outcomes == [EXECUTE_REDIRECT] * 5  # all five fetched before the first retires
-    assert state.scalars[WAITING] == 5
-    assert branch(state, 0x4000, 0x4004, 0x4100, CONDITIONAL, 100, 101) == EXECUTE_REDIRECT  # in the same cycle
-    assert branch(state, 0x4000, 0x4004, 0x4100, CONDITIONAL, 101, 102) == RIGHT
+    assert state.in_flight == 5
+    assert state.fetch(0x4000, 0x4004, 0x4100, CONDITIONAL, 100, 101) == EXECUTE_REDIRECT  # in the same cycle
+    assert state.fetch(0x4000, 0x4004, 0x4100, CONDITIONAL, 101, 102) == RIGHT
 
 
 def test_only_histories_kept_speculatively_are_complete_with_branches_in_flight():
@@ -190,9 +171,9 @@ def test_only_histories_kept_speculatively_are_complete_with_branches_in_flight(
 def test_more_branches_in_flight_than_there_is_room_for_are_learnt_early():
     state = front_end("tage")
     for _ in range(1000):
-        branch(state, 0x4000, 0x4004, 0x4100, CONDITIONAL, 0, 1 << 40)
-    assert state.scalars[WAITING] <= 256
-    assert state.scalars[MISPREDICTIONS] < 300
+        state.fetch(0x4000, 0x4004, 0x4100, CONDITIONAL, 0, 1 << 40)
+    assert state.in_flight <= parts.IN_FLIGHT == 256
+    assert state.mispredictions < 300
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -271,21 +252,36 @@ def test_random_indirect_targets_are_not_learnt():
 
 
 def test_a_folded_history_is_the_fold_of_the_outcomes():
-    state = front_end("tage").predictor
-    outcomes = np.random.default_rng(11).integers(0, 2, 300)
+    lengths = parts.geometric(5, 130, 7)
+    widths = [(9, tag, tag - 1) for tag in (9, 9, 10, 10, 11, 11, 12)]
+    history = parts.FoldedHistory(lengths, widths)
+    outcomes = np.random.default_rng(11).integers(0, 2, 300).tolist()
     for outcome in outcomes:
-        folded.shift_in(state, int(outcome))
-    for table, length in enumerate(folded.geometric(5, 130, 7)):
-        for which, width in enumerate((9, [9, 9, 10, 10, 11, 11, 12][table])):
-            register = 0
+        history.shift_in(bool(outcome))
+    for length, three, *registers in zip(lengths, widths, *history.registers(), strict=True):
+        for width, register in zip(three, registers, strict=True):
+            expected = 0
             for back in range(length):  # the outcome `back` ago has moved round by as many bits
-                register ^= int(outcomes[-1 - back]) << (back % width)
-            assert state.history[folded.INDEX_AT + which * folded.MOST + table] == register
+                expected ^= outcomes[-1 - back] << (back % width)
+            assert register == expected
 
 
-def test_the_perceptrons_tables_fill_the_budget():
-    for variant in (perceptron.SMALL_VARIANT, perceptron.LARGE_VARIANT):
-        sizes = perceptron.table_sizes(variant)
-        used = sum(size * (feature.bits + 1) for size, feature in zip(sizes, variant.features, strict=True))
-        used += variant.metadata + variant.locals * perceptron.LOCAL_BITS + perceptron.STACK * 16
-        assert 0.99 * variant.bits < used <= variant.bits
+def test_history_lengths_are_a_geometric_series():
+    assert parts.geometric(5, 130, 7) == [5, 9, 15, 25, 44, 76, 130]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_the_perceptrons_tables_fill_the_budget(large):
+    used, budget = parts.perceptron_bits(large)
+    assert 0.99 * budget < used <= budget
+    assert budget == ((65536 if large else 8192) + 256) * 8
+
+
+def test_mispredictions_are_counted_by_what_was_wrong():
+    state = front_end("local")
+    go(state, 0x4000, 1)  # not taken, it thought
+    go(state, 0x5000, 1, INDIRECT_JUMP)
+    go(state, 0x6000, 1, RETURN)
+    go(state, 0x7000, 1, JUMP)  # decode finds it
+    assert state.by_kind == {"direction": 1, "target": 0, "indirect": 1, "returns": 1}
+    assert (state.branches, state.mispredictions, state.redirected_at_decode) == (4, 3, 1)

@@ -6,60 +6,52 @@ from programs import Instruction, Program
 
 from uarch.configuration import load_machine
 from uarch.instructions import Flag, Operation
+from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation
-from uarch.timing.store_sets import (
-    BLOCKS,
-    CLEAR_AFTER,
-    VIOLATIONS,
-    new_store_sets,
-    note_issue,
-    violated,
-    waits_for,
-)
 
 LOAD, STORE, OTHER = 0x1000, 0x2004, 0x3008
 
 
 def test_a_load_that_went_ahead_waits_from_then_on():
-    sets = new_store_sets()
-    note_issue(sets, STORE, 0x100, 8, 50)
-    assert waits_for(sets, LOAD) == 0
-    assert violated(sets, LOAD, 0x100, 8, 50) == 0  # in the same cycle it reads what the store leaves
-    assert violated(sets, LOAD, 0x100, 8, 20) == 51
-    note_issue(sets, STORE, 0x200, 8, 90)
-    assert waits_for(sets, LOAD) == 91 and waits_for(sets, STORE) == 91
-    assert waits_for(sets, OTHER) == 0
-    assert sets.counts[VIOLATIONS] == 1
+    sets = parts.StoreSets()
+    sets.note_issue(STORE, 0x100, 8, 50)
+    assert sets.waits_for(LOAD) == 0
+    assert sets.violated(LOAD, 0x100, 8, 50) == 0  # in the same cycle it reads what the store leaves
+    assert sets.violated(LOAD, 0x100, 8, 20) == 51
+    sets.note_issue(STORE, 0x200, 8, 90)
+    assert sets.waits_for(LOAD) == 91 and sets.waits_for(STORE) == 91
+    assert sets.waits_for(OTHER) == 0
+    assert sets.violations == 1
 
 
 def test_blocks_of_sixteen_bytes_conflict():
-    sets = new_store_sets()
-    note_issue(sets, STORE, 0x108, 8, 50)
-    assert violated(sets, LOAD, 0x100, 4, 20) == 51  # another word of the block
-    assert violated(sets, OTHER, 0x110, 8, 20) == 0
-    assert violated(sets, OTHER, 0x108 + 16 * BLOCKS, 8, 20) == 0  # the same row, another block
+    sets = parts.StoreSets()
+    sets.note_issue(STORE, 0x108, 8, 50)
+    assert sets.violated(LOAD, 0x100, 4, 20) == 51  # another word of the block
+    assert sets.violated(OTHER, 0x110, 8, 20) == 0
+    assert sets.violated(OTHER, 0x108 + 16 * parts.StoreSets.BLOCKS, 8, 20) == 0  # the same row, another block
 
 
 def test_of_two_sets_the_smaller_number_stays():
-    sets = new_store_sets()
+    sets = parts.StoreSets()
     stores, loads = (0x2004, 0x2008), (0x1010, 0x1014)
     for store, load, address in zip(stores, loads, (0x100, 0x200), strict=True):
-        note_issue(sets, store, address, 8, 50)
-        assert violated(sets, load, address, 8, 20) == 51
-    first, second = (sets.member[(load >> 2) % 1024] for load in loads)
+        sets.note_issue(store, address, 8, 50)
+        assert sets.violated(load, address, 8, 20) == 51
+    first, second = (sets.set_of(load) for load in loads)
     assert first != second
-    note_issue(sets, stores[1], 0x300, 8, 70)
-    assert violated(sets, loads[0], 0x300, 8, 20) == 71
-    assert sets.member[(loads[0] >> 2) % 1024] == sets.member[(stores[1] >> 2) % 1024] == min(first, second)
+    sets.note_issue(stores[1], 0x300, 8, 70)
+    assert sets.violated(loads[0], 0x300, 8, 20) == 71
+    assert sets.set_of(loads[0]) == sets.set_of(stores[1]) == min(first, second)
 
 
 def test_sets_are_forgotten_after_a_while():
-    sets = new_store_sets()
-    note_issue(sets, STORE, 0x100, 8, 50)
-    assert violated(sets, LOAD, 0x100, 8, 20) == 51
-    for _ in range(CLEAR_AFTER):
-        violated(sets, OTHER, 0x900, 8, 0)
-    assert waits_for(sets, LOAD) == 0
+    sets = parts.StoreSets()
+    sets.note_issue(STORE, 0x100, 8, 50)
+    assert sets.violated(LOAD, 0x100, 8, 20) == 51
+    for _ in range(parts.StoreSets.CLEAR_AFTER):
+        sets.violated(OTHER, 0x900, 8, 0)
+    assert sets.waits_for(LOAD) == 0
 
 
 def run(address_of_store: int, address_of_load: int, repeats: int = 200) -> tuple[np.ndarray, dict[str, float]]:

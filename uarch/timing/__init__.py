@@ -1,6 +1,7 @@
 """Trace-driven timing: when each executed instruction retires on a machine.
 
-`simulation.Simulation` is the way in. `static` turns instructions into table rows, `out_of_order` and `in_order` hold
-the two cores, `frontend` what they share, `caches` and `memory` the hierarchy, `ports` the contention for units, and
-`predictors` the branch predictors. All state is in numpy arrays, so chunks of any size continue one another.
+`simulation.Simulation` is the entry point. `static` turns instructions into table rows and `stack` names the causes of
+a CPI stack. The model itself is C++ (`core/`, compiled as `_core`): `core/pipeline` has the two cores, `core/branch`
+the branch predictors, `core/cache` and `core/memory` the memory hierarchy. State lives in the `Simulation`, so a stream
+may come in chunks of any size. `_core.parts` has single parts of the model for tests and exploration.
 """

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "parts.hpp"
 #include "simulation.hpp"
 
 namespace py = pybind11;
@@ -245,4 +246,5 @@ PYBIND11_MODULE(_core, module) {
         .def("run_with_stacks", &run_with_stacks)
         .def("warm", &warm)
         .def_property_readonly("counters", &counters);
+    bind_parts(module);
 }

@@ -53,6 +53,8 @@ class BranchUnit {
         if (predictor_) predictor_->on_wrong_path(pc);
     }
 
+    int in_flight() const { return waiting_; }
+
     std::int64_t branches = 0, mispredictions = 0;
     std::int64_t redirected_at_decode = 0;
     Mispredictions by_kind;

@@ -147,6 +147,14 @@ class MultiperspectivePerceptron final : public DirectionPredictor {
         }
     }
 
+    // What the tables and all else take of SIZES.bits.
+    std::int64_t bits_used() const {
+        std::int64_t bits = SIZES.metadata + SIZES.locals * LOCAL_BITS + STACK * 16;
+        for (int which = 0; which < SIZES.count; ++which)
+            bits += std::int64_t{tables_[which].size} * (SIZES.features[which].bits + 1);
+        return bits;
+    }
+
     bool predict(int slot, Address address) override {
         Record& record = records_[slot];
         const std::int64_t pc = address & 0xFFFFFFFF;

@@ -1,13 +1,8 @@
 #include "hierarchy.hpp"
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 
 #include "../memory/simple_memory.hpp"
-#include "lru.hpp"
-#include "stride.hpp"
-#include "tagged.hpp"
 
 namespace perfvec {
 
@@ -17,17 +12,6 @@ constexpr int CROSSBAR = 1;  // cycles to pass the crossbar between levels, each
 constexpr int PAYLOAD = 1;   // further cycles until the last bytes of a line have passed 32 bytes wide
 constexpr int SYSTEM_REQUEST = 7, SYSTEM_RESPONSE = 2;  // gem5's SystemXBar: frontend 3 + forward 4, response 2
 constexpr int SYSTEM_PAYLOAD = 3;                       // 16 bytes wide
-
-std::unique_ptr<ReplacementPolicy> make_replacement_policy(std::int64_t sets, int ways) {
-    return std::make_unique<Lru>(sets, ways);
-}
-
-std::unique_ptr<Prefetcher> make_prefetcher(const std::string& kind, Random& random) {
-    if (kind == "none") return nullptr;
-    if (kind == "stride") return std::make_unique<StridePrefetcher>(random);
-    if (kind == "tagged") return std::make_unique<TaggedPrefetcher>();
-    throw std::invalid_argument("prefetcher " + kind + ": none, stride and tagged are known");
-}
 
 std::unique_ptr<MainMemory> make_memory(const Machine& machine) {
     const MemoryConfiguration& memory = machine.memory;
@@ -195,12 +179,7 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
     return data;
 }
 
-void Hierarchy::train(Cache& cache, const PrefetchTrigger& trigger) {
-    cache.queue.now = trigger.cycle + StridePrefetcher::DEGREE;
-    if (!cache.prefetcher->sees(trigger)) return;
-    cache.queue.take_out(line_of(trigger.address));
-    cache.prefetcher->observe(trigger, cache.queue);
-}
+void Hierarchy::train(Cache& cache, const PrefetchTrigger& trigger) { cache.prefetcher->train(trigger, cache.queue); }
 
 // Lets the prefetchers below `level` see a request that it sends at `cycle`.
 void Hierarchy::look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand) {

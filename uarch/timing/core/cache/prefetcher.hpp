@@ -6,11 +6,14 @@
 // line takes it out, a newer one the oldest.
 //
 // To add a prefetcher: one header beside this one that implements the class (tagged.hpp is the smallest), a line in
-// make_prefetcher (hierarchy.cpp), and its name in PREFETCHERS of uarch/constraints.py.
+// make_prefetcher (prefetchers.cpp), and its name in PREFETCHERS of uarch/constraints.py.
 #pragma once
 
 #include <array>
+#include <memory>
+#include <string>
 
+#include "../random.hpp"
 #include "../types.hpp"
 
 namespace perfvec {
@@ -36,6 +39,8 @@ class PrefetchQueue {
     };
 
     bool empty() const { return waiting_ == 0; }
+    int waiting() const { return waiting_; }  // those taken out too
+    const Entry& operator[](int k) const { return entries_[(head_ + k) & (ENTRIES - 1)]; }
     const Entry& first() const { return entries_[head_]; }
 
     void drop_first() {
@@ -73,6 +78,7 @@ class PrefetchQueue {
 class Prefetcher {
   public:
     static constexpr int MSHRS_LEFT = 2;  // gem5's demand reserve and one more: fewer than all but so many may be taken
+    static constexpr int LASTING = 4;     // cycles after an access in which what waits may still go before the next one
 
     virtual ~Prefetcher() = default;
 
@@ -81,6 +87,17 @@ class Prefetcher {
 
     // Learns from an access and puts what it wants into the queue.
     virtual void observe(const PrefetchTrigger& trigger, PrefetchQueue& queue) = 0;
+
+    // What the cache calls at an access.
+    void train(const PrefetchTrigger& trigger, PrefetchQueue& queue) {
+        queue.now = trigger.cycle + LASTING;
+        if (!sees(trigger)) return;
+        queue.take_out(line_of(trigger.address));
+        observe(trigger, queue);
+    }
 };
+
+// Throws std::invalid_argument for an unknown kind. Returns nullptr for "none". `random` is one for all levels.
+std::unique_ptr<Prefetcher> make_prefetcher(const std::string& kind, Random& random);
 
 }  // namespace perfvec

@@ -1,10 +1,11 @@
 // The contract of a replacement policy: which way of a full set gives way to a new line.
 //
 // To add a policy: one header beside this one that implements the class (lru.hpp is the smallest), and a line in
-// make_replacement_policy (hierarchy.cpp).
+// make_replacement_policy (replacement_policies.cpp).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 namespace perfvec {
 
@@ -19,5 +20,8 @@ class ReplacementPolicy {
     // The way to put a new line in. Ways that were never filled count as used before all others.
     virtual int victim(std::int64_t set) = 0;
 };
+
+// That of every cache.
+std::unique_ptr<ReplacementPolicy> make_replacement_policy(std::int64_t sets, int ways);
 
 }  // namespace perfvec

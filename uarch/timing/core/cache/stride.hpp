@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "../random.hpp"
 #include "prefetcher.hpp"
 
 namespace perfvec {
@@ -47,10 +46,8 @@ class StridePrefetcher final : public Prefetcher {
             queue.want(trigger, line_of(trigger.address + step * ahead), ahead);
     }
 
-    static constexpr int DEGREE = 4;
-
   private:
-    static constexpr int SETS = 16, WAYS = 4, START = 4, HIGHEST = 7, NEEDED = 4;
+    static constexpr int DEGREE = 4, SETS = 16, WAYS = 4, START = 4, HIGHEST = 7, NEEDED = 4;
     struct Entry {
         Address pc = -1, last = -1, step = -1;
         int confidence = -1;

@@ -97,9 +97,10 @@ class Dram : public MainMemory {
 
     std::size_t writes_waiting() const { return writes_.size(); }
 
+    static constexpr int MIN_WRITES = 16;            // gem5's min_writes_per_switch
+    static constexpr double HIGH = 0.85, LOW = 0.5;  // of the write queue (write_high_thresh_perc, write_low_…)
+
   private:
-    static constexpr int MIN_WRITES = 16;               // gem5's min_writes_per_switch
-    static constexpr double HIGH = 0.85, LOW = 0.5;     // of the write queue (write_high_thresh_perc, write_low_…)
     static constexpr int ACTIVATIONS = 4;               // at most so many in t_xaw
     static constexpr Picoseconds CONTROLLER = 10'000;   // gem5's static frontend latency, and its backend's
     static constexpr Picoseconds PAST = -(std::int64_t{1} << 60);

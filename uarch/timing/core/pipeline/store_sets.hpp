@@ -57,9 +57,10 @@ class StoreSets {
 
     int set_of(Address pc) const { return member_[place(pc)]; }
 
-  private:
     static constexpr int SETS = 1024, CLEAR_AFTER = 250'000;  // accesses
     static constexpr int BLOCK_BITS = 4, BLOCKS = 512, NO_SET = -1;
+
+  private:
     struct Block {
         Address block = -1;
         Cycle issue = -1;
