@@ -165,8 +165,11 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     begin = std::max(begin, room - floor_divided(others - 1, width_));
 
     Cycle addressed = 0, of_others = 0, known = 0;
+    Cause operands_cause = ExecuteIntAlu;  // what brings the last of the operands
     for (int source = 0; source < MAX_SOURCES; ++source) {
         const Cycle cycle = ready_[row.sources[source]];
+        if constexpr (STACK)
+            if (cycle > std::max(addressed, of_others)) operands_cause = ready_cause_[row.sources[source]];
         if (source < row.address_count) {
             addressed = std::max(addressed, cycle);
             known = std::max(known, committed_[row.sources[source]]);
@@ -200,6 +203,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         Cycle start = std::max(issued, of_others - late);
         start = loads > 0 ? std::max(start, result - late) : std::max({start, begin, addressed - late});
         const Cycle operands = start;
+        if constexpr (STACK) waits_.add(operands_cause, operands - std::max(issued, begin));
         start = issue(start, 1, 0);
         const Cycle finish =
             std::max(issue(start, operations_left - 1, std::min<std::int64_t>(stores, 64)), arrived);
@@ -233,7 +237,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
             issue_memory_ = 0;
         }
         if (computes || row.cycles_after > 0 || accesses == 0) {
-            if constexpr (STACK) waits_.add(execution, result - std::max(complete, operands));
+            if constexpr (STACK)  // every instruction passes the integer units' stages
+                waits_.add(execution, result - std::max(complete, operands) - ALU_STAGES);
             complete = std::max(complete, result);
         }
     }
@@ -254,6 +259,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     for (int destination = 0; destination < row.destination_count; ++destination) {
         const bool moved = (row.base_updates >> destination) & 1;
         ready_[row.destinations[destination]] = moved ? issued + ALU_STAGES : result;
+        if constexpr (STACK) ready_cause_[row.destinations[destination]] = execution;
         committed_[row.destinations[destination]] = cycle;
     }
     const std::int64_t entered = std::min(operations, front_entries_);

@@ -77,6 +77,7 @@ class InOrderCore final : public Core {
     FunctionalUnits units_;
     Dividers int_divider_{1}, fp_divider_{1};
     StoreForwarding forwarding_;
+    Cause ready_cause_[REGISTERS + 1] = {};  // what brings the register's value
     Cycle ready_[REGISTERS + 1] = {};      // when the register's value exists, a load's as the issue stage assumes it
     Cycle committed_[REGISTERS + 1] = {};  // when its writer commits
     CycleRing front_;      // when each of the latest micro-operations left the front end

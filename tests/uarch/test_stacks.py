@@ -1,0 +1,153 @@
+"""CPI stacks of loops with known answers: one thing holds each of them up, and its cause gets the cycles."""
+
+import numpy as np
+import pytest
+from programs import Instruction, Program, load, repeated, store
+
+from uarch.configuration import load_machine, replace_field
+from uarch.errors import InputError
+from uarch.instructions import Flag, Operation
+from uarch.timing.ideal import IDEAL, idealised
+from uarch.timing.simulation import Simulation, new_stack
+from uarch.timing.stack import CAUSES, GROUPS, execution_column
+
+CORES = ("base", "cortex-a53")
+PAGE = 0x10000000
+
+
+def shares(program, machine, skip=2000, ideal=()):
+    """Share of the cycles of each cause, of what comes after `skip` instructions."""
+    if isinstance(machine, str):
+        machine = load_machine(machine)
+    simulation = Simulation(machine, program.static(), ideal)
+    simulation.run(program.chunk(0, skip))
+    chunk, stack = program.chunk(skip), new_stack(1)
+    cycles = simulation.run_with_stacks(chunk, [(stack, np.zeros(len(chunk), np.uint32))]).sum(dtype=np.int64)
+    assert stack.sum() == cycles
+    return dict(zip(CAUSES, (stack[0] / cycles).tolist(), strict=True))
+
+
+def test_nothing_but_retiring_where_nothing_holds_up():
+    # Twelve instructions and a jump, which ends a fetch group: thirteen in four cycles of four.
+    found = shares(repeated(Instruction(), 20_000), "base")
+    assert found["retiring"] == pytest.approx(13 / 16, abs=0.01)
+    assert found["fetch bandwidth"] == pytest.approx(3 / 16, abs=0.01)
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize(
+    ("operation", "cause"),
+    [
+        (Operation.INT_MUL, "integer multiplication"),
+        (Operation.INT_DIV, "integer division"),
+        (Operation.FP_MUL, "floating-point multiplication"),
+        (Operation.FP_DIV, "floating-point division"),
+        (Operation.FP_ADD, "floating-point addition"),
+    ],
+)
+def test_a_chain_waits_for_its_operations(core, operation, cause):
+    found = shares(repeated(Instruction(operation, (1,), (1,)), 10_000), core)
+    stalls = 1 - found["retiring"]
+    assert found[cause] > 0.85 * stalls
+
+
+def chase(lines, step):
+    """A load whose address the load before it brought, over so many lines."""
+    program = Program([load(1, 1), Instruction(Operation.BRANCH, flags=Flag.BRANCH)])
+    for k in range(6000):
+        program.execute(0, (PAGE + (k * step % lines) * 64, 8, 0))
+        program.execute(1)
+    return program
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize(
+    ("lines", "cause"), [(64, "loads from L1D"), (2048, "loads from L2"), (1 << 20, "loads from memory")]
+)
+def test_a_chase_waits_for_the_level_that_has_its_lines(core, lines, cause):
+    machine = load_machine(core)
+    for level in ("l1d", "l2"):
+        machine = replace_field(machine, f"{level}.prefetcher", "none")
+    found = shares(chase(lines, 7919), machine, skip=2 * 2048)
+    assert found[cause] > 0.8 * (1 - found["retiring"])
+
+
+def test_a_stream_of_stores_waits_for_where_they_go():
+    machine = load_machine("base")
+    for level in ("l1d", "l2"):
+        machine = replace_field(machine, f"{level}.prefetcher", "none")
+    program = Program([store(), Instruction(Operation.BRANCH, flags=Flag.BRANCH)])
+    for k in range(6000):
+        program.execute(0, (PAGE + k * 64 * 5, 8, 1))
+        program.execute(1)
+    found = shares(program, machine)
+    assert found["stores to memory"] > 0.8
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_branches_that_nobody_can_foresee(core):
+    program = Program(
+        [
+            Instruction(Operation.BRANCH, (), (), Flag.BRANCH | Flag.CONDITIONAL),
+            Instruction(),
+            Instruction(Operation.BRANCH, flags=Flag.BRANCH),
+        ]
+    )
+    for taken in np.random.default_rng(5).integers(0, 2, 6000):
+        program.execute(0)
+        if not taken:
+            program.execute(1)
+        program.execute(2)
+    found, without = shares(program, core), shares(program, core, ideal=["branches"])
+    saved = 1 - found["retiring"] / without["retiring"]  # retiring takes as many cycles in both
+    assert saved > 0.3
+    assert found["misprediction, found at execution"] == pytest.approx(saved, abs=0.1)
+    assert without["misprediction, found at execution"] == 0
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_code_that_no_cache_holds(core):
+    program = Program([Instruction(length=16) for _ in range(40_000)])  # 640 KB in a line
+    for _ in range(2):
+        for k in range(0, 40_000, 4):
+            program.execute(k)
+    machine = load_machine(core)
+    fetch = sum(shares(program, machine, skip=10_000)[f"fetch from {level}"] for level in ("L2", "L3", "memory"))
+    assert fetch > 0.8
+    none = shares(program, machine, skip=10_000, ideal=["instructions"])
+    assert not any(none[f"fetch from {level}"] for level in ("L2", "L3", "memory"))
+
+
+def test_one_port_for_many_loads():
+    machine = replace_field(load_machine("base"), "functional_units.load_ports", 1)
+    program = Program([load(destination, 9) for destination in range(1, 8)])
+    for k in range(14_000):
+        program.execute(k % 7, (PAGE + 8 * (k % 7), 8, 0))
+    found = shares(program, machine)
+    assert found["ports"] > 0.8 * (1 - found["retiring"])
+
+
+def test_system_calls_serialize():
+    flags = Flag.SYSCALL | Flag.SERIALIZING
+    program = Program([Instruction(), Instruction(Operation.SYSTEM, flags=flags)])
+    for _ in range(3000):
+        program.execute(0)
+        program.execute(1)
+    assert shares(program, "base")["serializing instructions"] > 0.8
+
+
+def test_every_operation_has_a_cause():
+    for operation in Operation:
+        assert 0 <= execution_column(operation) < len(CAUSES)
+    assert list(dict.fromkeys(CAUSES.values())) == list(GROUPS)
+
+
+def test_what_can_be_ideal():
+    machine = load_machine("base")
+    ideal = idealised(machine, IDEAL)
+    assert ideal.functional_units.div_latency == ideal.functional_units.fp_mul_latency == 1
+    assert ideal.functional_units.load_ports >= 8
+    assert ideal.pipeline.rob_entries == 8 * machine.pipeline.rob_entries
+    assert idealised(machine, []) == machine
+    with pytest.raises(InputError, match="'luck' cannot be ideal; choose among branches"):
+        idealised(machine, ["luck"])
