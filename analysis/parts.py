@@ -1,4 +1,4 @@
-"""A trace in parts: its representations summed by function, source line, loop, instruction class, interval and context.
+"""A trace in parts: sums by function, source line, loop, instruction class, interval, phase and calling context.
 
 One pass over the trace, with no machine in it; the cycles of every partition on any machine are then a dot product
 (`costs.py`). `simulated_parts.py` makes the same of simulated cycles.
@@ -21,17 +21,19 @@ from numpy.typing import NDArray
 
 from perfvec.model import Model
 from perfvec.representation.by_instruction import Sums, by_static_instruction, grouped_sums
+from tracegen.basic_blocks import BlockVectors
 from tracegen.call_tree import CallTree
 from tracegen.decode import decode
 from tracegen.edges import EdgeCounter, Edges
 from tracegen.loops import Loops, find_loops
+from tracegen.phases import choose
 from tracegen.qemu.runner import trace as run_trace
 from tracegen.source_lines import source_lines
 from tracegen.trace import Trace
 from uarch.errors import InputError
 from uarch.instructions import Chunk, Flag, Operation, StaticInstructions
 
-PARTITIONS = ("function", "line", "loop", "class", "interval")
+PARTITIONS = ("function", "line", "loop", "class", "interval", "phase")
 INTERVALS = 50  # of a trace, where the user does not say how long one is
 UNKNOWN = "[unknown]"  # code that no symbol covers
 _COLD = re.compile(r"\.cold(\.\d+)?$")  # what GCC moves out of a function stays part of it
@@ -58,6 +60,7 @@ class Parts:
     statics: Sums  # by static instruction
     intervals: Sums
     interval: int  # instructions of one
+    blocks: NDArray[np.float32]  # [I, 15] their projected basic-block vectors
     contexts: Sums  # by node of the calling-context tree
     context_parent: NDArray[np.int64]  # [K]
     context_function: NDArray[np.int64]  # [K] index of `functions`
@@ -89,6 +92,8 @@ class Parts:
             last = first + self.intervals.instructions
             name = [f"{a:,}" for a in first.tolist()]
             return Partition(pd.DataFrame({"name": name, "first": first, "end": last}), self.intervals)
+        if partition == "phase":
+            return self._by_phase()
         labels = {"function": self._by_function, "line": self._by_line, "loop": self._by_loop, "class": self._by_class}
         keys = labels[partition]()
         executed = self.statics.instructions > 0
@@ -98,6 +103,21 @@ class Parts:
         distinct = keys[executed].drop_duplicates().reset_index(drop=True)
         group[~executed] = group[executed][0]  # their sums are zero
         return Partition(distinct, self.statics.merge(group, len(distinct)))
+
+    def _by_phase(self) -> Partition:
+        """Intervals that execute the same code alike (`tracegen.phases`), numbered by their first."""
+        found = choose(self.blocks).label
+        _, first, inverse = np.unique(found, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        phase = number[inverse]
+        labels = {
+            "name": [f"phase {p}" for p in range(len(order))],
+            "first": first[order] * self.interval,
+            "intervals": np.bincount(phase),
+        }
+        return Partition(pd.DataFrame(labels), self.intervals.merge(phase, len(order)))
 
     def _by_function(self) -> pd.DataFrame:
         return pd.DataFrame({"name": np.array(self.functions, object)[self.function]})
@@ -170,6 +190,7 @@ class Grouping:
         self._interval = interval or max(-(-count // INTERVALS), 1)
         self._lines = source_lines(trace)
         self._edges = EdgeCounter(len(self.instructions))
+        self._blocks = BlockVectors(self.instructions, self._interval)
         function, _ = _functions(self._lines)
         self._calls = CallTree(self.instructions, function, np.isin(trace.address, trace.symbols()[0]))
 
@@ -179,7 +200,8 @@ class Grouping:
         return by_static_instruction(chunk)
 
     def by_interval(self, chunk: Chunk) -> NDArray[np.integer]:
-        """[n] each instruction's interval."""
+        """[n] each instruction's interval; call it once a chunk, in order."""
+        self._blocks.observe(chunk)
         return np.arange(chunk.start - self._start, chunk.start - self._start + len(chunk)) // self._interval
 
     def by_context(self, chunk: Chunk) -> NDArray[np.integer]:
@@ -193,7 +215,7 @@ class Grouping:
             program=self._trace.name, isa=self._trace.isa, code=self._trace.code, instructions=self.instructions,
             lines=self._lines, edges=self._edges.edges(),
             statics=statics.merge(np.arange(len(statics.instructions)), len(self.instructions)),
-            intervals=intervals, interval=self._interval,
+            intervals=intervals, interval=self._interval, blocks=self._blocks.projected(),
             contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)), context_parent=parent,
             context_function=called,
         )  # fmt: skip

@@ -7,7 +7,7 @@ before, pipeline and predictors by the last `warmup` instructions of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from uarch.instructions import Chunk
 from uarch.timing.simulation import SIMULATOR, new_stack
 from uarch.timing.simulations import Simulations, processors
 from uarch.timing.stack import CAUSES, GROUPS
-from uarch.timing.statistics import LEVELS, cpi_stack, statistics
+from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES, cpi_stack, statistics
 
 _CHUNK = 1 << 16  # instructions that all machines pass before the next
 
@@ -182,7 +182,10 @@ def to_json(frame: pd.DataFrame, span: Span) -> dict[str, Any]:
 
 
 def shown(frame: pd.DataFrame) -> str:
-    """A row a machine, a table a program, within 80 columns; what is not shown is in `--json` and `--csv`."""
+    """A row a machine, a table a program, within 80 columns; of one machine alone also the details.
+
+    Every measure is in `--json`, `--csv` and the page.
+    """
     header = ["", "cycles", "time", "CPI", "L1I", "L1D", "L2", "L3", "branch", "rows", "GB/s", "ROB"]
     tables = []
     for program, rows in frame.groupby("program", sort=False):
@@ -190,7 +193,7 @@ def shown(frame: pd.DataFrame) -> str:
             [
                 str(row["uarch"]), f"{row['cycles']:,.0f}", _time(row["seconds"]), f"{row['cpi']:.3f}",
                 *(_number(row[f"{level}_mpki"]) for level in LEVELS), _number(row["branch_mpki"]),
-                "-" if row["dram_row_hit_rate"] != row["dram_row_hit_rate"] else f"{row['dram_row_hit_rate']:.0%}",
+                _percent(row["dram_row_hit_rate"]),
                 f"{row['memory_gbs']:.2f}", _number(row["reorder_buffer_occupancy"]),
             ]
             for row in rows.to_dict(orient="records")
@@ -201,7 +204,38 @@ def shown(frame: pd.DataFrame) -> str:
         "L1I to L3, branch: demand misses and mispredictions per thousand instructions;\n"
         "rows: DRAM accesses to an open row; ROB: entries used on average."
     )
-    return "\n\n".join([*tables, note])
+    if frame["uarch"].nunique() > 1:
+        return "\n\n".join([*tables, note])
+    details = [_details(row) for row in frame.to_dict(orient="records")]
+    return "\n\n".join([*(part for pair in zip(tables, details, strict=True) for part in pair), note])
+
+
+def _details(row: dict[Hashable, Any]) -> str:
+    """Caches and prefetchers by level, mispredictions by kind, memory, windows."""
+    names = ("mpki", "miss_ratio", "merged_mpki", "prefetch_mpki", "write_backs_pki", "prefetches_pki")
+    of_prefetchers = ("prefetch_accuracy", "prefetch_coverage", "prefetch_lateness")
+    header = ["per 1,000", "misses", "ratio", "on way", "prefetch", "written", "sent", "accurate", "covered", "late"]
+    levels = [
+        [
+            level.upper(), *(_number(row[f"{level}_{name}"]) for name in names),
+            *(_percent(row[f"{level}_{name}"]) for name in of_prefetchers),
+        ]
+        for level in LEVELS
+    ]  # fmt: skip
+    kinds = ", ".join(f"{kind} {_number(row[f'branch_{kind}_mpki'])}" for kind in MISPREDICTIONS)
+    windows = ", ".join(f"{name.replace('_', ' ')} {_number(row[f'{name}_occupancy'])}" for name in QUEUES)
+    return "\n".join([
+        columns(header, levels),
+        f"mispredictions of {_number(row['branches_pki'])} branches: {kinds};",
+        f"  redirected at decode {_number(row['decode_redirects_pki'])}",
+        f"memory: {_number(row['memory_reads_pki'])} lines read, {_number(row['memory_writes_pki'])} written; "
+        f"open rows {_percent(row['dram_row_hit_rate'])}; {row['memory_gbs']:.3g} GB/s",
+        f"entries used on average: {windows}",
+    ])  # fmt: skip
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{value:.0%}"
 
 
 def shown_stack(frame: pd.DataFrame) -> str:

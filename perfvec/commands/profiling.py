@@ -26,7 +26,7 @@ def profile(
     context: typer.Context,
     target: Annotated[str | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
     machines: Machines = None,
-    by: Annotated[str, typer.Option(help="function, line, loop, class or interval.")] = "function",
+    by: Annotated[str, typer.Option(help="function, line, loop, class, interval or phase.")] = "function",
     simulate: Simulate = False,
     interval: Annotated[
         int | None, typer.Option(min=1, help="Instructions of an interval; a 50th of the trace by default.")

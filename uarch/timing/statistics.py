@@ -16,8 +16,8 @@ from uarch.timing.stack import CAUSES
 
 LEVELS = ("l1i", "l1d", "l2", "l3")
 LINE_BYTES = 64
-_QUEUES = ("reorder_buffer", "issue_queue", "load_queue", "store_queue")
-_MISPREDICTIONS = ("direction", "target", "indirect", "return")
+QUEUES = ("reorder_buffer", "issue_queue", "load_queue", "store_queue")
+MISPREDICTIONS = ("direction", "target", "indirect", "return")
 
 
 def statistics(machine: Machine, counts: Mapping[str, int]) -> dict[str, float]:
@@ -62,14 +62,14 @@ def statistics(machine: Machine, counts: Mapping[str, int]) -> dict[str, float]:
     found["branches_pki"] = per_thousand(counts["branches"])
     found["branch_mpki"] = per_thousand(counts["mispredictions"])
     found["misprediction_rate"] = _share(counts["mispredictions"], counts["branches"])
-    found |= {f"branch_{kind}_mpki": per_thousand(counts[f"mispredicted_{kind}"]) for kind in _MISPREDICTIONS}
+    found |= {f"branch_{kind}_mpki": per_thousand(counts[f"mispredicted_{kind}"]) for kind in MISPREDICTIONS}
     found["decode_redirects_pki"] = per_thousand(counts["redirected_at_decode"])
     found["memory_reads_pki"] = per_thousand(counts["memory_reads"])
     found["memory_writes_pki"] = per_thousand(counts["memory_writes"])
     found["memory_gbs"] = _share(LINE_BYTES * (counts["memory_reads"] + counts["memory_writes"]), seconds) / 1e9
     bursts = counts["dram_row_hits"] + counts["dram_row_misses"]
     found["dram_row_hit_rate"] = _share(counts["dram_row_hits"], bursts)
-    for queue in _QUEUES:
+    for queue in QUEUES:
         occupied = _share(counts[f"{queue}_occupied"], cycles)
         found[f"{queue}_occupancy"] = occupied if machine.core == "out-of-order" else float("nan")
     return found

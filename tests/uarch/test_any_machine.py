@@ -1,0 +1,87 @@
+"""Whatever machine the configuration accepts, the core runs it: every field at its bounds and between."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from programs import mixed
+
+from uarch.configuration import Machine, RelationError, load_machine, machine_from_dict
+from uarch.constraints import RULES, Rule
+from uarch.timing.ideal import IDEAL
+from uarch.timing.simulation import Simulation, new_stack
+
+LARGEST = 4096  # KiB: more would only take memory
+PROGRAM = mixed(3, 400)
+
+
+def values(rule: Rule, field: str) -> st.SearchStrategy:
+    if rule.names is not None:
+        return st.sampled_from(rule.names())
+    low, high = rule.low, min(rule.high, LARGEST) if field.endswith("size_kib") else rule.high
+    if rule.power_of_two:
+        return st.integers(0, int(math.log2(high))).map(lambda power: 1 << power)
+    if rule.type is float:
+        return st.sampled_from((low, high)) | st.floats(math.log(low), math.log(high)).map(math.exp)
+    return st.sampled_from((int(low), int(high))) | st.integers(int(low), int(high))
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    base = load_machine(draw(st.sampled_from(("base", "cortex-a53")))).to_dict()
+    for field, rule in RULES.items():
+        section, _, name = field.rpartition(".")
+        section = "pipeline" if section in ("out-of-order", "in-order") else section
+        if field.startswith(("out-of-order.", "in-order.")) and not field.startswith(base["core"]):
+            continue
+        if field in ("name", "core") or section == "memory" or not draw(st.booleans()):
+            continue
+        where = base[section] if section else base
+        if where is not None:
+            where[name] = draw(values(rule, field))
+    base["memory"] = draw(
+        st.sampled_from(({"model": "DDR5_4400_4x8"}, {"model": "HBM_1000_4H_1x64"}))
+        | st.builds(
+            lambda latency, bandwidth: {"model": "simple", "latency_ns": latency, "bandwidth_gbs": bandwidth},
+            values(RULES["memory.latency_ns"], "latency_ns"), values(RULES["memory.bandwidth_gbs"], "bandwidth_gbs"),
+        )
+    )  # fmt: skip
+    for queue in ("issue_queue_entries", "load_queue_entries", "store_queue_entries"):
+        if queue in base["pipeline"]:
+            base["pipeline"][queue] = min(base["pipeline"][queue], base["pipeline"]["rob_entries"])
+    if "memory_width" in base["pipeline"]:
+        base["pipeline"]["memory_width"] = min(base["pipeline"]["memory_width"], base["pipeline"]["width"])
+    for level in ("l1i", "l1d", "l2", "l3"):  # whole powers of two of sets
+        if (cache := base[level]) is not None:
+            sets = max(cache["size_kib"] * 16 // cache["associativity"], 1)
+            sets = 1 << int(math.log2(sets))
+            while sets * cache["associativity"] % 16:
+                sets *= 2
+            cache["size_kib"] = sets * cache["associativity"] // 16
+    try:
+        return machine_from_dict(base)
+    except RelationError:
+        assume(False)
+        raise
+
+
+@settings(max_examples=60, deadline=None)
+@given(machines(), st.sets(st.sampled_from(sorted(IDEAL))))
+def test_the_core_runs_every_machine_that_is_valid(machine, ideal):
+    simulation = Simulation(machine, PROGRAM.static(), ideal)
+    chunk, stack = PROGRAM.chunk(), new_stack(1)
+    latency = simulation.run_with_stacks(chunk, [(stack, np.zeros(len(chunk), np.uint32))])
+    cycles = simulation.counters["cycles"]
+    assert stack.sum() == cycles and stack.min() >= 0
+    assert latency.max() == 65535 or latency.sum(dtype=np.int64) == cycles
+    assert cycles >= len(chunk) / 32
+
+
+def test_a_chunk_of_another_program_is_refused():
+    simulation = Simulation(load_machine("base"), mixed(1, 10).static())
+    chunk = PROGRAM.chunk()
+    broken = chunk.__class__(**{**vars(chunk), "static_id": chunk.static_id + 64})
+    with pytest.raises(ValueError, match="static_id is beyond the program's instructions"):
+        simulation.run(broken)
