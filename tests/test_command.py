@@ -71,6 +71,52 @@ def test_a_program_is_traced_on_the_fly(data):
     assert row["cpi"] > 0
 
 
+def test_a_program_is_simulated_on_the_fly(tmp_path):
+    page, picture, csv = tmp_path / "s.html", tmp_path / "s.svg", tmp_path / "s.csv"
+    found = perfvec(
+        "simulate", "--uarch", "base", "--uarch", "cortex-a53", "--json", "--html", page, "--picture", picture,
+        "--csv", csv, "--", "true",
+    )  # fmt: skip
+    document = json.loads(found.stdout)
+    rows = document["simulations"]
+    assert [(row["program"], row["uarch"], row["source"]) for row in rows] == [
+        ("true", "base", "simulated"), ("true", "cortex-a53", "simulated")
+    ]  # fmt: skip
+    for row in rows:
+        assert sum(row["stack"].values()) == row["cycles"]
+        assert row["cpi"] * row["instructions"] == pytest.approx(row["cycles"])
+    assert "data-figure=" in page.read_text()
+    assert picture.read_text().startswith("<?xml")
+    assert len(csv.read_text().splitlines()) == 3
+
+
+def test_parts_are_simulated(data):
+    target = data.traces / "qsort.trace.h5"
+    arguments = ("profile", target, "--simulate", "--uarch", "base", "--max-instructions", 20_000, "--json")
+    document = json.loads(perfvec(*arguments).stdout)
+    whole = perfvec("simulate", target, "--count", 20_000, "--uarch", "base", "--json")
+    (row,) = json.loads(whole.stdout)["simulations"]
+    assert document["source"] == "simulated"
+    assert sum(group["cycles"][0] for group in document["groups"]) == row["cycles"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("p.vector.npz",), "p.vector.npz: a vector cannot be simulated; give the trace (*.trace.h5)"),
+        (("none.trace.h5",), "none.trace.h5"),
+        ((), "no target"),
+        (("none.trace.h5", "--uarch", "m.machine.npz"), "a fitted vector cannot be simulated"),
+        (("none.trace.h5", "--uarch", "base", "--uarch", "base"), "different names"),
+        (("none.trace.h5", "--uarch", "zen44"), "zen4"),
+    ],
+)
+def test_what_cannot_be_simulated_is_one_line(arguments, said):
+    found = perfvec("simulate", *arguments)
+    assert found.returncode == 2 and not found.stdout
+    assert said in found.stderr and len(found.stderr.splitlines()) == 1
+
+
 def test_the_exit_status_is_passed_through(tmp_path):
     assert perfvec("trace", "-o", tmp_path / "t.trace.h5", "--", "sh", "-c", "exit 7").returncode == 7
 

@@ -49,6 +49,7 @@ void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency, const std::
 
 template <bool STACK>
 void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
+    stacked_ = STACK;
     for (std::size_t k = 0; k < chunk.size; ++k) {
         chunk.prefetch(program_, k);
         const Cycle cycle = step<STACK>(chunk, k);
@@ -104,8 +105,10 @@ void OutOfOrderCore::write_next() {
     const RetiredStore& store = waiting(writes_);
     const Cycle start = std::max(store.earliest, written_);
     Cycle done = caches_.access_data(store.address, store.size, start, true, store.pc);
-    written_history_.add_gap(start - std::max(written_, start - HISTORY));
-    written_history_.add(store_to(caches_.answered()), done - start);
+    if (stacked_) {
+        written_history_.add_gap(start - std::max(written_, start - HISTORY));
+        written_history_.add(store_to(caches_.answered()), done - start);
+    }
     done += responses_[done & (RESPONSES - 1)] == done;
     Cycle written = done;
     if (total_store_order_) {

@@ -152,6 +152,7 @@ class OutOfOrderCore final : public Core {
     Cycle ready_[REGISTERS + 1] = {};    // from which a reader of the register can issue
     std::array<History, REGISTERS + 1> history_{};  // of what is ready
     History result_history_, written_history_;      // of the instruction at hand, of stores
+    bool stacked_ = false;                          // histories are kept
 
     Slots rename_, commit_;
     std::int64_t writes_ = 0;   // stores sent to the cache so far
