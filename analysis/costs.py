@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfvec.machines.machine_vector import MachineVector
-from perfvec.model import Model
-from perfvec.representation.by_instruction import Sums
+from perfvec.representation.sums import Sums
 from uarch.configuration import Machine
 from uarch.errors import InputError
 from uarch.timing.stack import CAUSES
+
+if TYPE_CHECKING:
+    from perfvec.model import Model
 
 
 @dataclass(frozen=True)

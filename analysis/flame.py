@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from analysis.costs import Costs
 from analysis.parts import Parts
 from analysis.report import Section, fill, to_script
-from perfvec.representation.by_instruction import Sums
+from perfvec.representation.sums import Sums
 from uarch.timing.stack import CAUSES, GROUPS
 
 _TEMPLATE = Path(__file__).parent / "flame.html"

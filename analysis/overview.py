@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis import attribute, compare, flame, intervals, novelty, phases, predict, profile, sweep
 from analysis.costs import predicted
-from analysis.parts import collect
+from analysis.predicted_parts import collect
 from analysis.report import Section
 from analysis.sensitivity import sensitivity
 from perfvec.machines.machine_vector import MachineVector

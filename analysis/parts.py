@@ -1,7 +1,7 @@
 """A trace in parts: sums by function, source line, loop, instruction class, interval, phase and calling context.
 
-One pass over the trace, with no machine in it; the cycles of every partition on any machine are then a dot product
-(`costs.py`). `simulated_parts.py` makes the same of simulated cycles.
+One pass over a trace finds them (`predicted_parts.py`, `simulate.py`); the cycles of every partition on a machine are
+then a dot product (`costs.py`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perfvec.model import Model
-from perfvec.representation.by_instruction import Sums, by_static_instruction, grouped_sums
+from perfvec.representation.sums import Sums, by_static_instruction
 from tracegen.basic_blocks import BlockVectors
 from tracegen.call_tree import CallTree
 from tracegen.decode import decode
@@ -219,28 +218,6 @@ class Grouping:
             contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)), context_parent=parent,
             context_function=called,
         )  # fmt: skip
-
-
-def collect(
-    model: Model,
-    trace: Trace | str | os.PathLike[str],
-    *,
-    interval: int | None = None,
-    max_instructions: int | None = None,
-    progress: bool = True,
-) -> Parts:
-    """One pass over a trace, at the rate of `represent`: parts that any machine prices (`costs.predicted`).
-
-    Memory: 8·d bytes a static instruction, a calling context (at most 32,768) and an interval, beside `represent`'s.
-    """
-    with opened(trace) as file:
-        total = min(len(file), max_instructions or len(file))
-        grouping = Grouping(file, total, interval)
-        sums = grouped_sums(
-            model, file, grouping.instructions, [grouping.by_static, grouping.by_interval, grouping.by_context],
-            max_instructions=max_instructions, progress=progress,
-        )  # fmt: skip
-        return grouping.parts(*sums)
 
 
 @contextmanager

@@ -21,11 +21,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.figure import Figure
-from analysis.figure_matplotlib import write_picture
 from analysis.figure_plotly import document, packed_library
 from tracegen.files import atomic_path
 
-__all__ = ["Section", "fill", "table", "to_script", "write_picture", "write_report"]
+__all__ = ["Section", "fill", "table", "to_script", "write_report"]
 _HERE = Path(__file__).parent
 MOST_ROWS = 2000  # of a table in the page
 

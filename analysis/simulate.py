@@ -22,7 +22,7 @@ from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.parts import Grouping, Parts, opened
 from analysis.profile import columns
 from analysis.report import Section
-from perfvec.representation.by_instruction import Sums
+from perfvec.representation.sums import Sums
 from tracegen.decode import decode
 from tracegen.label import WARMUP
 from tracegen.trace import Trace

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 def require_outputs(*, csv: Path | None = None, html: Path | None = None, picture: Path | None = None) -> None:
     """Files that cannot be written are told before the work."""
-    from analysis.figure_matplotlib import require_picture
     from tracegen.files import require_writable
 
     if picture is not None:
+        from analysis.figure_matplotlib import require_picture
+
         require_picture(picture)
     for path in (csv, html, picture):
         if path is not None:
@@ -31,11 +32,13 @@ def draw(
     html: Path | None, picture: Path | None, subtitle: str = "",
 ) -> None:  # fmt: skip
     """Write the page and the picture that were asked for."""
-    from analysis.report import write_picture, write_report
-
     if html is not None:
+        from analysis.report import write_report
+
         write_report(html, title, sections(), subtitle)
     if picture is not None:
+        from analysis.figure_matplotlib import write_picture
+
         write_picture(picture, figure())
 
 

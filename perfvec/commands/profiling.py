@@ -90,12 +90,13 @@ def _collector(
     machines: list[str] | None, model_file: Path | None, simulate: bool, limit: int | None, interval: int | None = None
 ) -> Callable[[Trace | str | Path], tuple[Parts, Costs]]:
     """What takes a trace apart, predicted or simulated; wrong machines are told before the work."""
-    from analysis.parts import collect
-    from analysis.simulate import Span, simulate_parts
-
     if simulate:
+        from analysis.simulate import Span, simulate_parts
+
         simulated = simulable_machines(machines)
         return lambda trace: simulate_parts(trace, simulated, Span(count=limit), interval=interval)
+    from analysis.predicted_parts import collect
+
     model, costs = predictable_machines(machines, model_file)
     return lambda trace: (collect(model, trace, interval=interval, max_instructions=limit), costs)
 

@@ -8,16 +8,18 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from perfvec.model import Model
 from tracegen.files import atomic_path
 from uarch.configuration import Machine, load_machine
 from uarch.errors import InputError
+
+if TYPE_CHECKING:
+    from perfvec.model import Model
 
 FORMAT = "perfvec-machine/1"
 SUFFIX = ".machine.npz"

@@ -7,41 +7,19 @@ partition of use is by static instruction: functions, lines, loops and classes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from tqdm import tqdm
 
 from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import OVERLAP, STRETCH, lane_pieces
+from perfvec.representation.sums import Grouping, Sums
 from tracegen.trace import Trace
-from uarch.instructions import Chunk, StaticInstructions
-
-Grouping = Callable[[Chunk], NDArray[np.integer]]  # [n] the group, from 0 on, of each instruction of the next chunk
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Representations summed by group; the rows add up to the program vector."""
-
-    vectors: NDArray[np.float64]  # [G, d]
-    instructions: NDArray[np.int64]  # [G] executed ones
-
-    def merge(self, group: NDArray[np.integer], groups: int) -> Sums:
-        """The sums of coarser groups, of which row g is part of number `group[g]`."""
-        rows = len(self.instructions)
-        member = csr_matrix((np.ones(rows), (group, np.arange(rows))), (groups, rows))
-        return Sums(member @ self.vectors, (member @ self.instructions).astype(np.int64))
-
-
-def by_static_instruction(chunk: Chunk) -> NDArray[np.integer]:
-    """The grouping whose row s is static instruction s."""
-    return chunk.static_id
+from uarch.instructions import StaticInstructions
 
 
 def grouped_sums(

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.parts import Parts, collect
+from analysis.parts import Parts
+from analysis.predicted_parts import collect
 from perfvec.machines.encoder import MachineEncoder, machine_features
 from perfvec.model import FoundationModel, Model
 from perfvec.representation.represent import represent

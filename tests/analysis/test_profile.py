@@ -9,7 +9,8 @@ import pytest
 
 from analysis import flame
 from analysis.costs import predicted
-from analysis.parts import PARTITIONS, collect
+from analysis.parts import PARTITIONS
+from analysis.predicted_parts import collect
 from analysis.profile import annotate, profile, shown, shown_annotation, to_json
 from analysis.report import Section, write_report
 from tests.analysis.conftest import PROGRAM

@@ -6,8 +6,9 @@ import torch
 
 from perfvec.model import FoundationModel, Model
 from perfvec.representation import by_instruction
-from perfvec.representation.by_instruction import Sums, by_static_instruction, grouped_sums
+from perfvec.representation.by_instruction import grouped_sums
 from perfvec.representation.represent import represent
+from perfvec.representation.sums import Sums, by_static_instruction
 from tests.conftest import KERNELS
 from tracegen.decode import decode
 from tracegen.features import get_schema

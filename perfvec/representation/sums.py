@@ -1,0 +1,33 @@
+"""What executed instructions add up to, summed by group: representations of a model, or simulated cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from uarch.instructions import Chunk
+
+Grouping = Callable[[Chunk], NDArray[np.integer]]  # [n] the group, from 0 on, of each instruction of the next chunk
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Vectors summed by group; the rows add up to the whole program's."""
+
+    vectors: NDArray[np.float64]  # [G, d]
+    instructions: NDArray[np.int64]  # [G] executed ones
+
+    def merge(self, group: NDArray[np.integer], groups: int) -> Sums:
+        """The sums of coarser groups, of which row g is part of number `group[g]`."""
+        rows = len(self.instructions)
+        member = csr_matrix((np.ones(rows), (group, np.arange(rows))), (groups, rows))
+        return Sums(member @ self.vectors, (member @ self.instructions).astype(np.int64))
+
+
+def by_static_instruction(chunk: Chunk) -> NDArray[np.integer]:
+    """The grouping whose row s is static instruction s."""
+    return chunk.static_id
