@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,7 @@ from uarch.configuration import Machine, machine_from_dict
 from uarch.errors import InputError
 
 FORMAT = "perfvec-model"
-VERSION = 2
-_FIRST = 1  # the version before architectures had names: an LSTM
+VERSION = 3  # 2: no digest; 1: LSTMs only
 _PROGRAM_VECTORS = "programs.vectors"  # a tensor that a model may have
 DEFAULT_WEIGHTS = Path(__file__).parent / "weights" / "default.safetensors"
 
@@ -179,8 +179,10 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     }
     if model.calibration is not None:
         metadata["calibration"] = json.dumps({"of": model.digest} | model.calibration.to_json(), allow_nan=False)
+    tensors = {name: value.contiguous() for name, value in tensors.items()}
+    metadata["digest"] = content_digest(tensors, metadata)
     with atomic_path(path) as temporary:
-        temporary.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
+        temporary.write_bytes(save(tensors, metadata))
 
 
 def load_model(path: str | os.PathLike[str] | None = None) -> Model:
@@ -200,26 +202,20 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
         raise InputError(f"{path}: truncated, or not a safetensors file; expected a model") from error
     if metadata.get("format") != FORMAT:
         raise InputError(f"{path}: a safetensors file, but not a model of this toolkit (format {FORMAT!r})")
-    if metadata.get("version") not in (str(_FIRST), str(VERSION)):
-        raise InputError(
-            f"{path}: model version {metadata.get('version')}; this release reads versions {_FIRST} and {VERSION}"
-        )
+    if metadata.get("version") != str(VERSION):
+        raise InputError(f"{path}: model version {metadata.get('version')}; this release reads version {VERSION}")
+    digest = content_digest(tensors, metadata)
+    if metadata.get("digest") != digest:
+        raise InputError(f"{path}: damaged: its content has another digest than it says; restore it, or train again")
+    if unusable := next((name for name, value in tensors.items() if not _usable(name, value)), None):
+        raise InputError(f"{path}: the weights {unusable} are not all finite numbers; train again")
     try:
         schema = get_schema(metadata["schema"])
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     try:
         machines = tuple(machine_from_dict(values) for values in json.loads(metadata["machines"]))
-        if metadata["version"] == str(_FIRST):
-            shape: dict[str, Any] = {
-                "width": tensors["foundation.head.weight"].shape[1], "layers": int(metadata["layers"])
-            }  # fmt: skip
-            tensors = {
-                name.replace("foundation.lstm.", "foundation.architecture.lstm."): t for name, t in tensors.items()
-            }
-        else:
-            shape = json.loads(metadata["shape"])
-        foundation = FoundationModel(schema, len(machines), **shape)
+        foundation = FoundationModel(schema, len(machines), **json.loads(metadata["shape"]))
         _load(foundation, tensors, "foundation.")
         encoder = None
         if any(name.startswith("encoder.") for name in tensors):
@@ -237,22 +233,44 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
         raise InputError(f"{path}: the model's weights do not fit the schema {schema.identity}: {line}") from error
     foundation.eval()
     try:
-        calibration, digest = _calibration(metadata)
+        calibration = _calibration(metadata, digest)
     except (InputError, json.JSONDecodeError) as error:
         raise InputError(f"{path}: {error}") from error
-    digest = digest or hashlib.sha256(path.read_bytes()).hexdigest()
     return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors, vectors, calibration)
 
 
-def _calibration(metadata: dict[str, str]) -> tuple[Calibration | None, str]:
-    """It, and the digest of the model before it was calibrated ("" where it is not)."""
+def content_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """SHA-256 of a model's tensors and metadata, in the order of their names: however they lie in a file. The
+    calibration, which changes no vector, does not count.
+    """
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name].contiguous()
+        found.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        found.update(value.view(torch.uint8).numpy().tobytes() if value.ndim else value.numpy().tobytes())
+    for name in sorted(metadata):
+        if name not in ("calibration", "digest"):
+            found.update(f"{name} {metadata[name]}\n".encode())
+    return found.hexdigest()
+
+
+def _usable(name: str, value: Tensor) -> bool:
+    """Whether they are finite numbers; only the encoder's ranges of fields may be open."""
+    open_range = name in ("encoder.low", "encoder.high")
+    return not (value.isnan() if open_range else ~torch.isfinite(value)).any()
+
+
+def _calibration(metadata: dict[str, str], digest: str) -> Calibration | None:
+    """The calibration, if there is one. Raises InputError for one of other weights than those of `digest`."""
     if "calibration" not in metadata:
-        return None, ""
+        return None
     document = json.loads(metadata["calibration"])
-    digest = document.pop("of", None) if isinstance(document, dict) else None
-    if not isinstance(digest, str) or not digest:
-        raise InputError("a damaged calibration: it does not say of which model it is")
-    return calibration_from_json(document), digest
+    of = document.pop("of", None) if isinstance(document, dict) else None
+    if of != digest:
+        raise InputError(
+            "the calibration is of other weights than the file holds; restore the file, or calibrate the model again"
+        )
+    return calibration_from_json(document)
 
 
 def _program_vectors(tensors: dict[str, Tensor], programs: int, width: int) -> NDArray[np.float64] | None:

@@ -163,19 +163,3 @@ def test_bfloat16_is_close_to_float32(name):
 def test_impossible_architectures_are_named(name, numbers, says):
     with pytest.raises(InputError, match=says):
         build(name, INPUTS, WIDTH, 1, numbers)
-
-
-def test_a_model_of_the_first_version_is_read(tmp_path):
-    """Version 1 knew LSTMs only: their tensors have no architecture in the name, their shape is told by `layers`."""
-    from safetensors import safe_open
-    from safetensors.torch import load_file, save_file
-
-    foundation = FoundationModel(get_schema("default"), 1, width=WIDTH, layers=2).eval()
-    path = tmp_path / "m.safetensors"
-    save_model(Model(foundation, (load_machine("base"),), ()), path)
-    with safe_open(path, framework="pt") as file:
-        metadata = {**file.metadata(), "version": "1", "layers": "2"}
-    del metadata["shape"]
-    save_file({name.replace("architecture.lstm", "lstm"): t for name, t in load_file(path).items()}, path, metadata)
-    x = torch.randn(10, 2, foundation.schema.width)
-    assert torch.equal(load_model(path).foundation(x)[0], foundation(x)[0])

@@ -1,5 +1,6 @@
 """Representation: lanes with overlap against one sequential pass; parts add up; files of vectors and models."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -143,6 +144,43 @@ def test_a_model_of_another_kind_is_one_line(data, tmp_path, key, value):
         load_model(path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_model_is_bound_to_its_weights(data, tmp_path):
+    path = tmp_path / "m.safetensors"
+    content = bytearray(data.model_file.read_bytes())
+    tensors = 8 + int.from_bytes(content[:8], "little")
+    for place in np.random.default_rng(1).integers(tensors, len(content), 20).tolist():
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"m\.safetensors: damaged"):
+            load_model(path)
+
+
+def test_the_digest_is_of_the_content_however_it_lies_in_the_file(data, tmp_path):
+    digests = set()
+    for number in range(4):  # the order of the metadata in the file is another each time
+        save_model(data.model, tmp_path / f"{number}.safetensors")
+        digests.add(load_model(tmp_path / f"{number}.safetensors").digest)
+    assert len(digests) == 1
+
+
+def test_a_calibration_of_other_weights_is_told(tmp_path):
+    shipped = load_model()
+    other = replace(shipped, recipe={"another": 1})  # whose calibration says that it is of the shipped one
+    save_model(other, tmp_path / "m.safetensors")
+    with pytest.raises(InputError, match="the calibration is of other weights"):
+        load_model(tmp_path / "m.safetensors")
+
+
+def test_weights_that_are_no_numbers_are_told(data, tmp_path):
+    foundation = copy.deepcopy(data.model.foundation)
+    with torch.no_grad():
+        next(foundation.parameters()).view(-1)[0] = float("nan")
+    save_model(replace(data.model, foundation=foundation), tmp_path / "m.safetensors")
+    with pytest.raises(InputError, match="not all finite numbers"):
+        load_model(tmp_path / "m.safetensors")
 
 
 def test_a_truncated_model_is_one_line(data, tmp_path):
