@@ -147,6 +147,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     if not isinstance(values, Mapping):
         raise InputError(f"a machine is a mapping of fields, not {show(values)}")
     where = f"machine {_word(values.get('name', '(unnamed)'))}"
+    _refuse_unknown(where, values)
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
     for field in ("name", "core", "frequency_ghz"):
         _check(where, field, values[field], RULES[field])
@@ -187,11 +188,26 @@ def _word(name: Any) -> str:
     return name if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 60 else show(name)
 
 
-def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
+def _refuse_unknown(where: str, values: Mapping[str, Any]) -> None:
+    """Raise InputError for a name that no machine has, in any section: a misspelt field tells more than a missing one."""
+    kinds: dict[str, type] = dict(_SECTIONS)
+    if (pipeline := _PIPELINES.get(str(values.get("core")))) is not None:
+        kinds["pipeline"] = pipeline
+    sections = [("", values, Machine), *((f"{name}.", values.get(name), kind) for name, kind in kinds.items())]
+    for prefix, section, kind in sections:
+        if isinstance(section, Mapping):
+            _known_names(where, prefix, section, [field.name for field in dataclasses.fields(kind)])
+
+
+def _known_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
     for name in values:
         if name not in expected:
             hint = nearest(str(name), expected) or f" (valid: {', '.join(expected)})"
             raise InputError(f"{where}: unknown field {prefix}{_word(name)} = {show(values[name])}{hint}")
+
+
+def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
+    _known_names(where, prefix, values, expected)
     for name in expected:
         if name not in values:
             raise InputError(f"{where}: field {prefix}{name} is missing")

@@ -55,6 +55,8 @@ def leave_as(result: TraceResult | Outcome) -> None:
     """Exit as the traced program did."""
     if result.replaced_by is not None:
         print(f"the program became {result.replaced_by} (exec), which is not traced: trace that one", file=sys.stderr)
+    if result.stopped:
+        print("the program had not ended: what was asked for is recorded, and it was stopped", file=sys.stderr)
     if result.interrupted:
         raise typer.Exit(130)
     if result.signal is not None and not result.stopped:

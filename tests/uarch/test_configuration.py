@@ -35,6 +35,11 @@ def message(action) -> str:
     return text
 
 
+def test_a_misspelt_field_is_told_before_a_missing_one():
+    with pytest.raises(InputError, match=r"unknown field pipeline.fetch_widht = 8 \(did you mean fetch_width\?\)"):
+        machine_from_dict({"core": "out-of-order", "pipeline": {"fetch_widht": 8}})
+
+
 def test_every_gem5_configuration_round_trips():
     if not CONFIGURATIONS.exists():
         pytest.skip(f"{CONFIGURATIONS} is not there")
