@@ -189,7 +189,7 @@ def _word(name: Any) -> str:
 
 
 def _refuse_unknown(where: str, values: Mapping[str, Any]) -> None:
-    """Raise InputError for a name that no machine has, in any section: a misspelt field tells more than a missing one."""
+    """Raise InputError for a name that no machine has, in any section: it tells more than a missing one does."""
     kinds: dict[str, type] = dict(_SECTIONS)
     if (pipeline := _PIPELINES.get(str(values.get("core")))) is not None:
         kinds["pipeline"] = pipeline
