@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.cost import Expression, parse
 from analysis.figure import Axis, Bars, Figure, HeatMap, Lines, Panel, Points, label
 from analysis.intervals import relative, told_of_best
 from analysis.pareto import cells, front, front_over_fields
@@ -30,6 +29,7 @@ from perfvec.representation.vector import ProgramVector
 from uarch.columns import MOST_POINTS, Columns, Grid, possible, rule_of
 from uarch.configuration import Machine, nearest, parse_value, replace_field
 from uarch.errors import InputError
+from uarch.expression import Expression, parse
 from uarch.space import Constraint, load_space, parse_constraint
 from uarch.space_columns import sample_columns
 
@@ -88,9 +88,12 @@ def _range(field: str, word: str) -> list[Any]:
     return found
 
 
-def parse_constraints(texts: Sequence[str]) -> tuple[Constraint, ...]:
-    """`--constraint` of the command line, each a comparison as in a design space's file. Raises InputError."""
-    return tuple(parse_constraint("--constraint", text) for text in texts)
+def parse_constraints(texts: Sequence[str], cost: str | None = None) -> tuple[Constraint, ...]:
+    """`--constraint` of the command line, each a comparison as in a design space's file, in which `cost` is what --cost
+    says. Raises InputError.
+    """
+    price = None if cost is None else parse(cost)
+    return tuple(parse_constraint("--constraint", text, price) for text in texts)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from uarch.configuration import (
 )
 from uarch.constraints import RULES, Rule
 from uarch.errors import InputError
+from uarch.expression import Expression, parse
 
 SPACES = Path(__file__).parent / "spaces"
 CORES = ("out-of-order", "in-order")
@@ -47,30 +48,30 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True)
-class Operand:
-    """A number, or a field times a number."""
-
-    factor: float
-    field: str | None
-
-    def value(self, machine: Mapping[str, Any]) -> Any:
-        return self.factor if self.field is None else self.factor * machine[self.field]
-
-
-@dataclass(frozen=True)
 class Constraint:
-    """A comparison that every machine of a space meets. Machines without one of its fields meet it."""
+    """A comparison that every machine of a space meets. Machines without one of its fields meet it, unless it is of a
+    cost, to which such a field adds nothing.
+    """
 
     text: str
-    left: Operand
+    left: Expression
     comparison: str
-    right: Operand
+    right: Expression
+    of_cost: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that it compares."""
+        return list(dict.fromkeys(self.left.names + self.right.names))
 
     def holds(self, machine: Mapping[str, Any]) -> Any:
         """Whether it is true of a machine as a flat mapping of dotted names to values, or of many as columns."""
-        if any(side.field is not None and side.field not in machine for side in (self.left, self.right)):
+        if not self.of_cost and any(name not in machine for name in self.names):
             return True
-        left, right = self.left.value(machine), self.right.value(machine)
+        values = {name: np.asarray(machine.get(name, np.nan), np.float64) for name in self.names}
+        if self.of_cost:
+            values = {name: np.nan_to_num(value) for name, value in values.items()}
+        left, right = self.left.value(values), self.right.value(values)
         return np.logical_or(np.isnan(left + right), _COMPARISONS[self.comparison](left, right))
 
 
@@ -359,27 +360,32 @@ def _number(where: str, what: str, value: Any, low: float = -math.inf, high: flo
     return value
 
 
-_OPERAND = r"(?:(?P<{0}factor>\d+(?:\.\d+)?)\s*\*\s*)?(?P<{0}field>[a-z]\w*(?:\.\w+)?)|(?P<{0}number>\d+(?:\.\d+)?)"
-_CONSTRAINT = re.compile(
-    rf"\s*(?:{_OPERAND.format('l')})\s*(?P<comparison><=|>=|==|!=|<|>)\s*(?:{_OPERAND.format('r')})\s*", re.ASCII
-)
+_COMPARISON = re.compile("(" + "|".join(sorted(_COMPARISONS, key=len, reverse=True)) + ")")
 
 
-def parse_constraint(where: str, text: Any) -> Constraint:
-    """`l3.size_kib >= 2 * l2.size_kib`; `where` begins the error's line. Raises InputError."""
-    match = _CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
+def parse_constraint(where: str, text: Any, cost: Expression | None = None) -> Constraint:
+    """`2 * l1d.size_kib + l2.size_kib <= 1200`: arithmetic over fields on both sides, in which `cost` stands for that
+    expression where it is given. `where` begins the error's line. Raises InputError.
+    """
+    parts = _COMPARISON.split(text) if isinstance(text, str) else []
+    if len(parts) != 3:
         raise InputError(
-            f"{where}: constraint {show(text)} must read FIELD or NUMBER, one of {' '.join(_COMPARISONS)}, and again "
-            "FIELD or NUMBER, where a field may have a factor: l3.size_kib >= 2 * l2.size_kib"
+            f"{where}: constraint {show(text)} must read EXPRESSION, one of {' '.join(_COMPARISONS)}, EXPRESSION: "
+            "l3.size_kib >= 2 * l2.size_kib"
         )
-    sides = []
-    for side in "lr":
-        field, number = match[f"{side}field"], match[f"{side}number"]
-        if field is not None and _rule(where, field).type is str:
-            raise InputError(f"{where}: constraint {show(text)}: {field} is a name and cannot be compared")
-        sides.append(Operand(float(number or match[f"{side}factor"] or 1), field))
-    return Constraint(" ".join(text.split()), sides[0], match["comparison"], sides[1])
+    sides, of_cost = [], False
+    for part in (parts[0], parts[2]):
+        side = parse(part, f"{where}: constraint {show(text)}")
+        of_cost |= "cost" in side.names
+        if cost is not None:
+            side = side.replaced("cost", cost)
+        elif "cost" in side.names:
+            raise InputError(f"{where}: constraint {show(text)}: what is the cost? Say it with --cost EXPRESSION")
+        for field in side.names:
+            if _rule(where, field).type is str:
+                raise InputError(f"{where}: constraint {show(text)}: {field} is a name and cannot be compared")
+        sides.append(side)
+    return Constraint(" ".join(str(text).split()), sides[0], parts[1], sides[1], of_cost)
 
 
 def _valid(names: list[str]) -> str:

@@ -75,7 +75,8 @@ def sweep(
     sample: Annotated[int, typer.Option(min=1, help="Points of --space.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample, or of the search.")] = 0,
     constraint: Annotated[
-        list[str] | None, typer.Option(help="Only points where it holds, as 'l3.size_kib >= 2 * l2.size_kib'; repeat.")
+        list[str] | None,
+        typer.Option(help="Only points where it holds, as 'l3.size_kib >= 2*l2.size_kib' or 'cost <= 900'; repeat."),
     ] = None,
     cost: Annotated[str | None, typer.Option(help="Arithmetic over fields, as '2*l1d.size_kib + l2.size_kib'.")] = None,
     objective: Annotated[
@@ -122,7 +123,7 @@ def sweep(
     require_outputs(csv=csv, html=html, picture=picture)
     require_level(level)
     # A wrong field, value or expression is told before a program is traced.
-    limits = sweeping.parse_constraints(constraint or [])
+    limits = sweeping.parse_constraints(constraint or [], cost)
     grid = sweeping.parse_vary(vary) if vary else {}
     machine = load_machine(base) if base is not None else None
     if search is not None:

@@ -59,6 +59,25 @@ def test_points_that_are_no_machine_are_left_out_and_told():
         sweep.grid_design(load_machine("base"), {"l1d.size_kib": [40]})
 
 
+def test_constraints_take_expressions_and_the_cost():
+    text = "2*l1d.size_kib + l2.size_kib"
+    grid = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512, 1024]}
+    base = load_machine("base")
+    whole = {(16, 256), (32, 256), (64, 256), (16, 512), (32, 512)}
+    for limits in (sweep.parse_constraints([f"{text} < 640"]), sweep.parse_constraints(["cost < 640"], text)):
+        columns = sweep.grid_design(base, grid, limits).columns
+        points = zip(columns["l1d.size_kib"].tolist(), columns["l2.size_kib"].tolist(), strict=True)
+        assert set(points) == whole
+    with pytest.raises(InputError, match="what is the cost"):
+        sweep.parse_constraints(["cost < 640"])
+    with pytest.raises(InputError, match=r"did you mean l1d\.size_kib"):
+        sweep.parse_constraints(["2*l1d.size_kb < 640"])
+    # A machine without an L3 has one that costs nothing.
+    flat = {"l2.size_kib": 700.0}
+    (limit,) = sweep.parse_constraints(["cost < 640"], "l2.size_kib + l3.size_kib")
+    assert not limit.holds(flat) and limit.holds({"l2.size_kib": 600.0})
+
+
 def test_constraints_of_the_command_line():
     limits = sweep.parse_constraints(["l2.size_kib >= 16 * l1d.size_kib"])
     design = sweep.grid_design(load_machine("base"), GRID, limits)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.cost import parse
 from uarch.errors import InputError
+from uarch.expression import parse
 
 _NUMBERS = st.floats(0.01, 100).map(lambda value: f"{value:.4g}")
 _LEAVES = st.one_of(_NUMBERS, st.sampled_from(["a", "b"]))

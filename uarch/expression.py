@@ -1,4 +1,5 @@
-"""Arithmetic over fields, as a cost or an objective: `2*l1d.size_kib + l2.size_kib`, parsed and never run as code.
+"""Arithmetic over fields, as a cost, an objective or a side of a constraint: `2*l1d.size_kib + l2.size_kib`, parsed and
+never run as code.
 
 sum      = product { ("+" | "-") product }
 product  = signed { ("*" | "/") signed }
@@ -88,6 +89,10 @@ class Expression:
                     hint = f" (did you mean {' or '.join(same_end)}?)"
                 raise InputError(f"{self.what}, position {node.position}: no field {show(node.name)}{hint}")
 
+    def replaced(self, name: str, by: Expression) -> Expression:
+        """The expression with another one in the place of a name."""
+        return Expression(self.what, self.text, _replaced(self.root, name, by.root))
+
     def value(self, values: Mapping[str, Any]) -> Any:
         """Its value of the names' values: numbers, or arrays of one shape. Not finite where there is none."""
         with np.errstate(all="ignore"):
@@ -109,6 +114,16 @@ def _walk(node: Node) -> Iterator[Node]:
     elif isinstance(node, Call):
         for argument in node.arguments:
             yield from _walk(argument)
+
+
+def _replaced(node: Node, name: str, by: Node) -> Node:
+    if isinstance(node, Name):
+        return by if node.name == name else node
+    if isinstance(node, Operation):
+        return Operation(node.sign, _replaced(node.left, name, by), _replaced(node.right, name, by))
+    if isinstance(node, Call):
+        return Call(node.function, tuple(_replaced(argument, name, by) for argument in node.arguments))
+    return node
 
 
 def _value(node: Node, values: Mapping[str, Any]) -> Any:
