@@ -1,6 +1,6 @@
 """A trace in parts: sums by function, source line, loop, instruction class, interval, phase and calling context.
 
-One pass over a trace finds them (`predicted_parts.py`, `simulate.py`); the cycles of every partition on a machine are
+One pass over a trace finds them (`predicted_parts.py`, `simulated_parts.py`); the cycles of every partition on a machine are
 then a dot product (`costs.py`).
 """
 

@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from tqdm import tqdm
 
-from analysis.costs import Costs, require_names, simulated
+from analysis.costs import require_names
 from analysis.figure import Axis, Bars, Figure, Panel
-from analysis.parts import Grouping, Parts, opened
+from analysis.parts import opened
 from analysis.profile import columns
 from analysis.report import Section
-from perfvec.representation.sums import Sums
 from tracegen.decode import decode
 from tracegen.label import WARMUP
 from tracegen.trace import Trace
@@ -80,7 +78,7 @@ def simulate(
             Simulations(machines, decode(trace.address, trace.code, trace.isa), threads or processors()) as running,
         ):
             stacks = [new_stack(1) for _ in machines]
-            for chunk in _timed(trace, running, span, progress):
+            for chunk in timed(trace, running, span, progress):
                 whole = np.zeros(len(chunk), np.uint32)
                 running.run_with_stacks(chunk, [[(stack, whole)] for stack in stacks])
             for simulation, stack in zip(running.each, stacks, strict=True):
@@ -95,57 +93,7 @@ def simulate(
     return pd.DataFrame(rows)
 
 
-def simulate_parts(
-    trace: Trace | str | os.PathLike[str],
-    machines: Sequence[Machine],
-    span: Span | None = None,
-    *,
-    interval: int | None = None,
-    threads: int | None = None,
-    progress: bool = True,
-) -> tuple[Parts, Costs]:
-    """A trace in parts whose costs are simulated CPI stacks; all parts add up to the cycles of `simulate`.
-
-    Memory: 248 bytes a machine and static instruction, calling context (at most 32,768) or interval.
-    """
-    costs, span = simulated(machines), span or Span()
-    with opened(trace) as file:
-        stop = span.stop(file)
-        grouping = Grouping(file, stop - span.start, interval, span.start)
-        tables = [_Stacks(len(machines)) for _ in range(3)]
-        with Simulations(machines, grouping.instructions, threads or processors()) as running:
-            for chunk in _timed(file, running, span, progress):
-                groups = [grouping.by_static(chunk), grouping.by_interval(chunk), grouping.by_context(chunk)]
-                pairs = [table.pairs(np.asarray(group)) for table, group in zip(tables, groups, strict=True)]
-                running.run_with_stacks(chunk, [list(machine) for machine in zip(*pairs, strict=True)])
-        return grouping.parts(*(table.sums() for table in tables)), costs
-
-
-class _Stacks:
-    """The CPI stacks of groups on K machines, with room for more groups than there are yet."""
-
-    def __init__(self, machines: int) -> None:
-        self._stacks = [new_stack(64) for _ in range(machines)]
-        self._counts = np.zeros(0, np.int64)
-
-    def pairs(self, group: NDArray[np.integer]) -> list[tuple[NDArray[np.int64], NDArray[np.uint32]]]:
-        """Of each machine, where a chunk's cycles go, and the row of each instruction."""
-        counts = np.bincount(group, minlength=len(self._counts))
-        counts[: len(self._counts)] += self._counts
-        self._counts = counts
-        room = len(self._stacks[0])
-        if len(counts) > room:
-            more = max(len(counts), 2 * room) - room
-            self._stacks = [np.concatenate([stack, new_stack(more)]) for stack in self._stacks]
-        row = group.astype(np.uint32)
-        return [(stack, row) for stack in self._stacks]
-
-    def sums(self) -> Sums:
-        groups = len(self._counts)
-        return Sums(np.hstack([stack[:groups] for stack in self._stacks]).astype(np.float64), self._counts)
-
-
-def _timed(trace: Trace, running: Simulations, span: Span, progress: bool) -> Iterator[Chunk]:
+def timed(trace: Trace, running: Simulations, span: Span, progress: bool) -> Iterator[Chunk]:
     """Warm the machines up, and hand over what is to be timed, chunk by chunk."""
     stop, warm = span.stop(trace), max(span.start - span.warmup, 0)
     with tqdm(

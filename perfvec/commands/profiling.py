@@ -91,10 +91,11 @@ def _collector(
 ) -> Callable[[Trace | str | Path], tuple[Parts, Costs]]:
     """What takes a trace apart, predicted or simulated; wrong machines are told before the work."""
     if simulate:
-        from analysis.simulate import Span, simulate_parts
+        from analysis import simulated_parts
+        from analysis.simulate import Span
 
         simulated = simulable_machines(machines)
-        return lambda trace: simulate_parts(trace, simulated, Span(count=limit), interval=interval)
+        return lambda trace: simulated_parts.collect(trace, simulated, Span(count=limit), interval=interval)
     from analysis.predicted_parts import collect
 
     model, costs = predictable_machines(machines, model_file)

@@ -19,7 +19,7 @@ from analysis.flame import section as flame_section
 from analysis.overview import overview
 from analysis.report import MOST_ROWS, Section, table, write_report
 from analysis.sensitivity import sensitivity
-from analysis.simulate import simulate_parts
+from analysis.simulated_parts import collect as simulate_parts
 from perfvec.commands.output import require_outputs
 from perfvec.intervals.calibration import LEVELS, Calibration, Scale, WayCalibration
 from tests.analysis.vectors import program, shipped

@@ -21,11 +21,11 @@ from analysis.simulate import (
     shown,
     shown_stack,
     simulate,
-    simulate_parts,
     stack_of,
     to_json,
     traces_of,
 )
+from analysis.simulated_parts import collect
 from tracegen.decode import decode
 from tracegen.label import label_one
 from tracegen.latency import LatencyFile
@@ -46,7 +46,7 @@ def frame(traces) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def simulated(traces):
     """Of both versions, in parts, and their costs."""
-    (old, costs), (new, _) = (simulate_parts(path, MACHINES, progress=False) for path in traces)
+    (old, costs), (new, _) = (collect(path, MACHINES, progress=False) for path in traces)
     return old, new, costs
 
 
@@ -113,7 +113,7 @@ def test_a_division_waits_for_the_divider(simulated):
 
 
 def test_one_machine_shows_what_its_cycles_are_spent_on(traces):
-    parts, costs = simulate_parts(traces[0], MACHINES[:1], progress=False)
+    parts, costs = collect(traces[0], MACHINES[:1], progress=False)
     table = profile(parts, costs)
     text = shown_profile(table, costs, "function")
     assert max(map(len, text.splitlines())) <= 80
