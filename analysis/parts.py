@@ -1,7 +1,7 @@
 """A trace in parts: sums by function, source line, loop, instruction class, interval, phase and calling context.
 
-One pass over a trace finds them (`predicted_parts.py`, `simulated_parts.py`); the cycles of every partition on a machine are
-then a dot product (`costs.py`).
+One pass over a trace finds them (`predicted_parts.py`, `simulated_parts.py`). Cycles on a machine are then a dot
+product (`costs.py`).
 """
 
 from __future__ import annotations
