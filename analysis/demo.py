@@ -1,4 +1,4 @@
-"""The demonstration: a program that nobody prepared, from its binary to predictions, beside the timing model's."""
+"""The demonstration: a program that nobody prepared, from its binary to predictions, beside the simulator's."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from analysis import compare, predict, sweep
+from analysis import compare, predict, simulate, simulated_sweep, sweep
 from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.report import Section, write_report
 from perfvec.model import Model
 from perfvec.representation.represent import represent
-from tracegen.decode import decode
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import input_file
-from tracegen.trace import Trace
-from uarch.configuration import Machine, load_machine, preset_names
-from uarch.timing.simulations import simulated_cycles
+from uarch.configuration import load_machine, preset_names
 
-INSTRUCTIONS = 3_000_000  # of each program: the whole takes under five minutes on two cores
+INSTRUCTIONS = 3_000_000  # of each program: the whole takes a minute on two cores
 _SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
 _SWEEP_BASE = "base"
+_SHOWN = ("base", "zen4", "cortex-a53")  # whose stacks the terminal shows
 
 
 def demo(folder: str | os.PathLike[str], model: Model) -> Path:
-    """Trace gzip on a generated file and two other programs; predict, sweep, compare; write `report.html`.
+    """Trace gzip on a generated file and two other programs; predict, simulate, sweep, compare; write `report.html`.
 
-    Prints every prediction for gzip beside the embedded timing model's cycles for the same trace.
+    Prints every prediction for gzip beside the simulator's cycles for the same trace, and what they were spent on.
     """
     began = time.monotonic()
     folder = Path(folder)
@@ -54,13 +51,17 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
     predictions = predict.predict(model, vectors, machines)
     gzip = predictions[predictions["program"] == "gzip"].set_index("uarch")
     _say(f"simulating gzip's trace on {len(machines)} machines, to see the error")
-    simulated = simulate(folder / "gzip.trace.h5", machines)
+    traced = folder / "gzip.trace.h5"
+    stacks = simulate.simulate([traced], machines)
+    simulated = stacks.set_index("uarch")["cycles"]
     table = pd.DataFrame({"predicted_cycles": gzip["cycles"], "simulated_cycles": simulated})
     table["error"] = (table["predicted_cycles"] / table["simulated_cycles"] - 1.0).abs()
     print(table.to_string(formatters={"error": "{:.1%}".format}, float_format="{:,.0f}".format))
-    print(f"mean error {table['error'].mean():.1%}, worst {table['error'].max():.1%}")
+    print(f"mean error {table['error'].mean():.1%}, worst {table['error'].max():.1%}\n")
+    print(simulate.shown_stack(stacks[stacks["uarch"].isin(_SHOWN)]) + "\n")
 
-    points = sweep.sweep(model, vectors[:1], load_machine(_SWEEP_BASE), _SWEEP)
+    _say("simulating gzip's trace over cache sizes")
+    points = simulated_sweep.run([traced], sweep.grid_design(load_machine(_SWEEP_BASE), _SWEEP))
     distances = compare.compare(vectors)
     print(distances.to_string(float_format=lambda value: f"{value:.4f}"))
     report = write_report(
@@ -74,14 +75,20 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
                 predictions,
             ),
             Section(
-                "Prediction against the timing model",
+                "Prediction against the simulator",
                 f"gzip: mean error {table['error'].mean():.1%} over {len(table)} machines.",
                 _beside(table),
                 table.reset_index(),
             ),
             Section(
+                "What gzip's cycles are spent on",
+                "CPI stacks of the simulated machines: every cycle belongs to one cause.",
+                simulate.plot(stacks),
+                simulate.groups_of(stacks).assign(uarch=stacks["uarch"]),
+            ),
+            Section(
                 "gzip over L1 data and L2 cache sizes",
-                f"The machine {_SWEEP_BASE!r} with other caches, through the machine encoder.",
+                f"The machine {_SWEEP_BASE!r} with other caches, every point simulated.",
                 sweep.plot(points),
                 points,
             ),
@@ -100,15 +107,9 @@ def _beside(table: pd.DataFrame) -> Figure:
     text = [f"error {error:.1%}" for error in table["error"]]
     bars = [
         Bars("predicted", names, table["predicted_cycles"], text=text),
-        Bars("by the timing model", names, table["simulated_cycles"]),
+        Bars("simulated", names, table["simulated_cycles"]),
     ]
     return Figure([Panel(bars, x=Axis("cycles", zero=True), sideways=True)], height=1.4 + 0.3 * len(names))
-
-
-def simulate(path: Path, machines: list[Machine]) -> np.ndarray:
-    """[K] cycles of a whole trace on each machine by the embedded timing model."""
-    with Trace(path) as opened:
-        return simulated_cycles(machines, decode(opened.address, opened.code, opened.isa), opened.chunks())
 
 
 def _say(text: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tqdm import tqdm
 
 from analysis.costs import require_names
 from analysis.figure import Axis, Bars, Figure, Panel
-from analysis.parts import opened
+from analysis.parts import opened, traced
 from analysis.profile import columns
 from analysis.report import Section
 from tracegen.decode import decode
@@ -254,9 +255,22 @@ def stack_of(row: pd.Series) -> dict[str, float]:
     return cpi_stack({cause: float(row[f"stack.{cause}"]) for cause in CAUSES}, int(row["instructions"]))
 
 
-def traces_of(targets: Sequence[str | os.PathLike[str]]) -> list[Path]:
-    """The targets as paths. Raises InputError for a vector, which cannot be simulated."""
+@contextmanager
+def named_traces(
+    targets: Sequence[str | os.PathLike[str]], program: Sequence[str] = (), *, max_instructions: int | None = None
+) -> Iterator[list[Path]]:
+    """The targets as paths, and the trace of `program`, a command line, made now in a temporary folder.
+
+    Raises InputError for a vector, which cannot be simulated, and where there is no target.
+    """
     for target in targets:
         if Path(target).name.endswith(".npz"):
             raise InputError(f"{target}: a vector cannot be simulated; give the trace (*.trace.h5)")
-    return [Path(target) for target in targets]
+    if not targets and not program:
+        raise InputError("no target: name traces (*.trace.h5), or give `-- PROGRAM ARGS…`")
+    paths = [Path(target) for target in targets]
+    if not program:
+        yield paths
+        return
+    with traced(program, max_instructions=max_instructions) as path:
+        yield [*paths, path]

@@ -34,7 +34,7 @@ from uarch.space import Constraint, load_space, parse_constraint
 from uarch.space_columns import sample_columns
 
 MOST_LISTED = 200_000  # points in a JSON document; of more, the front's and the best
-_RESULTS = ("program", "cycles", "seconds", "low", "high", "cost", "objective", "pareto")
+_RESULTS = ("program", "source", "cycles", "seconds", "low", "high", "cost", "objective", "pareto")
 _MOST_VALUES = 100_000  # of one field
 _HEAT_CLASSES = 12
 _TOLD = 4
@@ -192,8 +192,8 @@ def run(
     cost: str | None = None,
     objective: str | None = None,
 ) -> pd.DataFrame:
-    """One row per program and point: a column per varied field, then `program`, `cycles`, `seconds`, `cost` and
-    `objective` where they are given, and `pareto`.
+    """One row per program and point: a column per varied field, then `program`, `source` (of the times: `zero-shot`),
+    `cycles`, `seconds`, `cost` and `objective` where they are given, and `pareto`.
 
     All points, the base too, go through the encoder, so that differences are between like and like. `pareto` marks the
     points that no other of the program matches or beats in time and cost; without a cost, on a grid, in time with no
@@ -205,9 +205,16 @@ def run(
     outcome = Outcome(design.columns, cost, objective)
     told_outside(encoder, design.columns)
     cycles = cycles_of_columns(encoder, design.columns, np.stack([program.vector for program in programs]))
+    return tabulated(design, outcome, [program.program for program in programs], cycles, "zero-shot")
+
+
+def tabulated(
+    design: Design, outcome: Outcome, programs: Sequence[str], cycles: NDArray[np.float64], source: str
+) -> pd.DataFrame:
+    """The table of `run`, from the cycles [points, programs] and where they come from."""
     frames = []
     for number, program in enumerate(programs):
-        frame = design.fields.assign(program=program.program, **outcome.columns(cycles[:, number]))
+        frame = design.fields.assign(program=program, source=source, **outcome.columns(cycles[:, number]))
         frames.append(frame.assign(pareto=_front(frame, fields_of(design.fields), exact=design.exact)))
     return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
@@ -382,7 +389,7 @@ def to_json(
     points = [
         {
             "uarch": {field: _plain(row[field]) for field in fields},
-            "program": row["program"], **{name: row[name] for name in results},
+            "program": row["program"], "source": row["source"], **{name: row[name] for name in results},
         }
         for row in frame.to_dict(orient="records")
     ]  # fmt: skip
@@ -446,6 +453,10 @@ def sections(
     ]
 
 
+def _of_source(frame: pd.DataFrame) -> str:
+    return "simulated" if frame["source"].iloc[0] == "simulated" else "predicted"
+
+
 def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
     """Each program's predicted time or objective: a heat map over two fields (the first two by default), or a curve.
 
@@ -454,7 +465,7 @@ def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
     fields = list(heat) or fields_of(frame)[:2]
     programs = list(dict.fromkeys(frame["program"]))
     outcome = outcome_of(frame)
-    told, factor = ("predicted time, ms", 1e3) if outcome == "seconds" else ("objective", 1.0)
+    told, factor = (f"{_of_source(frame)} time, ms", 1e3) if outcome == "seconds" else ("objective", 1.0)
     if len(fields) == 1:
         lines = [
             Lines(program, _places(part[fields[0]]), part[outcome] * factor, points=True)
@@ -491,7 +502,7 @@ def plot_front(frame: pd.DataFrame) -> Figure:
                 str(program), line["cost"], line["seconds"] * 1e3, points=True, steps=True, text=_points(line, fields)
             )
         )
-    return Figure([Panel(marks, x=Axis("cost"), y=Axis("predicted time, ms"))], height=4.5)
+    return Figure([Panel(marks, x=Axis("cost"), y=Axis(f"{_of_source(frame)} time, ms"))], height=4.5)
 
 
 def _points(frame: pd.DataFrame, fields: Sequence[str]) -> list[str]:

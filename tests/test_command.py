@@ -100,6 +100,23 @@ def test_parts_are_simulated(data):
     assert sum(group["cycles"][0] for group in document["groups"]) == row["cycles"]
 
 
+def test_a_sweep_is_simulated_point_by_point(data):
+    target = data.traces / "qsort.trace.h5"
+    grid = ("--base", "base", "--vary", "l1d.size_kib=8,32", "--vary", "pipeline.rob_entries=128,192")
+    found = perfvec("sweep", "--simulate", target, *grid, "--cost", "l1d.size_kib", "--count", 20_000, "--json")
+    document = json.loads(found.stdout)
+    assert {point["source"] for point in document["points"]} == {"simulated"}
+    assert document["best_intervals"] == [None] * 4
+    for point in document["points"]:
+        if point["uarch"] == {"l1d.size_kib": 32, "pipeline.rob_entries": 192}:
+            (row,) = json.loads(
+                perfvec("simulate", target, "--uarch", "base", "--count", 20_000, "--json").stdout
+            )["simulations"]  # fmt: skip
+            assert row["cycles"] == point["cycles"]  # the base itself
+    refused = perfvec("sweep", "--simulate", target, *grid, "--search", 3)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfvec.commands.inputs import given, machines_named, resolve_targets
-from perfvec.commands.options import Csv, Html, Json, Level, Machines, MaxInstructions, ModelFile, Picture, Targets
+from perfvec.commands.options import (
+    Count,
+    Csv,
+    Html,
+    Json,
+    Level,
+    Machines,
+    MaxInstructions,
+    ModelFile,
+    Picture,
+    Simulate,
+    Start,
+    Targets,
+)
 from perfvec.commands.output import draw, require_outputs, shown_table, write, write_csv
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from uarch.errors import InputError
+
+if TYPE_CHECKING:
+    from perfvec.representation.vector import ProgramVector
 
 app = typer.Typer()
 
@@ -84,6 +101,9 @@ def sweep(
     ] = None,
     best: Annotated[int, typer.Option(min=1, help="Best points shown and exported, of each program.")] = 10,
     heat: Annotated[str | None, typer.Option(help="FIELD,FIELD of the heat map; the first two by default.")] = None,
+    simulate: Simulate = False,
+    start: Start = 0,
+    count: Count = None,
     search: Annotated[
         int | None, typer.Option(min=1, help="Look for the best in so many trials instead of listing all (Optuna).")
     ] = None,
@@ -102,7 +122,8 @@ def sweep(
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """Times over a grid of configuration fields (--base, --vary) or a sampled design space (--space).
+    """Times over a grid of configuration fields (--base, --vary) or a sampled design space (--space), predicted or, of
+    traces, simulated (--simulate; --start and --count choose the timed instructions).
 
     `pareto` marks the points that none beats in time and cost (without --cost, of a grid: at equal or smaller fields).
     """
@@ -126,6 +147,9 @@ def sweep(
     limits = sweeping.parse_constraints(constraint or [], cost)
     grid = sweeping.parse_vary(vary) if vary else {}
     machine = load_machine(base) if base is not None else None
+    if simulate and (search is not None or export_gem5 is not None):
+        raise InputError("--search and --export-gem5 go with predictions; leave them out, or --simulate")
+    vectors: list[ProgramVector] = []
     if search is not None:
         from analysis import search as searching
 
@@ -143,12 +167,22 @@ def sweep(
             else sweeping.grid_design(given(machine), grid, limits)
         )
         sweeping.Outcome(design.columns, cost, objective)
-        model, vectors = resolve_targets(context, targets, model_file, max_instructions)
+        if not simulate:
+            model, vectors = resolve_targets(context, targets, model_file, max_instructions)
     if design.left_out:
         print(f"perfvec: {design.left_out}", file=sys.stderr)
-    frame = sweeping.run(model, vectors, design, cost=cost, objective=objective)
+    if simulate:
+        from analysis import simulated_sweep
+        from analysis.simulate import Span, named_traces
+
+        with named_traces(targets or [], context.obj, max_instructions=max_instructions) as traces:
+            span = Span(start, count)
+            frame = simulated_sweep.run(traces, design, span, cost=cost, objective=objective)
+        chosen = sweeping.best(frame, best).assign(low=math.nan, high=math.nan)
+    else:
+        frame = sweeping.run(model, vectors, design, cost=cost, objective=objective)
+        chosen = intervals.of_points(model, vectors, design.columns, sweeping.best(frame, best), level)
     importance = sensitivity(frame, sweeping.fields_of(frame), sweeping.outcome_of(frame), exact=design.exact)
-    chosen = intervals.of_points(model, vectors, design.columns, sweeping.best(frame, best), level)
     write_csv(frame, csv)
     title, axes = f"Sweep of {space or base}", sweeping.heat_fields(frame, heat)
     draw(

@@ -9,7 +9,6 @@ import typer
 from perfvec.commands.inputs import machines_named, simulable_machines
 from perfvec.commands.options import Count, Csv, Html, Json, Machines, MaxInstructions, Picture, Start, Targets, Warmup
 from perfvec.commands.output import draw, require_outputs, write
-from uarch.errors import InputError
 
 app = typer.Typer()
 
@@ -38,20 +37,12 @@ def simulate(
 
     --max-instructions ends the trace of -- PROGRAM ARGS….
     """
-    from contextlib import ExitStack
-
     from analysis import simulate as simulation
-    from analysis.parts import traced
 
     require_outputs(csv=csv, html=html, picture=picture)
     chosen = simulable_machines(machines) if machines else machines_named(None)
-    traces = simulation.traces_of(targets or [])
-    if not traces and not context.obj:
-        raise InputError("no target: name traces (*.trace.h5), or give `-- PROGRAM ARGS…`")
     span = simulation.Span(start, count, warmup)
-    with ExitStack() as files:
-        if context.obj:
-            traces.append(files.enter_context(traced(context.obj, max_instructions=max_instructions)))
+    with simulation.named_traces(targets or [], context.obj, max_instructions=max_instructions) as traces:
         frame = simulation.simulate(traces, chosen, span, threads=threads)
     draw(
         "Simulated time", lambda: simulation.sections(frame), lambda: simulation.plot(frame), html=html,

@@ -17,13 +17,13 @@ from analysis.profile import to_json as profile_json
 from analysis.simulate import (
     Span,
     groups_of,
+    named_traces,
     sections,
     shown,
     shown_stack,
     simulate,
     stack_of,
     to_json,
-    traces_of,
 )
 from analysis.simulated_parts import collect
 from tracegen.decode import decode
@@ -156,5 +156,5 @@ def test_what_cannot_be_simulated_is_told(traces):
         simulate([traces[0]], MACHINES, Span(start=99_000_000_000), progress=False)
     with pytest.raises(InputError, match="different names"):
         simulate([traces[0]], [MACHINES[0], MACHINES[0]], progress=False)
-    with pytest.raises(InputError, match="a vector cannot be simulated"):
-        traces_of(["p.vector.npz"])
+    with pytest.raises(InputError, match="a vector cannot be simulated"), named_traces(["p.vector.npz"]):
+        pass
