@@ -136,6 +136,7 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         vector_unit=np.array([one.vector_unit for one in meanings], np.bool_)[which],
         float_move=np.array([one.float_move for one in meanings], np.bool_)[which],
         isa=isa,
+        trapping=np.array([one.trapping for one in meanings], np.bool_)[which],
     )
 
 

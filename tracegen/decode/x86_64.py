@@ -117,6 +117,7 @@ _BARRIERS = frozenset(("mfence", "lfence", "sfence"))
 _SERIALIZING = frozenset(("cpuid", "syscall", "sysenter", "int", "int3", "iretq", "lfence", "mfence"))
 _PUSHING = re.compile(r"push\w*|call|enter")
 _POPPING = re.compile(r"pop(?!cnt)\w*|ret|leave|iretq?")
+_NON_TEMPORAL = re.compile(r"v?movnt(?:i|q|dq|ps|pd)")
 _STRING_LOADS = {
     "movs": (1, 1),
     "stos": (0, 1),
@@ -198,7 +199,10 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         operation = Operation.NONE
     count = crack(instruction, mnemonic, operation, loads + stores, Flag.ATOMIC in flags)
     scalar = operation in _FLOAT and not mnemonic.startswith("f")  # SSE's; only x87 uses the floating-point units
-    return Decoded(operation, flags, address, data_registers, destinations, count, scalar)
+    # gem5 warns that it writes such stores to the caches, by a micro-operation in front that faults each time
+    # (insts/…/move_non_temporal.py, M5DebugOnceFault).
+    trapping = stores > 0 and bool(_NON_TEMPORAL.fullmatch(mnemonic))
+    return Decoded(operation, flags, address, data_registers, destinations, count, scalar, trapping=trapping)
 
 
 def _registers(

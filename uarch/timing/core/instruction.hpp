@@ -16,6 +16,8 @@ enum Flag : std::uint16_t {
     INDIRECT = 1 << 2,
     CALL = 1 << 3,
     RETURN = 1 << 4,
+    LOAD = 1 << 5,
+    STORE = 1 << 6,
     ATOMIC = 1 << 7,
     BARRIER = 1 << 9,
     SERIALIZING = 1 << 10,
@@ -50,7 +52,7 @@ struct StaticInstruction {
     std::int16_t cycles_after;   // until its registers have the results
     std::int16_t chained;        // computes only after the last one that is chained too
     std::int16_t execution;      // its column of the CPI stack (`Cause`)
-    std::int16_t unused;
+    std::int16_t trapping;       // its first micro-operation traps, and the rest is fetched again
 
     bool is(std::uint16_t mask) const { return (flags & mask) != 0; }
 };

@@ -1,0 +1,110 @@
+// What loads on a squashed path have done for the path that is taken in the end.
+//
+// After a misprediction the core goes on where the branch does not, until it is resolved. Often both ways meet again soon:
+// then a load that is executed on the path taken was executed on the wrong one already, with the same operands if nothing
+// between writes them, and its line is on its way since. The same holds for what is fetched again after a trap.
+//
+// To know that it was the same, every register gets a tag, made of the instruction that wrote it last and the tags of what
+// that one read. The tags of a squashed path start from those of the path taken, where the two part. So a load of the path
+// taken whose tag is among those of the loads that were fetched on the squashed path reads what that one has read. When it
+// could issue then follows from when it was fetched there and from when its sources were ready there, which is what they
+// would be ready at had the path been taken, for all of them were on that path too. (gem5 executes wrong paths; a response
+// to a squashed load fills the cache like any other: LSQUnit::writeback.)
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "../instruction.hpp"
+
+namespace perfvec {
+
+class SquashedLoads {
+  public:
+    using Tag = std::uint64_t;
+
+    // A path that begins at `from` and will be squashed at `until` parts from the one taken, whose registers are ready at
+    // `ready`. Its instructions can be issued `depth` cycles after they are fetched.
+    void part(const Cycle* ready, Cycle depth, Cycle from, Cycle until) {
+        squashed_ = tags_;
+        if (left_ == 0) {
+            std::copy_n(ready, REGISTERS + 1, ready_.begin());
+            begin_ = from;
+        }
+        depth_ = depth;
+        until_ = until;
+    }
+
+    // The next instruction of the squashed path.
+    void pass(std::uint32_t here, const StaticInstruction& row, Cycle fetched) {
+        const Tag tag = combine(here, row, squashed_);
+        mark(row, tag, squashed_);
+        const Cycle cycle = fetched + depth_;
+        const std::int64_t left = until_ - cycle;
+        if (left <= 0 || left > MOST_LEFT) return;
+        Passed& passed = passed_[tag >> SHIFT];
+        if (passed.tag != tag || passed.first < begin_) passed = {tag, cycle, cycle, 0, 0};
+        if (passed.first == cycle) passed.first_left = static_cast<std::int32_t>(left);
+        passed.last = cycle;
+        passed.last_left = static_cast<std::int32_t>(left);
+    }
+
+    // So many instructions of it passed.
+    void end(std::int64_t count) { left_ = std::max(left_, count == 0 ? 0 : count + BEYOND); }
+
+    bool active() const { return left_ > 0; }
+
+    // The next instruction of the path taken (called for each one while active): the cycle in which it could issue on a
+    // squashed path, NEVER where it was not there or squashed before.
+    Cycle take(std::uint32_t here, const StaticInstruction& row) {
+        --left_;
+        const Tag tag = combine(here, row, tags_);
+        mark(row, tag, tags_);
+        const Passed& passed = passed_[tag >> SHIFT];
+        if (passed.tag != tag || passed.first < begin_) return NEVER;
+        Cycle ready = 0;
+        for (int source = 0; source < row.source_count; ++source) ready = std::max(ready, ready_[row.sources[source]]);
+        if (ready < passed.first + passed.first_left) return std::max(ready, passed.first);
+        if (ready < passed.last + passed.last_left) return std::max(ready, passed.last);
+        return NEVER;
+    }
+
+    // What that instruction writes was first ready at `cycle`, on the squashed path or on the one taken.
+    void write(const StaticInstruction& row, Cycle cycle) {
+        for (int each = 0; each < row.destination_count; ++each) ready_[row.destinations[each]] = cycle;
+    }
+
+  private:
+    static constexpr int BITS = 11, SHIFT = 64 - BITS;
+    static constexpr std::int64_t BEYOND = 64;  // instructions by which the path taken may be longer than the squashed one
+    static constexpr std::int64_t MOST_LEFT = 1 << 30;
+    struct alignas(32) Passed {
+        Tag tag = 0;
+        Cycle first = 0, last = 0;                        // when it was dispatched: on the first and on the last path
+        std::int32_t first_left = 0, last_left = 0;  // cycles until each was squashed
+    };
+    using Tags = std::array<Tag, REGISTERS + 1>;
+
+    static Tag combine(std::uint32_t here, const StaticInstruction& row, const Tags& tags) {
+        Tag tag = (Tag{here} + 1) * 0x9E3779B97F4A7C15u;
+        for (int source = 0; source < row.source_count; ++source) {
+            tag ^= tags[row.sources[source]];
+            tag = (tag ^ tag >> 29) * 0xBF58476D1CE4E5B9u;
+        }
+        return tag ^ tag >> 32;
+    }
+
+    static void mark(const StaticInstruction& row, Tag tag, Tags& tags) {
+        for (int each = 0; each < row.destination_count; ++each) tags[row.destinations[each]] = tag;
+    }
+
+    Tags tags_{}, squashed_{};                    // by register, on the path taken and on the squashed one
+    std::array<Cycle, REGISTERS + 1> ready_{};    // by register: when it was first ready, on either
+    std::array<Passed, 1 << BITS> passed_{};      // by the upper bits of their tags
+    std::int64_t left_ = 0;                       // instructions of the path taken to be looked at
+    Cycle begin_ = 0;                             // of the first path whose instructions still count
+    Cycle depth_ = 0, until_ = 0;                 // of the last one
+};
+
+}  // namespace perfvec
