@@ -125,6 +125,16 @@ void InOrderCore::store(Address pc, Address address, std::int64_t size, Cycle co
     forwarding_.note_store(address, size, committed, done);
 }
 
+// The instruction's first micro-operation traps when it is committed, and fetch goes on from there (Execute::commitInst).
+template <bool STACK>
+void InOrderCore::trap(Address pc, std::int64_t length) {
+    const Cycle issued = issue(std::max(fetch<STACK>(pc, length, 1), serial_), 1, 0);
+    front_[operations_++] = issued;
+    commit_.take(1, width_);
+    commit_.reach(issued + 1, 1);
+    restart(fetch_beyond(pc, commit_.cycle + TO_REFETCH), Serialize);
+}
+
 // Instruction `k` of the chunk; returns its retire cycle.
 template <bool STACK>
 inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
@@ -137,6 +147,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const bool string = row.is(STRING);
     std::int64_t operations = row.micro_operations;
     if (string) operations += (1 + row.computes) * accesses;  // those of each access
+    if (__builtin_expect(row.trapping, 0)) trap<STACK>(pc, row.length);
     const Cycle arrived = fetch<STACK>(pc, row.length, operations);
     const bool computes = row.computes > 0 && !string;
     const bool simple = !computes || row.unit == INT_ALU;
@@ -253,8 +264,10 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     for (std::int64_t entry = computed_; entry < computed_ + others; ++entry)
         stages_[entry] = cycle - (computed_ + others - 1 - entry) / width_;
     computed_ += others;
+    // gem5 checks the address of some such stores first, without an access (`cda`, LSQ::pushRequest: NO_ACCESS).
     for (std::int64_t which = first; which < last; ++which)
-        if (chunk.is_store[which]) store(pc, chunk.address[which], chunk.bytes(which), cycle);
+        if (chunk.is_store[which] && !(row.trapping && which + 1 < last && chunk.address[which] == chunk.address[which + 1]))
+            store(pc, chunk.address[which], chunk.bytes(which), cycle);
     if (row.is(SERIALIZING)) serial_ = cycle + 1;
     if constexpr (STACK) stack_.retire(k, operations, cycle - retired, waits_, FetchBandwidth);
     redirect(row, pc, chunk.target(program_, k), cycle);
@@ -283,6 +296,15 @@ Cycle InOrderCore::follow(Address pc) {
     return std::max(told + 1, free);
 }
 
+// Fetch begins anew.
+void InOrderCore::restart(Cycle again, Cause cause) {
+    redirect_cause_ = cause;
+    redirected_ = std::max<Cycle>(again - fetch_.cycle, 0);
+    fetch_ = {again, 0};
+    line_ = -1;
+    line_begin_ = again;
+}
+
 inline void InOrderCore::redirect(const StaticInstruction& row, Address pc, Address target, Cycle committed) {
     Cycle again = 0;
     if (row.is(BRANCH)) {
@@ -300,12 +322,7 @@ inline void InOrderCore::redirect(const StaticInstruction& row, Address pc, Addr
         again = committed + TRAP;
         redirect_cause_ = Serialize;
     }
-    if (again > 0) {
-        redirected_ = std::max<Cycle>(again - fetch_.cycle, 0);
-        fetch_ = {again, 0};
-        line_ = -1;
-        line_begin_ = again;
-    }
+    if (again > 0) restart(again, redirect_cause_);
 }
 
 }  // namespace perfvec

@@ -67,6 +67,9 @@ class InOrderCore final : public Core {
     void redirect(const StaticInstruction& row, Address pc, Address target, Cycle committed);
     Cycle fetch_beyond(Address pc, Cycle again);
     Cycle follow(Address pc);
+    template <bool STACK>
+    void trap(Address pc, std::int64_t length);
+    void restart(Cycle again, Cause cause);
 
     Program program_;
     Hierarchy& caches_;

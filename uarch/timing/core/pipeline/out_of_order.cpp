@@ -59,7 +59,7 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
 
 // Cycle in which the last micro-operation is renamed: every structure must have room then.
 template <bool STACK>
-Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
+__attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
                              std::int64_t stores) {
     const Cycle first = decoded.first + TO_RENAME, last = decoded.last + TO_RENAME;
     rename_.reach(first);
@@ -250,7 +250,7 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
 // (Commit::commitHead), and TRAP cycles later everything is squashed (Commit::squashFromTrap). What is behind it has run
 // ahead meanwhile and is fetched again.
 template <bool STACK>
-void OutOfOrderCore::trap(std::uint32_t here, const StaticInstruction& row, Address pc) {
+__attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, const StaticInstruction& row, Address pc) {
     const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, 1, waits_);
     const Span decoded = front_.decode<STACK>(fetched, 1, rename_.cycle, waits_);
     const Cycle renamed = rename<STACK>(row, decoded, 1, 0, 0);
@@ -269,7 +269,7 @@ void OutOfOrderCore::trap(std::uint32_t here, const StaticInstruction& row, Addr
 }
 
 // A load that could issue at `cycle` on a path that was squashed; returns the cycle of its data.
-Cycle OutOfOrderCore::load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle) {
+__attribute__((noinline)) Cycle OutOfOrderCore::load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle) {
     const Cycle issue = std::max(cycle, store_sets_.waits_for(pc));
     const StoreForwarding::Answer store = forwarding_.find(address, size, issue + 1);
     if (store.source != StoreForwarding::Source::Cache) return std::max(issue, store.cycle) + 2;

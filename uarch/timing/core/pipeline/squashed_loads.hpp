@@ -36,48 +36,60 @@ class SquashedLoads {
         until_ = until;
     }
 
-    // The next instruction of the squashed path.
-    void pass(std::uint32_t here, const StaticInstruction& row, Cycle fetched) {
-        const Tag tag = combine(here, row, squashed_);
-        mark(row, tag, squashed_);
+    // The next instruction of the squashed path. Returns whether those behind it can be issued there too.
+    bool pass(std::uint32_t here, const StaticInstruction& row, Cycle fetched) {
         const Cycle cycle = fetched + depth_;
         const std::int64_t left = until_ - cycle;
-        if (left <= 0 || left > MOST_LEFT) return;
+        if (left <= 0 || left > MOST_LEFT) return false;
+        const Tag tag = combine(here, row, squashed_);
+        mark(row, tag, squashed_);
         Passed& passed = passed_[tag >> SHIFT];
-        if (passed.tag != tag || passed.first < begin_) passed = {tag, cycle, cycle, 0, 0};
-        if (passed.first == cycle) passed.first_left = static_cast<std::int32_t>(left);
+        if (passed.tag != tag || passed.first < begin_) {
+            passed = {tag, cycle, cycle, static_cast<std::int32_t>(left), 0};
+            loads_ += row.is(LOAD);
+        }
         passed.last = cycle;
         passed.last_left = static_cast<std::int32_t>(left);
+        ++count_;
+        return true;
     }
 
-    // So many instructions of it passed.
-    void end(std::int64_t count) { left_ = std::max(left_, count == 0 ? 0 : count + BEYOND); }
+    // The squashed path is over.
+    void end() {
+        left_ = loads_ > 0 ? std::max(left_, count_ + BEYOND) : 0;
+        count_ = 0;
+    }
 
     bool active() const { return left_ > 0; }
 
     // The next instruction of the path taken (called for each one while active): the cycle in which it could issue on a
     // squashed path, NEVER where it was not there or squashed before.
     Cycle take(std::uint32_t here, const StaticInstruction& row) {
-        --left_;
+        if (--left_ == 0) loads_ = 0;
         const Tag tag = combine(here, row, tags_);
         mark(row, tag, tags_);
         const Passed& passed = passed_[tag >> SHIFT];
         if (passed.tag != tag || passed.first < begin_) return NEVER;
+        if (row.is(LOAD) && --loads_ == 0) left_ = 0;  // there is nothing more to be found
         Cycle ready = 0;
-        for (int source = 0; source < row.source_count; ++source) ready = std::max(ready, ready_[row.sources[source]]);
+        for (int source = 0; source < USUAL_SOURCES; ++source) ready = std::max(ready, ready_[row.sources[source]]);
+        for (int source = USUAL_SOURCES; source < row.source_count; ++source)
+            ready = std::max(ready, ready_[row.sources[source]]);
         if (ready < passed.first + passed.first_left) return std::max(ready, passed.first);
         if (ready < passed.last + passed.last_left) return std::max(ready, passed.last);
         return NEVER;
     }
 
-    // What that instruction writes was first ready at `cycle`, on the squashed path or on the one taken.
+    // What that instruction writes was first ready at `cycle`, on a squashed path or on the one taken.
     void write(const StaticInstruction& row, Cycle cycle) {
-        for (int each = 0; each < row.destination_count; ++each) ready_[row.destinations[each]] = cycle;
+        for (int each = 0; each < USUAL_DESTINATIONS; ++each) ready_[row.destinations[each]] = cycle;
+        for (int each = USUAL_DESTINATIONS; each < row.destination_count; ++each) ready_[row.destinations[each]] = cycle;
+        ready_[REGISTERS] = 0;
     }
 
   private:
     static constexpr int BITS = 11, SHIFT = 64 - BITS;
-    static constexpr std::int64_t BEYOND = 64;  // instructions by which the path taken may be longer than the squashed one
+    static constexpr std::int64_t BEYOND = 16;  // instructions by which the path taken may be longer than the squashed one
     static constexpr std::int64_t MOST_LEFT = 1 << 30;
     struct alignas(32) Passed {
         Tag tag = 0;
@@ -86,23 +98,29 @@ class SquashedLoads {
     };
     using Tags = std::array<Tag, REGISTERS + 1>;
 
+    // The first few places are all read and written, as in the core's own step.
+    static constexpr int USUAL_SOURCES = 4, USUAL_DESTINATIONS = 3;
+
     static Tag combine(std::uint32_t here, const StaticInstruction& row, const Tags& tags) {
-        Tag tag = (Tag{here} + 1) * 0x9E3779B97F4A7C15u;
-        for (int source = 0; source < row.source_count; ++source) {
-            tag ^= tags[row.sources[source]];
-            tag = (tag ^ tag >> 29) * 0xBF58476D1CE4E5B9u;
-        }
-        return tag ^ tag >> 32;
+        Tag tag = (Tag{here} + 1) * 0x9E3779B97F4A7C15u ^ tags[row.sources[0]] * 0xBF58476D1CE4E5B9u ^
+                  tags[row.sources[1]] * 0x94D049BB133111EBu ^ tags[row.sources[2]] * 0xD6E8FEB86659FD93u ^
+                  tags[row.sources[3]] * 0xC2B2AE3D27D4EB4Fu;
+        for (int source = USUAL_SOURCES; source < row.source_count; ++source)
+            tag = (tag ^ tag >> 29) * 0xBF58476D1CE4E5B9u ^ tags[row.sources[source]];
+        return (tag ^ tag >> 32) * 0x9E3779B97F4A7C15u;
     }
 
     static void mark(const StaticInstruction& row, Tag tag, Tags& tags) {
-        for (int each = 0; each < row.destination_count; ++each) tags[row.destinations[each]] = tag;
+        for (int each = 0; each < USUAL_DESTINATIONS; ++each) tags[row.destinations[each]] = tag;
+        for (int each = USUAL_DESTINATIONS; each < row.destination_count; ++each) tags[row.destinations[each]] = tag;
+        tags[REGISTERS] = 0;
     }
 
     Tags tags_{}, squashed_{};                    // by register, on the path taken and on the squashed one
     std::array<Cycle, REGISTERS + 1> ready_{};    // by register: when it was first ready, on either
     std::array<Passed, 1 << BITS> passed_{};      // by the upper bits of their tags
     std::int64_t left_ = 0;                       // instructions of the path taken to be looked at
+    std::int64_t loads_ = 0, count_ = 0;          // loads to be found; instructions of the squashed path at hand
     Cycle begin_ = 0;                             // of the first path whose instructions still count
     Cycle depth_ = 0, until_ = 0;                 // of the last one
 };

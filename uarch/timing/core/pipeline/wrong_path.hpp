@@ -60,8 +60,8 @@ class WrongPath {
         Line line = start.line;
         if (here == UNKNOWN && address == Place::NOWHERE) return {0, line};
         Slots slots{start.from, 0};
-        std::int64_t count = 0, fetched = 0, passed = 0, loads = 0, stores = 0;
-        bool executes = true;
+        std::int64_t count = 0, fetched = 0, loads = 0, stores = 0;
+        bool enters = true, issues = true;  // the reorder buffer and the queues; the units before all is squashed
         while (fetched < start.most) {
             std::int64_t length = USUAL_LENGTH, operations = 1;
             std::uint16_t flags = 0;
@@ -79,7 +79,7 @@ class WrongPath {
                 slots = {std::max(slots.cycle + 1, data), 0};
                 line = wanted;
                 if (slots.cycle >= start.until) {
-                    squashed.end(passed);
+                    squashed.end();
                     return {count, UNKNOWN};
                 }
             }
@@ -88,15 +88,11 @@ class WrongPath {
             fetched += operations;
             loads += (flags & LOAD) != 0;
             stores += (flags & STORE) != 0;
-            executes &= fetched <= start.entries && loads <= start.loads && stores <= start.stores &&
-                        !(flags & (SERIALIZING | SYSCALL | STRING));
-            if (executes) {
-                if (slots.cycle <= start.by) count += operations;
-                if (here != UNKNOWN) {
-                    squashed.pass(static_cast<std::uint32_t>(here), program_.rows[here], slots.cycle);
-                    ++passed;
-                }
-            }
+            enters &= fetched <= start.entries && loads <= start.loads && stores <= start.stores &&
+                      !(flags & (SERIALIZING | SYSCALL | STRING));
+            if (enters && slots.cycle <= start.by) count += operations;
+            issues = enters && issues && here != UNKNOWN &&
+                     squashed.pass(static_cast<std::uint32_t>(here), program_.rows[here], slots.cycle);
             const bool unconditional = (flags & BRANCH) && !(flags & CONDITIONAL);
             if (unconditional) branches.on_wrong_path(address);
             if (unconditional || ((flags & BRANCH) && taken_[here])) {
@@ -108,7 +104,7 @@ class WrongPath {
                 if (here != UNKNOWN) here = next(here);
             }
         }
-        squashed.end(passed);
+        squashed.end();
         return {count, line};
     }
 
