@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine
 from uarch.instructions import (
     CARRY_REGISTER,
+    FLAG_GROUPS,
     NO_REGISTER,
     OVERFLOW_REGISTER,
     REGISTERS,
@@ -31,6 +32,7 @@ SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, CHAINED, EXECUTION = 1
 TRAPPING, COLUMNS = 31, 32
 SOURCES, DESTINATIONS = 8, 6  # places for them in a row; in those that an instruction does not need is REGISTERS
 NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
+MICROCODE_FLAGS = OVERFLOW_REGISTER  # whose own place is free, as overflow is in one register with carry
 
 
 _VECTOR_FORMS = {
@@ -106,6 +108,8 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, FLAGS] = flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
     sources, destinations = _flags_as_gem5(instructions.sources, instructions.destinations)
+    if instructions.isa == "x86-64":
+        sources, destinations = _with_microcode_flags(sources, destinations, operations == Operation.INT_DIV)
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
     rows[:, ADDRESS_COUNT] = instructions.address_sources
     rows[:, DESTINATION_COUNT] = (destinations != NO_REGISTER).sum(axis=1)
@@ -132,6 +136,27 @@ def _flags_as_gem5(sources: Registers, destinations: Registers) -> tuple[Registe
     add = np.flatnonzero(only_one & (sources[np.arange(len(sources)), free] == NO_REGISTER))
     sources[add, free[add]] = CARRY_REGISTER
     return sources, destinations
+
+
+def _with_microcode_flags(
+    sources: Registers, destinations: Registers, divides: NDArray[np.bool_]
+) -> tuple[Registers, Registers]:
+    """gem5's microcode has flags of its own (ECF and EZF), by which a divide tells when it is done. Every micro-operation
+    with a condition reads all flags there are (`CondRegOp` in microops/regop.isa), so branches, conditional moves and sets,
+    and divides wait for the last divide.
+    """
+    groups = FLAG_GROUPS
+    reads = np.isin(sources, groups).any(axis=1) & ~np.isin(destinations, groups).any(axis=1)
+    return _with(sources, reads | divides), _with(destinations, divides)
+
+
+def _with(registers: Registers, rows: NDArray[np.bool_]) -> Registers:
+    """`registers` [S, places] with the microcode's flags in the first free place of `rows` that have one."""
+    registers = registers.copy()
+    free = (registers == NO_REGISTER).argmax(axis=1)  # 0 where none is
+    add = np.flatnonzero(rows & (registers[np.arange(len(registers)), free] == NO_REGISTER))
+    registers[add, free[add]] = MICROCODE_FLAGS
+    return registers
 
 
 def _renamed(instructions: StaticInstructions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -26,6 +26,7 @@ enum Flag : std::uint16_t {
 };
 
 constexpr int REGISTERS = 78;  // architectural ones; one more takes what has no register
+constexpr int MICROCODE_FLAGS = 76;  // one of them: what gem5's microcode of a divide tests (uarch/timing/static.py)
 constexpr int MAX_SOURCES = 8, MAX_DESTINATIONS = 6;
 constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a trace
 

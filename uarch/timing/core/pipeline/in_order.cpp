@@ -258,6 +258,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         ready_[row.destinations[destination]] = moved ? issued + ALU_STAGES : result;
         committed_[row.destinations[destination]] = cycle;
     }
+    if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = result - row.cycles_after;
     const std::int64_t entered = std::min(operations, front_entries_);
     for (std::int64_t entry = operations_; entry < operations_ + entered; ++entry) front_[entry] = issue_cycle_;
     operations_ += entered;

@@ -427,6 +427,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     for (int destination = 0; destination < USUAL_DESTINATIONS; ++destination) write(destination);
     if (__builtin_expect(row.destination_count > USUAL_DESTINATIONS, 0))
         for (int destination = USUAL_DESTINATIONS; destination < row.destination_count; ++destination) write(destination);
+    if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = result - row.cycles_after;
     if (again) squashed_.write(row, std::min(ahead + row.cycles_before + (own > 0) * row.latency + row.cycles_after, result));
     ready_[REGISTERS] = 0;  // where those that it does not have went
     memory_last_ = std::max(memory_last_, complete);
