@@ -105,6 +105,7 @@ class StaticInstructions:
     vector_unit: NDArray[np.bool_]  # [S] a scalar floating-point operation that the vector units do
     float_move: NDArray[np.bool_]  # [S] a move, change of sign or rounding that the floating-point units do
     isa: str = "x86-64"  # its order of stores and its own registers are a core's concern (`uarch.gem5.table.ISAS`)
+    merges_flags: NDArray[np.uint8] | None = None  # [S] of FLAGS and CARRY so many are read as they are written (None: 0)
     trapping: NDArray[np.bool_] | None = None  # [S] its first micro-operation traps; the rest is fetched again (None: none)
 
     def __len__(self) -> int:

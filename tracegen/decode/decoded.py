@@ -32,6 +32,7 @@ class Decoded(NamedTuple):
     micro_operations: MicroOperations = MicroOperations()
     vector_unit: bool = False  # a scalar floating-point operation that the vector units do
     float_move: bool = False  # a move, change of sign or rounding that the floating-point units do
+    merges_flags: int = 0  # how many of the flag groups (FLAGS, then CARRY) its result is made from, though it writes them
     trapping: bool = False  # its first micro-operation traps, and it goes on when all has been fetched again
 
 

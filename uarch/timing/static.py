@@ -9,6 +9,7 @@ from uarch.configuration import Machine
 from uarch.instructions import (
     CARRY_REGISTER,
     FLAG_GROUPS,
+    FLAGS_REGISTER,
     NO_REGISTER,
     OVERFLOW_REGISTER,
     REGISTERS,
@@ -108,6 +109,9 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, FLAGS] = flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
     sources, destinations = _flags_as_gem5(instructions.sources, instructions.destinations)
+    if instructions.merges_flags is not None:
+        sources = _with(FLAGS_REGISTER, sources, instructions.merges_flags > 0)
+        sources = _with(CARRY_REGISTER, sources, instructions.merges_flags > 1)
     if instructions.isa == "x86-64":
         sources, destinations = _with_microcode_flags(sources, destinations, operations == Operation.INT_DIV)
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
@@ -147,15 +151,16 @@ def _with_microcode_flags(
     """
     groups = FLAG_GROUPS
     reads = np.isin(sources, groups).any(axis=1) & ~np.isin(destinations, groups).any(axis=1)
-    return _with(sources, reads | divides), _with(destinations, divides)
+    return _with(MICROCODE_FLAGS, sources, reads | divides), _with(MICROCODE_FLAGS, destinations, divides)
 
 
-def _with(registers: Registers, rows: NDArray[np.bool_]) -> Registers:
-    """`registers` [S, places] with the microcode's flags in the first free place of `rows` that have one."""
+def _with(register: int, registers: Registers, rows: NDArray[np.bool_]) -> Registers:
+    """`registers` [S, places] with one more in the first free place of `rows` that have one."""
     registers = registers.copy()
     free = (registers == NO_REGISTER).argmax(axis=1)  # 0 where none is
-    add = np.flatnonzero(rows & (registers[np.arange(len(registers)), free] == NO_REGISTER))
-    registers[add, free[add]] = MICROCODE_FLAGS
+    has = (registers == register).any(axis=1)
+    add = np.flatnonzero(rows & ~has & (registers[np.arange(len(registers)), free] == NO_REGISTER))
+    registers[add, free[add]] = register
     return registers
 
 
