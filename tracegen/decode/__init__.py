@@ -137,7 +137,7 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         float_move=np.array([one.float_move for one in meanings], np.bool_)[which],
         isa=isa,
         merges_flags=np.array([one.merges_flags for one in meanings], np.uint8)[which],
-        trapping=np.array([one.trapping for one in meanings], np.bool_)[which],
+        interruption=np.array([one.interruption for one in meanings], np.uint8)[which],
     )
 
 

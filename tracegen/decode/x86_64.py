@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from tracegen.decode import x86_flags
 from tracegen.decode.decoded import Decoded, distinct
-from tracegen.decode.x86_micro_operations import crack, divide_steps
+from tracegen.decode.x86_micro_operations import crack, divide_steps, shifts_bytes
 from uarch.instructions import (
     MASK_REGISTERS,
     OTHER_REGISTER,
     VECTOR_REGISTERS,
     X87_REGISTER,
     Flag,
+    Interruption,
     Operation,
 )
 
@@ -203,8 +204,12 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     # (insts/…/move_non_temporal.py, M5DebugOnceFault).
     # Its shifts keep AF, its comparisons of floating-point numbers change flags bit by bit (microops/regop.isa, mediaop.isa).
     merges = 1 if re.fullmatch(r"sh[lr]|sa[lr]", mnemonic) else 2 if re.fullmatch(r"v?u?comis[sd]", mnemonic) else 0
-    trapping = stores > 0 and bool(_NON_TEMPORAL.fullmatch(mnemonic))
-    return Decoded(operation, flags, address, data_registers, destinations, count, scalar, False, merges, trapping)
+    interruption = Interruption.NONE
+    if stores > 0 and _NON_TEMPORAL.fullmatch(mnemonic):
+        interruption = Interruption.TRAP
+    elif shifts_bytes(mnemonic, operands):
+        interruption = Interruption.BRANCH
+    return Decoded(operation, flags, address, data_registers, destinations, count, scalar, False, merges, interruption)
 
 
 def _registers(

@@ -30,7 +30,7 @@ INT_ALU, INT_MUL, FP_ADD, FP_MUL, SIMD = range(1, 6)
 UNIT, LATENCY, DIVIDER, MICRO_OPERATIONS, SOURCE_COUNT, ADDRESS_COUNT, DESTINATION_COUNT = range(7)
 COMPUTES, FLAGS, LENGTH, INT_DESTINATIONS, FP_DESTINATIONS = range(7, 12)
 SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, CHAINED, EXECUTION = 12, 20, 26, 27, 28, 29, 30
-TRAPPING, COLUMNS = 31, 32
+INTERRUPTION, COLUMNS = 31, 32
 SOURCES, DESTINATIONS = 8, 6  # places for them in a row; in those that an instruction does not need is REGISTERS
 NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
 MICROCODE_FLAGS = OVERFLOW_REGISTER  # whose own place is free, as overflow is in one register with carry
@@ -102,8 +102,8 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, COMPUTES] = np.where(divides, 1, instructions.compute_operations)
     rows[:, BEFORE], rows[:, AFTER] = instructions.cycles_before, instructions.cycles_after
     rows[:, CHAINED] = instructions.chained
-    if instructions.trapping is not None:
-        rows[:, TRAPPING] = instructions.trapping
+    if instructions.interruption is not None:
+        rows[:, INTERRUPTION] = instructions.interruption
     rows[:, EXECUTION] = np.array([_execution(operation) for operation in range(256)], np.int16)[operations]
     rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
     rows[:, FLAGS] = flags.view(np.int16)

@@ -30,6 +30,10 @@ constexpr int MICROCODE_FLAGS = 76;  // one of them: what gem5's microcode of a 
 constexpr int MAX_SOURCES = 8, MAX_DESTINATIONS = 6;
 constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a trace
 
+// What breaks the stream of an instruction's own micro-operations: the first one traps, and the rest is fetched again; or
+// the third one is a branch within the microcode that is always taken.
+enum class Interruption : std::int16_t { None, Trap, Branch };
+
 enum class Divider : std::int16_t { None, Integer, Float };
 
 // One static instruction with the units and latencies of one machine filled in (uarch/timing/static.py). One cache line.
@@ -53,7 +57,7 @@ struct StaticInstruction {
     std::int16_t cycles_after;   // until its registers have the results
     std::int16_t chained;        // computes only after the last one that is chained too
     std::int16_t execution;      // its column of the CPI stack (`Cause`)
-    std::int16_t trapping;       // its first micro-operation traps, and the rest is fetched again
+    Interruption interruption;
 
     bool is(std::uint16_t mask) const { return (flags & mask) != 0; }
 };

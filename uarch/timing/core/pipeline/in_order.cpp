@@ -125,14 +125,21 @@ void InOrderCore::store(Address pc, Address address, std::int64_t size, Cycle co
     forwarding_.note_store(address, size, committed, done);
 }
 
-// The instruction's first micro-operation traps when it is committed, and fetch goes on from there (Execute::commitInst).
+// The instruction's first micro-operation traps when it is committed, or its third one, which waits for the two before,
+// branches within the microcode; fetch goes on from there (Execute::commitInst). Returns how many of its micro-operations
+// that was.
 template <bool STACK>
-void InOrderCore::trap(Address pc, std::int64_t length) {
-    const Cycle issued = issue(std::max(fetch<STACK>(pc, length, 1), serial_), 1, 0);
-    front_[operations_++] = issued;
-    commit_.take(1, width_);
-    commit_.reach(issued + 1, 1);
+std::int64_t InOrderCore::interrupt(const StaticInstruction& row, Address pc) {
+    const bool branch = row.interruption == Interruption::Branch;
+    const std::int64_t count = branch ? 3 : 1;
+    const Cycle arrived = fetch<STACK>(pc, row.length, count);
+    const Cycle issued = issue(std::max(arrived - (count - 1) / width_, serial_), count, 0);
+    const Cycle done = branch ? std::max(issued + 2 + ALU_STAGES, arrived + ALU_STAGES) : issued + 1;
+    for (std::int64_t each = 0; each < count; ++each) front_[operations_++] = issued;
+    commit_.take(count, width_);
+    commit_.reach(done, 1);
     restart(fetch_beyond(pc, commit_.cycle + TO_REFETCH), Serialize);
+    return branch ? count : 0;
 }
 
 // Instruction `k` of the chunk; returns its retire cycle.
@@ -147,7 +154,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const bool string = row.is(STRING);
     std::int64_t operations = row.micro_operations;
     if (string) operations += (1 + row.computes) * accesses;  // those of each access
-    if (__builtin_expect(row.trapping, 0)) trap<STACK>(pc, row.length);
+    if (__builtin_expect(row.interruption != Interruption::None, 0))
+        operations = std::max<std::int64_t>(operations - interrupt<STACK>(row, pc), 1);
     const Cycle arrived = fetch<STACK>(pc, row.length, operations);
     const bool computes = row.computes > 0 && !string;
     const bool simple = !computes || row.unit == INT_ALU;
@@ -267,7 +275,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     computed_ += others;
     // gem5 checks the address of some such stores first, without an access (`cda`, LSQ::pushRequest: NO_ACCESS).
     for (std::int64_t which = first; which < last; ++which)
-        if (chunk.is_store[which] && !(row.trapping && which + 1 < last && chunk.address[which] == chunk.address[which + 1]))
+        if (chunk.is_store[which] && !(row.interruption == Interruption::Trap && which + 1 < last && chunk.address[which] == chunk.address[which + 1]))
             store(pc, chunk.address[which], chunk.bytes(which), cycle);
     if (row.is(SERIALIZING)) serial_ = cycle + 1;
     if constexpr (STACK) stack_.retire(k, operations, cycle - retired, waits_, FetchBandwidth);

@@ -68,7 +68,7 @@ class InOrderCore final : public Core {
     Cycle fetch_beyond(Address pc, Cycle again);
     Cycle follow(Address pc);
     template <bool STACK>
-    void trap(Address pc, std::int64_t length);
+    std::int64_t interrupt(const StaticInstruction& row, Address pc);
     void restart(Cycle again, Cause cause);
 
     Program program_;

@@ -296,7 +296,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         own = others = 0;
     }
 
-    if (__builtin_expect(row.trapping, 0)) trap<STACK>(here, row, pc);
+    if (__builtin_expect(row.interruption == Interruption::Trap, 0)) trap<STACK>(here, row, pc);
     const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
     const Span decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
     if (row.is(SERIALIZING)) serial_ = std::max(serial_, commit_.cycle + RELEASE);
@@ -475,6 +475,8 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
             front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
         else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
             front_.end_group(target);
+    } else if (row.interruption == Interruption::Branch) {
+        front_.end_group(pc);  // as expected
     } else if (row.is(SYSCALL)) {
         front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
     }
