@@ -178,7 +178,7 @@ def _vector(
     total, compute, before, after = body
     if operation is Operation.NONE:  # a pure load or store; half a register's load clears the other half
         loads = memory is not None and (memory.access or 1) & 1
-        if mnemonic.lstrip("v").startswith("movnt") and mnemonic != "movntq" and not loads:
+        if mnemonic.lstrip("v") in ("movntps", "movntpd", "movntdq"):
             lanes += 1  # it checks its upper half's address first
         clears = int(bool(loads) and mnemonic.lstrip("v") in ("movsd", "movss", "movq", "movd"))
         return MicroOperations(max(lanes + clears + relative, 1), 0, relative)

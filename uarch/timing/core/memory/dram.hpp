@@ -110,6 +110,7 @@ class Dram : public MainMemory {
     static constexpr int MIN_WRITES = 16;               // gem5's min_writes_per_switch
     static constexpr double HIGH = 0.85, LOW = 0.5;     // of the write queue (write_high_thresh_perc, write_low_…)
     static constexpr int MOST_OF_ROW = 16;              // bursts, then it is closed (max_accesses_per_row)
+    static constexpr int LEFT = 8;                      // rows remembered of each bank
     static constexpr int ACTIVATIONS = 4;               // at most so many in t_xaw
     static constexpr Picoseconds CONTROLLER = 10'000;   // gem5's static frontend latency, and its backend's
     static constexpr Picoseconds PAST = -(std::int64_t{1} << 60);
@@ -118,13 +119,17 @@ class Dram : public MainMemory {
         Line line;
         std::int64_t bank, row;
     };
+    struct Left {  // a row, and when another one was decided on for a read
+        std::int64_t row = -1;
+        Picoseconds at = PAST;
+    };
     struct Bank {
         std::int64_t row = -1;                               // the open one
         int bursts = 0;                                      // of it so far
         Picoseconds column = 0, precharge = 0, activate = 0;  // from when on these commands are allowed
         Picoseconds decided = PAST;                          // when a burst was last decided on
-        std::int64_t former = -1;                            // the row before,
-        Picoseconds changed = PAST;                          // and when another one was decided on
+        std::array<Left, LEFT> left{};                       // rows that were open before, the oldest at `oldest`
+        int oldest = 0;
         std::int64_t last_row = -1;                          // the row last opened
     };
 
@@ -231,18 +236,22 @@ class Dram : public MainMemory {
         std::int64_t number, row;
         Bank& bank = bank_of(line, number, row);
         const Picoseconds now = decision(arrival);
-        if (bank.row != row && bank.former == row && arrival <= bank.changed) {
-            // It was waiting when the row was still open, so it went before what closed the row: row hits come first.
-            next_burst_ += burst_;
-            ++counters.row_hits;
-            return bank.changed + cl_ + burst_;
+        if (bank.row != row && !writing) {
+            for (int k = 0; k < LEFT; ++k) {
+                const Left& left = bank.left[(bank.oldest + k) & (LEFT - 1)];
+                if (left.row != row || arrival > left.at) continue;
+                // It was waiting when the row was still open, so it went before what closed the row: row hits come first.
+                next_burst_ += burst_;
+                ++counters.row_hits;
+                return left.at + cl_ + burst_;
+            }
         }
         if (closed_ && bank.row >= 0 && (arrival > bank.decided || bank.row != row))
             close(bank);  // after the last burst
         ++(bank.row == row ? counters.row_hits : counters.row_misses);
         if (bank.row != row) {
-            bank.former = bank.last_row;
-            bank.changed = writing ? PAST : now;
+            bank.left[bank.oldest] = {bank.last_row, writing ? PAST : now};
+            bank.oldest = (bank.oldest + 1) & (LEFT - 1);
             if (bank.row >= 0) bank.activate = std::max(bank.activate, std::max(bank.precharge, now) + rp_);
             const Picoseconds activated =
                 std::max({bank.activate, now, activated_ + rrd_, activations_[oldest_] + xaw_});
