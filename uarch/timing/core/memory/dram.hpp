@@ -122,6 +122,7 @@ class Dram : public MainMemory {
     struct Left {  // a row, and when another one was decided on for a read
         std::int64_t row = -1;
         Picoseconds at = PAST;
+        int bursts = 0;
     };
     struct Bank {
         std::int64_t row = -1;                               // the open one
@@ -238,11 +239,13 @@ class Dram : public MainMemory {
         const Picoseconds now = decision(arrival);
         if (bank.row != row && !writing) {
             for (int k = 0; k < LEFT; ++k) {
-                const Left& left = bank.left[(bank.oldest + k) & (LEFT - 1)];
-                if (left.row != row || arrival > left.at) continue;
+                Left& left = bank.left[(bank.oldest + k) & (LEFT - 1)];
+                if (left.row != row || arrival > left.at || left.bursts >= MOST_OF_ROW) continue;
                 // It was waiting when the row was still open, so it went before what closed the row: row hits come first.
                 next_burst_ += burst_;
+                ++left.bursts;
                 ++counters.row_hits;
+                bank.precharge += burst_;
                 return left.at + cl_ + burst_;
             }
         }
@@ -250,7 +253,7 @@ class Dram : public MainMemory {
             close(bank);  // after the last burst
         ++(bank.row == row ? counters.row_hits : counters.row_misses);
         if (bank.row != row) {
-            bank.left[bank.oldest] = {bank.last_row, writing ? PAST : now};
+            bank.left[bank.oldest] = {bank.last_row, writing ? PAST : now, bank.bursts};
             bank.oldest = (bank.oldest + 1) & (LEFT - 1);
             if (bank.row >= 0) bank.activate = std::max(bank.activate, std::max(bank.precharge, now) + rp_);
             const Picoseconds activated =
