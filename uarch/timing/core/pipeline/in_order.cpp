@@ -22,7 +22,14 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       in_flight_(TRANSFERS, -RELEASE),
       in_memory_(memory_in_flight_, -RELEASE),
       buffer_(store_buffer_, -RELEASE),
-      stack_(width_) {}
+      stack_(width_) {
+    double length = 0, operations = 0;
+    for (std::size_t k = 0; k < program_.size; ++k) {
+        length += program_.rows[k].length;
+        operations += program_.rows[k].micro_operations;
+    }
+    bytes_ = operations > 0 ? length / operations : 0;
+}
 
 void InOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
 
@@ -56,7 +63,7 @@ Cycle InOrderCore::fetch(Address pc, std::int64_t length, std::int64_t operation
         fetch_.reach(data);
         line_ = line;
         line_begin_ = fetch_.cycle;
-        line_free_ = data;
+        line_free_ = data + 1;
     }
     const Cycle room = front_[operations_ + std::min(operations, front_entries_) - 1 - front_entries_] + RELEASE;
     fetch_.reach(room);
@@ -283,12 +290,15 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     return cycle;
 }
 
-// Until a misprediction is known the lines beyond the branch are fetched, and the one under way must come first.
+// Until a misprediction is known the lines beyond the branch are fetched, as many as fetch2 has room for behind those that
+// have gone on as micro-operations to where execution waits. The one under way must come first.
 Cycle InOrderCore::fetch_beyond(Address pc, Cycle again) {
-    for (int ahead = 1; ahead <= AHEAD; ++ahead) {
+    const std::int64_t behind = std::min(front_entries_, std::max<std::int64_t>(again - fetch_.cycle, 0) * width_);
+    const auto used = static_cast<std::int64_t>((pc & 63) + bytes_ * behind) >> LINE_BITS;
+    for (int ahead = 1; ahead <= AHEAD + used; ++ahead) {
         const Cycle start = std::max(line_free_, line_begin_);
         if (start >= again) break;
-        line_free_ = caches_.access_code(line_ + ahead, start, pc);
+        line_free_ = caches_.access_code(line_ + ahead, start, pc) + 1;
     }
     return std::max(again, line_free_);
 }
@@ -299,7 +309,7 @@ Cycle InOrderCore::fetch_beyond(Address pc, Cycle again) {
 // one, or, where that has come, the one behind it, for which the second stage has just made room by throwing all away.
 Cycle InOrderCore::follow(Address pc) {
     const Cycle told = fetch_.cycle + FETCH_TO_DECODE;
-    const Cycle start = std::max(line_free_, line_begin_) + 1;
+    const Cycle start = std::max(line_free_, line_begin_ + 1);
     Cycle free = caches_.access_code(line_ + 1, start, pc) + 1;
     if (free <= told) free = caches_.access_code(line_ + 2, told, pc) + 1;
     return std::max(told + 1, free);

@@ -89,6 +89,7 @@ class InOrderCore final : public Core {
     CycleRing buffer_;     // when each of the latest stores was written
 
     Slots fetch_, commit_;
+    double bytes_ = 0;  // of code for a micro-operation, on average over the program
     Line line_ = -1;
     Cycle line_begin_ = 0, line_free_ = 0;
     Cycle issue_cycle_ = 0;
