@@ -15,6 +15,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       store_buffer_(machine.in_order->store_buffer),
       memory_in_flight_(machine.in_order->memory_in_flight),
       front_entries_(INPUT_BUFFER + width_ * (frontend_delay_ + 2)),
+      integer_width_(std::min<std::int64_t>(width_, machine.units.int_alu)),
       stage_entries_(machine.units.int_alu * ALU_STAGES),
       units_(machine.in_order->width, machine.units),
       front_(front_entries_, -RELEASE),
@@ -73,22 +74,25 @@ Cycle InOrderCore::fetch(Address pc, std::int64_t length, std::int64_t operation
     return fetch_.cycle + FETCH_TO_DECODE + frontend_delay_ + DECODE_TO_ISSUE;
 }
 
-// Cycle in which the last of the micro-operations issues, not before `cycle`.
-inline Cycle InOrderCore::issue(Cycle cycle, std::int64_t operations, std::int64_t accesses) {
-    std::int64_t used = operations, memory_used = accesses;
+// Cycle in which the last of the micro-operations issues, not before `cycle`; `integers` of them go to the integer units.
+inline Cycle InOrderCore::issue(Cycle cycle, std::int64_t operations, std::int64_t accesses, std::int64_t integers) {
+    std::int64_t used = operations, memory_used = accesses, integer_used = integers;
     if (cycle <= issue_cycle_) {
         cycle = issue_cycle_;
         used += issue_used_;
         memory_used += issue_memory_;
+        integer_used += issue_integer_;
     }
-    while (used > width_ || memory_used > memory_width_) {
+    while (used > width_ || memory_used > memory_width_ || integer_used > integer_width_) {
         used = std::max<std::int64_t>(used - width_, 0);
         memory_used = std::max<std::int64_t>(memory_used - memory_width_, 0);
+        integer_used = std::max<std::int64_t>(integer_used - integer_width_, 0);
         ++cycle;
     }
     issue_cycle_ = cycle;
     issue_used_ = used;
     issue_memory_ = memory_used;
+    issue_integer_ = integer_used;
     return cycle;
 }
 
@@ -140,7 +144,7 @@ std::int64_t InOrderCore::interrupt(const StaticInstruction& row, Address pc) {
     const bool branch = row.interruption == Interruption::Branch;
     const std::int64_t count = branch ? 3 : 1;
     const Cycle arrived = fetch<STACK>(pc, row.length, count);
-    const Cycle issued = issue(std::max(arrived - (count - 1) / width_, serial_), count, 0);
+    const Cycle issued = issue(std::max(arrived - (count - 1) / width_, serial_), count, 0, count);
     const Cycle done = branch ? std::max(issued + 2 + ALU_STAGES, arrived + ALU_STAGES) : issued + 1;
     for (std::int64_t each = 0; each < count; ++each) front_[operations_++] = issued;
     commit_.take(count, width_);
@@ -179,7 +183,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const std::int64_t others =
         std::clamp<std::int64_t>(operations - accesses - (simple ? 0 : row.computes), 0, stage_entries_);
     const Cycle room = stages_[computed_ + others - 1 - stage_entries_];
-    begin = std::max(begin, room - floor_divided(others - 1, width_));
+    begin = std::max(begin, room - floor_divided(others - 1, integer_width_));
 
     Cycle addressed = 0, of_others = 0, known = 0;
     for (int source = 0; source < MAX_SOURCES; ++source) {
@@ -199,7 +203,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     std::int64_t operations_left = operations;
     if (loads > 0) {
         const std::int64_t before = std::min<std::int64_t>(loads, 64);
-        issued = issue(begin, before, before);
+        issued = issue(begin, before, before, 0);
         operations_left = std::max<std::int64_t>(operations - before, 0);
     }
     Cycle complete = issued + 1;
@@ -217,9 +221,9 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         Cycle start = std::max(issued, of_others - late);
         start = loads > 0 ? std::max(start, result - late) : std::max({start, begin, addressed - late});
         const Cycle operands = start;
-        start = issue(start, 1, 0);
+        start = issue(start, 1, 0, std::min<std::int64_t>(others, 1));
         const Cycle finish =
-            std::max(issue(start, operations_left - 1, std::min<std::int64_t>(stores, 64)), arrived);
+            std::max(issue(start, operations_left - 1, std::min<std::int64_t>(stores, 64), std::max<std::int64_t>(others - 1, 0)), arrived);
         if constexpr (STACK) waits_.add(DecodeBandwidth, finish - operands);  // issue width
         if (computes) {
             if (row.cycles_before > 0) start += simple ? row.cycles_before : row.cycles_before - 1 + ALU_STAGES;
@@ -247,7 +251,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         if (start > issue_cycle_) {  // what comes after issues later still
             issue_cycle_ = start;
             issue_used_ = 1;
-            issue_memory_ = 0;
+            issue_memory_ = issue_integer_ = 0;
         }
         if (computes || row.cycles_after > 0 || accesses == 0) {
             if constexpr (STACK) waits_.add(execution, result - std::max(complete, operands));
@@ -278,7 +282,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     for (std::int64_t entry = operations_; entry < operations_ + entered; ++entry) front_[entry] = issue_cycle_;
     operations_ += entered;
     for (std::int64_t entry = computed_; entry < computed_ + others; ++entry)
-        stages_[entry] = cycle - (computed_ + others - 1 - entry) / width_;
+        stages_[entry] = cycle - (computed_ + others - 1 - entry) / integer_width_;
     computed_ += others;
     // gem5 checks the address of some such stores first, without an access (`cda`, LSQ::pushRequest: NO_ACCESS).
     for (std::int64_t which = first; which < last; ++which)
