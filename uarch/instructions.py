@@ -113,7 +113,9 @@ class StaticInstructions:
     vector_unit: NDArray[np.bool_]  # [S] a scalar floating-point operation that the vector units do
     float_move: NDArray[np.bool_]  # [S] a move, change of sign or rounding that the floating-point units do
     isa: str = "x86-64"  # its order of stores and its own registers are a core's concern (`uarch.gem5.table.ISAS`)
-    merges_flags: NDArray[np.uint8] | None = None  # [S] of FLAGS and CARRY so many are read as they are written (None: 0)
+    merges_flags: NDArray[np.uint8] | None = (
+        None  # [S] so many of FLAGS and CARRY are read as they are written (None: 0)
+    )
     interruption: NDArray[np.uint8] | None = None  # [S] Interruption (None: there is none)
 
     def __len__(self) -> int:

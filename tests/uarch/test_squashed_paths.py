@@ -1,5 +1,7 @@
 """What gem5's O3 does on paths that it squashes, and why it squashes some: known answers."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from programs import Instruction, Program, load
@@ -24,8 +26,8 @@ def x86(*texts: str):
 
 
 def missing_loads(tested: bool, rounds: int = 400) -> Program:
-    """Rounds of a load that misses and a branch on what it brings, taken at random past an addition; where the ways have
-    met again, the next round's load, whose address depends on nothing of this round. `tested`: on that address too.
+    """Rounds of a load that misses and a branch on what it brings, taken at random past an addition; where the ways
+    have met again, the next round's load, whose address depends on nothing of this round (`tested`: on the load).
     """
     program = Program(
         [
@@ -50,15 +52,12 @@ def missing_loads(tested: bool, rounds: int = 400) -> Program:
 def cycles(program: Program, machine=BASE, pieces: int = 1) -> int:
     simulation = Simulation(machine, program.static())
     bounds = np.linspace(0, len(program.ids), pieces + 1).astype(int)
-    return sum(
-        int(simulation.run(program.chunk(begin, end)).sum(dtype=np.int64))
-        for begin, end in zip(bounds[:-1], bounds[1:], strict=True)
-    )
+    return sum(int(simulation.run(program.chunk(begin, end)).sum(dtype=np.int64)) for begin, end in pairwise(bounds))
 
 
 def test_the_next_miss_begins_on_the_wrong_path():
-    """Half of the branches are mispredicted. Where the next address does not hang on the load, the wrong path asks for the
-    next line while the branch still waits for this one.
+    """Half of the branches are mispredicted. Where the next address does not hang on the load, the wrong path asks for
+    the next line while the branch still waits for this one.
     """
     machine = replace_field(BASE, "l2.prefetcher", "none")
     assert cycles(missing_loads(tested=False), machine) < 0.75 * cycles(missing_loads(tested=True), machine)

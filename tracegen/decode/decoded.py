@@ -32,7 +32,9 @@ class Decoded(NamedTuple):
     micro_operations: MicroOperations = MicroOperations()
     vector_unit: bool = False  # a scalar floating-point operation that the vector units do
     float_move: bool = False  # a move, change of sign or rounding that the floating-point units do
-    merges_flags: int = 0  # how many of the flag groups (FLAGS, then CARRY) its result is made from, though it writes them
+    merges_flags: int = (
+        0  # how many of the flag groups (FLAGS, then CARRY) its result is made from, though it writes them
+    )
     interruption: Interruption = Interruption.NONE
 
 

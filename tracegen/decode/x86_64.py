@@ -202,7 +202,7 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     scalar = operation in _FLOAT and not mnemonic.startswith("f")  # SSE's; only x87 uses the floating-point units
     # gem5 warns that it writes such stores to the caches, by a micro-operation in front that faults each time
     # (insts/…/move_non_temporal.py, M5DebugOnceFault).
-    # Its shifts keep AF, its comparisons of floating-point numbers change flags bit by bit (microops/regop.isa, mediaop.isa).
+    # gem5's shifts keep AF, its comparisons of floating-point numbers change flags bit by bit (regop.isa, mediaop.isa).
     merges = 1 if re.fullmatch(r"sh[lr]|sa[lr]", mnemonic) else 2 if re.fullmatch(r"v?u?comis[sd]", mnemonic) else 0
     interruption = Interruption.NONE
     if stores > 0 and _NON_TEMPORAL.fullmatch(mnemonic):

@@ -145,9 +145,9 @@ def _flags_as_gem5(sources: Registers, destinations: Registers) -> tuple[Registe
 def _with_microcode_flags(
     sources: Registers, destinations: Registers, divides: NDArray[np.bool_]
 ) -> tuple[Registers, Registers]:
-    """gem5's microcode has flags of its own (ECF and EZF), by which a divide tells when it is done. Every micro-operation
-    with a condition reads all flags there are (`CondRegOp` in microops/regop.isa), so branches, conditional moves and sets,
-    and divides wait for the last divide.
+    """gem5's microcode has flags of its own (ECF and EZF), by which a divide tells when it is done. Every
+    micro-operation with a condition reads all flags there are (`CondRegOp` in microops/regop.isa), so branches,
+    conditional moves and sets, and divides wait for the last divide.
     """
     groups = FLAG_GROUPS
     reads = np.isin(sources, groups).any(axis=1) & ~np.isin(destinations, groups).any(axis=1)

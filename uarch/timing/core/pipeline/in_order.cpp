@@ -223,7 +223,9 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         const Cycle operands = start;
         start = issue(start, 1, 0, std::min<std::int64_t>(others, 1));
         const Cycle finish =
-            std::max(issue(start, operations_left - 1, std::min<std::int64_t>(stores, 64), std::max<std::int64_t>(others - 1, 0)), arrived);
+            std::max(issue(start, operations_left - 1, std::min<std::int64_t>(stores, 64),
+                           std::max<std::int64_t>(others - 1, 0)),
+                     arrived);
         if constexpr (STACK) waits_.add(DecodeBandwidth, finish - operands);  // issue width
         if (computes) {
             if (row.cycles_before > 0) start += simple ? row.cycles_before : row.cycles_before - 1 + ALU_STAGES;
@@ -285,9 +287,12 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         stages_[entry] = cycle - (computed_ + others - 1 - entry) / integer_width_;
     computed_ += others;
     // gem5 checks the address of some such stores first, without an access (`cda`, LSQ::pushRequest: NO_ACCESS).
-    for (std::int64_t which = first; which < last; ++which)
-        if (chunk.is_store[which] && !(row.interruption == Interruption::Trap && which + 1 < last && chunk.address[which] == chunk.address[which + 1]))
-            store(pc, chunk.address[which], chunk.bytes(which), cycle);
+    const bool checks = row.interruption == Interruption::Trap;
+    for (std::int64_t which = first; which < last; ++which) {
+        if (!chunk.is_store[which]) continue;
+        if (checks && which + 1 < last && chunk.address[which] == chunk.address[which + 1]) continue;
+        store(pc, chunk.address[which], chunk.bytes(which), cycle);
+    }
     if (row.is(SERIALIZING)) serial_ = cycle + 1;
     if constexpr (STACK) stack_.retire(k, operations, cycle - retired, waits_, FetchBandwidth);
     redirect(row, pc, chunk.target(program_, k), cycle);

@@ -59,8 +59,9 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
 
 // Cycle in which the last micro-operation is renamed: every structure must have room then.
 template <bool STACK>
-__attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
-                             std::int64_t stores) {
+__attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded,
+                                                                   std::int64_t operations, std::int64_t loads,
+                                                                   std::int64_t stores) {
     const Cycle first = decoded.first + TO_RENAME, last = decoded.last + TO_RENAME;
     rename_.reach(first);
     rename_.take(operations, rename_width_);
