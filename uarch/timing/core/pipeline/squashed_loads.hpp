@@ -27,13 +27,14 @@ class SquashedLoads {
     // A path that begins at `from` and will be squashed at `until` parts from the one taken, whose registers are ready at
     // `ready`. Its instructions can be issued `depth` cycles after they are fetched.
     void part(const Cycle* ready, Cycle depth, Cycle from, Cycle until) {
+        depth_ = depth;
+        until_ = until - from - depth >= LEAST ? until : 0;
+        if (until_ == 0) return;
         squashed_ = tags_;
         if (left_ == 0) {
             std::copy_n(ready, REGISTERS + 1, ready_.begin());
             begin_ = from;
         }
-        depth_ = depth;
-        until_ = until;
     }
 
     // The next instruction of the squashed path. Returns whether those behind it can be issued there too.
@@ -56,6 +57,7 @@ class SquashedLoads {
 
     // The squashed path is over.
     void end() {
+        if (until_ == 0) return;
         left_ = loads_ > 0 ? std::max(left_, count_ + BEYOND) : 0;
         count_ = 0;
     }
@@ -88,6 +90,7 @@ class SquashedLoads {
     }
 
   private:
+    static constexpr Cycle LEAST = 12;  // cycles in which anything can be issued; what is squashed earlier has gained little
     static constexpr int BITS = 11, SHIFT = 64 - BITS;
     static constexpr std::int64_t BEYOND = 16;  // instructions by which the path taken may be longer than the squashed one
     static constexpr std::int64_t MOST_LEFT = 1 << 30;
