@@ -64,6 +64,14 @@ class Flag(IntFlag):
     ZEROING = 1 << 15  # dependency-breaking idiom (xor eax, eax); its sources are already left out
 
 
+class Interruption(IntEnum):
+    """What breaks the stream of an instruction's own micro-operations."""
+
+    NONE = 0
+    TRAP = 1  # the first one traps when it retires, and the rest is fetched again; `micro_operations` is without it
+    BRANCH = 2  # the third one is a branch within the microcode that is always taken
+
+
 # One space of architectural registers, aliases collapsed (al, ax, eax and rax are one register).
 INTEGER_REGISTERS = 0  # 0–31; zero registers (xzr, x0 of RISC-V) are left out of sources and destinations
 VECTOR_REGISTERS = 32  # 32–63: xmm/ymm/zmm, v/q/d/s, f
@@ -105,6 +113,10 @@ class StaticInstructions:
     vector_unit: NDArray[np.bool_]  # [S] a scalar floating-point operation that the vector units do
     float_move: NDArray[np.bool_]  # [S] a move, change of sign or rounding that the floating-point units do
     isa: str = "x86-64"  # its order of stores and its own registers are a core's concern (`uarch.gem5.table.ISAS`)
+    merges_flags: NDArray[np.uint8] | None = (
+        None  # [S] so many of FLAGS and CARRY are read as they are written (None: 0)
+    )
+    interruption: NDArray[np.uint8] | None = None  # [S] Interruption (None: there is none)
 
     def __len__(self) -> int:
         return len(self.address)

@@ -136,6 +136,8 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         vector_unit=np.array([one.vector_unit for one in meanings], np.bool_)[which],
         float_move=np.array([one.float_move for one in meanings], np.bool_)[which],
         isa=isa,
+        merges_flags=np.array([one.merges_flags for one in meanings], np.uint8)[which],
+        interruption=np.array([one.interruption for one in meanings], np.uint8)[which],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from uarch.instructions import Flag, Operation
+from uarch.instructions import Flag, Interruption, Operation
 
 
 class MicroOperations(NamedTuple):
@@ -32,6 +32,10 @@ class Decoded(NamedTuple):
     micro_operations: MicroOperations = MicroOperations()
     vector_unit: bool = False  # a scalar floating-point operation that the vector units do
     float_move: bool = False  # a move, change of sign or rounding that the floating-point units do
+    merges_flags: int = (
+        0  # how many of the flag groups (FLAGS, then CARRY) its result is made from, though it writes them
+    )
+    interruption: Interruption = Interruption.NONE
 
 
 def distinct(registers: Iterable[int | None]) -> tuple[int, ...]:

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from tracegen.decode import x86_flags
 from tracegen.decode.decoded import Decoded, distinct
-from tracegen.decode.x86_micro_operations import crack, divide_steps
+from tracegen.decode.x86_micro_operations import crack, divide_steps, shifts_bytes
 from uarch.instructions import (
     MASK_REGISTERS,
     OTHER_REGISTER,
     VECTOR_REGISTERS,
     X87_REGISTER,
     Flag,
+    Interruption,
     Operation,
 )
 
@@ -117,6 +118,7 @@ _BARRIERS = frozenset(("mfence", "lfence", "sfence"))
 _SERIALIZING = frozenset(("cpuid", "syscall", "sysenter", "int", "int3", "iretq", "lfence", "mfence"))
 _PUSHING = re.compile(r"push\w*|call|enter")
 _POPPING = re.compile(r"pop(?!cnt)\w*|ret|leave|iretq?")
+_NON_TEMPORAL = re.compile(r"v?movnt(?:i|q|dq|ps|pd)")
 _STRING_LOADS = {
     "movs": (1, 1),
     "stos": (0, 1),
@@ -198,7 +200,16 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         operation = Operation.NONE
     count = crack(instruction, mnemonic, operation, loads + stores, Flag.ATOMIC in flags)
     scalar = operation in _FLOAT and not mnemonic.startswith("f")  # SSE's; only x87 uses the floating-point units
-    return Decoded(operation, flags, address, data_registers, destinations, count, scalar)
+    # gem5 warns that it writes such stores to the caches, by a micro-operation in front that faults each time
+    # (insts/…/move_non_temporal.py, M5DebugOnceFault).
+    # gem5's shifts keep AF, its comparisons of floating-point numbers change flags bit by bit (regop.isa, mediaop.isa).
+    merges = 1 if re.fullmatch(r"sh[lr]|sa[lr]", mnemonic) else 2 if re.fullmatch(r"v?u?comis[sd]", mnemonic) else 0
+    interruption = Interruption.NONE
+    if stores > 0 and _NON_TEMPORAL.fullmatch(mnemonic):
+        interruption = Interruption.TRAP
+    elif shifts_bytes(mnemonic, operands):
+        interruption = Interruption.BRANCH
+    return Decoded(operation, flags, address, data_registers, destinations, count, scalar, False, merges, interruption)
 
 
 def _registers(

@@ -122,12 +122,19 @@ def crack(instruction: CsInsn, mnemonic: str, operation: Operation, accesses: in
     if mnemonic.startswith("pop") and mnemonic != "popcnt":
         return MicroOperations(3 if accesses == 1 else 2 + accesses + relative, 0, relative, 1)
     if any(name[:1] in ("x", "y", "z") and name[1:3] == "mm" for name in names):
+        if shifts_bytes(mnemonic, operands):
+            return MicroOperations(8, 3, 0, 1)  # four of them find that it is by few bytes
         return _vector(mnemonic, operation, memory, relative, accesses, names)
     if mnemonic[-1:] in "bwdq" and mnemonic[:-1] in _STRING:
         return MicroOperations(*_STRING[mnemonic[:-1]])
     if mnemonic in ("nop", "pause", "endbr64", "endbr32"):
         return MicroOperations()
     return _integer(mnemonic, operation, relative, immediate, accesses, atomic)
+
+
+def shifts_bytes(mnemonic: str, operands: list[X86Op]) -> bool:
+    """Whether it shifts a 128-bit register by no more than half of it: gem5's microcode branches on that."""
+    return mnemonic in ("psrldq", "pslldq") and operands[-1].type == x86.X86_OP_IMM and operands[-1].imm <= HALF
 
 
 def divide_steps(width: int) -> MicroOperations:
@@ -171,6 +178,8 @@ def _vector(
     total, compute, before, after = body
     if operation is Operation.NONE:  # a pure load or store; half a register's load clears the other half
         loads = memory is not None and (memory.access or 1) & 1
+        if mnemonic.lstrip("v") in ("movntps", "movntpd", "movntdq"):
+            lanes += 1  # it checks its upper half's address first
         clears = int(bool(loads) and mnemonic.lstrip("v") in ("movsd", "movss", "movq", "movd"))
         return MicroOperations(max(lanes + clears + relative, 1), 0, relative)
     if operation is Operation.MOVE and mnemonic.lstrip("v") not in ("movss", "movsd"):

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from uarch.configuration import Machine
 from uarch.instructions import (
     CARRY_REGISTER,
+    FLAG_GROUPS,
+    FLAGS_REGISTER,
     NO_REGISTER,
     OVERFLOW_REGISTER,
     REGISTERS,
@@ -27,9 +29,11 @@ INT_ALU, INT_MUL, FP_ADD, FP_MUL, SIMD = range(1, 6)
 # Columns of a row, the fields of `StaticInstruction` in core/instruction.hpp.
 UNIT, LATENCY, DIVIDER, MICRO_OPERATIONS, SOURCE_COUNT, ADDRESS_COUNT, DESTINATION_COUNT = range(7)
 COMPUTES, FLAGS, LENGTH, INT_DESTINATIONS, FP_DESTINATIONS = range(7, 12)
-SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, CHAINED, EXECUTION, COLUMNS = 12, 20, 26, 27, 28, 29, 30, 32
+SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, CHAINED, EXECUTION = 12, 20, 26, 27, 28, 29, 30
+INTERRUPTION, COLUMNS = 31, 32
 SOURCES, DESTINATIONS = 8, 6  # places for them in a row; in those that an instruction does not need is REGISTERS
 NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
+MICROCODE_FLAGS = OVERFLOW_REGISTER  # whose own place is free, as overflow is in one register with carry
 
 
 _VECTOR_FORMS = {
@@ -98,11 +102,18 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, COMPUTES] = np.where(divides, 1, instructions.compute_operations)
     rows[:, BEFORE], rows[:, AFTER] = instructions.cycles_before, instructions.cycles_after
     rows[:, CHAINED] = instructions.chained
+    if instructions.interruption is not None:
+        rows[:, INTERRUPTION] = instructions.interruption
     rows[:, EXECUTION] = np.array([_execution(operation) for operation in range(256)], np.int16)[operations]
     rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
     rows[:, FLAGS] = flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
     sources, destinations = _flags_as_gem5(instructions.sources, instructions.destinations)
+    if instructions.merges_flags is not None:
+        sources = _with(FLAGS_REGISTER, sources, instructions.merges_flags > 0)
+        sources = _with(CARRY_REGISTER, sources, instructions.merges_flags > 1)
+    if instructions.isa == "x86-64":
+        sources, destinations = _with_microcode_flags(sources, destinations, operations == Operation.INT_DIV)
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
     rows[:, ADDRESS_COUNT] = instructions.address_sources
     rows[:, DESTINATION_COUNT] = (destinations != NO_REGISTER).sum(axis=1)
@@ -129,6 +140,28 @@ def _flags_as_gem5(sources: Registers, destinations: Registers) -> tuple[Registe
     add = np.flatnonzero(only_one & (sources[np.arange(len(sources)), free] == NO_REGISTER))
     sources[add, free[add]] = CARRY_REGISTER
     return sources, destinations
+
+
+def _with_microcode_flags(
+    sources: Registers, destinations: Registers, divides: NDArray[np.bool_]
+) -> tuple[Registers, Registers]:
+    """gem5's microcode has flags of its own (ECF and EZF), by which a divide tells when it is done. Every
+    micro-operation with a condition reads all flags there are (`CondRegOp` in microops/regop.isa), so branches,
+    conditional moves and sets, and divides wait for the last divide.
+    """
+    groups = FLAG_GROUPS
+    reads = np.isin(sources, groups).any(axis=1) & ~np.isin(destinations, groups).any(axis=1)
+    return _with(MICROCODE_FLAGS, sources, reads | divides), _with(MICROCODE_FLAGS, destinations, divides)
+
+
+def _with(register: int, registers: Registers, rows: NDArray[np.bool_]) -> Registers:
+    """`registers` [S, places] with one more in the first free place of `rows` that have one."""
+    registers = registers.copy()
+    free = (registers == NO_REGISTER).argmax(axis=1)  # 0 where none is
+    has = (registers == register).any(axis=1)
+    add = np.flatnonzero(rows & ~has & (registers[np.arange(len(registers)), free] == NO_REGISTER))
+    registers[add, free[add]] = register
+    return registers
 
 
 def _renamed(instructions: StaticInstructions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -16,6 +16,8 @@ enum Flag : std::uint16_t {
     INDIRECT = 1 << 2,
     CALL = 1 << 3,
     RETURN = 1 << 4,
+    LOAD = 1 << 5,
+    STORE = 1 << 6,
     ATOMIC = 1 << 7,
     BARRIER = 1 << 9,
     SERIALIZING = 1 << 10,
@@ -24,8 +26,13 @@ enum Flag : std::uint16_t {
 };
 
 constexpr int REGISTERS = 78;  // architectural ones; one more takes what has no register
+constexpr int MICROCODE_FLAGS = 76;  // one of them: what gem5's microcode of a divide tests (uarch/timing/static.py)
 constexpr int MAX_SOURCES = 8, MAX_DESTINATIONS = 6;
 constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a trace
+
+// What breaks the stream of an instruction's own micro-operations: the first one traps, and the rest is fetched again; or
+// the third one is a branch within the microcode that is always taken.
+enum class Interruption : std::int16_t { None, Trap, Branch };
 
 enum class Divider : std::int16_t { None, Integer, Float };
 
@@ -50,7 +57,7 @@ struct StaticInstruction {
     std::int16_t cycles_after;   // until its registers have the results
     std::int16_t chained;        // computes only after the last one that is chained too
     std::int16_t execution;      // its column of the CPI stack (`Cause`)
-    std::int16_t unused;
+    Interruption interruption;
 
     bool is(std::uint16_t mask) const { return (flags & mask) != 0; }
 };

@@ -235,6 +235,7 @@ void bind_pipeline(py::module_& module) {
     struct Path {
         Program program;
         WrongPath path;
+        SquashedLoads squashed{};
     };
     py::class_<Path> path(module, "WrongPath");
     path.def(py::init([](const Simulation& simulation) {
@@ -251,8 +252,15 @@ void bind_pipeline(py::module_& module) {
             "walk",  // (micro-operations fetched by the cycle `by`, the line then at hand)
             [known](Path& walked, BranchUnit& branches, Hierarchy& caches, std::int64_t branch, bool taken, Line line,
                     std::int64_t width, Cycle begin, Cycle until, Cycle by, std::int64_t most) {
-                const auto [count, last] = walked.path.walk(
-                    {known(branch, walked.program), taken, line, width, begin, until, by, most}, branches, caches);
+                WrongPath::Start start;
+                start.place = walked.path.expected(known(branch, walked.program), taken);
+                start.line = line;
+                start.width = width;
+                start.from = begin;
+                start.until = until;
+                start.by = by;
+                start.most = start.entries = start.loads = start.stores = most;
+                const auto [count, last] = walked.path.walk(start, branches, caches, walked.squashed);
                 return py::make_tuple(count, last);
             },
             arg("branches"), arg("caches"), py::kw_only(), arg("branch"), arg("taken"), arg("line"), arg("width"),

@@ -4,7 +4,11 @@
 // another: a burst that waits for its bank holds up all that are decided on later. Rows stay open until another row of
 // the bank is wanted, or (`closed`) only if a request for the row was already waiting when the controller decided on the
 // last burst to it. Writes wait in a queue; when it is nearly full, or half full and nothing is to be read, MIN_WRITES or
-// more are written, those to open rows first, and the bus turns around twice.
+// more are written, and the bus turns around twice. Of the writes that wait the first goes whose row is open, or whose bank
+// can be made ready without holding up the bus, or is ready first (DRAMInterface::chooseNextFRFCFS). A row is closed after
+// MOST_OF_ROW bursts (max_accesses_per_row).
+//
+// Where bursts interleave (LPDDR5), another bank group's may follow after `t_burst_min`, every second time.
 //
 // Times are picoseconds, as in gem5. Requests come in program order: one that arrives before the latest so far finds a
 // free slot of the data bus and changes no bank.
@@ -13,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "bus.hpp"
@@ -23,7 +28,7 @@ namespace perfvec {
 // Nanoseconds and counts, as in uarch/dram.yaml.
 struct DramModel {
     double t_cl, t_cwl, t_rcd, t_rp, t_ras, t_rtp, t_wr, t_rtw, t_wtr, t_ccd_long, t_rrd, t_xaw, t_cs, t_refi, t_rfc,
-        t_burst;
+        t_burst, t_burst_min;
     int burst_bytes, banks, ranks, bank_groups, row_bytes, write_queue;
     bool closed;
 };
@@ -50,6 +55,8 @@ class Dram : public MainMemory {
           refi_(picoseconds(model.t_refi)),
           rfc_(picoseconds(model.t_rfc)),
           burst_(picoseconds(model.t_burst)),
+          burst_min_(picoseconds(model.t_burst_min)),
+          between_(burst_),
           bursts_(64 / model.burst_bytes),
           banks_of_rank_(model.banks),
           groups_(model.bank_groups),
@@ -90,9 +97,11 @@ class Dram : public MainMemory {
     }
 
     void write_at(Line line, Picoseconds arrival) {
-        if (std::find(writes_.begin(), writes_.end(), line) != writes_.end()) return;
+        if (std::any_of(writes_.begin(), writes_.end(), [line](const Write& write) { return write.line == line; })) return;
         if (writes_.size() == write_queue_) write_some(arrival, writes_high_, arrival);
-        writes_.push_back(line);
+        Write write{line, 0, 0};
+        bank_of(line, write.bank, write.row);
+        writes_.push_back(write);
     }
 
     std::size_t writes_waiting() const { return writes_.size(); }
@@ -101,16 +110,28 @@ class Dram : public MainMemory {
     static constexpr double HIGH = 0.85, LOW = 0.5;  // of the write queue (write_high_thresh_perc, write_low_…)
 
   private:
+    static constexpr int MOST_OF_ROW = 16;              // bursts, then it is closed (max_accesses_per_row)
+    static constexpr int LEFT = 8;                      // rows remembered of each bank
     static constexpr int ACTIVATIONS = 4;               // at most so many in t_xaw
     static constexpr Picoseconds CONTROLLER = 10'000;   // gem5's static frontend latency, and its backend's
     static constexpr Picoseconds PAST = -(std::int64_t{1} << 60);
 
+    struct Write {
+        Line line;
+        std::int64_t bank, row;
+    };
+    struct Left {  // a row, and when another one was decided on for a read
+        std::int64_t row = -1;
+        Picoseconds at = PAST;
+        int bursts = 0;
+    };
     struct Bank {
         std::int64_t row = -1;                               // the open one
+        int bursts = 0;                                      // of it so far
         Picoseconds column = 0, precharge = 0, activate = 0;  // from when on these commands are allowed
         Picoseconds decided = PAST;                          // when a burst was last decided on
-        std::int64_t former = -1;                            // the row before,
-        Picoseconds changed = PAST;                          // and when another one was decided on
+        std::array<Left, LEFT> left{};                       // rows that were open before, the oldest at `oldest`
+        int oldest = 0;
         std::int64_t last_row = -1;                          // the row last opened
     };
 
@@ -127,18 +148,78 @@ class Dram : public MainMemory {
 
     // Writes from `begin` on until no more than `until` wait; after MIN_WRITES a read that is here goes first.
     void write_some(Picoseconds begin, std::int64_t until, Picoseconds arrival) {
-        std::int64_t done = 0, number, row;
+        std::int64_t done = 0;
         until = std::max<std::int64_t>(until, 0);
         while (static_cast<std::int64_t>(writes_.size()) > until || done < MIN_WRITES) {
-            if (writes_.empty() || (done >= MIN_WRITES && next_burst_ > arrival)) break;
-            auto chosen = std::find_if(writes_.begin(), writes_.end(), [&](Line line) {
-                return bank_of(line, number, row).row == row;
-            });
-            if (chosen == writes_.end()) chosen = writes_.begin();
-            for (std::int64_t k = 0; k < bursts_; ++k) burst(*chosen, begin, true);
+            if (writes_.empty() || (done >= MIN_WRITES && next_burst_ - rp_ - rcd_ >= arrival)) break;
+            const auto chosen = writes_.begin() + choose_write(decision(begin));
+            const Write write = *chosen;
+            for (std::int64_t k = 0; k < bursts_; ++k) burst(write.line, begin, true);
             writes_.erase(chosen);
+            close_after(write);
             ++done;
         }
+    }
+
+    // When what comes next is decided on, not before `arrival`: when the bus will be free as soon as a row can be opened.
+    Picoseconds decision(Picoseconds arrival) const { return std::max(arrival, next_burst_ - rp_ - rcd_); }
+
+    // From when on a bank's column command is allowed, as far as the bank and what was sent last are concerned.
+    Picoseconds column_from(std::int64_t bank) const {
+        return std::max(banks_[bank].column, command_ + gap(bank, true));
+    }
+
+    // Which of the writes goes next.
+    std::ptrdiff_t choose_write(Picoseconds now) const {
+        const Picoseconds seamless = std::max(writing_ ? next_burst_ : command_ + burst_ + rtw_, now);
+        std::ptrdiff_t open = -1;
+        for (std::size_t k = 0; k < writes_.size(); ++k) {
+            if (banks_[writes_[k].bank].row != writes_[k].row) continue;
+            if (column_from(writes_[k].bank) <= seamless) return static_cast<std::ptrdiff_t>(k);
+            if (open < 0) open = static_cast<std::ptrdiff_t>(k);
+        }
+        // None to an open row can go at once: the bank that is ready first.
+        std::uint64_t waiting = 0, first = 0;
+        for (const Write& write : writes_) waiting |= std::uint64_t{1} << write.bank;
+        Picoseconds earliest = std::numeric_limits<Picoseconds>::max();
+        bool any_seamless = false, hidden = false;
+        for (std::size_t number = 0; number < banks_.size(); ++number) {
+            if (!(waiting >> number & 1)) continue;
+            const Bank& bank = banks_[number];
+            const Picoseconds activate =
+                bank.row < 0 ? std::max(bank.activate, now) : std::max(bank.precharge, now) + rp_;
+            const bool at_once =
+                std::max(column_from(static_cast<std::int64_t>(number)), activate + rcd_) <= seamless;
+            if (!at_once && (any_seamless || activate > earliest)) continue;
+            if (!any_seamless && (at_once || activate < earliest)) first = 0;
+            any_seamless |= at_once;
+            hidden = activate <= std::max(seamless - rcd_, now);
+            first |= std::uint64_t{1} << number;
+            earliest = activate;
+        }
+        if (open >= 0 && !hidden) return open;
+        for (std::size_t k = 0; k < writes_.size(); ++k)
+            if (banks_[writes_[k].bank].row != writes_[k].row && (first >> writes_[k].bank & 1))
+                return static_cast<std::ptrdiff_t>(k);
+        return std::max<std::ptrdiff_t>(open, 0);
+    }
+
+    // After a write its row is closed where no other one waits for it and, unless rows are closed anyway, one for another
+    // row of the bank does.
+    void close_after(const Write& write) {
+        Bank& bank = banks_[write.bank];
+        bool conflict = closed_;
+        for (const Write& other : writes_) {
+            if (other.bank != write.bank) continue;
+            if (other.row == write.row) return;
+            conflict = true;
+        }
+        if (conflict && bank.row == write.row) close(bank);
+    }
+
+    void close(Bank& bank) {
+        bank.activate = std::max(bank.activate, bank.precharge + rp_);
+        bank.row = -1;
     }
 
     // At every multiple of REFI all rows are closed and nothing is activated for RFC.
@@ -156,21 +237,25 @@ class Dram : public MainMemory {
     Picoseconds burst(Line line, Picoseconds arrival, bool writing) {
         std::int64_t number, row;
         Bank& bank = bank_of(line, number, row);
-        const Picoseconds now = std::max(arrival, next_burst_ - rp_ - rcd_);
-        if (bank.row != row && bank.former == row && arrival <= bank.changed) {
-            // It was waiting when the row was still open, so it went before what closed the row: row hits come first.
-            next_burst_ += burst_;
-            ++counters.row_hits;
-            return bank.changed + cl_ + burst_;
+        const Picoseconds now = decision(arrival);
+        if (bank.row != row && !writing) {
+            for (int k = 0; k < LEFT; ++k) {
+                Left& left = bank.left[(bank.oldest + k) & (LEFT - 1)];
+                if (left.row != row || arrival > left.at || left.bursts >= MOST_OF_ROW) continue;
+                // It was waiting when the row was still open, so it went before what closed the row: row hits come first.
+                next_burst_ += burst_;
+                ++left.bursts;
+                ++counters.row_hits;
+                bank.precharge += burst_;
+                return left.at + cl_ + burst_;
+            }
         }
-        if (closed_ && bank.row >= 0 && (arrival > bank.decided || bank.row != row)) {  // closed after the last burst
-            bank.activate = std::max(bank.activate, bank.precharge + rp_);
-            bank.row = -1;
-        }
+        if (closed_ && bank.row >= 0 && (arrival > bank.decided || bank.row != row))
+            close(bank);  // after the last burst
         ++(bank.row == row ? counters.row_hits : counters.row_misses);
         if (bank.row != row) {
-            bank.former = bank.last_row;
-            bank.changed = writing ? PAST : now;
+            bank.left[bank.oldest] = {bank.last_row, writing ? PAST : now, bank.bursts};
+            bank.oldest = (bank.oldest + 1) & (LEFT - 1);
             if (bank.row >= 0) bank.activate = std::max(bank.activate, std::max(bank.precharge, now) + rp_);
             const Picoseconds activated =
                 std::max({bank.activate, now, activated_ + rrd_, activations_[oldest_] + xaw_});
@@ -178,17 +263,27 @@ class Dram : public MainMemory {
             oldest_ = (oldest_ + 1) & (ACTIVATIONS - 1);
             activated_ = activated;
             bank.last_row = bank.row = row;
+            bank.bursts = 0;
             bank.column = activated + rcd_;
             bank.precharge = activated + ras_;
         }
-        const Picoseconds command = std::max({bank.column, next_burst_, now, command_ + gap(number, writing)});
+        Picoseconds command = std::max({bank.column, next_burst_, now, command_ + gap(number, writing)});
+        Picoseconds between = burst_min_;
+        if (burst_min_ < burst_) {
+            if (command == command_ + burst_min_)
+                between = burst_;
+            else
+                command = std::max(command, command_ + burst_);
+        }
         const Picoseconds over = command + (writing ? cwl_ : cl_) + burst_;
         bank.precharge = std::max(bank.precharge, writing ? over + wr_ : command + rtp_);
         bank.decided = now;
         command_ = command;
         writing_ = writing;
         last_bank_ = number;
-        next_burst_ = command + burst_;
+        between_ = between;
+        next_burst_ = command + between;
+        if (++bank.bursts == MOST_OF_ROW) close(bank);
         return over;
     }
 
@@ -197,7 +292,7 @@ class Dram : public MainMemory {
         if (writing_ != writing) return writing ? burst_ + rtw_ : burst_ + wtr_ + cwl_;
         if (last_bank_ / banks_of_rank_ != bank / banks_of_rank_) return burst_ + cs_;
         if (groups_ > 0 && last_bank_ % groups_ == bank % groups_) return ccd_long_;
-        return burst_;
+        return between_;
     }
 
     // A read that should have come before others that are done.
@@ -213,12 +308,13 @@ class Dram : public MainMemory {
     }
 
     Picoseconds period_;
-    Picoseconds cl_, cwl_, rcd_, rp_, ras_, rtp_, wr_, rtw_, wtr_, ccd_long_, rrd_, xaw_, cs_, refi_, rfc_, burst_;
+    Picoseconds cl_, cwl_, rcd_, rp_, ras_, rtp_, wr_, rtw_, wtr_, ccd_long_, rrd_, xaw_, cs_, refi_, rfc_, burst_, burst_min_;
+    Picoseconds between_;  // from the last burst to one of another bank group
     std::int64_t bursts_, banks_of_rank_, groups_, row_lines_, writes_high_, writes_low_;
     std::size_t write_queue_;
     bool closed_;
     std::vector<Bank> banks_;
-    std::vector<Line> writes_;  // those that wait
+    std::vector<Write> writes_;  // those that wait
     Bus bus_;
     std::array<Picoseconds, ACTIVATIONS> activations_;  // the latest ones, circular
     int oldest_ = 0;

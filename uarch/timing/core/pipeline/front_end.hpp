@@ -30,7 +30,8 @@ class FrontEnd {
 
     // A new 64-byte line is asked for in the cycle in which the former one ends; a group ends with its line.
     template <bool STACK>
-    Span fetch(Hierarchy& caches, Address pc, std::int64_t length, std::int64_t operations, Waits& waits) {
+    __attribute__((always_inline)) Span fetch(Hierarchy& caches, Address pc, std::int64_t length, std::int64_t operations,
+                                              Waits& waits) {
         const bool redirected = redirected_ > 0;
         if constexpr (STACK) waits.add(redirect_cause_, redirected_);
         redirected_ = 0;
@@ -57,7 +58,7 @@ class FrontEnd {
 
     // `renamed` is the cycle in which the instruction before was renamed.
     template <bool STACK>
-    Span decode(Span fetched, std::int64_t operations, Cycle renamed, Waits& waits) {
+    __attribute__((always_inline)) Span decode(Span fetched, std::int64_t operations, Cycle renamed, Waits& waits) {
         // Leaving the fetch queue.
         send_.reach(fetched.first);
         Cycle begin = send_.next(decode_width_);

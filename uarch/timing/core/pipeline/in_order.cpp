@@ -15,6 +15,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       store_buffer_(machine.in_order->store_buffer),
       memory_in_flight_(machine.in_order->memory_in_flight),
       front_entries_(INPUT_BUFFER + width_ * (frontend_delay_ + 2)),
+      integer_width_(std::min<std::int64_t>(width_, machine.units.int_alu)),
       stage_entries_(machine.units.int_alu * ALU_STAGES),
       units_(machine.in_order->width, machine.units),
       front_(front_entries_, -RELEASE),
@@ -22,7 +23,14 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       in_flight_(TRANSFERS, -RELEASE),
       in_memory_(memory_in_flight_, -RELEASE),
       buffer_(store_buffer_, -RELEASE),
-      stack_(width_) {}
+      stack_(width_) {
+    double length = 0, operations = 0;
+    for (std::size_t k = 0; k < program_.size; ++k) {
+        length += program_.rows[k].length;
+        operations += program_.rows[k].micro_operations;
+    }
+    bytes_ = operations > 0 ? length / operations : 0;
+}
 
 void InOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
 
@@ -60,7 +68,7 @@ Cycle InOrderCore::fetch(Address pc, std::int64_t length, std::int64_t operation
         fetch_.reach(data);
         line_ = line;
         line_begin_ = fetch_.cycle;
-        line_free_ = data;
+        line_free_ = data + 1;
     }
     const Cycle room = front_[operations_ + std::min(operations, front_entries_) - 1 - front_entries_] + RELEASE;
     fetch_.reach(room);
@@ -70,22 +78,25 @@ Cycle InOrderCore::fetch(Address pc, std::int64_t length, std::int64_t operation
     return fetch_.cycle + FETCH_TO_DECODE + frontend_delay_ + DECODE_TO_ISSUE;
 }
 
-// Cycle in which the last of the micro-operations issues, not before `cycle`.
-inline Cycle InOrderCore::issue(Cycle cycle, std::int64_t operations, std::int64_t accesses) {
-    std::int64_t used = operations, memory_used = accesses;
+// Cycle in which the last of the micro-operations issues, not before `cycle`; `integers` of them go to the integer units.
+inline Cycle InOrderCore::issue(Cycle cycle, std::int64_t operations, std::int64_t accesses, std::int64_t integers) {
+    std::int64_t used = operations, memory_used = accesses, integer_used = integers;
     if (cycle <= issue_cycle_) {
         cycle = issue_cycle_;
         used += issue_used_;
         memory_used += issue_memory_;
+        integer_used += issue_integer_;
     }
-    while (used > width_ || memory_used > memory_width_) {
+    while (used > width_ || memory_used > memory_width_ || integer_used > integer_width_) {
         used = std::max<std::int64_t>(used - width_, 0);
         memory_used = std::max<std::int64_t>(memory_used - memory_width_, 0);
+        integer_used = std::max<std::int64_t>(integer_used - integer_width_, 0);
         ++cycle;
     }
     issue_cycle_ = cycle;
     issue_used_ = used;
     issue_memory_ = memory_used;
+    issue_integer_ = integer_used;
     return cycle;
 }
 
@@ -134,6 +145,23 @@ void InOrderCore::store(Address pc, Address address, std::int64_t size, Cycle co
     forwarding_.note_store(address, size, committed, done);
 }
 
+// The instruction's first micro-operation traps when it is committed, or its third one, which waits for the two before,
+// branches within the microcode; fetch goes on from there (Execute::commitInst). Returns how many of its micro-operations
+// that was.
+template <bool STACK>
+std::int64_t InOrderCore::interrupt(const StaticInstruction& row, Address pc) {
+    const bool branch = row.interruption == Interruption::Branch;
+    const std::int64_t count = branch ? 3 : 1;
+    const Cycle arrived = fetch<STACK>(pc, row.length, count);
+    const Cycle issued = issue(std::max(arrived - (count - 1) / width_, serial_), count, 0, count);
+    const Cycle done = branch ? std::max(issued + 2 + ALU_STAGES, arrived + ALU_STAGES) : issued + 1;
+    for (std::int64_t each = 0; each < count; ++each) front_[operations_++] = issued;
+    commit_.take(count, width_);
+    commit_.reach(done, 1);
+    restart(fetch_beyond(pc, commit_.cycle + TO_REFETCH), Serialize);
+    return branch ? count : 0;
+}
+
 // Instruction `k` of the chunk; returns its retire cycle.
 template <bool STACK>
 inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
@@ -146,6 +174,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const bool string = row.is(STRING);
     std::int64_t operations = row.micro_operations;
     if (string) operations += (1 + row.computes) * accesses;  // those of each access
+    if (__builtin_expect(row.interruption != Interruption::None, 0))
+        operations = std::max<std::int64_t>(operations - interrupt<STACK>(row, pc), 1);
     const Cycle arrived = fetch<STACK>(pc, row.length, operations);
     const bool computes = row.computes > 0 && !string;
     const bool simple = !computes || row.unit == INT_ALU;
@@ -162,7 +192,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const std::int64_t others =
         std::clamp<std::int64_t>(operations - accesses - (simple ? 0 : row.computes), 0, stage_entries_);
     const Cycle room = stages_[computed_ + others - 1 - stage_entries_];
-    begin = std::max(begin, room - floor_divided(others - 1, width_));
+    begin = std::max(begin, room - floor_divided(others - 1, integer_width_));
 
     Cycle addressed = 0, of_others = 0, known = 0;
     Cause operands_cause = ExecuteIntAlu;  // what brings the last of the operands
@@ -185,7 +215,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     std::int64_t operations_left = operations;
     if (loads > 0) {
         const std::int64_t before = std::min<std::int64_t>(loads, 64);
-        issued = issue(begin, before, before);
+        issued = issue(begin, before, before, 0);
         operations_left = std::max<std::int64_t>(operations - before, 0);
     }
     Cycle complete = issued + 1;
@@ -204,9 +234,11 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         start = loads > 0 ? std::max(start, result - late) : std::max({start, begin, addressed - late});
         const Cycle operands = start;
         if constexpr (STACK) waits_.add(operands_cause, operands - std::max(issued, begin));
-        start = issue(start, 1, 0);
+        start = issue(start, 1, 0, std::min<std::int64_t>(others, 1));
         const Cycle finish =
-            std::max(issue(start, operations_left - 1, std::min<std::int64_t>(stores, 64)), arrived);
+            std::max(issue(start, operations_left - 1, std::min<std::int64_t>(stores, 64),
+                           std::max<std::int64_t>(others - 1, 0)),
+                     arrived);
         if constexpr (STACK) waits_.add(DecodeBandwidth, finish - operands);  // issue width
         if (computes) {
             if (row.cycles_before > 0) start += simple ? row.cycles_before : row.cycles_before - 1 + ALU_STAGES;
@@ -234,7 +266,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         if (start > issue_cycle_) {  // what comes after issues later still
             issue_cycle_ = start;
             issue_used_ = 1;
-            issue_memory_ = 0;
+            issue_memory_ = issue_integer_ = 0;
         }
         if (computes || row.cycles_after > 0 || accesses == 0) {
             if constexpr (STACK)  // every instruction passes the integer units' stages
@@ -262,26 +294,35 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         if constexpr (STACK) ready_cause_[row.destinations[destination]] = execution;
         committed_[row.destinations[destination]] = cycle;
     }
+    if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = result - row.cycles_after;
     const std::int64_t entered = std::min(operations, front_entries_);
     for (std::int64_t entry = operations_; entry < operations_ + entered; ++entry) front_[entry] = issue_cycle_;
     operations_ += entered;
     for (std::int64_t entry = computed_; entry < computed_ + others; ++entry)
-        stages_[entry] = cycle - (computed_ + others - 1 - entry) / width_;
+        stages_[entry] = cycle - (computed_ + others - 1 - entry) / integer_width_;
     computed_ += others;
-    for (std::int64_t which = first; which < last; ++which)
-        if (chunk.is_store[which]) store(pc, chunk.address[which], chunk.bytes(which), cycle);
+    // gem5 checks the address of some such stores first, without an access (`cda`, LSQ::pushRequest: NO_ACCESS).
+    const bool checks = row.interruption == Interruption::Trap;
+    for (std::int64_t which = first; which < last; ++which) {
+        if (!chunk.is_store[which]) continue;
+        if (checks && which + 1 < last && chunk.address[which] == chunk.address[which + 1]) continue;
+        store(pc, chunk.address[which], chunk.bytes(which), cycle);
+    }
     if (row.is(SERIALIZING)) serial_ = cycle + 1;
     if constexpr (STACK) stack_.retire(k, operations, cycle - retired, waits_, FetchBandwidth);
     redirect(row, pc, chunk.target(program_, k), cycle);
     return cycle;
 }
 
-// Until a misprediction is known the lines beyond the branch are fetched, and the one under way must come first.
+// Until a misprediction is known the lines beyond the branch are fetched, as many as fetch2 has room for behind those that
+// have gone on as micro-operations to where execution waits. The one under way must come first.
 Cycle InOrderCore::fetch_beyond(Address pc, Cycle again) {
-    for (int ahead = 1; ahead <= AHEAD; ++ahead) {
+    const std::int64_t behind = std::min(front_entries_, std::max<std::int64_t>(again - fetch_.cycle, 0) * width_);
+    const auto used = static_cast<std::int64_t>((pc & 63) + bytes_ * behind) >> LINE_BITS;
+    for (int ahead = 1; ahead <= AHEAD + used; ++ahead) {
         const Cycle start = std::max(line_free_, line_begin_);
         if (start >= again) break;
-        line_free_ = caches_.access_code(line_ + ahead, start, pc);
+        line_free_ = caches_.access_code(line_ + ahead, start, pc) + 1;
     }
     return std::max(again, line_free_);
 }
@@ -292,10 +333,19 @@ Cycle InOrderCore::fetch_beyond(Address pc, Cycle again) {
 // one, or, where that has come, the one behind it, for which the second stage has just made room by throwing all away.
 Cycle InOrderCore::follow(Address pc) {
     const Cycle told = fetch_.cycle + FETCH_TO_DECODE;
-    const Cycle start = std::max(line_free_, line_begin_) + 1;
+    const Cycle start = std::max(line_free_, line_begin_ + 1);
     Cycle free = caches_.access_code(line_ + 1, start, pc) + 1;
     if (free <= told) free = caches_.access_code(line_ + 2, told, pc) + 1;
     return std::max(told + 1, free);
+}
+
+// Fetch begins anew.
+void InOrderCore::restart(Cycle again, Cause cause) {
+    redirect_cause_ = cause;
+    redirected_ = std::max<Cycle>(again - fetch_.cycle, 0);
+    fetch_ = {again, 0};
+    line_ = -1;
+    line_begin_ = again;
 }
 
 inline void InOrderCore::redirect(const StaticInstruction& row, Address pc, Address target, Cycle committed) {
@@ -315,12 +365,7 @@ inline void InOrderCore::redirect(const StaticInstruction& row, Address pc, Addr
         again = committed + TRAP;
         redirect_cause_ = Serialize;
     }
-    if (again > 0) {
-        redirected_ = std::max<Cycle>(again - fetch_.cycle, 0);
-        fetch_ = {again, 0};
-        line_ = -1;
-        line_begin_ = again;
-    }
+    if (again > 0) restart(again, redirect_cause_);
 }
 
 }  // namespace perfvec

@@ -58,7 +58,7 @@ class InOrderCore final : public Core {
     Cycle step(const Chunk& chunk, std::size_t k);
     template <bool STACK>
     Cycle fetch(Address pc, std::int64_t length, std::int64_t operations);
-    Cycle issue(Cycle cycle, std::int64_t operations, std::int64_t accesses);
+    Cycle issue(Cycle cycle, std::int64_t operations, std::int64_t accesses, std::int64_t integers);
     Cycle send(Cycle issued, Cycle known);
     Cycle access(Address pc, Address address, std::int64_t size, Cycle start, bool write);
     template <bool STACK>
@@ -67,12 +67,17 @@ class InOrderCore final : public Core {
     void redirect(const StaticInstruction& row, Address pc, Address target, Cycle committed);
     Cycle fetch_beyond(Address pc, Cycle again);
     Cycle follow(Address pc);
+    template <bool STACK>
+    std::int64_t interrupt(const StaticInstruction& row, Address pc);
+    void restart(Cycle again, Cause cause);
 
     Program program_;
     Hierarchy& caches_;
     BranchUnit& branches_;
     bool ideal_branches_;
-    std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_, front_entries_, stage_entries_;
+    std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_, front_entries_;
+    std::int64_t integer_width_;  // micro-operations that go through the integer units in a cycle
+    std::int64_t stage_entries_;
 
     FunctionalUnits units_;
     Dividers int_divider_{1}, fp_divider_{1};
@@ -87,10 +92,11 @@ class InOrderCore final : public Core {
     CycleRing buffer_;     // when each of the latest stores was written
 
     Slots fetch_, commit_;
+    double bytes_ = 0;  // of code for a micro-operation, on average over the program
     Line line_ = -1;
     Cycle line_begin_ = 0, line_free_ = 0;
     Cycle issue_cycle_ = 0;
-    std::int64_t issue_used_ = 0, issue_memory_ = 0;
+    std::int64_t issue_used_ = 0, issue_memory_ = 0, issue_integer_ = 0;
     std::int64_t operations_ = 0, accesses_ = 0, stores_ = 0, computed_ = 0, sent_to_memory_ = 0;  // counts so far
     Cycle sent_ = 0;         // when the memory unit handed on the last access
     Cycle written_ = 0;      // when all stores so far are written

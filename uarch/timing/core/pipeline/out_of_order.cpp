@@ -60,8 +60,9 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
 
 // Cycle in which the last micro-operation is renamed: every structure must have room then.
 template <bool STACK>
-Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
-                             std::int64_t stores) {
+__attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded,
+                                                                   std::int64_t operations, std::int64_t loads,
+                                                                   std::int64_t stores) {
     const Cycle first = decoded.first + TO_RENAME, last = decoded.last + TO_RENAME;
     rename_.reach(first);
     rename_.take(operations, rename_width_);
@@ -208,39 +209,82 @@ inline Cycle OutOfOrderCore::retire(Cycle complete, std::int64_t operations) {
     return commit_.cycle;
 }
 
-// The branch `here`, which goes to `target`, is known at `resolved` to be mispredicted.
-//
-// Returns how many micro-operations of the wrong path are in the reorder buffer. They are found there SQUASH_WIDTH a
-// cycle, and nothing is dispatched or retired meanwhile; their entries are free only when what is before them has
-// retired (gem5's O3).
-std::int64_t OutOfOrderCore::mispredicted(std::uint32_t here, Address target, Cycle renamed, Cycle fetched,
-                                          Cycle resolved) {
-    const std::int64_t end = reorder_buffer_.handed_out(), entries = reorder_buffer_.entries();
-    std::int64_t low = end - entries, high = end;  // finds the first entry that is still taken at `resolved`
+// Where the branch `here`, which goes to `target`, was expected to go.
+WrongPath::Place OutOfOrderCore::expected(std::uint32_t here, Address target) const {
+    const bool taken = target == program_.fall_through(here) || !program_.rows[here].is(CONDITIONAL);
+    return wrong_path_.expected(here, taken);
+}
+
+// Entries of the ring that are free at `cycle`.
+static std::int64_t free_at(const ReleaseRing& ring, Cycle cycle) {
+    const std::int64_t end = ring.handed_out(), entries = ring.entries();
+    std::int64_t low = end - entries, high = end;  // finds the first entry that is still taken
     while (low < high) {
         const std::int64_t middle = (low + high) >> 1;
-        if (reorder_buffer_.release(middle) + RELEASE > resolved)
+        if (ring.release(middle) > cycle)
             high = middle;
         else
             low = middle + 1;
     }
-    const std::int64_t room = std::max<std::int64_t>(entries - (end - low), 0);
+    return std::max<std::int64_t>(entries - (end - low), 0);
+}
+
+// What is behind a micro-operation is known at `resolved` to be the wrong path, or has to be fetched again.
+//
+// Returns how many micro-operations of it are in the reorder buffer. They are found there SQUASH_WIDTH a cycle, and nothing
+// is dispatched or retired meanwhile; their entries are free only when what is before them has retired (gem5's O3).
+std::int64_t OutOfOrderCore::squash(const Squash& what) {
+    const Cycle resolved = what.resolved;
+    const std::int64_t room = free_at(reorder_buffer_, resolved - RELEASE);
     WrongPath::Start start;
-    start.branch = here;
-    start.taken = target == program_.fall_through(here) || !program_.rows[here].is(CONDITIONAL);
+    start.place = what.place;
     start.line = front_.line();
     start.width = front_.fetch_width();
-    start.from = fetched + 1;
-    start.by = fetched + resolved - 1 - renamed;
+    start.from = what.fetched + 1;
+    start.by = what.fetched + resolved - 1 - what.renamed;
     start.until = resolved + TO_SQUASH;
     start.most = room + front_.most_under_way();
-    const WrongPath::Walked walked = wrong_path_.walk(start, branches_, caches_);
-    const std::int64_t slots = (resolved - 1 - renamed) * rename_width_ + rename_width_ - rename_.used;
+    start.entries = room;
+    start.loads = free_at(load_queue_, resolved - LATE_RELEASE);
+    start.stores = store_queue_.entries() - (store_queue_.handed_out() - writes_);
+    squashed_.part(ready_, frontend_delay_ + TO_RENAME + dispatch_delay_, start.from, start.until);
+    const WrongPath::Walked walked = wrong_path_.walk(start, branches_, caches_, squashed_);
+    const std::int64_t slots = (resolved - 1 - what.renamed) * rename_width_ + rename_width_ - rename_.used;
     const std::int64_t wrong = std::min({room, walked.count, std::max<std::int64_t>(slots, 0)});
-    front_.squashed(resolved, (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH);
-    front_.go_on(resolved + TO_SQUASH + 1, walked.line == line_of(target) ? walked.line : FrontEnd::NO_LINE, 0,
+    front_.squashed(resolved, what.trap ? 0 : (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH);
+    front_.go_on(resolved + TO_SQUASH + 1, walked.line == line_of(what.target) ? walked.line : FrontEnd::NO_LINE, 0,
                  MispredictExecute);
     return wrong;
+}
+
+// The instruction's first micro-operation traps: it waits until it is the oldest one and all stores are written
+// (Commit::commitHead), and TRAP cycles later everything is squashed (Commit::squashFromTrap). What is behind it has run
+// ahead meanwhile and is fetched again.
+template <bool STACK>
+__attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, const StaticInstruction& row, Address pc) {
+    const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, 1, waits_);
+    const Span decoded = front_.decode<STACK>(fetched, 1, rename_.cycle, waits_);
+    const Cycle renamed = rename<STACK>(row, decoded, 1, 0, 0);
+    const Cycle dispatched = renamed + dispatch_delay_;
+    issue_queue_.enter(1);
+    issue_queue_.leave(dispatched);
+    write_until(store_queue_.handed_out());
+    const Cycle trapped = std::max({dispatched + 1 + TO_RETIRE, commit_.cycle + 1, drained_});
+    const Cycle resolved = trapped + TRAP - 1;  // as if a branch had told it
+
+    const std::int64_t wrong = squash({{here, pc}, pc, renamed, fetched.last, resolved, true});
+    const Cycle done = resolved + 1 + (wrong + SQUASH_WIDTH) / SQUASH_WIDTH;
+    commit_ = {trapped, commit_width_};
+    reorder_buffer_.book(1 + std::min(wrong, reorder_buffer_.entries() - 1), done);
+    if constexpr (STACK) waits_.add(Serialize, done - dispatched);
+}
+
+// A load that could issue at `cycle` on a path that was squashed; returns the cycle of its data.
+__attribute__((noinline)) Cycle OutOfOrderCore::load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle) {
+    const Cycle issue = std::max(cycle, store_sets_.waits_for(pc));
+    const StoreForwarding::Answer store = forwarding_.find(address, size, issue + 1);
+    if (store.source != StoreForwarding::Source::Cache) return std::max(issue, store.cycle) + 2;
+    return caches_.access_data(address, size, issue + 1, false, pc);
 }
 
 // Instruction `k` of the chunk; returns its retire cycle.
@@ -263,6 +307,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         own = others = 0;
     }
 
+    if (__builtin_expect(row.interruption == Interruption::Trap, 0)) trap<STACK>(here, row, pc);
     const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
     const Span decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
     if (row.is(SERIALIZING)) serial_ = std::max(serial_, commit_.cycle + RELEASE);
@@ -310,8 +355,16 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     if constexpr (STACK)
         if (accesses > 0 || ordering) waits_.add(Stores, addressed - unordered);
 
+    const bool again = squashed_.active();
+    Cycle ahead = again ? squashed_.take(here, row) : NEVER;  // when it had its operands on a path that was squashed
     Cycle data = loads > 0 ? addressed : begin;
     if (loads > 0) {
+        if (ahead < addressed && !string) {
+            const Cycle issued = ahead;
+            for (std::int64_t which = first; which < last; ++which)
+                if (!chunk.is_store[which])
+                    ahead = std::max(ahead, load_ahead(pc, chunk.address[which], chunk.bytes(which), issued));
+        }
         Waits before, latest;  // of several loads side by side the one that ends last is what is waited for
         const bool several = STACK && loads > 1;
         if (several) before = latest = waits_;
@@ -389,6 +442,8 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     for (int destination = 0; destination < USUAL_DESTINATIONS; ++destination) write(destination);
     if (__builtin_expect(row.destination_count > USUAL_DESTINATIONS, 0))
         for (int destination = USUAL_DESTINATIONS; destination < row.destination_count; ++destination) write(destination);
+    if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = result - row.cycles_after;
+    if (again) squashed_.write(row, std::min(ahead + row.cycles_before + (own > 0) * row.latency + row.cycles_after, result));
     ready_[REGISTERS] = 0;  // where those that it does not have went
     memory_last_ = std::max(memory_last_, complete);
     if (ordering) memory_order_ = complete;
@@ -401,7 +456,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     std::int64_t wrong = 0;
     Cycle done = 0;
     if (outcome == Redirect::Execute) {
-        wrong = mispredicted(here, target, renamed, fetched.last, complete);
+        wrong = squash({expected(here, target), target, renamed, fetched.last, complete, false});
         done = complete + 1 + (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH;
         if constexpr (STACK) waits_.misprediction();
         if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
@@ -412,12 +467,14 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     load_queue_.book(std::min(loads, load_queue_.entries()), retired_at);
     int_registers_.book(row.int_destinations, retired_at);
     fp_registers_.book(row.fp_destinations, retired_at);
+    std::int64_t behind = stores;  // of several stores the first retire as the port has let them go
     for (std::int64_t which = first; which < last; ++which) {
         if (!chunk.is_store[which]) continue;
+        const Cycle store_retired = std::max(retired, retired_at - --behind / units_.units(STORE_PORT));
         if (store_queue_.handed_out() - writes_ == store_queue_.entries())  // one instruction's, more than the queue holds
             write_until(writes_ + 1);
         const std::int64_t size = chunk.bytes(which);
-        waiting(store_queue_.handed_out()) = {retired_at + TO_WRITE, chunk.address[which], size, pc, complete};
+        waiting(store_queue_.handed_out()) = {store_retired + TO_WRITE, chunk.address[which], size, pc, complete};
         store_queue_.hand_out();
         forwarding_.note_store(chunk.address[which], size, complete, NEVER);
     }
@@ -434,6 +491,8 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
             front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
         else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
             front_.end_group(target);
+    } else if (row.interruption == Interruption::Branch) {
+        front_.end_group(pc);  // as expected
     } else if (row.is(SYSCALL)) {
         front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
     }

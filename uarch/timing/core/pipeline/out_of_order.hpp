@@ -9,6 +9,9 @@
 // there before it: under total store order (x86-64) when the store before it is written, else in order too, but as many a
 // cycle as there are store ports, and loads then find its line on the way (gem5's LSQUnit::writebackStores).
 //
+// A trap waits until all before it has retired and been written, and takes TRAP cycles; everything behind it is squashed and
+// fetched again.
+//
 // After a misprediction fetch goes on 3 cycles after the branch completes. What was fetched meanwhile (wrong_path.hpp) is
 // squashed SQUASH_WIDTH micro-operations a cycle, and holds its reorder buffer entries until the branch retires. A load
 // that went ahead of an older store to its place is fetched again (store_sets.hpp).
@@ -103,7 +106,7 @@ class OutOfOrderCore final : public Core {
     static constexpr Cycle HISTORY = 4096;  // cycles that a history of stores looks back over a gap
     static constexpr int USUAL_SOURCES = 4, USUAL_DESTINATIONS = 3;  // of an instruction
     static constexpr int SQUASH_WIDTH = 8;  // gem5's squashWidth
-    static constexpr Cycle TRAP = 13;       // gem5's trap latency, after a system call
+    static constexpr Cycle TRAP = 13;       // gem5's trapLatency
 
     struct RetiredStore {  // waits to be written
         Cycle earliest;
@@ -126,7 +129,18 @@ class OutOfOrderCore final : public Core {
     Cycle answered(Cycle cycle);
     RetiredStore& waiting(std::int64_t number) { return waiting_[number & static_cast<std::int64_t>(waiting_.size() - 1)]; }
     Cycle retire(Cycle complete, std::int64_t operations);
-    std::int64_t mispredicted(std::uint32_t here, Address target, Cycle renamed, Cycle fetched, Cycle resolved);
+    template <bool STACK>
+    void trap(std::uint32_t here, const StaticInstruction& row, Address pc);
+    struct Squash {
+        WrongPath::Place place;  // where the squashed path goes on
+        Address target;          // and where the one taken does
+        Cycle renamed, fetched;  // of the last micro-operation before
+        Cycle resolved;
+        bool trap;  // gem5's own runs show no stall of the front end while the reorder buffer is squashed then
+    };
+    std::int64_t squash(const Squash& what);
+    WrongPath::Place expected(std::uint32_t here, Address target) const;
+    Cycle load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle);
     void write_next();
     void write_before(Cycle cycle);
     void write_until(std::int64_t number);
@@ -141,6 +155,7 @@ class OutOfOrderCore final : public Core {
 
     FrontEnd front_;
     WrongPath wrong_path_;
+    SquashedLoads squashed_;
     FunctionalUnits units_;
     Dividers int_dividers_, fp_dividers_;
     StoreForwarding forwarding_;

@@ -3,7 +3,8 @@
 // A trace holds the path taken only, but the code around it is known: every instruction that the program executes
 // anywhere. So the wrong path is walked from where the branch was expected to go, each branch on it going where it went
 // last. It brings lines into the instruction cache, which is often what the program needs next, and fills the reorder
-// buffer with micro-operations to be squashed. Its loads are not known.
+// buffer with micro-operations to be squashed. Where its loads go is known only of those that the path taken executes too
+// (squashed_loads.hpp).
 #pragma once
 
 #include <vector>
@@ -11,6 +12,7 @@
 #include "../branch/branch_unit.hpp"
 #include "../cache/hierarchy.hpp"
 #include "slots.hpp"
+#include "squashed_loads.hpp"
 
 namespace perfvec {
 
@@ -27,27 +29,39 @@ class WrongPath {
         if (taken && following != LAST) target_[here] = following;
     }
 
+    // Where the branch was expected to go, which it does not.
+    struct Place {
+        std::int64_t here;  // the instruction, UNKNOWN where the program never executes it,
+        Address address;    // and where it is, which may be known then
+        static constexpr Address NOWHERE = -1;
+    };
+    Place expected(std::uint32_t branch, bool taken) const {
+        if (taken) return {target_[branch], Place::NOWHERE};
+        return {next(branch), program_.fall_through(branch)};
+    }
+
     struct Start {
-        std::uint32_t branch;  // it went another way than expected
-        bool taken;            // was it expected to be taken?
+        Place place;
         Line line;             // the line at hand
         std::int64_t width;    // micro-operations fetched a cycle
         Cycle from, until;     // fetches from … until …
         Cycle by;              // those fetched by this cycle are counted
         std::int64_t most;     // micro-operations that there is room for
+        std::int64_t entries, loads, stores;  // of them in the reorder buffer and in the queues
     };
     struct Walked {
         std::int64_t count;  // micro-operations fetched by `Start::by`
         Line line;           // then at hand, UNKNOWN where it is still on its way
     };
 
-    Walked walk(const Start& start, BranchUnit& branches, Hierarchy& caches) {
-        Address address = program_.fall_through(start.branch);
-        std::int64_t here = start.taken ? target_[start.branch] : next(start.branch);
+    // `squashed` is told what can be executed.
+    Walked walk(const Start& start, BranchUnit& branches, Hierarchy& caches, SquashedLoads& squashed) {
+        auto [here, address] = start.place;
         Line line = start.line;
-        if (start.taken && here == UNKNOWN) return {0, line};
+        if (here == UNKNOWN && address == Place::NOWHERE) return {0, line};
         Slots slots{start.from, 0};
-        std::int64_t count = 0, fetched = 0;
+        std::int64_t count = 0, fetched = 0, loads = 0, stores = 0;
+        bool enters = true, issues = true;  // the reorder buffer and the queues; the units before all is squashed
         while (fetched < start.most) {
             std::int64_t length = USUAL_LENGTH, operations = 1;
             std::uint16_t flags = 0;
@@ -64,12 +78,21 @@ class WrongPath {
                 const Cycle data = caches.access_code(wanted, slots.cycle, address);
                 slots = {std::max(slots.cycle + 1, data), 0};
                 line = wanted;
-                if (slots.cycle >= start.until) return {count, UNKNOWN};
+                if (slots.cycle >= start.until) {
+                    squashed.end();
+                    return {count, UNKNOWN};
+                }
             }
             slots.take(operations, start.width);
             if (slots.cycle >= start.until) break;
             fetched += operations;
-            if (slots.cycle <= start.by) count += operations;
+            loads += (flags & LOAD) != 0;
+            stores += (flags & STORE) != 0;
+            enters &= fetched <= start.entries && loads <= start.loads && stores <= start.stores &&
+                      !(flags & (SERIALIZING | SYSCALL | STRING));
+            if (enters && slots.cycle <= start.by) count += operations;
+            issues = enters && issues && here != UNKNOWN &&
+                     squashed.pass(static_cast<std::uint32_t>(here), program_.rows[here], slots.cycle);
             const bool unconditional = (flags & BRANCH) && !(flags & CONDITIONAL);
             if (unconditional) branches.on_wrong_path(address);
             if (unconditional || ((flags & BRANCH) && taken_[here])) {
@@ -81,6 +104,7 @@ class WrongPath {
                 if (here != UNKNOWN) here = next(here);
             }
         }
+        squashed.end();
         return {count, line};
     }
 

@@ -1,0 +1,132 @@
+"""What gem5's O3 does on paths that it squashes, and why it squashes some: known answers."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from programs import Instruction, Program, load
+
+from tracegen.decode import decode
+from uarch.configuration import load_machine, replace_field
+from uarch.instructions import CARRY_REGISTER, FLAGS_REGISTER, Flag, Interruption, Operation
+from uarch.timing.simulation import Simulation
+from uarch.timing.static import MICROCODE_FLAGS, SOURCES, SOURCES_AT, static_rows
+
+BASE = load_machine("base")
+TRAP_LATENCY = 13  # gem5's trapLatency
+ADD = Instruction(Operation.INT_ALU, (1,), (1,))
+
+
+def x86(*texts: str):
+    code = np.zeros((len(texts), 16), np.uint8)
+    for row, text in enumerate(texts):
+        raw = bytes.fromhex(text)
+        code[row, : len(raw)] = list(raw)
+    return decode(np.arange(len(texts), dtype=np.uint64) * 16, code, "x86-64")
+
+
+def missing_loads(tested: bool, rounds: int = 400) -> Program:
+    """Rounds of a load that misses and a branch on what it brings, taken at random past an addition; where the ways
+    have met again, the next round's load, whose address depends on nothing of this round (`tested`: on the load).
+    """
+    program = Program(
+        [
+            load(1, 2),
+            Instruction(Operation.BRANCH, (1,), flags=Flag.BRANCH | Flag.CONDITIONAL),
+            ADD,
+            Instruction(Operation.INT_ALU, (1, 2) if tested else (2,), (2,)),
+            Instruction(Operation.BRANCH, flags=Flag.BRANCH),
+        ]
+    )
+    generator = np.random.default_rng(1)
+    for number in range(rounds):
+        program.execute(0, (0x10000000 + number * 8192, 8, 0))
+        program.execute(1)
+        if generator.integers(2):
+            program.execute(2)
+        program.execute(3)
+        program.execute(4)
+    return program
+
+
+def cycles(program: Program, machine=BASE, pieces: int = 1) -> int:
+    simulation = Simulation(machine, program.static())
+    bounds = np.linspace(0, len(program.ids), pieces + 1).astype(int)
+    return sum(int(simulation.run(program.chunk(begin, end)).sum(dtype=np.int64)) for begin, end in pairwise(bounds))
+
+
+def test_the_next_miss_begins_on_the_wrong_path():
+    """Half of the branches are mispredicted. Where the next address does not hang on the load, the wrong path asks for
+    the next line while the branch still waits for this one.
+    """
+    machine = replace_field(BASE, "l2.prefetcher", "none")
+    assert cycles(missing_loads(tested=False), machine) < 0.75 * cycles(missing_loads(tested=True), machine)
+
+
+def test_pieces_of_a_trace_give_the_same_cycles():
+    program = missing_loads(tested=False)
+    assert cycles(program) == cycles(program, pieces=7)
+
+
+def traps(count: int, interruption: Interruption) -> tuple[Program, np.ndarray]:
+    store = Instruction(Operation.NONE, (3, 2), (), Flag.STORE, address_sources=1)
+    program = Program([store])
+    program.instructions = [store] * count
+    for number in range(count):
+        program.execute(number, (0x10000000, 8, 1))
+    return program, np.full(count, interruption, np.uint8)
+
+
+@pytest.mark.parametrize("core", ["base", "cortex-a53"])
+def test_a_trap_waits_for_the_stores_and_fetches_again(core):
+    machine = load_machine(core)
+    count = 200
+    program, kinds = traps(count, Interruption.TRAP)
+    static = program.static()
+    without = Simulation(machine, static).run(program.chunk())
+    object.__setattr__(static, "interruption", kinds)
+    latency = Simulation(machine, static).run(program.chunk())
+    least = TRAP_LATENCY + machine.pipeline.frontend_delay if machine.core == "out-of-order" else 5
+    assert np.all(latency[count // 2 :] >= least)
+    assert latency.sum() > without.sum()
+
+
+def test_non_temporal_stores_trap_and_byte_shifts_branch():
+    #  movntps [rdi], xmm1; movnti [rdi], eax; movaps [rdi], xmm1; psrldq xmm1, 4; psrldq xmm1, 12
+    program = x86("0f2b0f", "0fc307", "0f290f", "660f73d904", "660f73d90c")
+    expected = [Interruption.TRAP, Interruption.TRAP, Interruption.NONE, Interruption.BRANCH, Interruption.NONE]
+    assert program.interruption is not None and program.interruption.tolist() == expected
+    assert program.micro_operations.tolist()[:4] == [3, 1, 2, 8]  # the trapping one is not among them
+
+
+def test_conditions_wait_for_the_last_divide():
+    """gem5's conditional micro-operations read all flags, those that its microcode of a divide sets among them."""
+    #  idiv ecx; jne +0; cmove eax, ebx; add eax, ebx; adc eax, ebx
+    program = x86("f7f9", "7500", "0f44c3", "01d8", "11d8")
+    rows = static_rows(BASE, program)
+    reads = (rows[:, SOURCES_AT : SOURCES_AT + SOURCES] == MICROCODE_FLAGS).any(axis=1)
+    assert reads.tolist() == [True, True, True, False, False]
+    assert MICROCODE_FLAGS in rows[0]
+
+
+def test_divides_follow_one_another():
+    """Independent divides on two dividers take their steps one after another: the conditional moves in front of the
+    second one wait for the flags of the first. One every 7 steps and a cycle or two in gem5's runs of `espeak`.
+    """
+    machine = replace_field(BASE, "functional_units.int_mul", 2)
+    program = Program([Instruction(Operation.INT_DIV, (1,), (2,))] * 12)
+    for number in range(600):
+        program.execute(number % 12)
+    static = program.static()
+    static.compute_operations[:] = 7
+    latency = Simulation(machine, static).run(program.chunk())
+    steps = 7 * machine.functional_units.div_latency
+    assert steps <= latency[300:].mean() <= steps + 3
+
+
+def test_shifts_and_comparisons_keep_flags():
+    #  shl eax, 3; rol eax, 3; ucomisd xmm0, xmm1; and eax, ebx
+    program = x86("c1e003", "c1c003", "660f2ec1", "21d8")
+    sources = static_rows(BASE, program)[:, SOURCES_AT : SOURCES_AT + SOURCES]
+    assert (sources == FLAGS_REGISTER).any(axis=1).tolist() == [True, False, True, False]
+    assert (sources == CARRY_REGISTER).any(axis=1).tolist() == [False, False, True, False]

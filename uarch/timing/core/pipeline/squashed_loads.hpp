@@ -1,0 +1,131 @@
+// What loads on a squashed path have done for the path that is taken in the end.
+//
+// After a misprediction the core goes on where the branch does not, until it is resolved. Often both ways meet again soon:
+// then a load that is executed on the path taken was executed on the wrong one already, with the same operands if nothing
+// between writes them, and its line is on its way since. The same holds for what is fetched again after a trap.
+//
+// To know that it was the same, every register gets a tag, made of the instruction that wrote it last and the tags of what
+// that one read. The tags of a squashed path start from those of the path taken, where the two part. So a load of the path
+// taken whose tag is among those of the loads that were fetched on the squashed path reads what that one has read. When it
+// could issue then follows from when it was fetched there and from when its sources were ready there, which is what they
+// would be ready at had the path been taken, for all of them were on that path too. (gem5 executes wrong paths; a response
+// to a squashed load fills the cache like any other: LSQUnit::writeback.)
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "../instruction.hpp"
+
+namespace perfvec {
+
+class SquashedLoads {
+  public:
+    using Tag = std::uint64_t;
+
+    // A path that begins at `from` and will be squashed at `until` parts from the one taken, whose registers are ready at
+    // `ready`. Its instructions can be issued `depth` cycles after they are fetched.
+    void part(const Cycle* ready, Cycle depth, Cycle from, Cycle until) {
+        depth_ = depth;
+        until_ = until - from - depth >= LEAST ? until : 0;
+        if (until_ == 0) return;
+        squashed_ = tags_;
+        if (left_ == 0) {
+            std::copy_n(ready, REGISTERS + 1, ready_.begin());
+            begin_ = from;
+        }
+    }
+
+    // The next instruction of the squashed path. Returns whether those behind it can be issued there too.
+    bool pass(std::uint32_t here, const StaticInstruction& row, Cycle fetched) {
+        const Cycle cycle = fetched + depth_;
+        const std::int64_t left = until_ - cycle;
+        if (left <= 0 || left > MOST_LEFT) return false;
+        const Tag tag = combine(here, row, squashed_);
+        mark(row, tag, squashed_);
+        Passed& passed = passed_[tag >> SHIFT];
+        if (passed.tag != tag || passed.first < begin_) {
+            passed = {tag, cycle, cycle, static_cast<std::int32_t>(left), 0};
+            loads_ += row.is(LOAD);
+        }
+        passed.last = cycle;
+        passed.last_left = static_cast<std::int32_t>(left);
+        ++count_;
+        return true;
+    }
+
+    // The squashed path is over.
+    void end() {
+        if (until_ == 0) return;
+        left_ = loads_ > 0 ? std::max(left_, count_ + BEYOND) : 0;
+        count_ = 0;
+    }
+
+    bool active() const { return left_ > 0; }
+
+    // The next instruction of the path taken (called for each one while active): the cycle in which it could issue on a
+    // squashed path, NEVER where it was not there or squashed before.
+    Cycle take(std::uint32_t here, const StaticInstruction& row) {
+        if (--left_ == 0) loads_ = 0;
+        const Tag tag = combine(here, row, tags_);
+        mark(row, tag, tags_);
+        const Passed& passed = passed_[tag >> SHIFT];
+        if (passed.tag != tag || passed.first < begin_) return NEVER;
+        if (row.is(LOAD) && --loads_ == 0) left_ = 0;  // there is nothing more to be found
+        Cycle ready = 0;
+        for (int source = 0; source < USUAL_SOURCES; ++source) ready = std::max(ready, ready_[row.sources[source]]);
+        for (int source = USUAL_SOURCES; source < row.source_count; ++source)
+            ready = std::max(ready, ready_[row.sources[source]]);
+        if (ready < passed.first + passed.first_left) return std::max(ready, passed.first);
+        if (ready < passed.last + passed.last_left) return std::max(ready, passed.last);
+        return NEVER;
+    }
+
+    // What that instruction writes was first ready at `cycle`, on a squashed path or on the one taken.
+    void write(const StaticInstruction& row, Cycle cycle) {
+        for (int each = 0; each < USUAL_DESTINATIONS; ++each) ready_[row.destinations[each]] = cycle;
+        for (int each = USUAL_DESTINATIONS; each < row.destination_count; ++each) ready_[row.destinations[each]] = cycle;
+        ready_[REGISTERS] = 0;
+    }
+
+  private:
+    static constexpr Cycle LEAST = 12;  // cycles in which anything can be issued; what is squashed earlier has gained little
+    static constexpr int BITS = 11, SHIFT = 64 - BITS;
+    static constexpr std::int64_t BEYOND = 16;  // instructions by which the path taken may be longer than the squashed one
+    static constexpr std::int64_t MOST_LEFT = 1 << 30;
+    struct alignas(32) Passed {
+        Tag tag = 0;
+        Cycle first = 0, last = 0;                        // when it was dispatched: on the first and on the last path
+        std::int32_t first_left = 0, last_left = 0;  // cycles until each was squashed
+    };
+    using Tags = std::array<Tag, REGISTERS + 1>;
+
+    // The first few places are all read and written, as in the core's own step.
+    static constexpr int USUAL_SOURCES = 4, USUAL_DESTINATIONS = 3;
+
+    static Tag combine(std::uint32_t here, const StaticInstruction& row, const Tags& tags) {
+        Tag tag = (Tag{here} + 1) * 0x9E3779B97F4A7C15u ^ tags[row.sources[0]] * 0xBF58476D1CE4E5B9u ^
+                  tags[row.sources[1]] * 0x94D049BB133111EBu ^ tags[row.sources[2]] * 0xD6E8FEB86659FD93u ^
+                  tags[row.sources[3]] * 0xC2B2AE3D27D4EB4Fu;
+        for (int source = USUAL_SOURCES; source < row.source_count; ++source)
+            tag = (tag ^ tag >> 29) * 0xBF58476D1CE4E5B9u ^ tags[row.sources[source]];
+        return (tag ^ tag >> 32) * 0x9E3779B97F4A7C15u;
+    }
+
+    static void mark(const StaticInstruction& row, Tag tag, Tags& tags) {
+        for (int each = 0; each < USUAL_DESTINATIONS; ++each) tags[row.destinations[each]] = tag;
+        for (int each = USUAL_DESTINATIONS; each < row.destination_count; ++each) tags[row.destinations[each]] = tag;
+        tags[REGISTERS] = 0;
+    }
+
+    Tags tags_{}, squashed_{};                    // by register, on the path taken and on the squashed one
+    std::array<Cycle, REGISTERS + 1> ready_{};    // by register: when it was first ready, on either
+    std::array<Passed, 1 << BITS> passed_{};      // by the upper bits of their tags
+    std::int64_t left_ = 0;                       // instructions of the path taken to be looked at
+    std::int64_t loads_ = 0, count_ = 0;          // loads to be found; instructions of the squashed path at hand
+    Cycle begin_ = 0;                             // of the first path whose instructions still count
+    Cycle depth_ = 0, until_ = 0;                 // of the last one
+};
+
+}  // namespace perfvec
