@@ -9,6 +9,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       caches_(caches),
       branches_(branches),
       ideal_branches_(machine.ideal.branches),
+      awake_(std::max(1, machine.in_order->frontend_delay)),
       halves_(machine.total_store_order),
       width_(machine.in_order->width),
       frontend_delay_(machine.in_order->frontend_delay),
@@ -55,7 +56,8 @@ void InOrderCore::fetch(Address pc, std::int64_t length) {
     for (Line line = line_of(pc); line <= last; ++line) {
         if (line == line_) continue;
         const Cycle start = line_ < 0 ? line_begin_ : std::max(line_free_, line_begin_) + BETWEEN_LINES;
-        const Cycle data = caches_.access_code(line, start, pc);
+        Cycle data = caches_.access_code(line, start, pc);
+        data += asleep(data, std::max(start, commit_cycle_ + (line_ < 0 ? ALU_STAGES : 0)));
         if constexpr (STACK) {  // a hit would not be waited for if fetch had not been redirected
             const int level = caches_.answered();
             waits_.add(redirected && level == L1I ? redirect_cause_ : fetch_from(level), data - fetch_.cycle);
@@ -144,11 +146,22 @@ InOrderCore::Result InOrderCore::operate(Cycle operands, Cause cause, int unit, 
     return {issued + stages, committed};
 }
 
-// Cycle in which an access at the end of its unit goes to the queue of requests: its registers' writers have committed, and
-// not all that its cycle commits are answers of memory, which go first (Execute::commit).
+// Whether the core has stopped ticking before `cycle`, the last activity having been at `active` (Pipeline::evaluate): then it
+// sees an answer of memory a cycle late (Ticked::start), unless another one has woken it just before.
+bool InOrderCore::asleep(Cycle cycle, Cycle active) const {
+    return cycle > active + awake_ && answers_[(cycle - 1) & (CYCLES - 1)] != cycle - 1;
+}
+
+// Cycle in which an access at the end of its unit goes to the queue of requests: its registers' writers have committed, the
+// oldest operation of all is no access that waits for its answer (Execute::getCommittingThread looks for nothing else
+// then), and not all that its cycle commits are answers of memory, which go first (Execute::commit).
 Cycle InOrderCore::leave_unit(Cycle end, const Committed& known) const {
     Cycle cycle = std::max({end, known.cycle, requested_});
     for (;; ++cycle) {
+        for (std::int64_t k = accesses_; k < accesses_ + ACCESSES; ++k) {  // from the oldest
+            const Access& access = latest_[k % ACCESSES];
+            if (access.alone_from < cycle && cycle < access.committed.cycle) cycle = access.committed.cycle;
+        }
         const Commits& commits = commits_[cycle & (CYCLES - 1)];
         const std::int64_t slot = cycle == known.cycle ? known.slot : 0;
         if (commits.cycle != cycle || commits.count < width_ || commits.last_other > slot) return cycle;
@@ -198,7 +211,7 @@ InOrderCore::Result InOrderCore::access(Address pc, Address address, std::int64_
     const Cycle end = unit->push(issued, MEMORY_STAGES);
     const Cycle left = leave_unit(end, known);
     unit->leave(end, left);
-    Cycle begin = after(transfers_[accesses_ % TRANSFERS], left, known);
+    Cycle begin = after(latest_[(accesses_ + ACCESSES - TRANSFERS) % ACCESSES].committed, left, known);
     if (!write) begin = std::max(begin, after(last_store_, left, known));
     Cycle ready = begin;
     requested_ = begin;
@@ -218,6 +231,9 @@ InOrderCore::Result InOrderCore::access(Address pc, Address address, std::int64_
         } else {
             const Cycle room = std::max(begin, in_memory_[sent_to_memory_ - memory_in_flight_]);
             ready = to_memory(pc, address, size, begin, false);
+            // What is behind goes on for as long as its units have room, and decode until the buffer before issue is full.
+            const Cycle full = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_ + INPUT_BUFFER + ALU_STAGES;
+            ready += asleep(ready, std::max({room, commit_cycle_, issued + ALU_STAGES, full}));
             if constexpr (STACK) {
                 waits_.add(FullLoadQueue, room - begin);
                 waits_.add(load_from(caches_.answered()), ready - room);
@@ -226,8 +242,9 @@ InOrderCore::Result InOrderCore::access(Address pc, Address address, std::int64_
         }
         requested_ = begin;
     }
+    const Cycle alone_from = std::max(left, commit_cycle_);
     const Committed committed = commit(ready, true);
-    transfers_[accesses_++ % TRANSFERS] = committed;
+    latest_[accesses_++ % ACCESSES] = {alone_from, committed};
     if (write) {
         last_store_ = committed;
         store(pc, address, size, committed.cycle);

@@ -102,6 +102,7 @@ class InOrderCore final : public Core {
     static constexpr Cycle ALU_STAGES = 3, ALU_LATE = 2, MEMORY_STAGES = 1, MEMORY_LATE = 1, LOAD_ASSUMED = 3;
     static constexpr int TRANSFERS = 2;       // accesses between requests and commitment (executeLSQTransfersQueueSize)
     static constexpr int STORES_A_CYCLE = 2;  // to memory (executeLSQMaxStoreBufferStoresPerCycle)
+    static constexpr int ACCESSES = 4;        // that may be in the queues, and more
     static constexpr int AHEAD = 2;           // lines of code fetched beyond the one in use (fetch2InputBufferSize)
     static constexpr int INPUT_BUFFER = 7;    // cycles' worth of instructions waiting for issue (executeInputBufferSize)
     static constexpr std::int64_t LANE = 8;   // bytes of one access of x86-64's vector registers
@@ -115,6 +116,11 @@ class InOrderCore final : public Core {
     struct Commits {  // of one cycle
         Cycle cycle = -1;
         std::int64_t count = 0, leading = 0, last_other = 0;  // accesses before all else; the last that is no access
+    };
+
+    struct Access {  // in the queues
+        Cycle alone_from = -1;  // from when on it was the oldest of all, and there
+        Committed committed;
     };
 
     template <bool STACK>
@@ -132,6 +138,7 @@ class InOrderCore final : public Core {
     Result operate(Cycle operands, Cause cause, int unit, Divider divider, Cycle stages);
     template <bool STACK>
     Result access(Address pc, Address address, std::int64_t size, bool write, Cycle operands, Committed known, Cause cause);
+    bool asleep(Cycle cycle, Cycle active) const;
     Cycle leave_unit(Cycle end, const Committed& known) const;
     Cycle after(const Committed& earlier, Cycle cycle, const Committed& known) const;
     Cycle to_memory(Address pc, Address address, std::int64_t size, Cycle start, bool write);
@@ -146,6 +153,7 @@ class InOrderCore final : public Core {
     Hierarchy& caches_;
     BranchUnit& branches_;
     bool ideal_branches_;
+    Cycle awake_;  // cycles that the core ticks on after the last activity
     bool halves_;  // vector registers are two halves (x86-64's)
     std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_, front_entries_;
 
@@ -157,7 +165,7 @@ class InOrderCore final : public Core {
     CycleRing front_;      // when each of the latest micro-operations was issued
     CycleRing in_memory_;  // when each of the latest accesses was done
     CycleRing buffer_;     // when each of the latest stores was written
-    Committed transfers_[TRANSFERS];  // the latest accesses
+    Access latest_[ACCESSES];  // accesses
     Commits commits_[CYCLES];
     Cycle answers_[CYCLES] = {};
 
