@@ -67,6 +67,7 @@ void InOrderCore::fetch(Address pc, std::int64_t length) {
         line_begin_ = fetch_.cycle;
         line_free_ = data;
     }
+    if (redirected) fetch_.reach(decoded_.cycle, decoded_.used);
 }
 
 // Cycle in which the next micro-operation can be issued at the earliest: decode sends one on when there is room.
@@ -328,7 +329,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         return number;
     };
     const std::int64_t computing = computes ? count(row.computes) : 0;
-    const std::int64_t before = string ? count(left) : count(row.cycles_before), after = count(row.cycles_after);
+    const std::int64_t after = count(row.cycles_after), moves = row.base_updates && !string ? count(1) : 0;
+    const std::int64_t before = string || row.is(BRANCH) ? count(left) : count(row.cycles_before);
     const bool relative = lanes > 0 && row.address_count == 0;
     const bool converts = before > 0 && !simple && loads == 0;  // brings a register over to the unit
     for (std::int64_t each = 0; each < before; ++each) {
@@ -369,9 +371,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     };
     const bool stores_last = computes && !row.is(CALL);
     if (stores > 0 && !string && !stores_last) store_all(loads > 0 ? &loaded : nullptr);
-    if (row.base_updates)
-        for (std::int64_t each = count(1); each > 0; --each)
-            moved = operate<STACK>(address_for_alu, addressed_cause, INT_ALU, Divider::None, ALU_STAGES);
+    if (moves > 0)
+        moved = operate<STACK>(address_for_alu, addressed_cause, INT_ALU, Divider::None, ALU_STAGES);
     Cycle operands = std::max(others, before > 0 ? needed(brought, late) : 0);
     if (loads > 0 && !string) operands = std::max(operands, needed(loaded, late));
     bool done = computing > 0;
@@ -402,13 +403,30 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     }
     if (row.is(SERIALIZING)) serial_ = cycle + 1;
     if constexpr (STACK) stack_.retire(k, operations_ - before_operations, cycle - retired, waits_, FetchBandwidth);
-    redirect(row, pc, chunk.target(program_, k), cycle);
+    redirect(here, chunk.target(program_, k), cycle);
     return cycle;
 }
 
-// Until a misprediction is known the lines beyond the branch are fetched, and the one under way must come first.
-Cycle InOrderCore::fetch_beyond(Address pc, Cycle again) {
-    for (int ahead = 1; ahead <= AHEAD; ++ahead) {
+// Until a misprediction is known what lies beyond the branch is fetched and decoded. Issue throws it away at once, but
+// decode knows nothing of branches: it goes on with what it has got of it, before what comes next. Code that was never
+// executed is not known; what follows it is taken to be there.
+InOrderCore::Beyond InOrderCore::beyond(std::uint32_t here, Cycle committed) const {
+    const Cycle decoding = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_;
+    const std::int64_t decoded = std::min(committed - decoding, INPUT_BUFFER + ALU_STAGES) * width_;
+    std::int64_t operations = 0, instructions = 0;
+    std::size_t which = here + std::size_t{1};
+    Line line = line_;
+    for (; which < program_.size && instructions < DECODE_BUFFER * width_; ++which) {
+        operations += std::max<std::int64_t>(program_.rows[which].micro_operations, 1);
+        instructions += operations > decoded;
+        line += line_of(program_.pc[which]) != line_of(program_.pc[which - 1]);
+    }
+    return {static_cast<int>(line + 1 - line_), std::max<std::int64_t>(operations - decoded, 0)};
+}
+
+// The lines beyond are asked for until then, and the one under way must come first.
+Cycle InOrderCore::fetch_beyond(Address pc, int lines, Cycle again) {
+    for (int ahead = 1; ahead <= lines; ++ahead) {
         const Cycle start = std::max(line_free_, line_begin_) + BETWEEN_LINES;
         if (start >= again) break;
         line_free_ = caches_.access_code(line_ + ahead, start, pc);
@@ -437,13 +455,16 @@ void InOrderCore::refetch(Cycle again, Cause cause) {
     line_begin_ = again;
 }
 
-inline void InOrderCore::redirect(const StaticInstruction& row, Address pc, Address target, Cycle committed) {
+inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle committed) {
+    const StaticInstruction& row = program_.rows[here];
     if (row.is(BRANCH)) {
-        const Address fall_through = pc + row.length;
+        const Address pc = program_.pc[here], fall_through = pc + row.length;
         const Redirect outcome = ideal_branches_ ? Redirect::None : branches_.fetch(pc, fall_through, target, row.flags);
         if (outcome != Redirect::None) {
             branches_.mispredictions += outcome == Redirect::Decode;
-            refetch(fetch_beyond(pc, committed + TO_REFETCH), MispredictExecute);
+            const Beyond wrong = beyond(here, committed);
+            decoded_ = {committed - FETCH_TO_DECODE - frontend_delay_ + wrong.operations / width_, wrong.operations % width_};
+            refetch(fetch_beyond(pc, wrong.lines, committed + TO_REFETCH), MispredictExecute);
         } else if (target != fall_through) {
             refetch(follow(pc), FetchBandwidth);
         }

@@ -103,7 +103,7 @@ class InOrderCore final : public Core {
     static constexpr int TRANSFERS = 2;       // accesses between requests and commitment (executeLSQTransfersQueueSize)
     static constexpr int STORES_A_CYCLE = 2;  // to memory (executeLSQMaxStoreBufferStoresPerCycle)
     static constexpr int ACCESSES = 4;        // that may be in the queues, and more
-    static constexpr int AHEAD = 2;           // lines of code fetched beyond the one in use (fetch2InputBufferSize)
+    static constexpr int DECODE_BUFFER = 3;   // cycles' worth of instructions fetched for decode (decodeInputBufferSize)
     static constexpr int INPUT_BUFFER = 7;    // cycles' worth of instructions waiting for issue (executeInputBufferSize)
     static constexpr std::int64_t LANE = 8;   // bytes of one access of x86-64's vector registers
     static constexpr int CYCLES = 64;         // of which it is known what was committed, and what memory answered
@@ -118,6 +118,10 @@ class InOrderCore final : public Core {
         std::int64_t count = 0, leading = 0, last_other = 0;  // accesses before all else; the last that is no access
     };
 
+    struct Beyond {  // a branch, when it goes elsewhere
+        int lines;                // asked for
+        std::int64_t operations;  // still to be decoded
+    };
     struct Access {  // in the queues
         Cycle alone_from = -1;  // from when on it was the oldest of all, and there
         Committed committed;
@@ -144,9 +148,10 @@ class InOrderCore final : public Core {
     Cycle to_memory(Address pc, Address address, std::int64_t size, Cycle start, bool write);
     Cycle to_cache(Address pc, Address address, std::int64_t size, Cycle start, bool write);
     void store(Address pc, Address address, std::int64_t size, Cycle committed);
-    void redirect(const StaticInstruction& row, Address pc, Address target, Cycle committed);
+    void redirect(std::uint32_t here, Address target, Cycle committed);
     void refetch(Cycle again, Cause cause);
-    Cycle fetch_beyond(Address pc, Cycle again);
+    Beyond beyond(std::uint32_t here, Cycle committed) const;
+    Cycle fetch_beyond(Address pc, int lines, Cycle again);
     Cycle follow(Address pc);
 
     Program program_;
@@ -190,6 +195,7 @@ class InOrderCore final : public Core {
     CycleStack stack_;
     Cause redirect_cause_ = MispredictExecute;
     Cycle redirected_ = 0;
+    Slots decoded_;  // what decode is through with, in cycles of fetch, after a branch that went elsewhere
 };
 
 }  // namespace perfvec
