@@ -421,7 +421,7 @@ InOrderCore::Beyond InOrderCore::beyond(std::uint32_t here, Cycle committed) con
         instructions += operations > decoded;
         line += line_of(program_.pc[which]) != line_of(program_.pc[which - 1]);
     }
-    return {static_cast<int>(line + 1 - line_), std::max<std::int64_t>(operations - decoded, 0)};
+    return {static_cast<int>(std::min<Line>(line + 1 - line_, AHEAD)), std::max<std::int64_t>(operations - decoded, 0)};
 }
 
 // The lines beyond are asked for until then, and the one under way must come first.
