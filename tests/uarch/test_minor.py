@@ -103,3 +103,16 @@ def test_what_decode_has_got_beyond_a_taken_branch_is_decoded_first():
         program.isa = "x86-64"
         cycles.append(cycles_a_round(machine, program, 200))
     assert cycles[1] > cycles[0] + 2
+
+
+def test_a_prefetch_is_answered_at_once():
+    """Over 64 MiB: what loads into a register waits for memory, what loads into none does not."""
+    cycles = []
+    for destinations in ((1,), ()):
+        program = Program([Instruction(Operation.NONE, (2,), destinations, Flag.LOAD, address_sources=1), JUMP])
+        for k in range(400):
+            program.execute(0, (0x10000000 + k * 0x28000, 8, 0))
+            program.execute(1)
+        machine = replace_field(replace_field(MINOR, "l1d.prefetcher", "none"), "l2.prefetcher", "none")
+        cycles.append(cycles_a_round(machine, program, 400))
+    assert cycles[1] < 0.7 * cycles[0]

@@ -186,6 +186,7 @@ Cycle InOrderCore::after(const Committed& earlier, Cycle cycle, const Committed&
 Cycle InOrderCore::to_cache(Address pc, Address address, std::int64_t size, Cycle start, bool write) {
     start = std::max(start, in_memory_[sent_to_memory_ - memory_in_flight_]);
     Cycle done = caches_.access_data(address, size, start, write, pc);
+    if (prefetching_) done = std::min(done, start + caches_.levels[L1D].latency);
     Cycle& answer = answers_[done & (CYCLES - 1)];
     if (answer == done)
         ++done;
@@ -279,6 +280,9 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     if constexpr (STACK) waits_.clear();
 
     fetch<STACK>(pc, row.length);
+    // What loads nothing into a register is a prefetch, which the cache answers at once (Cache::handleTimingReqMiss).
+    prefetching_ = row.destination_count == 0 && !row.is(BRANCH | STRING);
+    for (std::int64_t which = first; which < last; ++which) prefetching_ = prefetching_ && !chunk.is_store[which];
     const bool string = row.is(STRING);
     const bool computes = row.computes > 0 && !string;
     const bool simple = !computes || row.unit == INT_ALU;

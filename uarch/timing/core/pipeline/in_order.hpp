@@ -188,6 +188,7 @@ class InOrderCore final : public Core {
     Cycle written_ = 0;      // when all stores so far are written
     Cycle left_buffer_ = 0;  // when the last store left the store buffer
     int left_together_ = 0;  // stores that left it in that cycle
+    bool prefetching_ = false;  // the instruction at hand is a prefetch
     Cycle serial_ = 0;       // after a serializing instruction
     Cycle chain_ = 0;        // when the last chained instruction is done
 
