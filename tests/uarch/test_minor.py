@@ -1,7 +1,7 @@
 """The in-order core: cycle counts worked out by hand from the source of gem5's Minor (src/cpu/minor)."""
 
 import pytest
-from programs import Instruction, Program
+from programs import Instruction, Program, load, store
 
 from uarch.configuration import Machine, load_machine, replace_field
 from uarch.instructions import Flag, Operation
@@ -68,3 +68,51 @@ def test_what_fetch_cannot_tell_is_found_at_commitment():
     _, counters = simulate(machine, program.static(), [program.chunk()])
     assert counters["mispredictions"] == 399
     assert cycles_a_round(machine, program, 200) >= 2 * 9
+
+
+def cycles_each(machine: Machine, instruction: Instruction) -> float:
+    """Of further copies in a loop of many."""
+    few, many = (cycles_a_round(machine, looped([instruction] * copies, 200), 200) for copies in (30, 90))
+    return (many - few) / 60
+
+
+# While the oldest operation is a load that waits for its answer nothing else is sent (Execute::getCommittingThread), so each
+# goes in the cycle in which the one before is committed. The core stops ticking two cycles after the last activity
+# (Pipeline::evaluate, delays of one cycle), so an answer that comes then is seen a cycle late (Ticked::start).
+@pytest.mark.parametrize(("latency", "cycles"), [(1, 1), (3, 4), (5, 6)])
+def test_loads_go_one_at_a_time(latency, cycles):
+    machine = replace_field(replace_field(MINOR, "l1d.latency", latency), "pipeline.frontend_delay", 1)
+    assert cycles_each(machine, load(1, 2)) == pytest.approx(cycles, abs=0.1)
+
+
+def test_stores_are_committed_in_the_cycle_in_which_they_are_sent():
+    assert cycles_each(MINOR, store(1, 2)) == pytest.approx(1, abs=0.1)
+
+
+def test_what_decode_has_got_beyond_a_taken_branch_is_decoded_first():
+    """Without a predictor a jump goes elsewhere when it is committed; instructions of many micro-operations behind it, none
+    of which is ever executed, then hold up decode.
+    """
+    machine = replace_field(MINOR, "branch_predictor.kind", "none")
+    cycles = []
+    for operations in (1, 8):
+        program = Program([ADD, JUMP, *[Instruction(Operation.INT_ALU, (), (1,), micro_operations=operations)] * 12])
+        for _ in range(200):
+            program.execute(0)
+            program.execute(1)
+        program.isa = "x86-64"
+        cycles.append(cycles_a_round(machine, program, 200))
+    assert cycles[1] > cycles[0] + 2
+
+
+def test_a_prefetch_is_answered_at_once():
+    """Over 64 MiB: what loads into a register waits for memory, what loads into none does not."""
+    cycles = []
+    for destinations in ((1,), ()):
+        program = Program([Instruction(Operation.NONE, (2,), destinations, Flag.LOAD, address_sources=1), JUMP])
+        for k in range(400):
+            program.execute(0, (0x10000000 + k * 0x28000, 8, 0))
+            program.execute(1)
+        machine = replace_field(replace_field(MINOR, "l1d.prefetcher", "none"), "l2.prefetcher", "none")
+        cycles.append(cycles_a_round(machine, program, 400))
+    assert cycles[1] < 0.7 * cycles[0]

@@ -65,7 +65,7 @@ def chase(lines, step):
     ("lines", "cause"), [(64, "loads from L1D"), (2048, "loads from L2"), (1 << 20, "loads from memory")]
 )
 def test_a_chase_waits_for_the_level_that_has_its_lines(core, lines, cause):
-    machine = load_machine(core)
+    machine = replace_field(load_machine(core), "l1d.latency", 6)  # longer than a round of the in-order core's fetch
     for level in ("l1d", "l2"):
         machine = replace_field(machine, f"{level}.prefetcher", "none")
     found = shares(chase(lines, 7919), machine, skip=2 * 2048)

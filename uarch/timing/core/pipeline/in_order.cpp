@@ -9,27 +9,21 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       caches_(caches),
       branches_(branches),
       ideal_branches_(machine.ideal.branches),
+      awake_(std::max(1, machine.in_order->frontend_delay)),
+      halves_(machine.total_store_order),
       width_(machine.in_order->width),
       frontend_delay_(machine.in_order->frontend_delay),
       memory_width_(machine.in_order->memory_width),
       store_buffer_(machine.in_order->store_buffer),
       memory_in_flight_(machine.in_order->memory_in_flight),
-      front_entries_(INPUT_BUFFER + width_ * (frontend_delay_ + 2)),
-      integer_width_(std::min<std::int64_t>(width_, machine.units.int_alu)),
-      stage_entries_(machine.units.int_alu * ALU_STAGES),
-      units_(machine.in_order->width, machine.units),
-      front_(front_entries_, -RELEASE),
-      stages_(stage_entries_, -RELEASE),
-      in_flight_(TRANSFERS, -RELEASE),
-      in_memory_(memory_in_flight_, -RELEASE),
-      buffer_(store_buffer_, -RELEASE),
+      front_entries_(INPUT_BUFFER * width_),
+      front_(front_entries_, -1),
+      in_memory_(memory_in_flight_, -1),
+      buffer_(store_buffer_, -1),
       stack_(width_) {
-    double length = 0, operations = 0;
-    for (std::size_t k = 0; k < program_.size; ++k) {
-        length += program_.rows[k].length;
-        operations += program_.rows[k].micro_operations;
-    }
-    bytes_ = operations > 0 ? length / operations : 0;
+    const FunctionalUnits units(machine.in_order->width, machine.units);
+    for (const int unit : {INT_ALU, INT_MUL, FP_ADD, FP_MUL, SIMD})
+        pipes_[unit].resize(std::max<std::int64_t>(units.units(unit), 1));
 }
 
 void InOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
@@ -49,18 +43,21 @@ void InOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
     }
 }
 
-// Cycle in which the instruction reaches issue at the earliest.
+// Brings the lines of the instruction to the second fetch stage.
 //
-// Lines are asked for one at a time and one ahead: the next when the one before has come and is being used.
+// Lines are asked for one at a time and one ahead: the next when the one before has come and is being used, and the cycle
+// after at the earliest (Fetch1::evaluate looks at what is in flight before it takes an answer).
 template <bool STACK>
-Cycle InOrderCore::fetch(Address pc, std::int64_t length, std::int64_t operations) {
+void InOrderCore::fetch(Address pc, std::int64_t length) {
     const bool redirected = redirected_ > 0;
     if constexpr (STACK) waits_.add(redirect_cause_, redirected_);
     redirected_ = 0;
     const Line last = line_of(pc + length - 1);
     for (Line line = line_of(pc); line <= last; ++line) {
         if (line == line_) continue;
-        const Cycle data = caches_.access_code(line, std::max(line_free_, line_begin_), pc);
+        const Cycle start = line_ < 0 ? line_begin_ : std::max(line_free_, line_begin_) + BETWEEN_LINES;
+        Cycle data = caches_.access_code(line, start, pc);
+        data += asleep(data, std::max(start, commit_cycle_ + (line_ < 0 ? ALU_STAGES : 0)));
         if constexpr (STACK) {  // a hit would not be waited for if fetch had not been redirected
             const int level = caches_.answered();
             waits_.add(redirected && level == L1I ? redirect_cause_ : fetch_from(level), data - fetch_.cycle);
@@ -68,263 +65,396 @@ Cycle InOrderCore::fetch(Address pc, std::int64_t length, std::int64_t operation
         fetch_.reach(data);
         line_ = line;
         line_begin_ = fetch_.cycle;
-        line_free_ = data + 1;
+        line_free_ = data;
     }
-    const Cycle room = front_[operations_ + std::min(operations, front_entries_) - 1 - front_entries_] + RELEASE;
-    fetch_.reach(room);
+    if (redirected) fetch_.reach(decoded_.cycle, decoded_.used);
+}
+
+// Cycle in which the next micro-operation can be issued at the earliest: decode sends one on when there is room.
+template <bool STACK>
+inline Cycle InOrderCore::arrive() {
     const Cycle before = fetch_.cycle;
-    fetch_.take(operations, width_);
-    if constexpr (STACK) waits_.add(FetchBandwidth, fetch_.cycle - before);
+    fetch_.reach(front_[operations_ - front_entries_] - frontend_delay_ - DECODE_TO_ISSUE);
+    const Cycle room = fetch_.cycle;
+    fetch_.take(1, width_);
+    if constexpr (STACK) waits_.add(FetchBandwidth, fetch_.cycle - (room > before ? room : before));
     return fetch_.cycle + FETCH_TO_DECODE + frontend_delay_ + DECODE_TO_ISSUE;
 }
 
-// Cycle in which the last of the micro-operations issues, not before `cycle`; `integers` of them go to the integer units.
-inline Cycle InOrderCore::issue(Cycle cycle, std::int64_t operations, std::int64_t accesses, std::int64_t integers) {
-    std::int64_t used = operations, memory_used = accesses, integer_used = integers;
-    if (cycle <= issue_cycle_) {
-        cycle = issue_cycle_;
-        used += issue_used_;
-        memory_used += issue_memory_;
-        integer_used += issue_integer_;
+// Cycle in which a micro-operation is issued to the first of its units that takes it (Execute::issue). `pipes` is moved
+// there. The last access that a cycle takes ends it.
+template <bool STACK>
+inline Cycle InOrderCore::issue(Cycle arrived, Cycle operands, Cause cause, Pipe*& pipes, std::int64_t count, bool memory) {
+    Cycle cycle = issue_cycle_ + (issue_used_ == width_ || issue_memory_ == memory_width_);
+    cycle = std::max(cycle, arrived);
+    if constexpr (STACK) {
+        waits_.add(DecodeBandwidth, cycle - std::max(arrived, issue_cycle_));
+        waits_.add(cause, operands - cycle);
     }
-    while (used > width_ || memory_used > memory_width_ || integer_used > integer_width_) {
-        used = std::max<std::int64_t>(used - width_, 0);
-        memory_used = std::max<std::int64_t>(memory_used - memory_width_, 0);
-        integer_used = std::max<std::int64_t>(integer_used - integer_width_, 0);
-        ++cycle;
+    cycle = std::max(cycle, operands);
+    Pipe* chosen = pipes;
+    Cycle first = pipes->free_from(cycle);
+    for (std::int64_t k = 1; k < count && first > cycle; ++k) {
+        const Cycle free = pipes[k].free_from(cycle);
+        if (free < first) {
+            first = free;
+            chosen = pipes + k;
+        }
     }
-    issue_cycle_ = cycle;
-    issue_used_ = used;
-    issue_memory_ = memory_used;
-    issue_integer_ = integer_used;
-    return cycle;
+    pipes = chosen;
+    if constexpr (STACK) waits_.add(Ports, first - cycle);
+    if (first > issue_cycle_) {
+        issue_cycle_ = first;
+        issue_used_ = issue_memory_ = 0;
+    }
+    ++issue_used_;
+    issue_memory_ += memory;
+    front_[operations_++] = first;
+    return first;
 }
 
-// Cycle in which the memory unit hands an access on: it is one stage long, so the next one waits behind it, and an address
-// must have been committed (`known`). Of loads only so many are between there and their commitment.
-inline Cycle InOrderCore::send(Cycle issued, Cycle known) {
-    sent_ = std::max({issued + 1, known, sent_ + 1, in_flight_[accesses_ - TRANSFERS]});
-    return sent_;
+// Commits the next micro-operation in program order, not before `ready`.
+inline Committed InOrderCore::commit(Cycle ready, bool memory) {
+    if (ready <= commit_cycle_ && (commit_used_ == width_ || (memory && commit_memory_ == memory_width_)))
+        ready = commit_cycle_ + 1;
+    if (ready > commit_cycle_) {
+        commit_cycle_ = ready;
+        commit_used_ = commit_memory_ = 0;
+    }
+    ++commit_used_;
+    commit_memory_ += memory;
+    Commits& commits = commits_[commit_cycle_ & (CYCLES - 1)];
+    if (commits.cycle != commit_cycle_) commits = {commit_cycle_, 0, 0, 0};
+    if (memory && commits.leading == commits.count) ++commits.leading;
+    ++commits.count;
+    if (!memory) commits.last_other = commits.count;
+    return {commit_cycle_, commits.count};
 }
 
-// Cycle at which an access that could begin at `start` is done: so many are under way at most.
-Cycle InOrderCore::access(Address pc, Address address, std::int64_t size, Cycle start, bool write) {
+// A micro-operation that is no access; its register is there `stages` cycles after issue, its place in the unit is free
+// when it is committed.
+template <bool STACK>
+InOrderCore::Result InOrderCore::operate(Cycle operands, Cause cause, int unit, Divider divider, Cycle stages) {
+    Pipe* pipe = divider == Divider::Integer ? &int_divider_ : divider == Divider::Float ? &fp_divider_ : pipes_[unit].data();
+    const auto count = divider == Divider::None ? static_cast<std::int64_t>(pipes_[unit].size()) : 1;
+    const Cycle issued = issue<STACK>(arrive<STACK>(), operands, cause, pipe, count, false);
+    const Cycle end = pipe->push(issued, stages);
+    const Committed committed = commit(end, false);
+    if (divider == Divider::None)
+        pipe->leave(end, committed.cycle);
+    else
+        pipe->leave(issued, committed.cycle);  // it takes one operation at a time
+    return {issued + stages, committed};
+}
+
+// Whether the core has stopped ticking before `cycle`, the last activity having been at `active` (Pipeline::evaluate): then it
+// sees an answer of memory a cycle late (Ticked::start), unless another one has woken it just before.
+bool InOrderCore::asleep(Cycle cycle, Cycle active) const {
+    return cycle > active + awake_ && answers_[(cycle - 1) & (CYCLES - 1)] != cycle - 1;
+}
+
+// Cycle in which an access at the end of its unit goes to the queue of requests: its registers' writers have committed, the
+// oldest operation of all is no access that waits for its answer (Execute::getCommittingThread looks for nothing else
+// then), and not all that its cycle commits are answers of memory, which go first (Execute::commit).
+Cycle InOrderCore::leave_unit(Cycle end, const Committed& known) const {
+    Cycle cycle = std::max({end, known.cycle, requested_});
+    for (;; ++cycle) {
+        for (std::int64_t k = accesses_; k < accesses_ + ACCESSES; ++k) {  // from the oldest
+            const Access& access = latest_[k % ACCESSES];
+            if (access.alone_from < cycle && cycle < access.committed.cycle) cycle = access.committed.cycle;
+        }
+        const Commits& commits = commits_[cycle & (CYCLES - 1)];
+        const std::int64_t slot = cycle == known.cycle ? known.slot : 0;
+        if (commits.cycle != cycle || commits.count < width_ || commits.last_other > slot) return cycle;
+    }
+}
+
+// Cycle in which what leaves its unit at `cycle` finds `earlier` committed: at once, if that came before it in that cycle,
+// else when the queue is looked at again, at the begin of the next one (LSQ::step).
+Cycle InOrderCore::after(const Committed& earlier, Cycle cycle, const Committed& known) const {
+    if (earlier.cycle < cycle) return cycle;
+    if (earlier.cycle == cycle) {
+        const Commits& commits = commits_[cycle & (CYCLES - 1)];
+        const std::int64_t slot = cycle == known.cycle ? known.slot : 0;
+        if (earlier.slot <= std::max(slot, commits.leading) || commits.last_other <= slot) return cycle;
+    }
+    return earlier.cycle + 1;
+}
+
+// Cycle at which an access of one line that could begin at `start` is done: so many are under way at most, and of two
+// answers in one cycle the second is too late for it.
+Cycle InOrderCore::to_cache(Address pc, Address address, std::int64_t size, Cycle start, bool write) {
     start = std::max(start, in_memory_[sent_to_memory_ - memory_in_flight_]);
-    const Cycle done = caches_.access_data(address, size, start, write, pc);
+    Cycle done = caches_.access_data(address, size, start, write, pc);
+    if (prefetching_) done = std::min(done, start + caches_.levels[L1D].latency);
+    Cycle& answer = answers_[done & (CYCLES - 1)];
+    if (answer == done)
+        ++done;
+    else
+        answer = done;
     in_memory_[sent_to_memory_++] = done;
     return done;
 }
 
-// Cycle in which the load sent at `start` can be committed.
-template <bool STACK>
-Cycle InOrderCore::load(Address pc, Address address, std::int64_t size, Cycle start) {
-    const StoreForwarding::Answer store = forwarding_.find(address, size, start);
-    if (store.source == StoreForwarding::Source::Forwarded) {
-        const Cycle ready = std::max(start, store.cycle) + 2;
-        if constexpr (STACK) waits_.add(LoadForward, ready - start);
-        return ready;
-    }
-    if constexpr (STACK) waits_.add(LoadForward, store.cycle - start);
-    const Cycle begin = std::max(start, store.cycle);
-    const Cycle room = std::max(begin, in_memory_[sent_to_memory_ - memory_in_flight_]);
-    const Cycle ready = access(pc, address, size, begin, false) + 1;
-    if constexpr (STACK) {
-        waits_.add(FullLoadQueue, room - begin);
-        waits_.add(load_from(caches_.answered()), ready - room);
-    }
-    return ready;
+// The second of two lines is asked for a cycle later (LSQ::SplitDataRequest).
+Cycle InOrderCore::to_memory(Address pc, Address address, std::int64_t size, Cycle start, bool write) {
+    const Address second = line_of(address + size - 1) << LINE_BITS;
+    if (second <= address) return to_cache(pc, address, size, start, write);
+    const Cycle done = to_cache(pc, address, second - address, start, write);
+    return std::max(done, to_cache(pc, second, address + size - second, start + 1, write));
 }
 
-// A store leaves the store buffer one cycle after the store before it; it keeps its entry until it is written.
+// A load or a store, from issue to commitment.
+template <bool STACK>
+InOrderCore::Result InOrderCore::access(Address pc, Address address, std::int64_t size, bool write, Cycle operands,
+                                        Committed known, Cause cause) {
+    Pipe* unit = &memory_unit_;
+    const Cycle issued = issue<STACK>(arrive<STACK>(), operands, cause, unit, 1, true);
+    const Cycle end = unit->push(issued, MEMORY_STAGES);
+    const Cycle left = leave_unit(end, known);
+    unit->leave(end, left);
+    Cycle begin = after(latest_[(accesses_ + ACCESSES - TRANSFERS) % ACCESSES].committed, left, known);
+    if (!write) begin = std::max(begin, after(last_store_, left, known));
+    Cycle ready = begin;
+    requested_ = begin;
+    if constexpr (STACK) {
+        waits_.add(cause, left - end);
+        waits_.add(Ports, begin - left);
+    }
+    if (write) {
+        ready = std::max(begin, buffer_[stores_ - store_buffer_]);
+        if constexpr (STACK) waits_.add(store_cause_, ready - begin);
+    } else {
+        const StoreForwarding::Answer store = forwarding_.find(address, size, begin);
+        if constexpr (STACK) waits_.add(LoadForward, store.cycle - begin);
+        begin = std::max(begin, store.cycle);
+        if (store.source == StoreForwarding::Source::Forwarded) {
+            ready = begin;
+        } else {
+            const Cycle room = std::max(begin, in_memory_[sent_to_memory_ - memory_in_flight_]);
+            ready = to_memory(pc, address, size, begin, false);
+            // What is behind goes on for as long as its units have room, and decode until the buffer before issue is full.
+            const Cycle full = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_ + INPUT_BUFFER + ALU_STAGES;
+            ready += asleep(ready, std::max({room, commit_cycle_, issued + ALU_STAGES, full}));
+            if constexpr (STACK) {
+                waits_.add(FullLoadQueue, room - begin);
+                waits_.add(load_from(caches_.answered()), ready - room);
+            }
+            begin = room;
+        }
+        requested_ = begin;
+    }
+    const Cycle alone_from = std::max(left, commit_cycle_);
+    const Committed committed = commit(ready, true);
+    latest_[accesses_++ % ACCESSES] = {alone_from, committed};
+    if (write) {
+        last_store_ = committed;
+        store(pc, address, size, committed.cycle);
+    }
+    return {issued + LOAD_ASSUMED, committed};
+}
+
+// A store leaves the store buffer from the cycle after its commitment on, two in a cycle at most and in order; it keeps its
+// entry until it is written.
 void InOrderCore::store(Address pc, Address address, std::int64_t size, Cycle committed) {
-    left_buffer_ = std::max(committed + 1, left_buffer_ + 1);
-    const Cycle done = access(pc, address, size, left_buffer_, true);
+    const Cycle next = left_buffer_ + (left_together_ == STORES_A_CYCLE);
+    const Cycle leaves = std::max({committed + 1, next, in_memory_[sent_to_memory_ - memory_in_flight_]});
+    left_together_ = leaves == left_buffer_ ? left_together_ + 1 : 1;
+    left_buffer_ = leaves;
+    const Cycle done = to_memory(pc, address, size, leaves, true);
     store_cause_ = store_to(caches_.answered());
     written_ = std::max(written_, done);
     buffer_[stores_++] = done;
     forwarding_.note_store(address, size, committed, done);
 }
 
-// The instruction's first micro-operation traps when it is committed, or its third one, which waits for the two before,
-// branches within the microcode; fetch goes on from there (Execute::commitInst). Returns how many of its micro-operations
-// that was.
+// The instruction's first micro-operation traps when it is committed, or its third one branches within the microcode; fetch
+// goes on from there (Execute::commitInst). Returns how many of its micro-operations are done by then.
 template <bool STACK>
-std::int64_t InOrderCore::interrupt(const StaticInstruction& row, Address pc) {
+std::int64_t InOrderCore::interrupt(std::uint32_t here, const StaticInstruction& row, Address pc) {
     const bool branch = row.interruption == Interruption::Branch;
-    const std::int64_t count = branch ? 3 : 1;
-    const Cycle arrived = fetch<STACK>(pc, row.length, count);
-    const Cycle issued = issue(std::max(arrived - (count - 1) / width_, serial_), count, 0, count);
-    const Cycle done = branch ? std::max(issued + 2 + ALU_STAGES, arrived + ALU_STAGES) : issued + 1;
-    for (std::int64_t each = 0; each < count; ++each) front_[operations_++] = issued;
-    commit_.take(count, width_);
-    commit_.reach(done, 1);
-    restart(fetch_beyond(pc, commit_.cycle + TO_REFETCH), Serialize);
-    return branch ? count : 0;
+    Cycle operands = serial_;
+    for (int each = 0; each < (branch ? BEFORE_BRANCH : 1); ++each)
+        operands = operate<STACK>(operands, Serialize, INT_ALU, Divider::None, ALU_STAGES).ready - ALU_LATE;
+    go_on_from(here, pc, commit_cycle_, Serialize);
+    fetch<STACK>(pc, row.length);
+    return branch ? BEFORE_BRANCH : 0;
 }
 
-// Instruction `k` of the chunk; returns its retire cycle.
+// Instruction `k` of the chunk; returns its retire cycle. Its micro-operations go one after another: what comes before all
+// else (immediates, the program counter), loads, what moves the stack pointer, what computes, and stores; but where nothing
+// is computed for them, stores come first.
 template <bool STACK>
 inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const std::uint32_t here = chunk.static_id[k];
     const StaticInstruction& row = program_.rows[here];
     const Address pc = program_.pc[here];
-    const std::int64_t first = chunk.access_offset[k], last = chunk.access_offset[k + 1], accesses = last - first;
+    const std::int64_t first = chunk.access_offset[k], last = chunk.access_offset[k + 1];
     if constexpr (STACK) waits_.clear();
 
+    fetch<STACK>(pc, row.length);
+    // What loads nothing into a register is a prefetch, which the cache answers at once (Cache::handleTimingReqMiss).
+    prefetching_ = row.destination_count == 0 && !row.is(BRANCH | STRING);
+    for (std::int64_t which = first; which < last; ++which) prefetching_ = prefetching_ && !chunk.is_store[which];
     const bool string = row.is(STRING);
-    std::int64_t operations = row.micro_operations;
-    if (string) operations += (1 + row.computes) * accesses;  // those of each access
-    if (__builtin_expect(row.interruption != Interruption::None, 0))
-        operations = std::max<std::int64_t>(operations - interrupt<STACK>(row, pc), 1);
-    const Cycle arrived = fetch<STACK>(pc, row.length, operations);
     const bool computes = row.computes > 0 && !string;
     const bool simple = !computes || row.unit == INT_ALU;
     const auto execution = static_cast<Cause>(row.execution);
-    const Cycle fetched_first = arrived - (operations - 1) / width_;  // its first micro-operation
-    Cycle begin = std::max(fetched_first, serial_);
-    if constexpr (STACK) waits_.add(Serialize, begin - fetched_first);
-    if (row.is(SERIALIZING | ATOMIC | BARRIER)) {
-        const Cycle ordered = std::max({begin, commit_.cycle, written_});
-        if constexpr (STACK) waits_.add(row.is(SERIALIZING) ? Serialize : Stores, ordered - begin);
-        begin = ordered;
-    }
-    // What is not memory waits in its unit for its turn to commit: as many as the stages of the integer units.
-    const std::int64_t others =
-        std::clamp<std::int64_t>(operations - accesses - (simple ? 0 : row.computes), 0, stage_entries_);
-    const Cycle room = stages_[computed_ + others - 1 - stage_entries_];
-    begin = std::max(begin, room - floor_divided(others - 1, integer_width_));
 
-    Cycle addressed = 0, of_others = 0, known = 0;
-    Cause operands_cause = ExecuteIntAlu;  // what brings the last of the operands
+    Cycle begin = serial_;
+    if (row.is(SERIALIZING | ATOMIC | BARRIER)) begin = std::max({begin, commit_cycle_, written_});
+    const Cause begin_cause = row.is(ATOMIC | BARRIER) ? Stores : Serialize;
+
+    const std::int64_t before_operations = operations_;
+    std::int64_t interrupted = 0;
+    if (__builtin_expect(row.interruption != Interruption::None, 0)) interrupted = interrupt<STACK>(here, row, pc);
+    std::int64_t lanes = 0, loads = 0, stores = 0;
+    for (std::int64_t which = first; which < last; ++which) {
+        const std::int64_t pieces = halves_ && !string ? (chunk.bytes(which) + LANE - 1) / LANE : 1;
+        lanes += pieces;
+        (chunk.is_store[which] ? stores : loads) += 1;
+    }
+    // What the registers that it reads are ready for: in the units of integers, in that of memory, in others.
+    const auto needed = [&](const Result& result, Cycle late) {
+        return std::min(result.ready - late, result.committed.cycle);
+    };
+    Cause addressed_cause = begin_cause, others_cause = begin_cause;
+    Cycle addressed = begin, address_for_alu = begin, others = begin, others_for_memory = begin;
+    Committed address_known, others_known;
+    const Cycle late = simple ? ALU_LATE : 0;
     for (int source = 0; source < MAX_SOURCES; ++source) {
-        const Cycle cycle = ready_[row.sources[source]];
-        if constexpr (STACK)
-            if (cycle > std::max(addressed, of_others)) operands_cause = ready_cause_[row.sources[source]];
+        const Result& result = result_[row.sources[source]];
+        const Cause cause = ready_cause_[row.sources[source]];
         if (source < row.address_count) {
+            const Cycle cycle = needed(result, MEMORY_LATE);
+            if (cycle > addressed) addressed_cause = cause;
             addressed = std::max(addressed, cycle);
-            known = std::max(known, committed_[row.sources[source]]);
-        } else {
-            of_others = std::max(of_others, cycle);
+            address_for_alu = std::max(address_for_alu, needed(result, ALU_LATE));
+            if (address_known < result.committed) address_known = result.committed;
+            if (last > first) continue;
         }
-    }
-    if (accesses > 0) begin = std::max({begin, addressed - MEMORY_LATE, sent_});
-    std::int64_t loads = accesses;
-    for (std::int64_t which = first; which < last; ++which) loads -= chunk.is_store[which];
-    const std::int64_t stores = accesses - loads;
-    Cycle issued = begin;
-    std::int64_t operations_left = operations;
-    if (loads > 0) {
-        const std::int64_t before = std::min<std::int64_t>(loads, 64);
-        issued = issue(begin, before, before, 0);
-        operations_left = std::max<std::int64_t>(operations - before, 0);
-    }
-    Cycle complete = issued + 1;
-    for (std::int64_t which = first; which < last; ++which) {
-        if (chunk.is_store[which]) continue;
-        const Cycle sent = send(issued, known);
-        if constexpr (STACK) waits_.add(Ports, sent - issued - 1);
-        const Cycle loaded = load<STACK>(pc, chunk.address[which], chunk.bytes(which), sent);
-        complete = std::max(complete, loaded);
-        in_flight_[accesses_++] = loaded;
-    }
-    Cycle result = issued + LOAD_ASSUMED;  // as the issue stage assumes; a later load holds up commitment
-    if (operations_left > 0) {
-        const Cycle late = simple ? ALU_LATE : 0;
-        Cycle start = std::max(issued, of_others - late);
-        start = loads > 0 ? std::max(start, result - late) : std::max({start, begin, addressed - late});
-        const Cycle operands = start;
-        if constexpr (STACK) waits_.add(operands_cause, operands - std::max(issued, begin));
-        start = issue(start, 1, 0, std::min<std::int64_t>(others, 1));
-        const Cycle finish =
-            std::max(issue(start, operations_left - 1, std::min<std::int64_t>(stores, 64),
-                           std::max<std::int64_t>(others - 1, 0)),
-                     arrived);
-        if constexpr (STACK) waits_.add(DecodeBandwidth, finish - operands);  // issue width
-        if (computes) {
-            if (row.cycles_before > 0) start += simple ? row.cycles_before : row.cycles_before - 1 + ALU_STAGES;
-            if (row.chained) start = std::max(start, chain_);
-            if (row.divider != Divider::None) {
-                Dividers& divider = row.divider == Divider::Integer ? int_divider_ : fp_divider_;
-                const Cycle at = divider.reserve(start, row.latency);
-                if constexpr (STACK) waits_.add(Ports, at - start);
-                start = at;
-                result = start + row.latency;
-            } else {
-                const Cycle from = start;
-                for (int each = 0; each < row.computes; ++each) start = units_.reserve(row.unit, from);
-                if constexpr (STACK) waits_.add(Ports, start - from);
-                result = start + (simple ? ALU_STAGES : row.latency);
-            }
-            if (row.chained) chain_ = result;
-        } else if (loads == 0) {
-            result = start + ALU_STAGES;
-        }
-        if (row.cycles_after > 0) {  // in the integer units, one after another
-            result = std::max(result + row.cycles_after, finish + ALU_STAGES);
-            start = result - ALU_STAGES;
-        }
-        if (start > issue_cycle_) {  // what comes after issues later still
-            issue_cycle_ = start;
-            issue_used_ = 1;
-            issue_memory_ = issue_integer_ = 0;
-        }
-        if (computes || row.cycles_after > 0 || accesses == 0) {
-            if constexpr (STACK)  // every instruction passes the integer units' stages
-                waits_.add(execution, result - std::max(complete, operands) - ALU_STAGES);
-            complete = std::max(complete, result);
-        }
-    }
-    for (std::int64_t which = first; which < last; ++which) {
-        if (!chunk.is_store[which]) continue;
-        const Cycle sent = send(std::max(issued, stores == accesses ? issue_cycle_ : result - 1), known);
-        const Cycle stored = std::max(sent + 1, buffer_[stores_ - store_buffer_]);
-        if constexpr (STACK) {
-            waits_.add(Ports, std::min(sent + 1, stored) - complete);
-            waits_.add(store_cause_, stored - std::max(complete, sent + 1));
-        }
-        complete = std::max(complete, stored);
+        const Cycle cycle = needed(result, late);
+        if (cycle > others) others_cause = cause;
+        others = std::max(others, cycle);
+        others_for_memory = std::max(others_for_memory, needed(result, MEMORY_LATE));
+        if (others_known < result.committed) others_known = result.committed;
     }
 
-    commit_.take(operations, width_);
-    commit_.reach(complete, 1);  // those before the last micro-operation have been committed by then
-    const Cycle cycle = commit_.cycle;
+    Result brought, loaded, moved, computed;  // by what comes before all else, by loads, of a stack pointer, by the rest
+    std::int64_t left = std::max<std::int64_t>(row.micro_operations - interrupted, 1) - lanes;
+    const auto count = [&](std::int64_t wanted) {
+        const std::int64_t number = std::clamp<std::int64_t>(wanted, 0, std::max<std::int64_t>(left, 0));
+        left -= number;
+        return number;
+    };
+    const std::int64_t computing = computes ? count(row.computes) : 0;
+    const std::int64_t after = count(row.cycles_after), moves = row.base_updates && !string ? count(1) : 0;
+    const std::int64_t before = string || row.is(BRANCH) ? count(left) : count(row.cycles_before);
+    const bool relative = lanes > 0 && row.address_count == 0;
+    const bool converts = before > 0 && !simple && loads == 0;  // brings a register over to the unit
+    for (std::int64_t each = 0; each < before; ++each) {
+        const Cycle operands = converts && each == 0 ? others : each > 0 && converts ? brought.ready - ALU_LATE : begin;
+        brought = operate<STACK>(operands, converts ? others_cause : begin_cause, INT_ALU, Divider::None, ALU_STAGES);
+    }
+    const auto accesses = [&](bool write, Cycle operands, const Committed& known, Cause cause) {
+        for (std::int64_t which = first; which < last; ++which) {
+            if (static_cast<bool>(chunk.is_store[which]) != write) continue;
+            const Address address = chunk.address[which];
+            // gem5 checks the address of some stores that trap first, without an access (`cda`, LSQ::pushRequest: NO_ACCESS).
+            if (row.interruption == Interruption::Trap && which + 1 < last && address == chunk.address[which + 1]) continue;
+            const std::int64_t size = chunk.bytes(which), piece = halves_ ? LANE : size;
+            for (std::int64_t at = 0; at < size; at += piece)
+                loaded = access<STACK>(pc, address + at, std::min(piece, size - at), write, operands, known, cause);
+        }
+    };
+    if (string) {
+        for (std::int64_t which = first; which < last; ++which) {
+            const bool write = chunk.is_store[which];
+            loaded = access<STACK>(pc, chunk.address[which], chunk.bytes(which), write, addressed, address_known,
+                                   addressed_cause);
+            for (int each = 0; each < row.computes; ++each)
+                computed = operate<STACK>(each > 0 ? computed.ready - ALU_LATE : begin, execution, INT_ALU, Divider::None,
+                                          ALU_STAGES);
+        }
+    } else if (loads > 0) {
+        const bool waits = relative && before > 0;
+        accesses(false, std::max(addressed, waits ? needed(brought, MEMORY_LATE) : 0),
+                 waits ? brought.committed : address_known, addressed_cause);
+    }
+    const auto store_all = [&](const Result* data) {
+        Committed known = std::max(address_known, data ? data->committed : others_known);
+        if (before > 0 && !data) known = std::max(known, brought.committed);
+        Cycle operands = std::max(addressed, data ? needed(*data, MEMORY_LATE) : others_for_memory);
+        if (before > 0 && !data) operands = std::max(operands, needed(brought, MEMORY_LATE));
+        const Result kept = loaded;
+        accesses(true, operands, known, data ? execution : addressed_cause);
+        if (loads > 0) loaded = kept;
+    };
+    const bool stores_last = computes && !row.is(CALL);
+    if (stores > 0 && !string && !stores_last) store_all(loads > 0 ? &loaded : nullptr);
+    if (moves > 0)
+        moved = operate<STACK>(address_for_alu, addressed_cause, INT_ALU, Divider::None, ALU_STAGES);
+    Cycle operands = std::max(others, before > 0 ? needed(brought, late) : 0);
+    if (loads > 0 && !string) operands = std::max(operands, needed(loaded, late));
+    bool done = computing > 0;
+    if (done) {
+        if (row.chained) operands = std::max(operands, chain_);
+        const Cycle stages = simple ? ALU_STAGES : Cycle{row.latency};
+        for (std::int64_t each = 0; each < computing; ++each)
+            computed = operate<STACK>(operands, loads > 0 ? LoadL1d : others_cause, row.unit, row.divider, stages);
+        if (row.chained) chain_ = computed.ready;
+    }
+    const Result divided = computed;
+    for (std::int64_t each = 0; each < after; ++each) {
+        const Cycle from = done ? needed(computed, ALU_LATE) : loads > 0 ? needed(loaded, ALU_LATE) : operands;
+        computed = operate<STACK>(from, execution, INT_ALU, Divider::None, ALU_STAGES);
+        done = true;
+    }
+    while (count(1) > 0) {
+        const Result other = operate<STACK>(begin, begin_cause, INT_ALU, Divider::None, ALU_STAGES);
+        if (!done && loads == 0) computed = other;
+    }
+    if (!done && loads > 0) computed = loaded;
+    if (stores > 0 && !string && stores_last) store_all(&computed);
+
+    const Cycle cycle = commit_cycle_;
     for (int destination = 0; destination < row.destination_count; ++destination) {
-        const bool moved = (row.base_updates >> destination) & 1;
-        ready_[row.destinations[destination]] = moved ? issued + ALU_STAGES : result;
+        const bool base = ((row.base_updates >> destination) & 1) && moved.ready > 0;
+        result_[row.destinations[destination]] = base ? moved : computed;
         if constexpr (STACK) ready_cause_[row.destinations[destination]] = execution;
-        committed_[row.destinations[destination]] = cycle;
     }
-    if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = result - row.cycles_after;
-    const std::int64_t entered = std::min(operations, front_entries_);
-    for (std::int64_t entry = operations_; entry < operations_ + entered; ++entry) front_[entry] = issue_cycle_;
-    operations_ += entered;
-    for (std::int64_t entry = computed_; entry < computed_ + others; ++entry)
-        stages_[entry] = cycle - (computed_ + others - 1 - entry) / integer_width_;
-    computed_ += others;
-    // gem5 checks the address of some such stores first, without an access (`cda`, LSQ::pushRequest: NO_ACCESS).
-    const bool checks = row.interruption == Interruption::Trap;
-    for (std::int64_t which = first; which < last; ++which) {
-        if (!chunk.is_store[which]) continue;
-        if (checks && which + 1 < last && chunk.address[which] == chunk.address[which + 1]) continue;
-        store(pc, chunk.address[which], chunk.bytes(which), cycle);
-    }
+    if (row.divider == Divider::Integer) result_[MICROCODE_FLAGS] = divided;
     if (row.is(SERIALIZING)) serial_ = cycle + 1;
-    if constexpr (STACK) stack_.retire(k, operations, cycle - retired, waits_, FetchBandwidth);
-    redirect(row, pc, chunk.target(program_, k), cycle);
+    if constexpr (STACK) stack_.retire(k, operations_ - before_operations, cycle - retired, waits_, FetchBandwidth);
+    redirect(here, chunk.target(program_, k), cycle);
     return cycle;
 }
 
-// Until a misprediction is known the lines beyond the branch are fetched, as many as fetch2 has room for behind those that
-// have gone on as micro-operations to where execution waits. The one under way must come first.
-Cycle InOrderCore::fetch_beyond(Address pc, Cycle again) {
-    const std::int64_t behind = std::min(front_entries_, std::max<std::int64_t>(again - fetch_.cycle, 0) * width_);
-    const auto used = static_cast<std::int64_t>((pc & 63) + bytes_ * behind) >> LINE_BITS;
-    for (int ahead = 1; ahead <= AHEAD + used; ++ahead) {
-        const Cycle start = std::max(line_free_, line_begin_);
-        if (start >= again) break;
-        line_free_ = caches_.access_code(line_ + ahead, start, pc) + 1;
+// Until a misprediction is known what lies beyond the branch is fetched and decoded. Issue throws it away at once, but
+// decode knows nothing of branches: it goes on with what it has got of it, before what comes next. Code that was never
+// executed is not known; what follows it is taken to be there.
+InOrderCore::Beyond InOrderCore::beyond(std::uint32_t here, Cycle committed) const {
+    const Cycle decoding = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_;
+    const std::int64_t decoded = std::min(committed - decoding, INPUT_BUFFER + ALU_STAGES) * width_;
+    std::int64_t operations = 0, instructions = 0;
+    std::size_t which = here + std::size_t{1};
+    Line line = line_;
+    for (; which < program_.size && instructions < DECODE_BUFFER * width_; ++which) {
+        operations += std::max<std::int64_t>(program_.rows[which].micro_operations, 1);
+        instructions += operations > decoded;
+        line += line_of(program_.pc[which]) != line_of(program_.pc[which - 1]);
     }
-    return std::max(again, line_free_);
+    return {static_cast<int>(std::min<Line>(line + 1 - line_, AHEAD)), std::max<std::int64_t>(operations - decoded, 0)};
+}
+
+// The lines beyond are asked for until then, and the one under way must come first.
+Cycle InOrderCore::fetch_beyond(Address pc, int lines, Cycle again) {
+    for (int ahead = 1; ahead <= lines; ++ahead) {
+        const Cycle start = std::max(line_free_, line_begin_) + BETWEEN_LINES;
+        if (start >= again) break;
+        line_free_ = caches_.access_code(line_ + ahead, start, pc);
+    }
+    return std::max(again, line_free_ + BETWEEN_LINES);
 }
 
 // Cycle in which the line is asked for to which a branch goes as predicted.
@@ -333,14 +463,14 @@ Cycle InOrderCore::fetch_beyond(Address pc, Cycle again) {
 // one, or, where that has come, the one behind it, for which the second stage has just made room by throwing all away.
 Cycle InOrderCore::follow(Address pc) {
     const Cycle told = fetch_.cycle + FETCH_TO_DECODE;
-    const Cycle start = std::max(line_free_, line_begin_ + 1);
-    Cycle free = caches_.access_code(line_ + 1, start, pc) + 1;
-    if (free <= told) free = caches_.access_code(line_ + 2, told, pc) + 1;
+    const Cycle start = std::max(line_free_, line_begin_) + BETWEEN_LINES;
+    Cycle free = caches_.access_code(line_ + 1, start, pc) + BETWEEN_LINES;
+    if (free <= told) free = caches_.access_code(line_ + 2, told, pc) + BETWEEN_LINES;
     return std::max(told + 1, free);
 }
 
-// Fetch begins anew.
-void InOrderCore::restart(Cycle again, Cause cause) {
+// The line of what comes next is asked for at `again`.
+void InOrderCore::refetch(Cycle again, Cause cause) {
     redirect_cause_ = cause;
     redirected_ = std::max<Cycle>(again - fetch_.cycle, 0);
     fetch_ = {again, 0};
@@ -348,24 +478,27 @@ void InOrderCore::restart(Cycle again, Cause cause) {
     line_begin_ = again;
 }
 
-inline void InOrderCore::redirect(const StaticInstruction& row, Address pc, Address target, Cycle committed) {
-    Cycle again = 0;
+// What follows the instruction `here`, committed at `committed`, is fetched anew.
+void InOrderCore::go_on_from(std::uint32_t here, Address pc, Cycle committed, Cause cause) {
+    const Beyond wrong = beyond(here, committed);
+    decoded_ = {committed - FETCH_TO_DECODE - frontend_delay_ + wrong.operations / width_, wrong.operations % width_};
+    refetch(fetch_beyond(pc, wrong.lines, committed + TO_REFETCH), cause);
+}
+
+inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle committed) {
+    const StaticInstruction& row = program_.rows[here];
     if (row.is(BRANCH)) {
-        const Address fall_through = pc + row.length;
+        const Address pc = program_.pc[here], fall_through = pc + row.length;
         const Redirect outcome = ideal_branches_ ? Redirect::None : branches_.fetch(pc, fall_through, target, row.flags);
         if (outcome != Redirect::None) {
             branches_.mispredictions += outcome == Redirect::Decode;
-            again = fetch_beyond(pc, committed + TO_REFETCH);
-            redirect_cause_ = MispredictExecute;
+            go_on_from(here, pc, committed, MispredictExecute);
         } else if (target != fall_through) {
-            again = follow(pc);
-            redirect_cause_ = FetchBandwidth;
+            refetch(follow(pc), FetchBandwidth);
         }
     } else if (row.is(SYSCALL)) {
-        again = committed + TRAP;
-        redirect_cause_ = Serialize;
+        refetch(committed + TRAP, Serialize);
     }
-    if (again > 0) restart(again, redirect_cause_);
 }
 
 }  // namespace perfvec

@@ -2,14 +2,18 @@
 //
 // Operands are needed at issue, except that a simple integer operation takes them two stages late, so that dependent ones
 // follow each other every cycle although its unit has three stages. Readers of a load issue as if it took LOAD_ASSUMED
-// cycles; where it takes longer, they wait in their units and everything behind waits for its turn to commit. An access
-// leaves for memory one cycle after issue, when the writers of its address registers have committed.
+// cycles; where it takes longer, they wait at the end of their units. A unit in which one waits stands still as a whole and
+// takes nothing more (`Pipe`).
+//
+// An access leaves its unit for the queue of requests when the writers of its registers have committed, and that for the
+// queue of transfers, from which it commits. There a load goes to the cache, and not before all older stores have committed.
 //
 // A branch is predicted by the second fetch stage, which tells the first one where to go on; all that was fetched behind
 // it is thrown away, so that even a loop within one line asks for that line again each time. What that stage cannot tell
 // (of an unconditional branch without a BTB entry, too) is found at commitment, from where fetch is redirected.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "../branch/branch_unit.hpp"
@@ -35,6 +39,55 @@ class CycleRing {
     std::vector<Cycle> cycles_;
 };
 
+// A unit of Minor (SelfStallingPipeline): while what has reached its end waits there, it neither moves nor takes anything.
+class Pipe {
+  public:
+    // First cycle from `cycle` on in which it takes an operation.
+    Cycle free_from(Cycle cycle) const {
+        cycle = std::max(cycle, pushed_ + 1);
+        for (std::int64_t k = count_ - 1; k >= 0 && k >= count_ - ENTRIES; --k) {
+            const Entry& entry = entries_[k & (ENTRIES - 1)];
+            if (entry.left <= cycle) break;
+            if (entry.end <= cycle) return entry.left;
+        }
+        return cycle;
+    }
+
+    // Puts an operation in at `cycle`; returns when it is at the end, `stages` cycles later if nothing before it waits.
+    Cycle push(Cycle cycle, Cycle stages) {
+        Cycle end = cycle + stages;
+        for (std::int64_t k = count_ - 1; k >= 0 && k >= count_ - ENTRIES; --k) {
+            const Entry& entry = entries_[k & (ENTRIES - 1)];
+            if (entry.end <= cycle) break;
+            end += entry.left - entry.end;
+        }
+        pushed_ = cycle;
+        return end;
+    }
+
+    // What was put in last reaches the end at `end` and leaves at `left`.
+    void leave(Cycle end, Cycle left) { entries_[count_++ & (ENTRIES - 1)] = {end, left}; }
+
+  private:
+    static constexpr std::int64_t ENTRIES = 16;
+    struct Entry {
+        Cycle end, left;
+    };
+    Entry entries_[ENTRIES] = {};
+    std::int64_t count_ = 0;
+    Cycle pushed_ = -1;
+};
+
+// When something was committed, and as which operation of that cycle.
+struct Committed {
+    Cycle cycle = -1;
+    std::int64_t slot = 0;
+
+    bool operator<(const Committed& other) const {
+        return cycle < other.cycle || (cycle == other.cycle && slot < other.slot);
+    }
+};
+
 class InOrderCore final : public Core {
   public:
     InOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches);
@@ -43,64 +96,103 @@ class InOrderCore final : public Core {
     void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) override;
 
   private:
+    static constexpr int BEFORE_BRANCH = 3;  // micro-operations of an instruction up to a branch in its microcode
     // gem5's Minor: fetch1 → 1 → fetch2 → frontend_delay → decode → 1 → execute; the integer unit's three stages, of which
     // operands may be two late; the memory unit's one stage and its assumed latency.
-    static constexpr Cycle FETCH_TO_DECODE = 1, DECODE_TO_ISSUE = 1, TO_REFETCH = 2, RELEASE = 1;
-    static constexpr Cycle ALU_STAGES = 3, ALU_LATE = 2, MEMORY_LATE = 1, LOAD_ASSUMED = 3;
-    static constexpr int TRANSFERS = 2;     // loads between memory and commitment (executeLSQTransfersQueueSize)
-    static constexpr int AHEAD = 2;         // lines of code fetched beyond the one in use (fetch2InputBufferSize)
-    static constexpr int INPUT_BUFFER = 7;  // instructions waiting for issue (executeInputBufferSize)
+    static constexpr Cycle FETCH_TO_DECODE = 1, DECODE_TO_ISSUE = 1, TO_REFETCH = 1, BETWEEN_LINES = 1;
+    static constexpr Cycle ALU_STAGES = 3, ALU_LATE = 2, MEMORY_STAGES = 1, MEMORY_LATE = 1, LOAD_ASSUMED = 3;
+    static constexpr int TRANSFERS = 2;       // accesses between requests and commitment (executeLSQTransfersQueueSize)
+    static constexpr int STORES_A_CYCLE = 2;  // to memory (executeLSQMaxStoreBufferStoresPerCycle)
+    static constexpr int ACCESSES = 4;        // that may be in the queues, and more
+    static constexpr int AHEAD = 2;           // lines of code fetched beyond the one in use (fetch2InputBufferSize)
+    static constexpr int DECODE_BUFFER = 3;   // cycles' worth of instructions fetched for decode (decodeInputBufferSize)
+    static constexpr int INPUT_BUFFER = 7;    // cycles' worth of instructions waiting for issue (executeInputBufferSize)
+    static constexpr std::int64_t LANE = 8;   // bytes of one access of x86-64's vector registers
+    static constexpr int CYCLES = 64;         // of which it is known what was committed, and what memory answered
     static constexpr Cycle TRAP = 13;
+
+    struct Result {
+        Cycle ready = 0;  // as the issue stage assumes
+        Committed committed;
+    };
+    struct Commits {  // of one cycle
+        Cycle cycle = -1;
+        std::int64_t count = 0, leading = 0, last_other = 0;  // accesses before all else; the last that is no access
+    };
+
+    struct Beyond {  // a branch, when it goes elsewhere
+        int lines;                // asked for
+        std::int64_t operations;  // still to be decoded
+    };
+    struct Access {  // in the queues
+        Cycle alone_from = -1;  // from when on it was the oldest of all, and there
+        Committed committed;
+    };
 
     template <bool STACK>
     void loop(const Chunk& chunk, std::uint16_t* latency);
     template <bool STACK>
     Cycle step(const Chunk& chunk, std::size_t k);
     template <bool STACK>
-    Cycle fetch(Address pc, std::int64_t length, std::int64_t operations);
-    Cycle issue(Cycle cycle, std::int64_t operations, std::int64_t accesses, std::int64_t integers);
-    Cycle send(Cycle issued, Cycle known);
-    Cycle access(Address pc, Address address, std::int64_t size, Cycle start, bool write);
+    void fetch(Address pc, std::int64_t length);
     template <bool STACK>
-    Cycle load(Address pc, Address address, std::int64_t size, Cycle start);
+    Cycle arrive();
+    template <bool STACK>
+    Cycle issue(Cycle arrived, Cycle operands, Cause cause, Pipe*& pipes, std::int64_t count, bool memory);
+    Committed commit(Cycle ready, bool memory);
+    template <bool STACK>
+    Result operate(Cycle operands, Cause cause, int unit, Divider divider, Cycle stages);
+    template <bool STACK>
+    Result access(Address pc, Address address, std::int64_t size, bool write, Cycle operands, Committed known, Cause cause);
+    bool asleep(Cycle cycle, Cycle active) const;
+    Cycle leave_unit(Cycle end, const Committed& known) const;
+    Cycle after(const Committed& earlier, Cycle cycle, const Committed& known) const;
+    Cycle to_memory(Address pc, Address address, std::int64_t size, Cycle start, bool write);
+    Cycle to_cache(Address pc, Address address, std::int64_t size, Cycle start, bool write);
     void store(Address pc, Address address, std::int64_t size, Cycle committed);
-    void redirect(const StaticInstruction& row, Address pc, Address target, Cycle committed);
-    Cycle fetch_beyond(Address pc, Cycle again);
-    Cycle follow(Address pc);
+    void redirect(std::uint32_t here, Address target, Cycle committed);
+    void go_on_from(std::uint32_t here, Address pc, Cycle committed, Cause cause);
     template <bool STACK>
-    std::int64_t interrupt(const StaticInstruction& row, Address pc);
-    void restart(Cycle again, Cause cause);
+    std::int64_t interrupt(std::uint32_t here, const StaticInstruction& row, Address pc);
+    void refetch(Cycle again, Cause cause);
+    Beyond beyond(std::uint32_t here, Cycle committed) const;
+    Cycle fetch_beyond(Address pc, int lines, Cycle again);
+    Cycle follow(Address pc);
 
     Program program_;
     Hierarchy& caches_;
     BranchUnit& branches_;
     bool ideal_branches_;
+    Cycle awake_;  // cycles that the core ticks on after the last activity
+    bool halves_;  // vector registers are two halves (x86-64's)
     std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_, front_entries_;
-    std::int64_t integer_width_;  // micro-operations that go through the integer units in a cycle
-    std::int64_t stage_entries_;
 
-    FunctionalUnits units_;
-    Dividers int_divider_{1}, fp_divider_{1};
+    std::vector<Pipe> pipes_[RESOURCES];
+    Pipe memory_unit_, int_divider_, fp_divider_;
     StoreForwarding forwarding_;
     Cause ready_cause_[REGISTERS + 1] = {};  // what brings the register's value
-    Cycle ready_[REGISTERS + 1] = {};      // when the register's value exists, a load's as the issue stage assumes it
-    Cycle committed_[REGISTERS + 1] = {};  // when its writer commits
-    CycleRing front_;      // when each of the latest micro-operations left the front end
-    CycleRing stages_;     // when each of the latest operations in the integer units was committed
-    CycleRing in_flight_;  // when each of the latest loads could be committed
+    Result result_[REGISTERS + 1] = {};      // of the latest writer
+    CycleRing front_;      // when each of the latest micro-operations was issued
     CycleRing in_memory_;  // when each of the latest accesses was done
     CycleRing buffer_;     // when each of the latest stores was written
+    Access latest_[ACCESSES];  // accesses
+    Commits commits_[CYCLES];
+    Cycle answers_[CYCLES] = {};
 
-    Slots fetch_, commit_;
-    double bytes_ = 0;  // of code for a micro-operation, on average over the program
+    Slots fetch_;
     Line line_ = -1;
     Cycle line_begin_ = 0, line_free_ = 0;
     Cycle issue_cycle_ = 0;
-    std::int64_t issue_used_ = 0, issue_memory_ = 0, issue_integer_ = 0;
-    std::int64_t operations_ = 0, accesses_ = 0, stores_ = 0, computed_ = 0, sent_to_memory_ = 0;  // counts so far
-    Cycle sent_ = 0;         // when the memory unit handed on the last access
+    std::int64_t issue_used_ = 0, issue_memory_ = 0;
+    Cycle commit_cycle_ = 0;
+    std::int64_t commit_used_ = 0, commit_memory_ = 0;
+    std::int64_t operations_ = 0, accesses_ = 0, stores_ = 0, sent_to_memory_ = 0;  // counts so far
+    Cycle requested_ = 0;    // when the last access went from the queue of requests to that of transfers
+    Committed last_store_;
     Cycle written_ = 0;      // when all stores so far are written
     Cycle left_buffer_ = 0;  // when the last store left the store buffer
+    int left_together_ = 0;  // stores that left it in that cycle
+    bool prefetching_ = false;  // the instruction at hand is a prefetch
     Cycle serial_ = 0;       // after a serializing instruction
     Cycle chain_ = 0;        // when the last chained instruction is done
 
@@ -109,6 +201,7 @@ class InOrderCore final : public Core {
     CycleStack stack_;
     Cause redirect_cause_ = MispredictExecute;
     Cycle redirected_ = 0;
+    Slots decoded_;  // what decode is through with, in cycles of fetch, after a branch that went elsewhere
 };
 
 }  // namespace perfvec
