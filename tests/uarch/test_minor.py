@@ -76,8 +76,8 @@ def cycles_each(machine: Machine, instruction: Instruction) -> float:
     return (many - few) / 60
 
 
-# While the oldest operation is a load that waits for its answer nothing else is sent (Execute::getCommittingThread), so each
-# goes in the cycle in which the one before is committed. The core stops ticking two cycles after the last activity
+# While the oldest operation is a load that waits for its answer nothing else is sent (Execute::getCommittingThread), so
+# each goes in the cycle in which the one before is committed. The core stops ticking two cycles after the last activity
 # (Pipeline::evaluate, delays of one cycle), so an answer that comes then is seen a cycle late (Ticked::start).
 @pytest.mark.parametrize(("latency", "cycles"), [(1, 1), (3, 4), (5, 6)])
 def test_loads_go_one_at_a_time(latency, cycles):
@@ -90,8 +90,8 @@ def test_stores_are_committed_in_the_cycle_in_which_they_are_sent():
 
 
 def test_what_decode_has_got_beyond_a_taken_branch_is_decoded_first():
-    """Without a predictor a jump goes elsewhere when it is committed; instructions of many micro-operations behind it, none
-    of which is ever executed, then hold up decode.
+    """Without a predictor a jump goes elsewhere when it is committed; instructions of many micro-operations behind it,
+    none of which is ever executed, then hold up decode.
     """
     machine = replace_field(MINOR, "branch_predictor.kind", "none")
     cycles = []
