@@ -16,8 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import yaml
-
+from uarch.configuration import read_yaml, show
 from uarch.errors import InputError
 
 if TYPE_CHECKING:
@@ -189,18 +188,15 @@ def start_cluster(path: Path) -> Any:
     import dask_jobqueue
     from dask_jobqueue.local import LocalCluster
 
-    try:
-        given = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())[:160]})") from None
+    given = read_yaml(path, "description of a cluster")
     if not isinstance(given, dict):
         raise InputError(f"{path}: holds no mapping; kind, jobs, cores, memory, … are expected")
     options = dict(given)
     kind, jobs = options.pop("kind", None), options.pop("jobs", 1)
     if kind not in (*_CLUSTERS, "local"):
-        raise InputError(f"{path}: kind is {kind!r}; one of {', '.join(_CLUSTERS)}, local is expected")
+        raise InputError(f"{path}: kind is {show(kind)}; one of {', '.join(_CLUSTERS)}, local is expected")
     if not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1:
-        raise InputError(f"{path}: jobs is {jobs!r}; a number of jobs, 1 or more, is expected")
+        raise InputError(f"{path}: jobs is {show(jobs)}; a number of jobs, 1 or more, is expected")
     made = LocalCluster if kind == "local" else getattr(dask_jobqueue, _CLUSTERS[kind])
     try:
         cluster = made(**options)

@@ -113,8 +113,9 @@ def damage_in(path: str | os.PathLike[str], part: str) -> Iterator[None]:
 def _open(path: Path, file_format: str, version: int) -> h5py.File:
     if not path.exists():
         raise InputError(f"{path}: no such file; expected a {file_format} file")
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; expected a {file_format} file")
+    if not path.is_file():  # a pipe would wait for its writer
+        found = "a folder" if path.is_dir() else "a pipe or a device"
+        raise InputError(f"{path}: is {found}; expected a {file_format} file")
     _check_bytes(path, file_format)
     try:
         file = h5py.File(path, "r")

@@ -263,7 +263,7 @@ def _space(where: str, name: str, content: Mapping[str, Any]) -> Space:
     known = ["description", "base", *_SHARES, "constraints", "fields"]
     for key in content:
         if key not in known:
-            raise InputError(f"{where}: unknown entry {show(key)}{nearest(str(key), known) or _valid(known)}")
+            raise InputError(f"{where}: unknown entry {show(key)}{nearest(key, known) or _valid(known)}")
     description, base = content.get("description", ""), content.get("base")
     for key, value in (("description", description), ("base", base)):
         if not isinstance(value, str) and not (key == "base" and value is None):
@@ -348,7 +348,7 @@ def _rule(where: str, field: Any) -> Rule:
         if name in RULES and section not in CORES:
             return RULES[name]
     valid = [f"pipeline.{n.partition('.')[2]}" if n.partition(".")[0] in CORES else n for n in RULES]
-    raise InputError(f"{where}: unknown field {show(field)}{nearest(str(field), valid) or _valid(valid)}")
+    raise InputError(f"{where}: unknown field {show(field)}{nearest(field, valid) or _valid(valid)}")
 
 
 def _number(where: str, what: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:

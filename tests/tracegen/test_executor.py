@@ -111,7 +111,7 @@ def test_no_scheduler_and_two_are_one_line(tmp_path):
         ("{kind: slurm, jobs: none}", "jobs is 'none'"),
         ("{kind: slurm, cores: 4, memory: 8GB, colour: red}", "refuses it"),
         ("{kind: slurm, memory: 8GB}", "refuses it"),
-        ("{kind: [", "cannot be read as YAML"),
+        ("{kind: [", "not valid yaml"),
     ],
 )
 def test_a_wrong_cluster_file_is_one_line(tmp_path, text, says):
