@@ -128,7 +128,8 @@ def test_the_page_draws_every_mark(browser, tmp_path):
 def test_names_cannot_leave_the_script_that_holds_them(browser, tmp_path, symbol):
     assert "<" not in to_script({symbol: symbol})
     figure = Figure([Panel([Bars("cycles", [symbol, "main"], [2.0, 1.0])])])
-    path = write_report(tmp_path / "p.html", symbol, [Section(symbol, symbol, figure, pd.DataFrame({symbol: [symbol]}))])
+    section = Section(symbol, symbol, figure, pd.DataFrame({symbol: [symbol]}))
+    path = write_report(tmp_path / "p.html", symbol, [section])
     browser.open(path)  # is drawn, and silent on the console
     assert [t["type"] for t in traces(browser)] == ["bar"]
     assert browser.js("return document.querySelector('h2').textContent") == symbol
