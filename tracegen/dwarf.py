@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from elftools.dwarf.structs import DWARFStructs
 from elftools.elf.elffile import ELFFile
@@ -20,6 +19,7 @@ from elftools.elf.sections import NoteSection
 from numpy.typing import NDArray
 
 from tracegen.elf import Mapping, elf_file, load_bias
+from uarch.jit import cached
 
 DEBUG_FOLDER = Path("/usr/lib/debug")  # where distributions put separate debug files
 _LINES = (".debug_line", ".zdebug_line")
@@ -164,7 +164,7 @@ def _program_at(section: NDArray[np.uint8], offset: int) -> _Program:
     return _Program(version, length, end, (begin, end, shortest, line_base, line_range, opcode_base, lengths))
 
 
-@numba.njit(cache=True)
+@cached()
 def _leb128(data: NDArray[np.uint8], at: int, end: int, signed: bool) -> tuple[int, int]:
     """(value, place behind it)."""
     value: Any = np.int64(0)
@@ -182,7 +182,7 @@ def _leb128(data: NDArray[np.uint8], at: int, end: int, signed: bool) -> tuple[i
     return value, at
 
 
-@numba.njit(cache=True)
+@cached()
 def _run(
     data: NDArray[np.uint8],
     at: int,
