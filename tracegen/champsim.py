@@ -137,7 +137,7 @@ def import_champsim(
         with bar:
             for block in _blocks(stream, name, max_instructions):
                 done = scan.feed(block)
-                done.sequence.tofile(spool)
+                spool.write(done.sequence)
                 writer.append(np.empty(0, np.uint32), done.owner, done.address, done.size, done.is_store)
                 bar.update(len(block))
         spool.seek(0)
