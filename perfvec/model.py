@@ -29,6 +29,7 @@ from tracegen.features import Schema, get_schema
 from tracegen.files import atomic_path
 from uarch.configuration import Machine, machine_from_dict
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 FORMAT = "perfvec-model"
 VERSION = 2
@@ -209,7 +210,7 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     try:
-        machines = tuple(machine_from_dict(values) for values in json.loads(metadata["machines"]))
+        machines = tuple(machine_from_dict(values) for values in parse_json(metadata["machines"]))
         if metadata["version"] == str(_FIRST):
             shape: dict[str, Any] = {
                 "width": tensors["foundation.head.weight"].shape[1], "layers": int(metadata["layers"])
@@ -218,27 +219,27 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
                 name.replace("foundation.lstm.", "foundation.architecture.lstm."): t for name, t in tensors.items()
             }
         else:
-            shape = json.loads(metadata["shape"])
+            shape = parse_json(metadata["shape"])
         foundation = FoundationModel(schema, len(machines), **shape)
         _load(foundation, tensors, "foundation.")
         encoder = None
         if any(name.startswith("encoder.") for name in tensors):
             encoder = MachineEncoder(foundation.width)
             _load(encoder, tensors, "encoder.")
-        programs = tuple(Program(**values) for values in json.loads(metadata["programs"]))
-        recipe = json.loads(metadata["recipe"])
-        fitted = tuple(machine_from_dict(values) for values in json.loads(metadata.get("fitted_machines", "[]")))
+        programs = tuple(Program(**values) for values in parse_json(metadata["programs"]))
+        recipe = parse_json(metadata["recipe"])
+        fitted = tuple(machine_from_dict(values) for values in parse_json(metadata.get("fitted_machines", "[]")))
         fitted_vectors = tensors["fitted.vectors"].double().numpy() if fitted else None
         if fitted_vectors is not None and fitted_vectors.shape != (len(fitted), foundation.width):
             raise KeyError(f"fitted vectors of shape {fitted_vectors.shape}")
         vectors = _program_vectors(tensors, len(programs), foundation.width)
-    except (KeyError, RuntimeError, TypeError, InputError, json.JSONDecodeError) as error:
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
         line = str(error).splitlines()[0]
         raise InputError(f"{path}: the model's weights do not fit the schema {schema.identity}: {line}") from error
     foundation.eval()
     try:
         calibration, digest = _calibration(metadata)
-    except (InputError, json.JSONDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     digest = digest or hashlib.sha256(path.read_bytes()).hexdigest()
     return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors, vectors, calibration)
@@ -248,7 +249,7 @@ def _calibration(metadata: dict[str, str]) -> tuple[Calibration | None, str]:
     """It, and the digest of the model before it was calibrated ("" where it is not)."""
     if "calibration" not in metadata:
         return None, ""
-    document = json.loads(metadata["calibration"])
+    document = parse_json(metadata["calibration"])
     digest = document.pop("of", None) if isinstance(document, dict) else None
     if not isinstance(digest, str) or not digest:
         raise InputError("a damaged calibration: it does not say of which model it is")

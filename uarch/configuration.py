@@ -150,7 +150,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     where = f"machine {_word(values.get('name', '(unnamed)'))}"
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
     for field in ("name", "core", "frequency_ghz"):
-        _check(where, field, values[field], RULES[field])
+        check_value(where, field, values[field], RULES[field])
     pipeline = _section(where, "pipeline", values, _PIPELINES[values["core"]], values["core"])
     sections: dict[str, Any] = {
         name: None if name == "l3" and values[name] is None else _section(where, name, values, kind, name)
@@ -210,7 +210,7 @@ def _section(where: str, name: str, values: Mapping[str, Any], kind: type, rules
     names = [field.name for field in dataclasses.fields(kind)]
     _match_names(where, f"{name}.", section, names)
     for field in names:
-        _check(where, f"{name}.{field}", section[field], RULES[f"{rules}.{field}"])
+        check_value(where, f"{name}.{field}", section[field], RULES[f"{rules}.{field}"])
     return kind(**section)
 
 
@@ -221,16 +221,17 @@ def _memory(where: str, memory: Any) -> SimpleMemory | DramMemory:
         raise InputError(f"{where}: memory must be a DRAM name or a mapping of fields, not {show(memory)}")
     if "model" not in memory:
         raise InputError(f"{where}: field memory.model is missing (one of {', '.join(memory_models())})")
-    _check(where, "memory.model", memory["model"], RULES["memory.model"])
+    check_value(where, "memory.model", memory["model"], RULES["memory.model"])
     simple = memory["model"] == "simple"
     names = ["model", "latency_ns", "bandwidth_gbs"] if simple else ["model"]
     _match_names(where, "memory.", memory, names)
     for field in names:
-        _check(where, f"memory.{field}", memory[field], RULES[f"memory.{field}"])
+        check_value(where, f"memory.{field}", memory[field], RULES[f"memory.{field}"])
     return SimpleMemory(**memory) if simple else DramMemory(memory["model"])
 
 
-def _check(where: str, field: str, value: Any, rule: Rule) -> None:
+def check_value(where: str, field: str, value: Any, rule: Rule) -> None:
+    """Raise InputError, whose line begins with `where`, unless the rule allows the value of the field."""
     if rule.type is str:
         good = isinstance(value, str) and value.strip() != "" and value.isprintable()
         hint = ""

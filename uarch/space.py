@@ -22,6 +22,7 @@ import numpy as np
 from uarch.configuration import (
     Machine,
     RelationError,
+    check_value,
     flatten,
     load_machine,
     machine_from_dict,
@@ -306,21 +307,21 @@ def _check_dimension(where: str, field: Any, dimension: Any) -> None:
         raise InputError(f"{where}: {field}.{key} is missing")
     if kind == "choices":
         choices = dimension["choices"]
-        if (
-            not isinstance(choices, list)
-            or not choices
-            or not all(isinstance(one, str | int | float) for one in choices)
-        ):
+        if not isinstance(choices, list) or not choices:
             raise InputError(f"{where}: {field}.choices = {show(choices)} must be a list of at least one value")
+        for one in choices:  # here, as sizes of caches are computed with what is drawn
+            check_value(where, f"{field}.choices", one, rule)
         return
     if rule.type is str:
         raise InputError(f"{where}: {field} is a name: give it choices, not a range")
-    low = _number(where, f"{field}.low", dimension["low"])
-    high = _number(where, f"{field}.high", dimension["high"], low)
+    bounds = (rule.low, rule.high) if kind == "scale" else (-math.inf, math.inf)
+    low = _number(where, f"{field}.low", dimension["low"], *bounds)
+    high = _number(where, f"{field}.high", dimension["high"], low, bounds[1])
     if kind == "of":
-        _rule(where, dimension["of"])
+        if _rule(where, dimension["of"]).type is str:
+            raise InputError(f"{where}: {field}.of = {dimension['of']} is a name, of which there is no share")
         for key in optional & dimension.keys():
-            _number(where, f"{field}.{key}", dimension[key])
+            _number(where, f"{field}.{key}", dimension[key], rule.low, rule.high)
         return
     if dimension["scale"] not in ("log", "linear"):
         raise InputError(f"{where}: {field}.scale = {show(dimension['scale'])} must be log or linear")
