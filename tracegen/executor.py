@@ -7,13 +7,15 @@ large into files and return what is small.
 from __future__ import annotations
 
 import glob
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from uarch.configuration import read_yaml, show
@@ -66,7 +68,7 @@ class Local:
         pool: futures.Executor = (
             futures.ThreadPoolExecutor(count)
             if self.threads
-            else futures.ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+            else futures.ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_end_with_parent)
         )
         with pool:
             running = {pool.submit(function, item): number for number, item in enumerate(items)}
@@ -76,6 +78,18 @@ class Local:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+
+
+def _end_with_parent() -> None:
+    """Let a worker end when its parent does, however that does (SIGKILL): it would wait for work without end."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True)
