@@ -21,6 +21,7 @@ from uarch.errors import InputError
 from uarch.gem5.config import machine_from_config, read_config, simulation_from_config
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import digest
+from uarch.text import parse_json
 
 PREDICTIONS = "predictions.json"
 _FORMAT = "perfvec-confirm/1"
@@ -114,7 +115,7 @@ def gem5_results(folder: str | os.PathLike[str]) -> pd.DataFrame:
 
 def _predictions(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        document = json.loads(path.read_text())
+        document = parse_json(path.read_text())
         if document["format"] != _FORMAT:
             raise ValueError
         kinds = {"uarch": str, "program": str, "digest": str, "cpi": float, "frequency_ghz": (int, float)}
@@ -123,7 +124,7 @@ def _predictions(path: Path) -> dict[str, dict[str, Any]]:
             raise ValueError
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; give the folder of --export-gem5") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise InputError(f"{path}: damaged, or not of perfvec sweep --export-gem5") from None
     return points
 

@@ -68,8 +68,10 @@ def fill(template: Path, values: Mapping[str, str]) -> str:
 
 
 def to_script(value: Any) -> str:
-    """JSON that may stand inside a script element. Raises ValueError for numbers that are not finite."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    """JSON that may stand inside a script element, where `</script` ends it and `<!--` changes what ends it: without
+    any `<`, which JSON has in texts alone. Raises ValueError for numbers that are not finite.
+    """
+    return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
 def _section(section: Section, number: int | None) -> str:

@@ -5,10 +5,15 @@ Tables go to the terminal, `--json` to stdout, progress to stderr. A wrong input
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from perfvec.commands import (
     comparing,
@@ -27,10 +32,41 @@ from perfvec.commands import (
     tuning,
     workloads,
 )
-from uarch.errors import InputError
+from uarch.errors import InputError, is_full
+
+
+@contextmanager
+def _unread() -> Iterator[None]:
+    """Ends as SIGPIPE would where the reader of our output is gone: nobody is left to tell."""
+    try:
+        yield
+    except BrokenPipeError:
+        _discard(sys.stdout)
+        _discard(sys.stderr)
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _discard(stream: TextIO) -> None:
+    """What it still holds cannot be written, and the interpreter would try it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Commands(TyperGroup):
+    """Typer would take a broken pipe for its own affair, and exit with 1."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """As of the group; prints help."""
+        with _unread():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: Any) -> Any:
+        """As of the group; runs a command."""
+        with _unread():
+            return super().invoke(context)
+
 
 app = typer.Typer(
-    name="perfvec", help="Profile a program once, predict its run time on any microarchitecture.",
+    name="perfvec", cls=_Commands, help="Profile a program once, predict its run time on any microarchitecture.",
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
 )  # fmt: skip
 for theme in (tracing, labelling, learning, representing, predicting, simulating, profiling, comparing, examining):
@@ -53,15 +89,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not program:
             _fail(InputError("nothing follows --; write -- PROGRAM ARGS…"))
     try:
-        app(words, obj=program, standalone_mode=True)
+        with _unread():
+            try:
+                app(words, obj=program, standalone_mode=True)
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()  # not at the interpreter's end, which tells of a failure in its own words
     except InputError as error:
         _fail(error)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone; nobody is left to tell
-        sys.exit(141)
+    except UnicodeEncodeError as error:  # the name of a file, as Python takes it in
+        near = error.object[max(0, error.start - 30) : error.end + 10]
+        _fail(InputError(f"a name that is not UTF-8 cannot be written: {near!a}; rename the file"))
+    except Exception as error:
+        if not is_full(error):
+            raise
+        _discard(sys.stdout)
+        _fail(InputError("the disk is full, or a file larger than is allowed"))
 
 
-def _fail(error: InputError) -> None:
+def _fail(error: InputError) -> NoReturn:
     print(f"perfvec: {' '.join(str(error).split())}", file=sys.stderr)
     sys.exit(2)
 

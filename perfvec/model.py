@@ -30,6 +30,7 @@ from tracegen.features import Schema, get_schema
 from tracegen.files import atomic_path
 from uarch.configuration import Machine, machine_from_dict
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 FORMAT = "perfvec-model"
 VERSION = 3  # 2: no digest; 1: LSTMs only
@@ -214,27 +215,27 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     try:
-        machines = tuple(machine_from_dict(values) for values in json.loads(metadata["machines"]))
-        foundation = FoundationModel(schema, len(machines), **json.loads(metadata["shape"]))
+        machines = tuple(machine_from_dict(values) for values in parse_json(metadata["machines"]))
+        foundation = FoundationModel(schema, len(machines), **parse_json(metadata["shape"]))
         _load(foundation, tensors, "foundation.")
         encoder = None
         if any(name.startswith("encoder.") for name in tensors):
             encoder = MachineEncoder(foundation.width)
             _load(encoder, tensors, "encoder.")
-        programs = tuple(Program(**values) for values in json.loads(metadata["programs"]))
-        recipe = json.loads(metadata["recipe"])
-        fitted = tuple(machine_from_dict(values) for values in json.loads(metadata.get("fitted_machines", "[]")))
+        programs = tuple(Program(**values) for values in parse_json(metadata["programs"]))
+        recipe = parse_json(metadata["recipe"])
+        fitted = tuple(machine_from_dict(values) for values in parse_json(metadata.get("fitted_machines", "[]")))
         fitted_vectors = tensors["fitted.vectors"].double().numpy() if fitted else None
         if fitted_vectors is not None and fitted_vectors.shape != (len(fitted), foundation.width):
             raise KeyError(f"fitted vectors of shape {fitted_vectors.shape}")
         vectors = _program_vectors(tensors, len(programs), foundation.width)
-    except (KeyError, RuntimeError, TypeError, InputError, json.JSONDecodeError) as error:
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
         line = str(error).splitlines()[0]
         raise InputError(f"{path}: the model's weights do not fit the schema {schema.identity}: {line}") from error
     foundation.eval()
     try:
         calibration = _calibration(metadata, digest)
-    except (InputError, json.JSONDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors, vectors, calibration)
 
@@ -264,7 +265,7 @@ def _calibration(metadata: dict[str, str], digest: str) -> Calibration | None:
     """The calibration, if there is one. Raises InputError for one of other weights than those of `digest`."""
     if "calibration" not in metadata:
         return None
-    document = json.loads(metadata["calibration"])
+    document = parse_json(metadata["calibration"])
     of = document.pop("of", None) if isinstance(document, dict) else None
     if of != digest:
         raise InputError(

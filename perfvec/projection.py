@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tracegen.features import Schema
+from uarch.jit import cached
 
 
 class Projection:
@@ -71,7 +71,7 @@ class Projected:
         return torch.from_numpy(out.reshape(*row.shape, width))
 
 
-@njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _sum(
     static: NDArray[np.float32],
     static_id: NDArray[np.uint32],

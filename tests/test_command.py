@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -189,6 +190,19 @@ def test_wrong_input_is_one_line_and_status_2(data, tmp_path, arguments, says):
     assert says in lines[0]
     assert found.stdout == ""
     assert sorted(tmp_path.iterdir()) == before  # nothing half-written
+
+
+@pytest.mark.parametrize(
+    "command", [["trace", "-o", "x", "--", b"./a\xff"], ["trace", "-o", "x", "--", "true", b"\xff"]]
+)
+def test_a_name_that_is_not_utf8_works_or_is_one_line(tmp_path, command):
+    shutil.copy("/bin/true", os.fsencode(tmp_path) + b"/a\xff")
+    before = sorted(tmp_path.iterdir())
+    done = subprocess.run([sys.executable, "-m", "perfvec", *command], capture_output=True, cwd=tmp_path, check=False)
+    assert len(done.stderr.splitlines()) == 1
+    if done.returncode:
+        assert done.returncode == 2 and b"a name that is not UTF-8 cannot be written: 'a\\udcff'" in done.stderr
+        assert sorted(tmp_path.iterdir()) == before
 
 
 def test_no_qemu_is_named(tmp_path):

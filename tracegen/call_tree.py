@@ -9,11 +9,11 @@ linkage stub, signal handler): an instruction's node is always of the function t
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from uarch.instructions import LAST, Chunk, Flag, StaticInstructions
+from uarch.jit import cached
 
 MOST_NODES = 1 << 15  # calls that would make more are charged to their caller
 MOST_DEPTH = 200  # likewise
@@ -62,7 +62,7 @@ class CallTree:
         return nodes[:, _PARENT], nodes[:, _FUNCTION]
 
 
-@numba.njit(cache=True)
+@cached()
 def _child(nodes: NDArray[np.int32], state: NDArray[np.int64], node: int, function: int) -> int:
     """The node of `function` called from `node`, made where there is none yet."""
     if nodes[node, _FUNCTION] == function:
@@ -84,7 +84,7 @@ def _child(nodes: NDArray[np.int32], state: NDArray[np.int64], node: int, functi
     return new
 
 
-@numba.njit(cache=True)
+@cached()
 def _enter(
     nodes: NDArray[np.int32], frames: NDArray[np.int32], state: NDArray[np.int64], top: int, function: int
 ) -> None:
@@ -95,7 +95,7 @@ def _enter(
     state[1] = top
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _walk(
     static_id: NDArray[np.uint32],
     next_static_id: NDArray[np.uint32],

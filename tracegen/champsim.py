@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -45,6 +44,7 @@ from tracegen.decode.champsim import FLAGS, INSTRUCTION_POINTER, STACK_POINTER, 
 from tracegen.files import require_writable
 from tracegen.trace import TraceWriter
 from uarch.errors import InputError
+from uarch.jit import cached
 
 RECORD = 64  # bytes
 BLOCK = 1 << 16  # records read at a time
@@ -137,7 +137,7 @@ def import_champsim(
         with bar:
             for block in _blocks(stream, name, max_instructions):
                 done = scan.feed(block)
-                done.sequence.tofile(spool)
+                spool.write(done.sequence)
                 writer.append(np.empty(0, np.uint32), done.owner, done.address, done.size, done.is_store)
                 bar.update(len(block))
         spool.seek(0)
@@ -272,7 +272,7 @@ def _complaint(wrong: int, record: NDArray[np.uint64]) -> str:
     return "has the address 0; no instruction lies there"
 
 
-@njit(cache=True)
+@cached()
 def _slot(table: NDArray[np.uint32], known: NDArray[np.uint64], address: np.uint64) -> np.int64:
     """Where the address is in the table, or the free place where it belongs."""
     mask = np.uint64(len(table) - 1)
@@ -282,13 +282,13 @@ def _slot(table: NDArray[np.uint32], known: NDArray[np.uint64], address: np.uint
     return np.int64(place)
 
 
-@njit(cache=True)
+@cached()
 def _fill(table: NDArray[np.uint32], known: NDArray[np.uint64], count: int) -> None:
     for which in range(count):
         table[_slot(table, known, known[which])] = which + 1
 
 
-@njit(cache=True)
+@cached()
 def branch_kind(registers: np.uint64, is_branch: bool) -> int:
     """ChampSim's rules (inc/instruction.h) on two bytes of registers written and four of registers read.
 
@@ -327,7 +327,7 @@ def branch_kind(registers: np.uint64, is_branch: bool) -> int:
     return _OTHER if is_branch else _SYSTEM
 
 
-@njit(cache=True)
+@cached()
 def _widths(registers: np.uint64, widths: NDArray[np.uint8]) -> tuple[int, int]:
     """Bytes of a load and of a store: the register filled, the narrowest emptied; vectors before others."""
     load = store = vector = 0
@@ -347,7 +347,7 @@ def _widths(registers: np.uint64, widths: NDArray[np.uint8]) -> tuple[int, int]:
     return load if load else store if store else 8, store if store else 8
 
 
-@njit(cache=True)
+@cached()
 def _access_size(address: np.uint64, width: int) -> int:
     """The width, or less where the address is not aligned to it."""
     size = width
@@ -356,7 +356,7 @@ def _access_size(address: np.uint64, width: int) -> int:
     return size
 
 
-@njit(cache=True)
+@cached()
 def _scan(
     words: NDArray[np.uint64],
     table: NDArray[np.uint32],

@@ -12,14 +12,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from elftools.dwarf.structs import DWARFStructs
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 from numpy.typing import NDArray
 
-from tracegen.elf import UNREADABLE, Mapping, load_bias
+from tracegen.elf import Mapping, elf_file, load_bias
+from uarch.jit import cached
 
 DEBUG_FOLDER = Path("/usr/lib/debug")  # where distributions put separate debug files
 _LINES = (".debug_line", ".zdebug_line")
@@ -62,18 +62,14 @@ def file_lines(path: Path, executed: NDArray[np.uint64]) -> Iterator[tuple[int, 
 
     Nothing for what is no readable ELF file or has no line table, here or in its separate debug file.
     """
-    try:
-        with ExitStack() as stack:
-            debug = _with_lines(path, stack)
-            if debug is not None:
-                yield from _lines_of(debug, executed)
-    except UNREADABLE:
-        return
+    with elf_file(path, "its source lines") as elf, ExitStack() as stack:
+        debug = _with_lines(elf, path, stack) if elf is not None else None
+        if debug is not None:
+            yield from _lines_of(debug, executed)
 
 
-def _with_lines(path: Path, stack: ExitStack) -> ELFFile | None:
+def _with_lines(elf: ELFFile, path: Path, stack: ExitStack) -> ELFFile | None:
     """The file, or the separate debug file that fits it: by build identifier, or by name and checksum."""
-    elf = ELFFile(stack.enter_context(path.open("rb")))
     if any(elf.get_section_by_name(name) for name in _LINES):
         return elf
     identifier = _build_identifier(elf)
@@ -168,7 +164,7 @@ def _program_at(section: NDArray[np.uint8], offset: int) -> _Program:
     return _Program(version, length, end, (begin, end, shortest, line_base, line_range, opcode_base, lengths))
 
 
-@numba.njit(cache=True)
+@cached()
 def _leb128(data: NDArray[np.uint8], at: int, end: int, signed: bool) -> tuple[int, int]:
     """(value, place behind it)."""
     value: Any = np.int64(0)
@@ -186,7 +182,7 @@ def _leb128(data: NDArray[np.uint8], at: int, end: int, signed: bool) -> tuple[i
     return value, at
 
 
-@numba.njit(cache=True)
+@cached()
 def _run(
     data: NDArray[np.uint8],
     at: int,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import struct
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
@@ -22,8 +21,9 @@ from uarch.errors import InputError
 ISA_OF_MACHINE = {("EM_X86_64", 64): "x86-64", ("EM_AARCH64", 64): "aarch64", ("EM_RISCV", 64): "riscv64"}
 _LABEL = 0  # STT_NOTYPE
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
-# What pyelftools raises where a file is no ELF file, or a damaged one.
-UNREADABLE = (OSError, ELFError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error)
+# What pyelftools raises where a file is no ELF file, or a damaged one: besides its own errors, whatever it runs into
+# (AssertionError, OverflowError and MemoryError for sizes that no file has, …).
+UNREADABLE = Exception
 _PAGE = 4096
 
 
@@ -68,7 +68,7 @@ def inspect(path: Path) -> Executable:
             interpreter = None
             for segment in elf.iter_segments("PT_INTERP"):
                 interpreter = segment.get_interp_name()  # type: ignore[attr-defined]
-        except (ELFError, UnicodeDecodeError, ValueError) as error:
+        except UNREADABLE as error:
             raise InputError(f"{path}: not an ELF program, nor a script that starts with '#!'") from error
     isa = ISA_OF_MACHINE.get((machine, bits))
     if isa is None or not little:
@@ -77,6 +77,28 @@ def inspect(path: Path) -> Executable:
     if kind not in ("ET_EXEC", "ET_DYN"):
         raise InputError(f"{path}: an ELF file that is not executable ({kind}); link it into a program first")
     return Executable(path, isa, interpreter, kind == "ET_DYN")
+
+
+@contextmanager
+def elf_file(path: Path, what: str) -> Iterator[ELFFile | None]:
+    """The file, None where it is no readable ELF file. Where reading it fails, warn that `what` is missing: a program
+    runs with damaged sections, and symbols and lines are not worth the loss of its trace.
+    """
+    with ExitStack() as stack:
+        try:
+            elf = ELFFile(stack.enter_context(path.open("rb")))
+        except UNREADABLE:
+            elf = None
+        try:
+            yield elf
+        except UNREADABLE as error:
+            _warn(f"{path}: {what} cannot be read, and are left out ({type(error).__name__}: {error})")
+
+
+@cache
+def _warn(text: str) -> None:
+    """Once, not for every thread."""
+    print(f"perfvec: {' '.join(text.split())[:200]}", file=sys.stderr)
 
 
 class _SymbolTable(NamedTuple):
@@ -111,8 +133,8 @@ def _symbol_table(path: Path) -> _SymbolTable:
 def _read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
     """`changed` and `size` tell whether the file is still the one that was read."""
     tables, names = [], []
-    with contextlib.suppress(*UNREADABLE), path.open("rb") as stream:
-        for section in ELFFile(stream).iter_sections():
+    with elf_file(path, "its symbols") as elf:
+        for section in elf.iter_sections() if elf is not None else ():
             if isinstance(section, SymbolTableSection):
                 data = section.data()
                 table = np.frombuffer(data, _SYMBOL, len(data) // _SYMBOL.itemsize)

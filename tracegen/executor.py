@@ -7,17 +7,18 @@ large into files and return what is small.
 from __future__ import annotations
 
 import glob
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import yaml
-
+from uarch.configuration import read_yaml, show
 from uarch.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Local:
         pool: futures.Executor = (
             futures.ThreadPoolExecutor(count)
             if self.threads
-            else futures.ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+            else futures.ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_end_with_parent)
         )
         with pool:
             running = {pool.submit(function, item): number for number, item in enumerate(items)}
@@ -77,6 +78,18 @@ class Local:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+
+
+def _end_with_parent() -> None:
+    """Let a worker end when its parent does, however that does (SIGKILL): it would wait for work without end."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True)
@@ -189,18 +202,15 @@ def start_cluster(path: Path) -> Any:
     import dask_jobqueue
     from dask_jobqueue.local import LocalCluster
 
-    try:
-        given = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())[:160]})") from None
+    given = read_yaml(path, "description of a cluster")
     if not isinstance(given, dict):
         raise InputError(f"{path}: holds no mapping; kind, jobs, cores, memory, … are expected")
     options = dict(given)
     kind, jobs = options.pop("kind", None), options.pop("jobs", 1)
     if kind not in (*_CLUSTERS, "local"):
-        raise InputError(f"{path}: kind is {kind!r}; one of {', '.join(_CLUSTERS)}, local is expected")
+        raise InputError(f"{path}: kind is {show(kind)}; one of {', '.join(_CLUSTERS)}, local is expected")
     if not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1:
-        raise InputError(f"{path}: jobs is {jobs!r}; a number of jobs, 1 or more, is expected")
+        raise InputError(f"{path}: jobs is {show(jobs)}; a number of jobs, 1 or more, is expected")
     made = LocalCluster if kind == "local" else getattr(dask_jobqueue, _CLUSTERS[kind])
     try:
         cluster = made(**options)

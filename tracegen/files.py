@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 
 from tracegen import seal
-from uarch.errors import InputError
+from uarch.errors import InputError, is_full
 
 
 @contextmanager
@@ -31,8 +31,10 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         executable = temporary.stat().st_mode & 0o111
         temporary.chmod((0o666 | executable) & ~umask)  # mkstemp's 0600 is for secrets
         temporary.replace(target)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if is_full(error):
+            raise InputError(f"{target}: the disk is full, or the file larger than is allowed") from error
         raise
 
 
@@ -61,9 +63,29 @@ def open_h5(path: str | os.PathLike[str], file_format: str, version: int) -> Ite
 def sealed_h5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """An HDF5 file to write: sealed and put in place on success, removed on any exception."""
     with atomic_path(path) as temporary:
-        with h5py.File(temporary, "w", libver="latest", userblock_size=seal.BLOCK) as file:
-            yield file
+        with _Written(temporary, "w", libver="latest", userblock_size=seal.BLOCK) as file:
+            try:
+                yield file
+                file.flush()
+            except BaseException:
+                # Where the disk is full HDF5 cannot close the file, and crashes later; it is thrown away in any case.
+                elsewhere = os.memfd_create("thrown-away")
+                os.dup2(elsewhere, file.id.get_vfd_handle())
+                os.close(elsewhere)
+                raise
         seal.seal(temporary)
+
+
+class _Written(h5py.File):
+    """Keeps its datasets until it is closed: HDF5 writes what it holds of one that is let go, where a failure cannot be
+    raised.
+    """
+
+    def create_dataset(self, *arguments: Any, **options: Any) -> h5py.Dataset:
+        """As of h5py."""
+        dataset = super().create_dataset(*arguments, **options)
+        self.__dict__.setdefault("_kept", []).append(dataset)
+        return dataset
 
 
 def _check_bytes(path: Path, file_format: str) -> None:
@@ -113,8 +135,9 @@ def damage_in(path: str | os.PathLike[str], part: str) -> Iterator[None]:
 def _open(path: Path, file_format: str, version: int) -> h5py.File:
     if not path.exists():
         raise InputError(f"{path}: no such file; expected a {file_format} file")
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; expected a {file_format} file")
+    if not path.is_file():  # a pipe would wait for its writer
+        found = "a folder" if path.is_dir() else "a pipe or a device"
+        raise InputError(f"{path}: is {found}; expected a {file_format} file")
     _check_bytes(path, file_format)
     try:
         file = h5py.File(path, "r")

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from uarch.jit import cached
 
 _ROUNDS = 100  # SimPoint's default
 _FIT = 20_000  # points that the centres are fitted to; all others are assigned to them (SimPoint 3.0 samples too)
@@ -28,7 +29,7 @@ class Clusters:
         return np.bincount(self.label, minlength=len(self.centre))
 
 
-@njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _assign(
     points: NDArray[np.float32], centre: NDArray[np.float64], label: NDArray[np.int32], distance: NDArray[np.float64]
 ) -> int:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tracegen.wide_copy import WIDE, copy_wide
+from uarch.jit import cached
 
 _HASH_BITS = 13
 _DISTANCE = 1 << 13
@@ -23,7 +23,7 @@ _LITERALS = 32
 _ROOM = 2 * WIDE  # bytes that a copy may write beyond its end
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _shuffle(values: NDArray[Any], out: NDArray[np.uint8]) -> None:
     """Byte b of element i goes to place b * elements + i. Written so that the compiler vectorises it."""
     elements = len(values)
@@ -34,7 +34,7 @@ def _shuffle(values: NDArray[Any], out: NDArray[np.uint8]) -> None:
             plane[i] = np.uint8(np.uint64(values[i]) >> shift)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _unshuffle4(data: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
     n = len(out)
     p0, p1, p2, p3 = data[:n], data[n : 2 * n], data[2 * n : 3 * n], data[3 * n : 4 * n]
@@ -42,7 +42,7 @@ def _unshuffle4(data: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
         out[i] = np.uint32(p0[i]) | np.uint32(p1[i]) << 8 | np.uint32(p2[i]) << 16 | np.uint32(p3[i]) << 24
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _unshuffle8(data: NDArray[np.uint8], out: NDArray[np.uint64]) -> None:
     n = len(out)
     low = out.view(np.uint32)
@@ -53,7 +53,7 @@ def _unshuffle8(data: NDArray[np.uint8], out: NDArray[np.uint64]) -> None:
         low[2 * i + 1] = np.uint32(p4[i]) | np.uint32(p5[i]) << 8 | np.uint32(p6[i]) << 16 | np.uint32(p7[i]) << 24
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _literals(data: NDArray[np.uint8], begin: int, end: int, out: NDArray[np.uint8], o: int) -> int:
     while begin < end:
         count = min(end - begin, _LITERALS)
@@ -66,7 +66,7 @@ def _literals(data: NDArray[np.uint8], begin: int, end: int, out: NDArray[np.uin
     return o
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _match(length: int, distance: int, out: NDArray[np.uint8], o: int) -> int:
     code = length - 2
     high = (distance - 1) >> 8
@@ -80,7 +80,7 @@ def _match(length: int, distance: int, out: NDArray[np.uint8], o: int) -> int:
     return o + 2
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _compress(data: NDArray[np.uint8], table: NDArray[np.int32], out: NDArray[np.uint8], o: int) -> int:
     """Append the tokens of `data` to out[o:]; the end. `out` has room for 33/32 of `data` and a token."""
     n = len(data)
@@ -125,7 +125,7 @@ def _compress(data: NDArray[np.uint8], table: NDArray[np.int32], out: NDArray[np
     return _literals(data, begin, n, out, o)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _encode(values: NDArray[Any], shuffled: NDArray[np.uint8], table: NDArray[np.int32], out: NDArray[np.uint8]) -> int:
     _shuffle(values, shuffled)
     elements = len(values)
@@ -135,7 +135,7 @@ def _encode(values: NDArray[Any], shuffled: NDArray[np.uint8], table: NDArray[np
     return o
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _repeat(out: NDArray[np.uint8], o: Any, distance: Any, length: Any) -> None:
     """Write `length` bytes to out[o:] that each equal the one `distance` before, and up to WIDE more of anything."""
     end = o + length
@@ -153,7 +153,7 @@ def _repeat(out: NDArray[np.uint8], o: Any, distance: Any, length: Any) -> None:
         o += WIDE
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _decompress(data: NDArray[np.uint8], out: NDArray[np.uint8], size: int) -> bool:
     """Whether `data` filled out[:size] exactly; `out` has _ROOM bytes more, which may be written too."""
     i: Any = 0

@@ -18,7 +18,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tracegen import lzf
@@ -36,6 +35,7 @@ from tracegen.files import (
 )
 from uarch.errors import InputError
 from uarch.instructions import LAST, Chunk
+from uarch.jit import cached
 
 FORMAT = "perfvec-trace"
 VERSION = 1
@@ -258,7 +258,7 @@ def digest(file: h5py.File, leading: hashlib._Hash | None = None) -> str:
     return hasher.hexdigest()
 
 
-@njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _offsets(owner: NDArray[np.uint64], begin: int, offset: NDArray[np.int64]) -> bool:
     """Fill `offset` [n + 1] with each instruction's first access, `owner` being the accesses' instructions.
 

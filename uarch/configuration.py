@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+import reprlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import yaml
 from uarch.constraints import RELATIONS, RULES, Rule, memory_models
 from uarch.errors import InputError
 from uarch.formula import is_power_of_two
+from uarch.text import parse_json, read_text
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,9 @@ _SECTIONS: dict[str, type] = {
 _PIPELINES: dict[str, type] = {"out-of-order": OutOfOrderPipeline, "in-order": InOrderPipeline}
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: Any, names: Iterable[str]) -> str:
     """' (did you mean x?)' where some name is close, else nothing."""
-    close = difflib.get_close_matches(name, list(names), n=1)
+    close = difflib.get_close_matches(_word(name), list(names), n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
@@ -150,7 +151,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     _refuse_unknown(where, values)
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
     for field in ("name", "core", "frequency_ghz"):
-        _check(where, field, values[field], RULES[field])
+        check_value(where, field, values[field], RULES[field])
     pipeline = _section(where, "pipeline", values, _PIPELINES[values["core"]], values["core"])
     sections: dict[str, Any] = {
         name: None if name == "l3" and values[name] is None else _section(where, name, values, kind, name)
@@ -174,10 +175,15 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     return machine
 
 
+_SHORT = reprlib.Repr()  # shortens before it formats: a value may be of any size
+_SHORT.maxlevel = 3
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 200
+
+
 def show(value: Any) -> str:
     """A wrong value for an error message: one line of at most 60 letters."""
     try:
-        text = " ".join(repr(value).split())
+        text = " ".join(_SHORT.repr(value).split())
     except ValueError:  # an integer of thousands of digits
         text = "an enormous number"
     return text if len(text) <= 60 else text[:57] + "..."
@@ -202,7 +208,7 @@ def _refuse_unknown(where: str, values: Mapping[str, Any]) -> None:
 def _known_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
     for name in values:
         if name not in expected:
-            hint = nearest(str(name), expected) or f" (valid: {', '.join(expected)})"
+            hint = nearest(name, expected) or f" (valid: {', '.join(expected)})"
             raise InputError(f"{where}: unknown field {prefix}{_word(name)} = {show(values[name])}{hint}")
 
 
@@ -220,7 +226,7 @@ def _section(where: str, name: str, values: Mapping[str, Any], kind: type, rules
     names = [field.name for field in dataclasses.fields(kind)]
     _match_names(where, f"{name}.", section, names)
     for field in names:
-        _check(where, f"{name}.{field}", section[field], RULES[f"{rules}.{field}"])
+        check_value(where, f"{name}.{field}", section[field], RULES[f"{rules}.{field}"])
     return kind(**section)
 
 
@@ -231,16 +237,17 @@ def _memory(where: str, memory: Any) -> SimpleMemory | DramMemory:
         raise InputError(f"{where}: memory must be a DRAM name or a mapping of fields, not {show(memory)}")
     if "model" not in memory:
         raise InputError(f"{where}: field memory.model is missing (one of {', '.join(memory_models())})")
-    _check(where, "memory.model", memory["model"], RULES["memory.model"])
+    check_value(where, "memory.model", memory["model"], RULES["memory.model"])
     simple = memory["model"] == "simple"
     names = ["model", "latency_ns", "bandwidth_gbs"] if simple else ["model"]
     _match_names(where, "memory.", memory, names)
     for field in names:
-        _check(where, f"memory.{field}", memory[field], RULES[f"memory.{field}"])
+        check_value(where, f"memory.{field}", memory[field], RULES[f"memory.{field}"])
     return SimpleMemory(**memory) if simple else DramMemory(memory["model"])
 
 
-def _check(where: str, field: str, value: Any, rule: Rule) -> None:
+def check_value(where: str, field: str, value: Any, rule: Rule) -> None:
+    """Raise InputError, whose line begins with `where`, unless the rule allows the value of the field."""
     if rule.type is str:
         good = isinstance(value, str) and value.strip() != "" and value.isprintable()
         hint = ""
@@ -415,42 +422,66 @@ def save_machines(machines: Iterable[Machine], folder: str | Path) -> list[Path]
     return paths
 
 
+_MOST_REPEATED = 1_000_000  # nodes that the aliases of a YAML file stand for together
+
+
 class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a name may be given only once."""
+    """Safe YAML in which a name may be given only once, and whose aliases do not stand for more than memory holds."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._size: dict[yaml.Node, int] = {}  # nodes in each, those that aliases repeat counted again
+        self._composed = self._repeated = 0
 
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
-    given = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
-    for name in given:
-        if given.count(name) > 1 and name != "<<":
-            raise ValueError(f"{_word(name)} is given twice")
-    yield from loader.construct_yaml_map(node)
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Count, as aliases of aliases stand for exponentially many nodes (also where `<<` merges them)."""
+        is_alias, before = self.check_event(yaml.AliasEvent), self._composed
+        node = super().compose_node(parent, index)
+        if node is None:
+            return None
+        if is_alias:
+            repeated = self._size.get(node, 0)  # 0: of one around it
+            self._composed += repeated
+            self._repeated += repeated
+            if self._repeated > _MOST_REPEATED:
+                raise ValueError(f"its aliases (*name) stand for more than {_MOST_REPEATED:,} values")
+        else:
+            self._composed += 1
+            self._size[node] = self._composed - before
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Refuse a name that is given twice, before `<<` adds those that it merges."""
+        node = super().compose_mapping_node(anchor)
+        _require_unique(
+            name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode) and name.value != "<<"
+        )
+        return node
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """As `_mapping`, for JSON."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{_word(next(name for name in names if names.count(name) > 1))} is given twice")
-    return values
+    """A mapping of JSON, in which too a name may be given only once."""
+    _require_unique(name for name, _ in pairs)
+    return dict(pairs)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+def _require_unique(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{_word(name)} is given twice")
+        seen.add(name)
 
 
 def read_yaml(path: Path, what: str) -> Any:
     """The content of a `.json` or YAML file, in which a name may stand once; `what` names it in errors. Raises
     InputError.
     """
-    try:
-        text = path.read_text(encoding="utf-8")  # gem5's Python may have another
-    except (OSError, ValueError) as error:  # ValueError: not text, or a name with a zero byte
-        reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise InputError(f"cannot read {what} {path}: {reason}") from None
+    text = read_text(path, what)
     try:
         if path.suffix == ".json":
-            return json.loads(text, object_pairs_hook=_unique)
+            return parse_json(text, object_pairs_hook=_unique)
         return yaml.load(text, _Loader)  # a SafeLoader
     except (ValueError, TypeError, AttributeError, yaml.YAMLError, RecursionError) as error:
-        raise InputError(f"{path} is not valid {path.suffix[1:]}: {' '.join(str(error).split())}") from None
+        kind = "json" if path.suffix == ".json" else "yaml"
+        raise InputError(f"{path} is not valid {kind}: {' '.join(str(error).split())}") from None

@@ -1,5 +1,12 @@
 """The one error that the toolkit shows to its user as a single line."""
 
+from __future__ import annotations
+
+import errno
+import os
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 class InputError(ValueError):
     """Something that the user gave (a file, a field, a program) is wrong.
@@ -7,3 +14,14 @@ class InputError(ValueError):
     The message is one line that names what is wrong and what would be right. The command line prints it without a
     traceback and exits with status 2.
     """
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error comes of a full disk, a quota or a limit on the size of files. Libraries that write by
+    themselves (HDF5, safetensors) tell of it in their messages alone.
+    """
+    while error is not None:
+        if (isinstance(error, OSError) and error.errno in _FULL) or any(os.strerror(n) in str(error) for n in _FULL):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import tempfile
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,17 +31,40 @@ def compiled(function: Function) -> Function:
     return njit(**_OPTIONS, forceinline=True)(function)
 
 
+def cached(**options: Any) -> Callable[[Function], Function]:
+    """As numba's `njit`: kept on disk between processes or, where no folder for that can be written, compiled again."""
+
+    def decorate(function: Function) -> Function:
+        try:
+            return njit(cache=True, **options)(function)
+        except RuntimeError:  # of numba: neither beside the source nor in the home folder
+            _tell_of_no_cache()
+            return njit(**options)(function)
+
+    return decorate
+
+
+@cache
+def _tell_of_no_cache() -> None:
+    if parent_process() is None:  # workers are silent
+        print(
+            "perfvec: compiled code cannot be kept, so every command compiles again; set NUMBA_CACHE_DIR to a folder "
+            "that can be written", file=sys.stderr,
+        )  # fmt: skip
+
+
 def kernel(function: Function) -> Function:
     """An outermost function: kept on disk between processes, and running without Python's lock.
 
     Of several processes that need it at once one compiles, the others wait and read it.
     """
-    dispatcher = njit(**_OPTIONS, forceinline=False, cache=True, nogil=True)(function)
+    dispatcher: Any = cached(**_OPTIONS, forceinline=False, nogil=True)(function)
+    lock_name = f"perfvec-kernels-{os.getuid()}.lock" if dispatcher.stats.cache_path is not None else None
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
-        if not dispatcher.overloads:
-            with (Path(tempfile.gettempdir()) / f"perfvec-kernels-{os.getuid()}.lock").open("a") as lock:
+        if lock_name is not None and not dispatcher.overloads:
+            with (Path(tempfile.gettempdir()) / lock_name).open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed, also by the process's end
                 dispatcher.compile(tuple(typeof(argument, Purpose.argument) for argument in arguments))
         return dispatcher(*arguments)

@@ -22,6 +22,7 @@ import numpy as np
 from uarch.configuration import (
     Machine,
     RelationError,
+    check_value,
     flatten,
     load_machine,
     machine_from_dict,
@@ -264,7 +265,7 @@ def _space(where: str, name: str, content: Mapping[str, Any]) -> Space:
     known = ["description", "base", *_SHARES, "constraints", "fields"]
     for key in content:
         if key not in known:
-            raise InputError(f"{where}: unknown entry {show(key)}{nearest(str(key), known) or _valid(known)}")
+            raise InputError(f"{where}: unknown entry {show(key)}{nearest(key, known) or _valid(known)}")
     description, base = content.get("description", ""), content.get("base")
     for key, value in (("description", description), ("base", base)):
         if not isinstance(value, str) and not (key == "base" and value is None):
@@ -307,21 +308,21 @@ def _check_dimension(where: str, field: Any, dimension: Any) -> None:
         raise InputError(f"{where}: {field}.{key} is missing")
     if kind == "choices":
         choices = dimension["choices"]
-        if (
-            not isinstance(choices, list)
-            or not choices
-            or not all(isinstance(one, str | int | float) for one in choices)
-        ):
+        if not isinstance(choices, list) or not choices:
             raise InputError(f"{where}: {field}.choices = {show(choices)} must be a list of at least one value")
+        for one in choices:  # here, as sizes of caches are computed with what is drawn
+            check_value(where, f"{field}.choices", one, rule)
         return
     if rule.type is str:
         raise InputError(f"{where}: {field} is a name: give it choices, not a range")
-    low = _number(where, f"{field}.low", dimension["low"])
-    high = _number(where, f"{field}.high", dimension["high"], low)
+    bounds = (rule.low, rule.high) if kind == "scale" else (-math.inf, math.inf)
+    low = _number(where, f"{field}.low", dimension["low"], *bounds)
+    high = _number(where, f"{field}.high", dimension["high"], low, bounds[1])
     if kind == "of":
-        _rule(where, dimension["of"])
+        if _rule(where, dimension["of"]).type is str:
+            raise InputError(f"{where}: {field}.of = {dimension['of']} is a name, of which there is no share")
         for key in optional & dimension.keys():
-            _number(where, f"{field}.{key}", dimension[key])
+            _number(where, f"{field}.{key}", dimension[key], rule.low, rule.high)
         return
     if dimension["scale"] not in ("log", "linear"):
         raise InputError(f"{where}: {field}.scale = {show(dimension['scale'])} must be log or linear")
@@ -349,7 +350,7 @@ def _rule(where: str, field: Any) -> Rule:
         if name in RULES and section not in CORES:
             return RULES[name]
     valid = [f"pipeline.{n.partition('.')[2]}" if n.partition(".")[0] in CORES else n for n in RULES]
-    raise InputError(f"{where}: unknown field {show(field)}{nearest(str(field), valid) or _valid(valid)}")
+    raise InputError(f"{where}: unknown field {show(field)}{nearest(field, valid) or _valid(valid)}")
 
 
 def _number(where: str, what: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:

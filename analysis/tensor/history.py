@@ -15,6 +15,7 @@ import pandas as pd
 
 from tracegen.files import atomic_path
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 HEADER, ROUNDS = "search.json", "history.jsonl"
 
@@ -113,7 +114,7 @@ def begin(folder: Path, header: dict[str, Any]) -> History:
 def read(folder: Path) -> History:
     """The search in a folder. Raises InputError where there is none, or it is damaged; a torn last line is dropped."""
     try:
-        header = json.loads((folder / HEADER).read_text())
+        header = parse_json((folder / HEADER).read_text())
         assert isinstance(header["tasks"], list) and header["tasks"]
     except OSError as error:
         raise InputError(f"{folder}: no search is there (no {HEADER}); make one with perfvec tensor tune") from error
@@ -129,7 +130,7 @@ def read(folder: Path) -> History:
                 stream.truncate(kept)
             break
         try:
-            rounds.append(Round(**json.loads(line)))
+            rounds.append(Round(**parse_json(line)))
         except (ValueError, TypeError) as error:
             raise InputError(f"{path}: line {number} is no round of a search; it is damaged") from error
         kept += len(line)

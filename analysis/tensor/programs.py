@@ -32,6 +32,7 @@ from tracegen.files import atomic_path
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 if TYPE_CHECKING:
     from analysis.tensor.replay import Kernel
@@ -139,7 +140,7 @@ def read(folder: Path) -> Exported:
     """The index of an export. Raises InputError where there is none, or it is damaged."""
     path = folder / INDEX
     try:
-        document = json.loads(path.read_text())
+        document = parse_json(path.read_text())
         calls = tuple(
             Call(str(call["name"]), call["task"], tuple(int(other) for other in call["predecessors"]))
             for call in document["calls"]

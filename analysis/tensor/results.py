@@ -5,7 +5,6 @@ A result is a file of `perfvec tensor predict|replay|evaluate --json`, known by 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from analysis.tensor.compare import compare
 from analysis.tensor.history import History, read
 from perfvec.tensor import metrics
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 
 def sections(paths: Sequence[str | os.PathLike[str]]) -> list[Section]:
@@ -44,7 +44,7 @@ def sections(paths: Sequence[str | os.PathLike[str]]) -> list[Section]:
 
 def _of_document(path: Path) -> list[Section]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
             f"{path}: no such file; expected JSON of a tensor command, or the folder of a search"

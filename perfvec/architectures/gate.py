@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from uarch.jit import cached
+
 # Division by zero must not be an exception, or nothing is vectorised. NaN passes through.
-_kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+_kernel = cached(nogil=True, error_model="numpy", fastmath={"contract"})
 
 _HALF = np.float32(0.5)
 _LIMIT = np.float32(5)  # tanh(10) is 1 in float32

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from tracegen.files import atomic_path
 from uarch.configuration import Machine, load_machine
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 if TYPE_CHECKING:
     from perfvec.model import Model
@@ -77,7 +78,7 @@ def load_machine_vector(path: str | os.PathLike[str], model: Model | None = None
             machine = MachineVector(
                 name=str(file["name"]), frequency_ghz=float(file["frequency_ghz"]), model=str(file["model"]),
                 vector=file["vector"].astype(np.float64), factor=file["factor"].astype(np.float64),
-                noise=float(file["noise"]), provenance=json.loads(str(file["provenance"])),
+                noise=float(file["noise"]), provenance=parse_json(str(file["provenance"])),
             )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):

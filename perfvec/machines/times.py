@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -17,8 +16,9 @@ import numpy as np
 from perfvec.machines.posterior import Observations
 from perfvec.representation.vector import ProgramVector
 from tracegen.trace import Trace
-from uarch.configuration import nearest
+from uarch.configuration import nearest, show
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 _AGREE = 0.1  # by what fraction times of one program may differ and still be repetitions of one measurement
 
@@ -49,8 +49,8 @@ def read_times(path: str | os.PathLike[str]) -> tuple[str, list[Time]]:
         raise InputError(f"{path}: no such file; expected times as CSV or JSON")
     try:
         text = path.read_text(encoding="utf-8-sig")
-        rows = json.loads(text) if path.suffix == ".json" else list(csv.DictReader(io.StringIO(text)))
-    except (UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+        rows = parse_json(text) if path.suffix == ".json" else list(csv.DictReader(io.StringIO(text)))
+    except (ValueError, csv.Error) as error:
         raise InputError(f"{path}: neither CSV nor JSON ({' '.join(str(error).split())[:80]})") from error
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise InputError(f"{path}: holds no times; expected lines of target,seconds (or a JSON list of such objects)")
@@ -86,10 +86,10 @@ def _time(path: Path, row: dict[str, Any], name: str, unit: str, line: int) -> T
 def _number(where: str, field: str, value: Any) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool) or not math.isfinite(number):
-        raise InputError(f"{where}: {field} = {str(value)[:40]!r} must be a finite number")
+        raise InputError(f"{where}: {field} = {show(value)} must be a finite number")
     return number
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
@@ -20,6 +19,7 @@ from perfvec.representation.represent import OVERLAP, STRETCH, lane_pieces
 from perfvec.representation.sums import Grouping, Sums
 from tracegen.trace import Trace
 from uarch.instructions import StaticInstructions
+from uarch.jit import cached
 
 
 def grouped_sums(
@@ -80,7 +80,7 @@ class _Growing:
         return Sums(self.vectors[: len(self._counts)], self._counts)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _scatter(
     representation: NDArray[np.float32],
     position: NDArray[np.int64],

@@ -7,7 +7,6 @@ ends, and features are exact, as every instruction is seen.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from perfvec.model import Model
@@ -16,6 +15,7 @@ from perfvec.representation.represent import OVERLAP, lane_sums
 from perfvec.representation.signatures import Reservoir, UnitSignatures
 from perfvec.representation.spread import spread
 from uarch.instructions import Chunk, StaticInstructions
+from uarch.jit import cached
 
 UNIT = 1024  # instructions; divides the chunks of a trace, and is a multiple of 16
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features
@@ -23,7 +23,7 @@ _WINDOW = OVERLAP + UNIT
 _TOGETHER = 16  # rows
 
 
-@njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _unit_means(stored: NDArray, unit: int, sums: NDArray[np.unsignedinteger], out: NDArray[np.float32]) -> None:
     """Mean of each column over each of consecutive units; `sums` are of some rows at once, a loop that vectorises."""
     columns, together = stored.shape[1], len(sums)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from perfvec.tensor.models import MODELS, make
+from uarch.configuration import read_yaml
 from uarch.errors import InputError
 
 FOLDER = Path(__file__).parent / "configurations"
@@ -34,13 +33,10 @@ def read_entries(configuration: str | os.PathLike[str] = DEFAULT) -> list[Entry]
     path = FOLDER / f"{configuration}.yaml"
     if not path.is_file():
         path = Path(configuration)
-    try:
-        document = yaml.safe_load(path.read_text())
-    except OSError as error:
+    if not path.is_file():
         names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
-        raise InputError(f"{path}: no such configuration; name a YAML file or one of {names}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())[:160]}") from error
+        raise InputError(f"{path}: no such configuration; name a YAML file or one of {names}")
+    document = read_yaml(path, "configuration")
     models = document.get("models") if isinstance(document, dict) else None
     if not isinstance(models, list) or not models:
         raise InputError(f"{path}: expected a list of entries under 'models'")

@@ -35,6 +35,7 @@ from tracegen.files import atomic_path
 from tracegen.tensor import selection, splits
 from tracegen.tensor.dataset import Dataset
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 Integers = NDArray[np.int64]
 SPLITS = splits.SPLITS
@@ -319,7 +320,7 @@ class _Finished:
         if self._path is not None and self._path.exists():
             for number, line in enumerate(self._path.read_text().splitlines(), 1):
                 try:
-                    document = json.loads(line)
+                    document = parse_json(line)
                     self._rows[document["key"]] = list(document["rows"])
                 except (ValueError, KeyError, TypeError) as error:
                     raise InputError(

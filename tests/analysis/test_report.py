@@ -17,7 +17,7 @@ from analysis.figure_matplotlib import canvas, write_picture
 from analysis.figure_plotly import document
 from analysis.flame import section as flame_section
 from analysis.overview import overview
-from analysis.report import MOST_ROWS, Section, table, write_report
+from analysis.report import MOST_ROWS, Section, table, to_script, write_report
 from analysis.sensitivity import sensitivity
 from analysis.simulated_parts import collect as simulate_parts
 from perfvec.commands.output import require_outputs
@@ -122,6 +122,18 @@ def test_the_page_draws_every_mark(browser, tmp_path):
     assert browser.js(count, ".bars .point") == 7
     assert browser.js(count, ".heatmaplayer image") == 1
     assert browser.js(count, ".scatterlayer .textpoint") == 1
+
+
+@pytest.mark.parametrize("symbol", ["<!--<script>", "</script><b>", "]]><!--"])
+def test_names_cannot_leave_the_script_that_holds_them(browser, tmp_path, symbol):
+    assert "<" not in to_script({symbol: symbol})
+    figure = Figure([Panel([Bars("cycles", [symbol, "main"], [2.0, 1.0])])])
+    section = Section(symbol, symbol, figure, pd.DataFrame({symbol: [symbol]}))
+    path = write_report(tmp_path / "p.html", symbol, [section])
+    browser.open(path)  # is drawn, and silent on the console
+    assert [t["type"] for t in traces(browser)] == ["bar"]
+    assert browser.js("return document.querySelector('h2').textContent") == symbol
+    assert len(browser.js("return JSON.parse(document.getElementById('figures').textContent)")) == 1
 
 
 def test_a_closed_section_is_drawn_when_it_opens(browser, tmp_path):

@@ -173,8 +173,13 @@ def test_times_as_json(tmp_path):
     unit, times = read_times(path)
     assert unit == "cycles"
     assert [(time.target, time.value, time.deviation) for time in times] == [("a", 5, 0.5), ("b", 7.5, 0)]
-    path.write_text("{]")
-    with pytest.raises(InputError, match="neither CSV nor JSON"):
+    for wrong in ("{]", "[" * 100_000, "9" * 5000, '[{"program": "a", "cycles": ' + "9" * 5000 + "}]"):
+        path.write_text(wrong)
+        with pytest.raises(InputError, match="neither CSV nor JSON") as raised:
+            read_times(path)
+        assert "\n" not in str(raised.value)
+    path.write_text('[{"program": "a", "cycles": ' + "9" * 4000 + "}]")
+    with pytest.raises(InputError, match="must be a finite number"):
         read_times(path)
 
 

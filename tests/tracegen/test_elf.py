@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from tracegen import elf
+from tracegen.dwarf import file_lines
+from tracegen.qemu.runner import trace
+from tracegen.trace import Trace
 from uarch.errors import InputError
 
 SOURCE = "__attribute__((noinline)) int twice(int x) { return 2 * x; }\nint main(void) { return twice(0); }\n"
@@ -75,3 +80,46 @@ def test_symbols_of_a_mapping_are_shifted(compiled):
 def test_mappings_without_executed_code_give_no_symbols(compiled):
     mapping = elf.Mapping(0x1000, 0x2000, 0, sys.executable)
     assert elf.symbols_at_run_time([mapping], np.array([0x5000], np.uint64)).name == []
+
+
+def test_a_program_with_damaged_sections_keeps_its_trace(compiled, tmp_path, capsys):
+    """Linux runs it: symbols and source lines, whose sections claim a size that no file has, are left out with a line
+    each.
+    """
+    program = tmp_path / "damaged"
+    data = bytearray(compiled("-static", "-no-pie", "-g").read_bytes())
+    with compiled("-static", "-no-pie", "-g").open("rb") as stream:
+        file = ELFFile(stream)
+        for name in (".symtab", ".debug_line"):
+            header = file["e_shoff"] + file.get_section_index(name) * file["e_shentsize"]
+            struct.pack_into("<Q", data, header + 32, 1 << 63)  # sh_size; OverflowError, MemoryError where less
+    program.write_bytes(data)
+    program.chmod(0o755)
+    result = trace([str(program)], tmp_path / "t.trace.h5")
+    with Trace(tmp_path / "t.trace.h5") as traced:
+        assert len(traced) == result.instructions > 1000
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    for line, part in zip(said, ("its symbols", "its source lines"), strict=True):
+        assert line.startswith(f"perfvec: {program}: {part} cannot be read, and are left out")
+
+
+def test_lines_whose_names_are_missing_are_left_out(compiled, tmp_path, capsys):
+    program = tmp_path / "damaged"
+    data = bytearray(compiled("-static", "-no-pie", "-g").read_bytes())
+    with compiled("-static", "-no-pie", "-g").open("rb") as stream:
+        file = ELFFile(stream)
+        header = file["e_shoff"] + file.get_section_index(".debug_line_str") * file["e_shentsize"]
+        struct.pack_into("<I", data, header, 0)  # sh_name
+    program.write_bytes(data)
+    addresses = elf.function_symbols(program).address
+    assert list(file_lines(program, addresses)) == []
+    assert "its source lines cannot be read" in capsys.readouterr().err
+
+
+def test_impossible_program_headers_are_refused(compiled, tmp_path):
+    data = bytearray(compiled("-static", "-no-pie").read_bytes())
+    struct.pack_into("<Q", data, 0x20, 1 << 62)  # e_phoff
+    (tmp_path / "p").write_bytes(data)
+    with pytest.raises(InputError, match="not an ELF program"):
+        elf.inspect(tmp_path / "p")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -52,6 +54,28 @@ def test_every_result_comes_with_its_number(dask):
     for executor in (Local(2), Local(2, threads=True), dask):
         assert sorted(executor.map(square, [3, 1, 2])) == [(0, 9), (1, 1), (2, 4)]
         assert list(executor.map(square, [])) == []
+
+
+def keep_busy(folder: Path):
+    (folder / str(os.getpid())).touch()
+    time.sleep(120)
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    program = "from tests.tracegen.test_executor import *\nlist(Local(2).map(keep_busy, [Path(sys.argv[1])] * 2))"
+    parent = subprocess.Popen([sys.executable, "-c", program, tmp_path], stderr=subprocess.DEVNULL)
+    wait_for(lambda: len(list(tmp_path.iterdir())) == 2)
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+
+
+def wait_for(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_tasks_error_is_the_callers(dask):
@@ -111,7 +135,7 @@ def test_no_scheduler_and_two_are_one_line(tmp_path):
         ("{kind: slurm, jobs: none}", "jobs is 'none'"),
         ("{kind: slurm, cores: 4, memory: 8GB, colour: red}", "refuses it"),
         ("{kind: slurm, memory: 8GB}", "refuses it"),
-        ("{kind: [", "cannot be read as YAML"),
+        ("{kind: [", "not valid yaml"),
     ],
 )
 def test_a_wrong_cluster_file_is_one_line(tmp_path, text, says):

@@ -1,7 +1,11 @@
 import copy
+import itertools
 import json
+import os
 import subprocess
 import sys
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uarch.configuration import (
+    _require_unique,
     field_names,
     get_field,
     load_machine,
@@ -19,6 +24,7 @@ from uarch.configuration import (
     preset_names,
     read_yaml,
     replace_field,
+    show,
 )
 from uarch.errors import InputError
 from uarch.space import sample
@@ -154,6 +160,8 @@ def test_a_name_given_twice_is_an_error(tmp_path):
     (tmp_path / "twice.json").write_text('{"name": "a", "name": "b"}')
     assert "name is given twice" in message(lambda: load_machine(tmp_path / "twice.json"))
     merged = "a: &a {x: 1}\nb: {<<: *a, x: 2}\n"
+    (tmp_path / "deep.yaml").write_text("a: &a {x: 1}\nb: {c: {d: &d {<<: *a, x: 2}}}\ne: {<<: *d}\n")
+    assert read_yaml(tmp_path / "deep.yaml", "file")["b"]["c"]["d"] == {"x": 2}
     (tmp_path / "merged.yaml").write_text(merged)
     assert read_yaml(tmp_path / "merged.yaml", "file") == {"a": {"x": 1}, "b": {"x": 2}}
 
@@ -172,6 +180,49 @@ def test_a_name_given_twice_is_an_error(tmp_path):
 def test_odd_yaml_is_one_line(tmp_path, text):
     (tmp_path / "odd.yaml").write_text(text)
     message(lambda: load_machine(tmp_path / "odd.yaml"))
+
+
+def nested(first: str, step: str) -> str:
+    """Ten lines, each of nine aliases of the one before it."""
+    lines = [f"a: &a {first}"]
+    for before, name in itertools.pairwise("abcdefghij"):
+        lines.append(f"{name}: &{name} {step.format(','.join([f'*{before}'] * 9))}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("text", [nested("x", "[{}]"), nested("{x: 1}", "{{<<: [{}]}}")])
+def test_aliases_that_stand_for_billions_are_refused(tmp_path, text):
+    (tmp_path / "bomb.yaml").write_text(text)
+    tracemalloc.start()
+    assert "its aliases (*name) stand for more than" in message(lambda: read_yaml(tmp_path / "bomb.yaml", "file"))
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+
+
+def test_a_value_is_shortened_before_it_is_shown():
+    value: list = ["x"]
+    for _ in range(30):
+        value = [value] * 9
+    assert show(value).startswith("[[[[...], [...]") and len(show(value)) <= 60
+    assert "unknown field" in message(lambda: machine_from_dict(BASE.to_dict() | {10**5000: 1}))
+
+
+def test_many_names_are_read_in_linear_time(tmp_path):
+    (tmp_path / "many.json").write_text(json.dumps({f"k{number}": number for number in range(100_000)} | {"a": 1}))
+    assert len(read_yaml(tmp_path / "many.json", "file")) == 100_001
+    names = [f"k{number}" for number in range(100_000)]
+    start = time.process_time()
+    _require_unique(names)
+    with pytest.raises(ValueError, match="k5 is given twice"):
+        _require_unique([*names, "k5"])
+    assert time.process_time() - start < 1  # every pair: minutes
+
+
+def test_pipes_and_devices_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    for name in ("pipe.yaml", "zero.json"):
+        assert "a regular file is expected" in message(lambda name=name: load_machine(tmp_path / name))
 
 
 def test_a_huge_number_is_one_line():

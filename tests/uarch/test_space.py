@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from uarch.configuration import field_names, get_field, load_machine, load_machines, machine_from_dict, save_machines
 from uarch.errors import InputError
-from uarch.space import load_space, sample, space_names
+from uarch.space import SPACES, load_space, sample, space_names
 
 DEFAULT = yaml.safe_load(
     """
@@ -133,8 +133,8 @@ def test_a_space_that_rejects_everything_says_by_what(tmp_path):
         ({"fields": {"l1d.latensy": {"choices": [1]}}}, ["l1d.latensy", "did you mean l1d.latency"]),
         ({"fields": {"l1d.latency": {"low": 1}}}, ["l1d.latency", "choices, scale or of"]),
         ({"fields": {"l1d.latency": {"low": 1, "scale": "log"}}}, ["l1d.latency.high is missing"]),
-        ({"fields": {"l1d.latency": {"low": 5, "high": 1, "scale": "log"}}}, ["l1d.latency.high", "at least 5"]),
-        ({"fields": {"l1d.latency": {"low": 0, "high": 1, "scale": "log"}}}, ["l1d.latency.low", "above 0"]),
+        ({"fields": {"l1d.latency": {"low": 5, "high": 1, "scale": "log"}}}, ["l1d.latency.high", "from 5 to 500"]),
+        ({"fields": {"branch_predictor.ras_entries": {"low": 0, "high": 1, "scale": "log"}}}, ["low = 0", "above 0"]),
         ({"fields": {"l1d.latency": {"low": 1, "high": 2, "scale": "logg"}}}, ["log or linear"]),
         ({"fields": {"l1d.latency": {"low": 1, "high": 2, "scale": "log", "step": 1}}}, ["step", "linear"]),
         ({"fields": {"l1d.latency": {"low": 1, "high": 2, "scale": "linear", "step": 0}}}, ["step", "above 0"]),
@@ -214,3 +214,28 @@ def test_any_space_file_gives_machines_or_one_line(tmp_path_factory, fields, ent
         assert all(machine_from_dict(m.to_dict()) == m for m in sample(2, space=path))
     except InputError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("choice", ["4", 0, -4, 4.5, float("nan"), True, 10**400])
+def test_an_impossible_choice_is_named_before_sizes_are_computed_with_it(tmp_path, choice):
+    fields = yaml.safe_load((SPACES / "default.yaml").read_text())
+    fields["fields"]["l1d.associativity"] = {"choices": [choice]}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(fields, sort_keys=False))
+    with pytest.raises(InputError, match=r"l1d.associativity.choices = .* must be a whole number from 1 to 64"):
+        sample(3, space=tmp_path / "s.yaml")
+
+
+@pytest.mark.parametrize(
+    ("dimension", "says"),
+    [
+        ({"scale": "linear", "low": -4, "high": 8}, "l1d.associativity.low = -4 must be a number from 1"),
+        ({"of": "branch_predictor.kind", "low": 0, "high": 1}, "of = branch_predictor.kind is a name"),
+        ({"of": "l1d.mshrs", "low": 0, "high": 1, "at_most": 0}, "at_most = 0 must be a number from 1"),
+    ],
+)
+def test_a_range_beyond_its_field_is_named(tmp_path, dimension, says):
+    fields = yaml.safe_load((SPACES / "default.yaml").read_text())
+    fields["fields"]["l1d.associativity"] = dimension
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(fields, sort_keys=False))
+    with pytest.raises(InputError, match=says):
+        sample(3, space=tmp_path / "s.yaml")

@@ -29,9 +29,9 @@ from tracegen.decode import decode
 from tracegen.executor import Executor, settle
 from tracegen.features import get_schema
 from tracegen.features.schema import Schema, extracted
-from tracegen.files import atomic_path, open_h5, read_dataset, read_slice, require_writable
+from tracegen.files import open_h5, read_dataset, read_slice, require_writable, sealed_h5
 from tracegen.qemu.stream import ProgramStream
-from tracegen.seal import BLOCK, check_seal, seal
+from tracegen.seal import check_seal
 from tracegen.trace import Trace
 from uarch.errors import InputError
 from uarch.instructions import StaticInstructions
@@ -65,15 +65,14 @@ class FeaturesWriter:
     """Writes features as they come; a context manager, the file appears on a clean exit, after `finish`."""
 
     def __init__(self, output: str | os.PathLike[str], schema: Schema) -> None:
-        self._atomic = atomic_path(output)
+        self._sealed = sealed_h5(output)
         self._schema = schema
         self._index = [[0] * (1 + len(schema.columns))]
         self._waiting: list[tuple[NDArray[np.uint32], NDArray]] = []
         self._instructions = 0
 
     def __enter__(self) -> FeaturesWriter:
-        self._temporary = self._atomic.__enter__()
-        self._file = h5py.File(self._temporary, "w", libver="latest", userblock_size=BLOCK)
+        self._file = self._sealed.__enter__()
         self._columns = [
             *(self._column(f"runs/{name}", "<u4") for name in ("first", "length")),
             *(self._column(f"dynamic/{column.name}", self._schema.dtype) for column in self._schema.columns),
@@ -81,10 +80,7 @@ class FeaturesWriter:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
-        self._file.close()
-        if kind is None:
-            seal(self._temporary)
-        return self._atomic.__exit__(kind, error, trace)
+        return self._sealed.__exit__(kind, error, trace)
 
     def _column(self, name: str, dtype: str) -> h5py.Dataset:
         return self._file.create_dataset(

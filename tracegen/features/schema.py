@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tracegen.ahead import ahead
 from uarch.errors import InputError
 from uarch.instructions import FLAG_GROUPS, FLAGS_REGISTER, NO_REGISTER, Chunk, StaticInstructions
+from uarch.jit import cached
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Schema:
         return out.reshape(*static_id.shape, self.width)
 
 
-@njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _expand(
     static: NDArray[np.float32],
     static_id: NDArray[np.uint32],

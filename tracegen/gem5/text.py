@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from uarch.jit import cached
 
 # Why `scan` returned.
 DONE, FULL, GROW, MAPPING = range(4)
@@ -118,13 +119,13 @@ def grown(old: Statics, count: int) -> Statics:
     return Statics(slot, pc)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _fill(slot: NDArray[np.int32], pcs: NDArray[np.int64], count: int) -> None:
     for number in range(count):
         slot[_place(slot, pcs, pcs[number])] = number + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _place(slot: NDArray[np.int32], pcs: NDArray[np.int64], pc: int) -> int:
     """Where the address is in the hash table, or would be."""
     mask = len(slot) - 1
@@ -134,7 +135,7 @@ def _place(slot: NDArray[np.int32], pcs: NDArray[np.int64], pc: int) -> int:
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _is(text: NDArray[np.uint8], at: int, end: int, word: NDArray[np.uint8]) -> bool:
     """Whether `word` begins at `at`."""
     if at < 0 or at + len(word) > end:
@@ -145,7 +146,7 @@ def _is(text: NDArray[np.uint8], at: int, end: int, word: NDArray[np.uint8]) -> 
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _decimal(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """The number that begins at `at` (-1 for none or one beyond 18 digits), and where it ends."""
     begin = at
@@ -158,7 +159,7 @@ def _decimal(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return value, at
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _hexadecimal(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]:
     """The bits of the number after `0x` at `at`, where it ends, and its digits (0 for none)."""
     value: Any = np.int64(0)
@@ -196,7 +197,7 @@ _INITIAL = _bytes("".join(stage[0] for stage in _STAGES))
 _COLON = np.array([len("O3PipeView:") + len(stage) for stage in _STAGES])
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _flags(text: NDArray[np.uint8], at: int, end: int) -> int:
     """The flags between the brackets, from `at` to `end`."""
     found = 0
@@ -226,7 +227,7 @@ def _flags(text: NDArray[np.uint8], at: int, end: int) -> int:
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _exec_line(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int64]) -> int:
     """An Exec line, from the program counter on, into state[NEXT…]; state[NEXT] is 0 for a macro-operation's."""
     state[NEXT] = 0
@@ -290,7 +291,7 @@ def _exec_line(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _number_before(text: NDArray[np.uint8], end: int) -> int:
     """Where the digits that end at `end` begin."""
     while end > 0 and np.uint8(text[end - 1] - 48) < 10:
@@ -298,7 +299,7 @@ def _number_before(text: NDArray[np.uint8], end: int) -> int:
     return end
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _is_fetch_fault(text: NDArray[np.uint8], at: int, end: int) -> bool:
     """Whether a line is the placeholder that O3 commits where the fetch has faulted."""
     for place in range(at, end - 8):  # noqa: SIM110 (compiled)
@@ -307,7 +308,7 @@ def _is_fetch_fault(text: NDArray[np.uint8], at: int, end: int) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _numbered(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int64]) -> int:
     """What the sequence numbers of the line that was read tell: whether it faults, and follows the one before."""
     state[NEXT_FAULT] = 0
@@ -324,7 +325,7 @@ def _numbered(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int6
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _is_repeated(state: NDArray[np.int64]) -> bool:
     """Whether the line that was read does again what the held one could not."""
     if state[HELD_PC] != state[NEXT_PC] or state[HELD_FAST] != state[NEXT_FAST]:
@@ -335,7 +336,7 @@ def _is_repeated(state: NDArray[np.int64]) -> bool:
     return same and state[HELD_HAS] and state[NEXT_HAS] and state[HELD_ADDRESS] == state[NEXT_ADDRESS]
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _take_back(state: NDArray[np.int64]) -> None:
     """The held line was without effect. Minor has counted it all the same."""
     state[HELD] = 0
@@ -347,7 +348,7 @@ def _take_back(state: NDArray[np.int64]) -> None:
         state[REPEATED] += not flags & MICRO or flags & LAST != 0
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _take(state: NDArray[np.int64], accesses: NDArray[np.int64]) -> int:
     """The held line has taken effect: one more micro-operation of an instruction. 0, or what is wrong with it."""
     flags = state[HELD_FLAGS]
@@ -381,7 +382,7 @@ def _take(state: NDArray[np.int64], accesses: NDArray[np.int64]) -> int:
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _retire(state: NDArray[np.int64], latency: NDArray[np.uint16], tick: int) -> int:
     """The next instruction has retired at `tick`. 0, or what is wrong with that."""
     if tick % state[PERIOD]:
@@ -399,7 +400,7 @@ def _retire(state: NDArray[np.int64], latency: NDArray[np.uint16], tick: int) ->
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def settle(
     state: NDArray[np.int64], records: NDArray[np.int64], pending: NDArray[np.int64], latency: NDArray[np.uint16]
 ) -> int:
@@ -423,7 +424,7 @@ def settle(
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _end_instruction(
     state: NDArray[np.int64],
     records: NDArray[np.int64],
@@ -462,7 +463,7 @@ def _end_instruction(
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _record(text: NDArray[np.uint8], at: int, length: int, state: NDArray[np.int64], records: NDArray[np.int64]) -> int:
     """A record of O3PipeView, seven lines from `at` on, into `records`. Where it ends, 0 where `length` ends before, or
     the number of what is wrong with a line (negative).
@@ -532,7 +533,7 @@ def _record(text: NDArray[np.uint8], at: int, length: int, state: NDArray[np.int
     return end + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _thread(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """The thread in `A0 T0 : 0x…` at `at`, -1 for another text; where the program counter begins."""
     thread: Any = np.int64(-1)
@@ -547,7 +548,7 @@ def _thread(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return thread, at + 3
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _is_name(text: NDArray[np.uint8], at: int, end: int, name: NDArray[np.uint8]) -> bool:
     """Whether an object's name stands at `at`, with the colon that ends it."""
     after = at + len(name)
@@ -558,7 +559,7 @@ def _is_name(text: NDArray[np.uint8], at: int, end: int, name: NDArray[np.uint8]
 _OTHER, _READ, _MAPPING = 0, -1, -2
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _line(
     text: NDArray[np.uint8],
     at: int,
@@ -601,7 +602,7 @@ def _line(
     return wrong if wrong else _READ
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def advance(
     state: NDArray[np.int64],
     records: NDArray[np.int64],
@@ -627,7 +628,7 @@ def advance(
     return FAULT_INSIDE if state[HELD_FAULT] else 0
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def scan(
     text: NDArray[np.uint8],
     length: int,

@@ -17,6 +17,7 @@ from tracegen.decode import decode
 from tracegen.qemu.blocks import UNKNOWN, BlockTable, Kernel
 from uarch.errors import InputError
 from uarch.instructions import Flag
+from uarch.jit import cached
 
 WHOLE = -1
 EXAMINE = -2
@@ -30,7 +31,7 @@ def may_be_left(kernel: Kernel, rows: int, count: int, following: int) -> bool:
     return inside or kernel.is_handler[following] != 0
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def left_after(kernel: Kernel, block: int, following: int, seen: int) -> int:
     """How many instructions of `block` were executed before `following`: WHOLE, a number, or EXAMINE it first.
 

@@ -60,12 +60,12 @@ class ThreadRecords:
         if self.ring.has_records:
             self._take(self.ring.last_window())
             for sequence, _ in self._replay.finish():
-                sequence.tofile(self._sequence)
+                self._sequence.write(sequence)
 
     def _take(self, words: NDArray[np.uint64]) -> None:
         assert self.writer is not None
         for sequence, accesses in self._replay.read(words):
-            sequence.tofile(self._sequence)
+            self._sequence.write(sequence)
             self.writer.append_accesses(*accesses)
 
     def write_static(self) -> NDArray[np.uint64]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable, Kernel
 from tracegen.qemu.interruption import EXAMINE, WHOLE, Interruptions, left_after, may_be_left
 from uarch.errors import InputError
+from uarch.jit import cached
 
 ONLY = 2 << 30
 WITHOUT = 3 << 30
@@ -67,7 +67,7 @@ _STATE = 9
 _DONE, _FULL, _EXAMINE, _BLOCKS, _LIMIT, _DAMAGED = range(6)  # why the loop returned
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _append(block: int, only: int, without: int, sequence: NDArray[np.uint32], s: int) -> int:
     """Append a block to the sequence."""
     if without:
@@ -80,7 +80,7 @@ def _append(block: int, only: int, without: int, sequence: NDArray[np.uint32], s
     return s + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def _read(
     words: NDArray[np.uint64],
     kernel: Kernel,
@@ -310,7 +310,7 @@ class Replay:
         )
 
 
-@numba.njit(cache=True, nogil=True)
+@cached(nogil=True)
 def expand(
     sequence: NDArray[np.uint32],
     position: int,

@@ -19,6 +19,7 @@ from tracegen.tensor.candidates import Candidate
 from tracegen.tensor.reference import TOLERANCE
 from tracegen.tensor.tasks import Task, merged
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 BUILD_FAILED, RUN_FAILED, TIMEOUT = "build failed", "run failed", "timeout"
 INVALID, TOO_LONG = "invalid", "too long"  # wrong results; more instructions than are simulated
@@ -150,7 +151,7 @@ class Journal:
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    self._take(json.loads(line))
+                    self._take(parse_json(line))
                 except (ValueError, KeyError, TypeError) as error:
                     raise InputError(f"{self.path}: line {number} is no line of a work file; it is damaged") from error
                 end += len(line)

@@ -134,7 +134,7 @@ def simulate(
         executable(module, arguments_of(module), program, isa, results)
         with given.open("wb") as stream:
             for array in arrays:
-                array.tofile(stream)
+                stream.write(np.ascontiguousarray(array).data)
         seconds = simulated_seconds([str(program), str(given), str(written)], machines, max_instructions)
         if reference is None:
             return seconds, None

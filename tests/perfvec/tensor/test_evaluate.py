@@ -131,7 +131,7 @@ def test_shipped_configurations_are_of_models_that_there_are():
         ("models: [{model: mlp, parameters: {depth: 3}}]", r"models\[0\]: no parameter 'depth'"),
         ("models: [{model: mlp}, {model: mlp}]", "two entries are named 'mlp'"),
         ("models: [{model: mlp, colour: red}]", "no field 'colour'"),
-        ("models: [", "not YAML"),
+        ("models: [", "not valid yaml"),
     ],
 )
 def test_wrong_configurations(tmp_path, text, message):

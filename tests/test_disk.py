@@ -1,0 +1,81 @@
+"""What is said where output cannot be written: a reader that is gone, a full disk."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tracegen.qemu.runner import trace
+
+COMMAND = [sys.executable, "-m", "perfvec"]
+
+
+@pytest.mark.parametrize("arguments", [["uarch", "show", "zen4"], ["uarch", "sample", "2000"], ["--help"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_is_gone_ends_a_command_as_sigpipe_would(arguments, unbuffered):
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run([*COMMAND, *arguments], stdout=writing, stderr=subprocess.PIPE, env=environment, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_standard_output_on_a_full_disk_is_one_line(unbuffered):
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*COMMAND, "uarch", "show", "zen4"], stdout=full, stderr=subprocess.PIPE, env=environment, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == b"perfvec: the disk is full, or a file larger than is allowed\n"
+
+
+_SMALL = """mount -t tmpfs -o size=256k none "$0" && head -c "$1" /dev/zero > "$0/filling" && shift
+"$@"
+status=$?
+ls -A "$0"
+exit $status"""
+
+
+@pytest.fixture
+def on_small_disk(tmp_path):
+    """on_small_disk(room, arguments): a command, `{disk}` a disk with room for so many KiB; what it left there."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def unshared(*words):
+        prefix = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+        return subprocess.run([*prefix, *words], capture_output=True, text=True, check=False)
+
+    if unshared("mount", "-t", "tmpfs", "none", str(disk)).returncode != 0:
+        pytest.skip("a small disk cannot be mounted here")
+
+    def run(room, arguments):
+        words = [str(word).format(disk=disk) for word in arguments]
+        return unshared("sh", "-c", _SMALL, str(disk), str((256 - room) << 10), *COMMAND, *words)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    path = tmp_path_factory.mktemp("traced") / "sort.trace.h5"
+    trace(["sort", "--version"], path)
+    return path
+
+
+@pytest.mark.parametrize("room", [0, 4])
+@pytest.mark.parametrize(
+    "command", ["trace -o {disk}/x.trace.h5 -- sort --version", "represent {trace} -o {disk}/x.vector.npz",
+    "report {trace} -o {disk}/x.html --uarch base", "label {trace} -o {disk} --uarch base",
+    "features {trace} -o {disk}"],
+)  # fmt: skip
+def test_a_full_disk_is_one_line_and_leaves_nothing(traced, on_small_disk, room, command):
+    done = on_small_disk(room, command.replace("{trace}", str(traced)).split())
+    assert done.returncode == 2, done.stderr
+    said = [line for line in done.stderr.splitlines() if "beyond what the encoder" not in line]
+    assert len(said) == 1 and "the disk is full" in said[0], done.stderr
+    assert done.stdout.splitlines()[-1] == "filling"
