@@ -53,7 +53,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
     _say(f"simulating gzip's trace on {len(machines)} machines, to see the error")
     traced = folder / "gzip.trace.h5"
     stacks = simulate.simulate([traced], machines)
-    simulated = stacks.set_index("uarch")["cycles"]
+    simulated = stacks.set_index("uarch")["cycles"].astype(float)
     table = pd.DataFrame({"predicted_cycles": gzip["cycles"], "simulated_cycles": simulated})
     table["error"] = (table["predicted_cycles"] / table["simulated_cycles"] - 1.0).abs()
     print(table.to_string(formatters={"error": "{:.1%}".format}, float_format="{:,.0f}".format))

@@ -6,6 +6,7 @@ The core runs without Python's lock, so threads are as good as processes here, a
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,6 +25,7 @@ class Simulations:
 
     def __init__(self, machines: Sequence[Machine], instructions: StaticInstructions, threads: int = 1) -> None:
         self.each = [Simulation(machine, instructions) for machine in machines]
+        self._seconds = [0.0] * len(self.each)  # that each machine took for the chunk before
         threads = min(threads, len(self.each))
         self._pool = ThreadPoolExecutor(threads, "simulation") if threads > 1 else None
 
@@ -66,8 +68,15 @@ class Simulations:
             simulation.reset_counters()
 
     def _map(self, act: Callable[[int], object]) -> None:
-        numbers = range(len(self))
-        for _ in self._pool.map(act, numbers) if self._pool else map(act, numbers):
+        """Call `act` for every machine, the slowest first, so that no thread waits long for the last one."""
+
+        def timed(k: int) -> None:
+            begin = time.perf_counter()
+            act(k)
+            self._seconds[k] = time.perf_counter() - begin
+
+        order = sorted(range(len(self)), key=lambda k: -self._seconds[k])
+        for _ in self._pool.map(timed, order) if self._pool else map(timed, order):
             pass
 
 
