@@ -44,7 +44,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,search,dask,experiment,tensor,tensor-models]'
-	touch $(STAMP)
+	touch $(STAMP) $(CORE_STAMP)
 
 # The shipped model, from nothing: trace the machine's programs, label them, train. Resumes after a kill; hours on two cores.
 TRAIN := train-out

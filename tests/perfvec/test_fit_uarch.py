@@ -155,7 +155,7 @@ def test_the_commands(data, measured, tmp_path, capsys):
         ("target,seconds\na,nan", "must be a finite number"),
         ("target,seconds\na,fast", "line 2: seconds = 'fast' must be a finite number"),
         ("target,seconds\n,1", "target is missing"),
-        ("target,seconds\na", "seconds = 'None' must be a finite number"),
+        ("target,seconds\na", "seconds = None must be a finite number"),
         ("target,seconds,uncertainty\na,1,-1", "uncertainty = -1 must not be negative"),
     ],
 )

@@ -403,7 +403,7 @@ def test_any_change_of_a_configuration_is_read_or_told_in_one_line(document, dat
         if data.draw(st.booleans()):
             del item[name]
         else:
-            item[name] = data.draw(VALUES)
+            item[name] = copy.deepcopy(data.draw(VALUES))  # else an object could come to hold itself
     try:
         machine, notes = machine_from_config(document, "u")
     except InputError as error:
