@@ -1,4 +1,4 @@
-"""What the parts of a program cost on machines: predicted by a model, or simulated.
+"""Costs of a program's parts on machines, predicted by a model or simulated.
 
 Either way a part's cycles are a dot product, so that every analysis of parts serves both. Predicted, a part is the sum
 of its instructions' representations, and a machine its vector (PerfVec, arXiv 2310.16792, §III). Simulated, a part is

@@ -208,7 +208,7 @@ class Grouping:
         return self._calls.observe(chunk)
 
     def parts(self, statics: Sums, intervals: Sums, contexts: Sums) -> Parts:
-        """What the pass found; static instructions and contexts that were not executed get rows of zeros."""
+        """Return what the pass found; static instructions and contexts that were not executed get rows of zeros."""
         parent, called = self._calls.tree()
         return Parts(
             program=self._trace.name, isa=self._trace.isa, code=self._trace.code, instructions=self.instructions,

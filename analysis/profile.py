@@ -1,4 +1,4 @@
-"""Where a program's time goes on each machine: cycles of its parts, predicted or simulated (`costs.py`).
+"""Profiles: the cycles of a program's parts on each machine, predicted or simulated (`costs.py`).
 
 Parts add up to the whole. What the model learned is the incremental retire latency (PerfVec): a stall is charged to the
 instruction that retires late, as by time-proportional profilers (TIP: Gottschall, Eeckhout & Jahre, MICRO 2021), not to

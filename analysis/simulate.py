@@ -1,4 +1,4 @@
-"""How fast programs run on machines, simulated: cycles, what an architect reads first, and the CPI stack.
+"""Simulations of programs on machines: cycles, the measures that architects read first, and CPI stacks.
 
 Before the first timed instruction the machine is warmed as labels are (`tracegen.label`): caches and TLBs by everything
 before, pipeline and predictors by the last `warmup` instructions of it.

@@ -52,7 +52,7 @@ class _Stacks:
         self._counts = np.zeros(0, np.int64)
 
     def pairs(self, group: NDArray[np.integer]) -> list[tuple[NDArray[np.int64], NDArray[np.uint32]]]:
-        """Of each machine, where a chunk's cycles go, and the row of each instruction."""
+        """Return for each machine the table that takes a chunk's cycles, and the row of each instruction."""
         counts = np.bincount(group, minlength=len(self._counts))
         counts[: len(self._counts)] += self._counts
         self._counts = counts

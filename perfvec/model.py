@@ -256,7 +256,7 @@ def content_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -
 
 
 def _usable(name: str, value: Tensor) -> bool:
-    """Whether they are finite numbers; only the encoder's ranges of fields may be open."""
+    """Tell whether they are finite numbers; only the encoder's ranges of fields may be open."""
     open_range = name in ("encoder.low", "encoder.high")
     return not (value.isnan() if open_range else ~torch.isfinite(value)).any()
 

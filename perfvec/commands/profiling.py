@@ -89,7 +89,7 @@ def profile(
 def _collector(
     machines: list[str] | None, model_file: Path | None, simulate: bool, limit: int | None, interval: int | None = None
 ) -> Callable[[Trace | str | Path], tuple[Parts, Costs]]:
-    """What takes a trace apart, predicted or simulated; wrong machines are told before the work."""
+    """Return the function that takes a trace apart, predicted or simulated; wrong machines are told before the work."""
     if simulate:
         from analysis import simulated_parts
         from analysis.simulate import Span

@@ -1,4 +1,4 @@
-"""How fast, exactly: the embedded simulator."""
+"""The command of the embedded simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What executed instructions add up to, summed by group: representations of a model, or simulated cycles."""
+"""Sums over executed instructions by group: of a model's representations, or of simulated cycles."""
 
 from __future__ import annotations
 
