@@ -42,7 +42,7 @@ TAKEN = {
 }  # fmt: skip
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
+def rows(path: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
     trace = Trace(path)
     instructions = decode(trace.address, trace.code, trace.isa)
     start = len(trace) - TIMED
@@ -51,7 +51,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     (timed,) = trace.chunks(TIMED, start, len(trace))
     sampled = {values["name"]: values for values in json.loads((path.parent / "uarch.json").read_text())}
     found = []
-    for name in MACHINES:
+    for name in names:
         machine = machine_from_dict(sampled[name])
         cycles = {}
         for ideal in (None, *TAKEN):
@@ -87,12 +87,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--workers", type=int, default=2, help="traces side by side")
+    parser.add_argument("--machines", nargs="+", default=MACHINES, help="of the folder's uarch.json")
     parser.add_argument("--csv", type=Path, help="write every pair")
     arguments = parser.parse_args()
     paths = sorted(arguments.folder.glob("*.trace.h5"))
     found: list[dict[str, Any]] = []
     with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(rows, path) for path in paths]
+        jobs = [pool.submit(rows, path, tuple(arguments.machines)) for path in paths]
         for job in tqdm(as_completed(jobs), total=len(jobs), unit="trace"):
             found += job.result()
     frame = pd.DataFrame(found)

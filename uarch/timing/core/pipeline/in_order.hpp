@@ -104,7 +104,7 @@ class InOrderCore final : public Core {
     static constexpr int TRANSFERS = 2;       // accesses between requests and commitment (executeLSQTransfersQueueSize)
     static constexpr int STORES_A_CYCLE = 2;  // to memory (executeLSQMaxStoreBufferStoresPerCycle)
     static constexpr int ACCESSES = 4;        // that may be in the queues, and more
-    static constexpr int AHEAD = 2;           // lines of code fetched beyond the one in use (fetch2InputBufferSize)
+    static constexpr int AHEAD = 2;           // lines of code fetched beyond the one in use: by comparison with gem5
     static constexpr int DECODE_BUFFER = 3;   // cycles' worth of instructions fetched for decode (decodeInputBufferSize)
     static constexpr int INPUT_BUFFER = 7;    // cycles' worth of instructions waiting for issue (executeInputBufferSize)
     static constexpr std::int64_t LANE = 8;   // bytes of one access of x86-64's vector registers
