@@ -26,6 +26,7 @@ from perfvec.commands import (
     predicting,
     profiling,
     representing,
+    sampling,
     simulating,
     tensor,
     tracing,
@@ -69,7 +70,9 @@ app = typer.Typer(
     name="perfvec", cls=_Commands, help="Profile a program once, predict its run time on any microarchitecture.",
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
 )  # fmt: skip
-for theme in (tracing, labelling, learning, representing, predicting, simulating, profiling, comparing, examining):
+for theme in (
+    tracing, labelling, learning, representing, sampling, predicting, simulating, profiling, comparing, examining,
+):  # fmt: skip
     app.add_typer(theme.app)
 app.add_typer(machines.app, name="uarch")
 app.add_typer(imports.app, name="import")

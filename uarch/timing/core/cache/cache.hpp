@@ -52,6 +52,7 @@ class Cache {
           recent_(sets, 0) {}
 
     bool exists() const { return ways_ > 0; }
+    std::size_t lines() const { return tag_.size(); }
 
     // Where the line is, or -1. The one used last is looked at first: most searches end there.
     std::int64_t find(Line line) const {
