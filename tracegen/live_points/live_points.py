@@ -26,8 +26,8 @@ SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
 _NUMBERS = ("instructions", "units", "seed")
 _PIECES = {
-    "unit": "<u8", "counted": "|b1", "static_id": "<u4", "next_static_id": "<u4",
-    "accesses": "<u4", "address": "<u8", "size": "u1", "is_store": "u1", "line_offset": "<i8", "line": "<u8", "branch_offset": "<i8", "branch": "<u4",
+    "unit": "<u8", "counted": "|b1", "static_id": "<u4", "next_static_id": "<u4", "accesses": "<u4", "address": "<u8",
+    "size": "u1", "is_store": "u1", "line_offset": "<i8", "line": "<u8", "branch_offset": "<i8", "branch": "<u4",
     "branch_following": "<u4",
 }  # fmt: skip
 _SAMPLE = {"weight": "<f8", "stratum": "<i4", "size": "<f8", "signature": "<f4"}
@@ -137,14 +137,14 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
     """Read a file. Raises InputError where it is missing, damaged, of another version, or does not fit together."""
     with open_h5(path, FORMAT, VERSION) as file:
         with damage_in(path, "an attribute"):
-            texts = {name: read_text(file, name) for name in _TEXTS}
-            numbers = {name: int(file.attrs[name]) for name in _NUMBERS}
+            attributes: dict[str, Any] = {name: read_text(file, name) for name in _TEXTS}
+            attributes |= {name: int(file.attrs[name]) for name in _NUMBERS}
             unit = int(file.attrs["unit"])
         if unit != UNIT:
             raise InputError(f"{path}: its units have {unit} instructions, not {UNIT}; make it again")
-        if texts["isa"] not in ISAS:
-            raise InputError(f"{path}: unknown isa {texts['isa']!r}; one of {', '.join(ISAS)}")
-        static = _static(file, texts["isa"])
+        if attributes["isa"] not in ISAS:
+            raise InputError(f"{path}: unknown isa {attributes['isa']!r}; one of {', '.join(ISAS)}")
+        static = _static(file, attributes["isa"])
         pieces = Pieces(**{name: _whole(file, f"pieces/{name}", dtype) for name, dtype in _PIECES.items()})
         sample = Sample(
             **{
@@ -152,7 +152,7 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
                 for name, dtype in _SAMPLE.items()
             }
         )
-    points = LivePoints(**texts, **numbers, static=static, pieces=pieces, sample=sample)
+    points = LivePoints(**attributes, static=static, pieces=pieces, sample=sample)
     why = _misfit(points)
     if why:
         raise InputError(f"{path}: {why}; the file is damaged, make it again")

@@ -111,8 +111,8 @@ def draw(
     drawn = x[chosen]
     missing = scale * x.sum(axis=0) - inner @ drawn
     gram = drawn.T @ (drawn * inner[:, None]) + _penalty(drawn, inner)
-    weight = inner * (1 + drawn @ np.linalg.solve(gram, missing))
-    return Drawn(numbers[chosen], Sample(weight, stratum, size * scale, drawn.astype(np.float32)))
+    weight = np.asarray(inner * (1 + drawn @ np.linalg.solve(gram, missing)), np.float64)
+    return Drawn(numbers[chosen], Sample(weight, stratum, np.asarray(size * scale, np.float64), drawn.astype(np.float32)))
 
 
 def _penalty(x: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:

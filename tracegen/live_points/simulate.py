@@ -127,7 +127,8 @@ class LivePointsSimulator:
         pieces = self.points.pieces
         simulation = Simulation(machine, self.points.static)
         follow = None if self.points.whole else self.outcomes(machine)
-        cycles, totals = [], dict.fromkeys(simulation.statistics, 0.0)
+        cycles: list[float] = []
+        totals = dict.fromkeys(simulation.statistics, 0.0)
         stack, sums = new_stack(1), np.zeros(len(CAUSES))
         whole = np.zeros(UNIT, np.uint32)
         for k, chunk in enumerate(self._chunks):
