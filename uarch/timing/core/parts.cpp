@@ -188,7 +188,7 @@ void bind_pipeline(py::module_& module) {
             "released",
             [](const ReleaseRing& ring, std::int64_t wanted) {
                 require(wanted > 0, "wanted: at least 1");
-                return ring.released(wanted);
+                return ring.released(std::min(wanted, ring.entries()));
             },
             arg("wanted"))
         .def(

@@ -1,0 +1,90 @@
+// A static instruction as the out-of-order core's loop reads it: one line of the host's cache.
+//
+// What an instruction reads and writes differs from one to the next, which the host's branch predictor cannot foresee. So
+// registers are sorted once, by what they are waited for, and the loop reads and writes the usual number of places
+// whatever their number is: those that are not there are REGISTERS, which is always ready.
+#pragma once
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "../instruction.hpp"
+#include "release_ring.hpp"
+
+namespace perfvec {
+
+struct alignas(64) DecodedInstruction {
+    static constexpr int USUAL_ADDRESS = 2, USUAL_OTHERS = 3, USUAL_DESTINATIONS = 3, USUAL_BASES = 1;
+    using Register = std::uint8_t;
+
+    Address pc;
+    std::uint16_t flags;
+    std::int16_t micro_operations;
+    std::int16_t latency;
+    Divider divider;
+    Interruption interruption;
+    std::uint8_t length;
+    std::uint8_t computes;
+    std::uint8_t unit, execution;
+    std::uint8_t cycles_before, cycles_after;
+    std::uint8_t int_destinations, fp_destinations;
+    bool chained;
+    bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
+    std::uint8_t address_count, others_count, destination_count, base_count;
+    Register address[MAX_SOURCES];  // sources that form the address,
+    Register others[MAX_SOURCES];   // and the others
+    Register destinations[MAX_DESTINATIONS];
+    Register bases[MAX_DESTINATIONS];  // of the destinations: the address register moved on
+
+    DecodedInstruction(const StaticInstruction& row, Address where)
+        : pc(where),
+          flags(row.flags),
+          micro_operations(row.micro_operations),
+          latency(row.latency),
+          divider(row.divider),
+          interruption(row.interruption),
+          length(byte(row.length)),
+          computes(byte(row.computes)),
+          unit(byte(row.unit)),
+          execution(byte(row.execution)),
+          cycles_before(byte(row.cycles_before)),
+          cycles_after(byte(row.cycles_after)),
+          int_destinations(byte(row.int_destinations)),
+          fp_destinations(byte(row.fp_destinations)),
+          chained(row.chained != 0),
+          address_count(0),
+          others_count(0),
+          destination_count(0),
+          base_count(0) {
+        const auto put = [](Register* places, std::uint8_t& count, std::int16_t which) {
+            const Register name = byte(which);
+            if (std::find(places, places + count, name) == places + count) places[count++] = name;
+        };
+        std::fill_n(address, MAX_SOURCES, REGISTERS);
+        std::fill_n(others, MAX_SOURCES, REGISTERS);
+        std::fill_n(destinations, MAX_DESTINATIONS, REGISTERS);
+        std::fill_n(bases, MAX_DESTINATIONS, REGISTERS);
+        for (int source = 0; source < row.source_count; ++source)
+            source < row.address_count ? put(address, address_count, row.sources[source])
+                                       : put(others, others_count, row.sources[source]);
+        for (int destination = 0; destination < row.destination_count; ++destination)
+            (row.base_updates >> destination) & 1 ? put(bases, base_count, row.destinations[destination])
+                                                  : put(destinations, destination_count, row.destinations[destination]);
+        plain = !is(STRING | ATOMIC | BARRIER | SERIALIZING | SYSCALL) && interruption == Interruption::None &&
+                divider == Divider::None && !chained && computes <= 1 && address_count <= USUAL_ADDRESS &&
+                others_count <= USUAL_OTHERS && destination_count <= USUAL_DESTINATIONS && base_count <= USUAL_BASES &&
+                std::max<int>({micro_operations, int_destinations, fp_destinations}) <= ReleaseRing::USUAL;
+    }
+
+    bool is(std::uint16_t mask) const { return (flags & mask) != 0; }
+    Address fall_through() const { return pc + length; }
+
+  private:
+    static std::uint8_t byte(std::int16_t value) {
+        if (value < 0 || value > 255) throw std::invalid_argument("a column of an instruction's row is beyond a byte");
+        return static_cast<std::uint8_t>(value);
+    }
+};
+static_assert(sizeof(DecodedInstruction) == 64);
+
+}  // namespace perfvec
