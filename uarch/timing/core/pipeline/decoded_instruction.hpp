@@ -30,6 +30,7 @@ struct alignas(64) DecodedInstruction {
     std::uint8_t int_destinations, fp_destinations;
     bool chained;
     bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
+    bool few_destinations;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
     std::uint8_t address_count, others_count, destination_count, base_count;
     Register address[MAX_SOURCES];  // sources that form the address,
     Register others[MAX_SOURCES];   // and the others
@@ -52,6 +53,7 @@ struct alignas(64) DecodedInstruction {
           int_destinations(byte(row.int_destinations)),
           fp_destinations(byte(row.fp_destinations)),
           chained(row.chained != 0),
+          few_destinations(row.destination_count < USUAL_DESTINATIONS),
           address_count(0),
           others_count(0),
           destination_count(0),

@@ -469,7 +469,8 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
     }
     const auto write = [&](DecodedInstruction::Register destination, Cycle cycle) {
         ready_[destination] = cycle;
-        if constexpr (STACK) history_[destination] = result_history_;
+        if constexpr (STACK)
+            if (destination != REGISTERS || row.few_destinations) history_[destination] = result_history_;
     };
     for (int place = 0; place < row.USUAL_DESTINATIONS; ++place) write(row.destinations[place], result);
     for (int place = 0; place < row.USUAL_BASES; ++place) write(row.bases[place], addressed + 1);
