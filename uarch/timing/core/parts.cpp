@@ -233,13 +233,16 @@ void bind_pipeline(py::module_& module) {
         return static_cast<std::uint32_t>(which);
     };
     struct Path {
+        explicit Path(const Program& of) : program(of), instructions(decoded(of)) {}
+
         Program program;
-        WrongPath path;
+        DecodedProgram instructions;
+        WrongPath path{instructions};
         SquashedLoads squashed{};
     };
     py::class_<Path> path(module, "WrongPath");
     path.def(py::init([](const Simulation& simulation) {
-                 return std::make_unique<Path>(Path{simulation.program(), WrongPath(simulation.program())});
+                 return std::make_unique<Path>(simulation.program());
              }),
              arg("simulation"), py::keep_alive<1, 2>())
         .def(

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <vector>
 
 #include "../instruction.hpp"
 #include "release_ring.hpp"
@@ -31,9 +32,10 @@ struct alignas(64) DecodedInstruction {
     bool chained;
     bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
     bool few_destinations;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
-    std::uint8_t address_count, others_count, destination_count, base_count;
-    Register address[MAX_SOURCES];  // sources that form the address,
-    Register others[MAX_SOURCES];   // and the others
+    std::uint8_t source_count, address_count, destination_count, base_count;
+    Register sources[MAX_SOURCES];     // the first `address_count` form the address
+    Register address[USUAL_ADDRESS];   // those again, where a plain instruction's are read,
+    Register others[USUAL_OTHERS];     // and the others
     Register destinations[MAX_DESTINATIONS];
     Register bases[MAX_DESTINATIONS];  // of the destinations: the address register moved on
 
@@ -54,27 +56,30 @@ struct alignas(64) DecodedInstruction {
           fp_destinations(byte(row.fp_destinations)),
           chained(row.chained != 0),
           few_destinations(row.destination_count < USUAL_DESTINATIONS),
-          address_count(0),
-          others_count(0),
+          source_count(byte(row.source_count)),
+          address_count(byte(std::min(row.address_count, row.source_count))),
           destination_count(0),
           base_count(0) {
-        const auto put = [](Register* places, std::uint8_t& count, std::int16_t which) {
+        std::transform(row.sources, row.sources + MAX_SOURCES, sources, byte);
+        const bool places = address_count <= USUAL_ADDRESS && source_count - address_count <= USUAL_OTHERS;
+        std::fill_n(address, USUAL_ADDRESS, REGISTERS);
+        std::fill_n(others, USUAL_OTHERS, REGISTERS);
+        if (places) {
+            std::copy_n(sources, address_count, address);
+            std::copy_n(sources + address_count, source_count - address_count, others);
+        }
+        const auto put = [](Register* registers, std::uint8_t& count, std::int16_t which) {
             const Register name = byte(which);
-            if (std::find(places, places + count, name) == places + count) places[count++] = name;
+            if (std::find(registers, registers + count, name) == registers + count) registers[count++] = name;
         };
-        std::fill_n(address, MAX_SOURCES, REGISTERS);
-        std::fill_n(others, MAX_SOURCES, REGISTERS);
         std::fill_n(destinations, MAX_DESTINATIONS, REGISTERS);
         std::fill_n(bases, MAX_DESTINATIONS, REGISTERS);
-        for (int source = 0; source < row.source_count; ++source)
-            source < row.address_count ? put(address, address_count, row.sources[source])
-                                       : put(others, others_count, row.sources[source]);
         for (int destination = 0; destination < row.destination_count; ++destination)
             (row.base_updates >> destination) & 1 ? put(bases, base_count, row.destinations[destination])
                                                   : put(destinations, destination_count, row.destinations[destination]);
         plain = !is(STRING | ATOMIC | BARRIER | SERIALIZING | SYSCALL) && interruption == Interruption::None &&
-                divider == Divider::None && !chained && computes <= 1 && address_count <= USUAL_ADDRESS &&
-                others_count <= USUAL_OTHERS && destination_count <= USUAL_DESTINATIONS && base_count <= USUAL_BASES &&
+                divider == Divider::None && !chained && computes <= 1 && places &&
+                destination_count <= USUAL_DESTINATIONS && base_count <= USUAL_BASES &&
                 std::max<int>({micro_operations, int_destinations, fp_destinations}) <= ReleaseRing::USUAL;
     }
 
@@ -88,5 +93,15 @@ struct alignas(64) DecodedInstruction {
     }
 };
 static_assert(sizeof(DecodedInstruction) == 64);
+
+using DecodedProgram = std::vector<DecodedInstruction>;  // sorted by address
+
+inline DecodedProgram decoded(const Program& program) {
+    DecodedProgram instructions;
+    instructions.reserve(program.size);
+    for (std::size_t which = 0; which < program.size; ++which)
+        instructions.emplace_back(program.rows[which], program.pc[which]);
+    return instructions;
+}
 
 }  // namespace perfvec

@@ -15,7 +15,7 @@ std::size_t power_of_two(int at_least) {
 }  // namespace
 
 OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches)
-    : program_(program),
+    : instructions_(decoded(program)),
       caches_(caches),
       branches_(branches),
       ideal_branches_(machine.ideal.branches),
@@ -25,7 +25,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       dispatch_delay_(machine.out_of_order->dispatch_delay),
       total_store_order_(machine.total_store_order),
       front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_),
-      wrong_path_(program),
+      wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
       int_dividers_(machine.units.int_mul),
       fp_dividers_(machine.units.fp_mul),
@@ -38,9 +38,6 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       waiting_(power_of_two(machine.out_of_order->store_queue_entries)),
       stack_(std::min({front_.fetch_width(), front_.decode_width(), rename_width_, commit_width_})) {
     responses_.fill(-1);
-    instructions_.reserve(program.size);
-    for (std::size_t which = 0; which < program.size; ++which)
-        instructions_.emplace_back(program.rows[which], program.pc[which]);
 }
 
 void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
@@ -55,6 +52,7 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
     stacked_ = STACK;
     for (std::size_t begin = 0; begin < chunk.size; begin += BLOCK) {
         make_room();
+        if (begin % Chunk::STRETCH == 0) chunk.prefetch_arrays(begin);
         const std::size_t end = std::min(begin + BLOCK, chunk.size);
         for (std::size_t k = begin; k < end; ++k) {
             // A large program's instructions do not stay in the host's first cache.
@@ -231,7 +229,7 @@ inline Cycle OutOfOrderCore::retire(Cycle complete, std::int64_t operations) {
 
 // Where the branch `here`, which goes to `target`, was expected to go.
 WrongPath::Place OutOfOrderCore::expected(std::uint32_t here, Address target) const {
-    const bool taken = target == program_.fall_through(here) || !program_.rows[here].is(CONDITIONAL);
+    const bool taken = target == instructions_[here].fall_through() || !instructions_[here].is(CONDITIONAL);
     return wrong_path_.expected(here, taken);
 }
 
@@ -366,13 +364,15 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         if constexpr (STACK) last = cycle > ready ? source : last;
         ready = std::max(ready, cycle);
     };
-    const auto read_all = [&](const auto& sources, int usual, int count, Cycle& ready, int& last) {
-        for (int place = 0; place < usual; ++place) read(sources[place], ready, last);
-        if constexpr (!PLAIN)
-            for (int place = usual; place < count; ++place) read(sources[place], ready, last);
-    };
-    if (row.address_count > 0) read_all(row.address, row.USUAL_ADDRESS, row.address_count, of_address, address_register);
-    read_all(row.others, row.USUAL_OTHERS, row.others_count, of_others, others_register);
+    if constexpr (PLAIN) {
+        if (row.address_count > 0)
+            for (const auto source : row.address) read(source, of_address, address_register);
+        for (const auto source : row.others) read(source, of_others, others_register);
+    } else {
+        for (int source = 0; source < row.source_count; ++source)
+            source < row.address_count ? read(row.sources[source], of_address, address_register)
+                                       : read(row.sources[source], of_others, others_register);
+    }
     Cycle addressed = std::max(begin, of_address);
     if (accesses > 0) write_before(dispatched + 1);
     if constexpr (STACK) {
@@ -389,7 +389,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         if (accesses > 0 || ordering) waits_.add(Stores, addressed - unordered);
 
     const bool again = squashed_.active();
-    Cycle ahead = again ? squashed_.take(here, program_.rows[here]) : NEVER;  // when it had its operands on a path that was squashed
+    Cycle ahead = again ? squashed_.take(here, row) : NEVER;  // when it had its operands on a path that was squashed
     Cycle data = loads > 0 ? addressed : begin;
     if (loads > 0) {
         if (ahead < addressed && !string) {
@@ -482,7 +482,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
     }
     if (again) {
         const Cycle computing = own > 0 ? row.latency : 0;
-        squashed_.write(program_.rows[here], std::min(ahead + row.cycles_before + computing + row.cycles_after, result));
+        squashed_.write(row, std::min(ahead + row.cycles_before + computing + row.cycles_after, result));
     }
     ready_[REGISTERS] = 0;  // where those that it does not have went
     memory_last_ = std::max(memory_last_, complete);

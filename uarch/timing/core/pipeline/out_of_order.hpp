@@ -61,7 +61,7 @@ class OutOfOrderCore final : public Core {
     };
 
     static constexpr std::size_t BLOCK = ReleaseRing::ROOM / 2;  // instructions: a trap or a wrong path books once more
-    static constexpr std::size_t AHEAD = 8;
+    static constexpr std::size_t AHEAD = 24;
 
     void make_room();
     template <bool STACK>
@@ -94,8 +94,7 @@ class OutOfOrderCore final : public Core {
     void write_until(std::int64_t number);
     StoreForwarding::Answer find_again(Address address, std::int64_t size, Cycle cycle);
 
-    Program program_;
-    std::vector<DecodedInstruction> instructions_;
+    DecodedProgram instructions_;
     Hierarchy& caches_;
     BranchUnit& branches_;
     bool ideal_branches_;

@@ -15,11 +15,11 @@ namespace perfvec {
 class ReleaseRing {
   public:
     static constexpr int USUAL = 4;  // entries booked at a time, at most
-    static constexpr int ROOM = 64;  // usual bookings between two calls of `make_room`
+    static constexpr int ROOM = 32;  // usual bookings between two calls of `make_room`
 
     ReleaseRing(std::int64_t entries, Cycle free_at)
         : entries_(entries),
-          release_(static_cast<std::size_t>(2 * (entries + KEPT_FREE)), free_at),
+          release_(static_cast<std::size_t>(entries + 2 * KEPT_FREE), free_at),
           next_(release_.data() + entries) {}
     ReleaseRing(const ReleaseRing&) = delete;
     ReleaseRing& operator=(const ReleaseRing&) = delete;
