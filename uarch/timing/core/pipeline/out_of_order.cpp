@@ -52,7 +52,6 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
     stacked_ = STACK;
     for (std::size_t begin = 0; begin < chunk.size; begin += BLOCK) {
         make_room();
-        if (begin % Chunk::STRETCH == 0) chunk.prefetch_arrays(begin);
         const std::size_t end = std::min(begin + BLOCK, chunk.size);
         for (std::size_t k = begin; k < end; ++k) {
             // A large program's instructions do not stay in the host's first cache.
@@ -317,12 +316,12 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
     const std::int64_t first = chunk.access_offset[k], last = chunk.access_offset[k + 1], accesses = last - first;
     if constexpr (STACK) waits_.clear();
 
-    std::int64_t loads = accesses;
+    std::int64_t stores = 0;
     for (std::int64_t which = first; which < last; ++which) {
-        loads -= chunk.is_store[which];
+        stores += chunk.is_store[which];
         if constexpr (PLAIN) break;
     }
-    const std::int64_t stores = accesses - loads;
+    const std::int64_t loads = accesses - stores;
     // Of the accesses those that are loads, or those that are stores; a plain instruction has only one.
     const auto each = [&](bool store, const auto& act) {
         for (std::int64_t which = first; which < last; ++which) {
@@ -488,22 +487,42 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
     memory_last_ = std::max(memory_last_, complete);
     if (ordering) memory_order_ = complete;
 
-    const Address fall_through = row.fall_through();
-    const std::uint32_t following = chunk.following[k];
-    const Address target = following == LAST ? fall_through : instructions_[following].pc;
-    const bool is_branch = row.is(BRANCH);
-    Redirect outcome = Redirect::None;
-    if (is_branch && !ideal_branches_)
-        outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, NEVER);
     std::int64_t wrong = 0;
-    Cycle done = 0;
-    if (outcome == Redirect::Execute) {
-        wrong = squash({expected(here, target), target, renamed, fetched.last, complete, false});
-        done = complete + 1 + (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH;
-        if constexpr (STACK) waits_.misprediction();
-        if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
+    Cycle retired_at;
+    const auto fetch_again = [&] {  // what a load went ahead of was written too late
+        if (again_ > front_.fetch_cycle()) front_.go_on(again_, line_of(pc), operations, LoadOrder);
+        again_ = 0;
+    };
+    if (row.is(BRANCH)) {
+        const Address fall_through = row.fall_through();
+        const std::uint32_t following = chunk.following[k];
+        const Address target = following == LAST ? fall_through : instructions_[following].pc;
+        const bool taken = target != fall_through;
+        Redirect outcome = Redirect::None;
+        if (!ideal_branches_) outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, NEVER);
+        Cycle done = 0;
+        if (outcome == Redirect::Execute) {
+            wrong = squash({expected(here, target), target, renamed, fetched.last, complete, false});
+            done = complete + 1 + (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH;
+            if constexpr (STACK) waits_.misprediction();
+            if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
+        }
+        retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
+        if (again_ > 0) fetch_again();
+        if (!ideal_branches_) branches_.retire(retired_at);
+        wrong_path_.note_branch(here, following, taken);
+        if (outcome == Redirect::Decode)
+            front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
+        else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
+            front_.end_group(target);
+    } else {
+        retired_at = retire(complete, operations);
+        if (again_ > 0) fetch_again();
+        if (!PLAIN && row.interruption == Interruption::Branch)
+            front_.end_group(pc);  // as expected
+        else if (!PLAIN && row.is(SYSCALL))
+            front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
     }
-    const Cycle retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
     reorder_buffer_.book(PLAIN ? operations : std::min(operations, reorder_buffer_.entries()), retired_at);
     if (wrong > 0) reorder_buffer_.book(wrong, retired_at);
     if (loads > 0) load_queue_.book(PLAIN ? 1 : std::min(loads, load_queue_.entries()), retired_at);
@@ -523,23 +542,6 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         });
     }
     if (serializing) serial_ = retired_at + RELEASE;
-    if (again_ > 0) {
-        if (again_ > front_.fetch_cycle()) front_.go_on(again_, line_of(pc), operations, LoadOrder);
-        again_ = 0;
-    }
-    if (is_branch) {
-        const bool taken = target != fall_through;
-        if (!ideal_branches_) branches_.retire(retired_at);
-        wrong_path_.note_branch(here, following, taken);
-        if (outcome == Redirect::Decode)
-            front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
-        else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
-            front_.end_group(target);
-    } else if (!PLAIN && row.interruption == Interruption::Branch) {
-        front_.end_group(pc);  // as expected
-    } else if (!PLAIN && row.is(SYSCALL)) {
-        front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
-    }
     if constexpr (STACK) {
         stack_.retire(k, operations, retired_at - retired, waits_, FetchBandwidth);
         occupancy.reorder_buffer += operations * (retired_at - renamed);
