@@ -106,12 +106,16 @@ class HeldChunk {
         const std::int64_t accesses = offset[n] - offset[0];
         fits(address_.size() >= accesses && size_.size() >= accesses && is_store_.size() >= accesses,
              "there are fewer accesses than access_offset says");
-        for (std::size_t k = 0; k < n; ++k) {
-            fits(static_id_.data()[k] < instructions, "static_id is beyond the program's instructions");
-            fits(following_.data()[k] < instructions || following_.data()[k] == LAST,
-                 "next_static_id is beyond the program's instructions");
-            fits(offset[k] <= offset[k + 1], "access_offset falls");
-        }
+        // Each check is one pass without a branch, of which the host does several instructions at a time.
+        bool known = true, followed = true, ascending = true;
+        const std::uint32_t *id = static_id_.data(), *next = following_.data();
+        const auto size = static_cast<std::uint32_t>(instructions);
+        for (std::size_t k = 0; k < n; ++k) known &= id[k] < size;
+        for (std::size_t k = 0; k < n; ++k) followed &= (next[k] < size) | (next[k] == LAST);
+        for (std::size_t k = 0; k < n; ++k) ascending &= offset[k] <= offset[k + 1];
+        fits(known, "static_id is beyond the program's instructions");
+        fits(followed, "next_static_id is beyond the program's instructions");
+        fits(ascending, "access_offset falls");
         // The offsets may count from before the chunk (Chunk.part).
         view = {n,
                 static_id_.data(),

@@ -277,6 +277,7 @@ std::int64_t Hierarchy::find_after_prefetches(Cache& cache, Line line, Cycle cyc
 Cycle Hierarchy::missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed) {
     Cache& cache = levels[level];
     const Line line = line_of(address);
+    for (int below = cache.next; below >= 0; below = levels[below].next) levels[below].prefetch(line);
     if (timed) {
         const Lost& lost = lost_[level][line & (EVICTED - 1)];
         if (lost.line == line && cycle < lost.from) {  // evicted by what comes later in time
