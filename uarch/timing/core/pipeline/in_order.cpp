@@ -4,6 +4,14 @@
 
 namespace perfvec {
 
+// Micro-operations that decode makes of an instruction that it meets on a path not taken: all of its microcode, one after
+// another, as it knows nothing of the branches in there (MinorCPU's Decode::evaluate).
+static std::int64_t in_line(const StaticInstruction& row) {
+    constexpr std::int64_t BYTE_SHIFT = 17, REPEATED = 6;  // PSRLDQ_XMM_I; a round and the end of a repeated string
+    if (row.interruption == Interruption::Branch) return BYTE_SHIFT;
+    return row.micro_operations + (row.is(STRING) ? REPEATED : 0);
+}
+
 InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches)
     : program_(program),
       caches_(caches),
@@ -22,6 +30,16 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       buffer_(store_buffer_, -1),
       stack_(width_) {
     const FunctionalUnits units(machine.in_order->width, machine.units);
+    std::int64_t operations = 0, length = 0;
+    for (std::size_t which = 0; which < program.size; ++which) {
+        operations += program.rows[which].micro_operations;
+        length += program.rows[which].length;
+    }
+    if (program.size > 0) {
+        const auto size = static_cast<std::int64_t>(program.size);
+        usual_operations_ = operations * UNIT / size;
+        usual_length_ = static_cast<Address>((length + size / 2) / size);
+    }
     for (const int unit : {INT_ALU, INT_MUL, FP_ADD, FP_MUL, SIMD})
         pipes_[unit].resize(std::max<std::int64_t>(units.units(unit), 1));
 }
@@ -67,7 +85,11 @@ void InOrderCore::fetch(Address pc, std::int64_t length) {
         line_begin_ = fetch_.cycle;
         line_free_ = data;
     }
-    if (redirected) fetch_.reach(decoded_.cycle, decoded_.used);
+    if (redirected) {
+        run_ = fetch_;
+        fetch_.reach(decoded_.cycle, decoded_.used);
+    }
+    ++run_instructions_;
 }
 
 // Cycle in which the next micro-operation can be issued at the earliest: decode sends one on when there is room.
@@ -276,7 +298,7 @@ std::int64_t InOrderCore::interrupt(std::uint32_t here, const StaticInstruction&
     Cycle operands = serial_;
     for (int each = 0; each < (branch ? BEFORE_BRANCH : 1); ++each)
         operands = operate<STACK>(operands, Serialize, INT_ALU, Divider::None, ALU_STAGES).ready - ALU_LATE;
-    go_on_from(here, pc, commit_cycle_, Serialize);
+    go_on_from(here, branch ? in_line(row) - BEFORE_BRANCH : row.micro_operations, pc, commit_cycle_, Serialize);
     fetch<STACK>(pc, row.length);
     return branch ? BEFORE_BRANCH : 0;
 }
@@ -375,6 +397,12 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
             for (int each = 0; each < row.computes; ++each)
                 computed = operate<STACK>(each > 0 ? computed.ready - ALU_LATE : begin, execution, INT_ALU, Divider::None,
                                           ALU_STAGES);
+            // The last of them branches back, which is not foreseen (`br label("topOfLoop")`).
+            const std::int64_t round = row.address_count > 1 ? 2 : 1;
+            if (which + 1 < last && (which + 1 - first) % round == 0) {
+                go_on_from(here, 1, pc, commit_cycle_, MispredictExecute);
+                fetch<STACK>(pc, row.length);
+            }
         }
     } else if (loads > 0) {
         const bool waits = relative && before > 0;
@@ -430,31 +458,88 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     return cycle;
 }
 
-// Until a misprediction is known what lies beyond the branch is fetched and decoded. Issue throws it away at once, but
-// decode knows nothing of branches: it goes on with what it has got of it, before what comes next. Code that was never
-// executed is not known; what follows it is taken to be there.
-InOrderCore::Beyond InOrderCore::beyond(std::uint32_t here, Cycle committed) const {
-    const Cycle decoding = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_;
-    const std::int64_t decoded = std::min(committed - decoding, INPUT_BUFFER + ALU_STAGES) * width_;
-    std::int64_t operations = 0, instructions = 0;
-    std::size_t which = here + std::size_t{1};
-    Line line = line_;
-    for (; which < program_.size && instructions < DECODE_BUFFER * width_; ++which) {
-        operations += std::max<std::int64_t>(program_.rows[which].micro_operations, 1);
-        instructions += operations > decoded;
-        line += line_of(program_.pc[which]) != line_of(program_.pc[which - 1]);
-    }
-    return {static_cast<int>(std::min<Line>(line + 1 - line_, AHEAD)), std::max<std::int64_t>(operations - decoded, 0)};
-}
+// Until a misprediction is known, at `committed`, what lies beyond the branch is fetched and decoded, cycle by cycle here
+// (Execute, Decode, Fetch2 and Fetch1::evaluate, in that order). Issue throws it away at once, but decode knows nothing of
+// branches: it goes on with what the buffer before it has got, before what comes next. That begins with `left`
+// micro-operations of the instruction itself. Two lines are held or under way, so a line is asked for when one is used up,
+// and the one under way must come before the next. Code that was never executed is not known; it is taken to be like the
+// rest of the program's, on average.
+InOrderCore::Beyond InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed) {
+    const Cycle decoding = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_, issued = front_[operations_ - 1];
+    const Cycle latest = fetch_.cycle + FETCH_TO_DECODE;  // in the second fetch stage, whose widths are of instructions
+    const Cycle freely = run_.cycle + FETCH_TO_DECODE + run_instructions_ / width_;
+    const Cycle begin = std::clamp(freely, latest - DECODE_BUFFER, latest);
+    struct Entry {  // of the buffer before decode
+        Cycle arrives;
+        std::int64_t operations;  // in UNITs
+    } entries[DECODE_BUFFER + 1];
+    int count = 0;
+    if (left > 0) entries[count++] = {decoding, left * UNIT};
+    std::int64_t unissued = std::min(front_entries_, operations_), beyond = 0;  // entries of the buffer before issue
 
-// The lines beyond are asked for until then, and the one under way must come first.
-Cycle InOrderCore::fetch_beyond(Address pc, int lines, Cycle again) {
-    for (int ahead = 1; ahead <= lines; ++ahead) {
-        const Cycle start = std::max(line_free_, line_begin_) + BETWEEN_LINES;
-        if (start >= again) break;
-        line_free_ = caches_.access_code(line_ + ahead, start, pc);
+    std::size_t which = here + std::size_t{1};
+    Address address = program_.fall_through(here);
+    Line there = line_;  // the last line that the second stage has got
+    Cycle coming = NEVER, ask = std::max(line_free_, line_begin_) + BETWEEN_LINES;
+    std::int64_t lines = 1, offset = address - (line_ << LINE_BITS);  // of the next instruction, from that line on
+    for (Cycle cycle = begin; cycle <= committed; ++cycle) {
+        bool moved = false;
+        while (unissued > 0 && front_[operations_ - unissued] < cycle) --unissued;
+        if (cycle > issued && beyond > 0) --beyond;
+        if (cycle >= decoding && count > 0 && (unissued + width_ - 1) / width_ + beyond < INPUT_BUFFER) {
+            std::int64_t room = (cycle == decoding ? width_ - fetch_.used : width_) * UNIT;
+            int done = 0;
+            while (room > 0 && done < count && entries[done].arrives <= cycle) {
+                const std::int64_t taken = std::min(room, entries[done].operations);
+                room -= taken;
+                entries[done].operations -= taken;
+                moved = true;
+                if (entries[done].operations > 0) break;
+                ++done;
+            }
+            for (int k = done; k < count; ++k) entries[k - done] = entries[k];
+            count -= done;
+            beyond += moved;
+        }
+        if (coming < cycle) {
+            ++there;
+            ++lines;
+            ask = coming + BETWEEN_LINES;
+            coming = NEVER;
+        }
+        if (count < DECODE_BUFFER - (cycle < decoding)) {
+            std::int64_t operations = 0;
+            for (std::int64_t k = cycle == begin && begin == latest ? fetch_.used : 0; k < width_; ++k) {
+                std::int64_t length = usual_length_, own = usual_operations_;
+                const bool known = which < program_.size && program_.pc[which] <= address;
+                if (known) {
+                    length = program_.rows[which].length;
+                    own = in_line(program_.rows[which]) * UNIT;
+                }
+                if (line_ + ((offset + length - 1) >> LINE_BITS) > there) break;
+                which += known;
+                address += length;
+                offset += length;
+                operations += own;
+            }
+            if (operations > 0) {
+                entries[count++] = {cycle + frontend_delay_, operations};
+                moved = true;
+            }
+            lines = there - line_ - (offset >> LINE_BITS) + 1;
+        }
+        if (coming == NEVER && lines < LINES && ask <= cycle) {
+            const Cycle asked = cycle == begin ? ask : cycle;
+            if (asked > committed) break;
+            coming = caches_.access_code(there + 1, asked, pc);
+            moved = true;
+        }
+        if (!moved && coming == NEVER && cycle < issued) cycle = std::min(issued, committed) - 1;
     }
-    return std::max(again, line_free_ + BETWEEN_LINES);
+    std::int64_t operations = 0;
+    for (int k = 0; k < count; ++k) operations += entries[k].operations;
+    const Cycle again = committed + TO_REFETCH;
+    return {coming == NEVER ? again : std::max(again, coming + BETWEEN_LINES), operations / UNIT};
 }
 
 // Cycle in which the line is asked for to which a branch goes as predicted.
@@ -474,15 +559,16 @@ void InOrderCore::refetch(Cycle again, Cause cause) {
     redirect_cause_ = cause;
     redirected_ = std::max<Cycle>(again - fetch_.cycle, 0);
     fetch_ = {again, 0};
+    run_instructions_ = 0;
     line_ = -1;
     line_begin_ = again;
 }
 
 // What follows the instruction `here`, committed at `committed`, is fetched anew.
-void InOrderCore::go_on_from(std::uint32_t here, Address pc, Cycle committed, Cause cause) {
-    const Beyond wrong = beyond(here, committed);
-    decoded_ = {committed - FETCH_TO_DECODE - frontend_delay_ + wrong.operations / width_, wrong.operations % width_};
-    refetch(fetch_beyond(pc, wrong.lines, committed + TO_REFETCH), cause);
+void InOrderCore::go_on_from(std::uint32_t here, std::int64_t left, Address pc, Cycle committed, Cause cause) {
+    const Beyond wrong = beyond(here, left, pc, committed);
+    decoded_ = {committed - frontend_delay_ + wrong.operations / width_, wrong.operations % width_};
+    refetch(wrong.again, cause);
 }
 
 inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle committed) {
@@ -492,7 +578,7 @@ inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle comm
         const Redirect outcome = ideal_branches_ ? Redirect::None : branches_.fetch(pc, fall_through, target, row.flags);
         if (outcome != Redirect::None) {
             branches_.mispredictions += outcome == Redirect::Decode;
-            go_on_from(here, pc, committed, MispredictExecute);
+            go_on_from(here, 0, pc, committed, MispredictExecute);
         } else if (target != fall_through) {
             refetch(follow(pc), FetchBandwidth);
         }

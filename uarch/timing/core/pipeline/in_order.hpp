@@ -104,12 +104,13 @@ class InOrderCore final : public Core {
     static constexpr int TRANSFERS = 2;       // accesses between requests and commitment (executeLSQTransfersQueueSize)
     static constexpr int STORES_A_CYCLE = 2;  // to memory (executeLSQMaxStoreBufferStoresPerCycle)
     static constexpr int ACCESSES = 4;        // that may be in the queues, and more
-    static constexpr int AHEAD = 2;           // lines of code fetched beyond the one in use: by comparison with gem5
+    static constexpr int LINES = 2;           // of code, held or under way (fetch2InputBufferSize)
     static constexpr int DECODE_BUFFER = 3;   // cycles' worth of instructions fetched for decode (decodeInputBufferSize)
     static constexpr int INPUT_BUFFER = 7;    // cycles' worth of instructions waiting for issue (executeInputBufferSize)
     static constexpr std::int64_t LANE = 8;   // bytes of one access of x86-64's vector registers
     static constexpr int CYCLES = 64;         // of which it is known what was committed, and what memory answered
     static constexpr Cycle TRAP = 13;
+    static constexpr std::int64_t UNIT = 256;  // of a count of micro-operations that is no whole number
 
     struct Result {
         Cycle ready = 0;  // as the issue stage assumes
@@ -121,7 +122,7 @@ class InOrderCore final : public Core {
     };
 
     struct Beyond {  // a branch, when it goes elsewhere
-        int lines;                // asked for
+        Cycle again;              // when the next line can be asked for
         std::int64_t operations;  // still to be decoded
     };
     struct Access {  // in the queues
@@ -151,12 +152,11 @@ class InOrderCore final : public Core {
     Cycle to_cache(Address pc, Address address, std::int64_t size, Cycle start, bool write);
     void store(Address pc, Address address, std::int64_t size, Cycle committed);
     void redirect(std::uint32_t here, Address target, Cycle committed);
-    void go_on_from(std::uint32_t here, Address pc, Cycle committed, Cause cause);
+    void go_on_from(std::uint32_t here, std::int64_t left, Address pc, Cycle committed, Cause cause);
     template <bool STACK>
     std::int64_t interrupt(std::uint32_t here, const StaticInstruction& row, Address pc);
     void refetch(Cycle again, Cause cause);
-    Beyond beyond(std::uint32_t here, Cycle committed) const;
-    Cycle fetch_beyond(Address pc, int lines, Cycle again);
+    Beyond beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed);
     Cycle follow(Address pc);
 
     Program program_;
@@ -165,6 +165,8 @@ class InOrderCore final : public Core {
     bool ideal_branches_;
     Cycle awake_;  // cycles that the core ticks on after the last activity
     bool halves_;  // vector registers are two halves (x86-64's)
+    std::int64_t usual_operations_ = UNIT;  // of the program's instructions, on average
+    Address usual_length_ = 4;
     std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_, front_entries_;
 
     std::vector<Pipe> pipes_[RESOURCES];
@@ -201,6 +203,8 @@ class InOrderCore final : public Core {
     CycleStack stack_;
     Cause redirect_cause_ = MispredictExecute;
     Cycle redirected_ = 0;
+    Slots run_;                          // where fetch has begun since it was redirected,
+    std::int64_t run_instructions_ = 0;  // and what it has fetched
     Slots decoded_;  // what decode is through with, in cycles of fetch, after a branch that went elsewhere
 };
 
