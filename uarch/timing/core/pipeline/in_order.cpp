@@ -24,8 +24,6 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       memory_width_(machine.in_order->memory_width),
       store_buffer_(machine.in_order->store_buffer),
       memory_in_flight_(machine.in_order->memory_in_flight),
-      front_entries_(INPUT_BUFFER * width_),
-      front_(front_entries_, -1),
       in_memory_(memory_in_flight_, -1),
       buffer_(store_buffer_, -1),
       stack_(width_) {
@@ -61,10 +59,11 @@ void InOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
     }
 }
 
-// Brings the lines of the instruction to the second fetch stage.
+// The cycle in which the second fetch stage passes the instruction on, which needs its lines for that.
 //
-// Lines are asked for one at a time and one ahead: the next when the one before has come and is being used, and the cycle
-// after at the earliest (Fetch1::evaluate looks at what is in flight before it takes an answer).
+// Two lines are held or under way, one of them under way: the next is asked for when one has been used up, and the cycle
+// after the one before it has come at the earliest (Fetch1::evaluate looks at what is in flight before it takes an
+// answer). The buffer before decode holds what was passed on in three cycles.
 template <bool STACK>
 void InOrderCore::fetch(Address pc, std::int64_t length) {
     const bool redirected = redirected_ > 0;
@@ -73,34 +72,40 @@ void InOrderCore::fetch(Address pc, std::int64_t length) {
     const Line last = line_of(pc + length - 1);
     for (Line line = line_of(pc); line <= last; ++line) {
         if (line == line_) continue;
-        const Cycle start = line_ < 0 ? line_begin_ : std::max(line_free_, line_begin_) + BETWEEN_LINES;
+        const Cycle start = line_ < 0 ? used_up_ : std::max(line_came_ + BETWEEN_LINES, used_up_);
         Cycle data = caches_.access_code(line, start, pc);
         data += asleep(data, std::max(start, commit_cycle_ + (line_ < 0 ? ALU_STAGES : 0)));
         if constexpr (STACK) {  // a hit would not be waited for if fetch had not been redirected
             const int level = caches_.answered();
-            waits_.add(redirected && level == L1I ? redirect_cause_ : fetch_from(level), data - fetch_.cycle);
+            waits_.add(redirected && level == L1I ? redirect_cause_ : fetch_from(level), data + TO_FETCH2 - fetch_.cycle);
         }
-        fetch_.reach(data);
+        used_up_ = line_ < 0 ? data : fetch_.cycle;
+        fetch_.reach(data + TO_FETCH2);
         line_ = line;
-        line_begin_ = fetch_.cycle;
-        line_free_ = data;
+        line_came_ = data;
     }
-    if (redirected) {
-        run_ = fetch_;
-        fetch_.reach(decoded_.cycle, decoded_.used);
+    if (fetch_.next(width_) != passed_on_) {
+        fetch_.reach(std::max(fetch_.next(width_), decoded_[(bundles_ + 1) % DECODE_BUFFER]));
+        passed_on_ = fetch_.cycle;
+        ++bundles_;
     }
-    ++run_instructions_;
+    fetch_.take(1, width_);
 }
 
 // Cycle in which the next micro-operation can be issued at the earliest: decode sends one on when there is room.
 template <bool STACK>
 inline Cycle InOrderCore::arrive() {
-    const Cycle before = fetch_.cycle;
-    fetch_.reach(front_[operations_ - front_entries_] - frontend_delay_ - DECODE_TO_ISSUE);
-    const Cycle room = fetch_.cycle;
-    fetch_.take(1, width_);
-    if constexpr (STACK) waits_.add(FetchBandwidth, fetch_.cycle - (room > before ? room : before));
-    return fetch_.cycle + FETCH_TO_DECODE + frontend_delay_ + DECODE_TO_ISSUE;
+    decode_.reach(fetch_.cycle + frontend_delay_);
+    if (decode_.next(width_) != sent_on_) {
+        const Cycle next = decode_.next(width_), room = issued_[(parcels_ + 1) % INPUT_BUFFER];
+        if constexpr (STACK) waits_.add(FetchBandwidth, next - decode_.cycle);
+        decode_.reach(std::max(next, room));
+        sent_on_ = decode_.cycle;
+        ++parcels_;
+    }
+    decode_.take(1, width_);
+    decoded_[bundles_ % DECODE_BUFFER] = decode_.cycle;
+    return decode_.cycle + DECODE_TO_ISSUE;
 }
 
 // Cycle in which a micro-operation is issued to the first of its units that takes it (Execute::issue). `pipes` is moved
@@ -131,7 +136,8 @@ inline Cycle InOrderCore::issue(Cycle arrived, Cycle operands, Cause cause, Pipe
     }
     ++issue_used_;
     issue_memory_ += memory;
-    front_[operations_++] = first;
+    issued_[parcels_ % INPUT_BUFFER] = first;
+    ++operations_;
     return first;
 }
 
@@ -256,7 +262,7 @@ InOrderCore::Result InOrderCore::access(Address pc, Address address, std::int64_
             const Cycle room = std::max(begin, in_memory_[sent_to_memory_ - memory_in_flight_]);
             ready = to_memory(pc, address, size, begin, false);
             // What is behind goes on for as long as its units have room, and decode until the buffer before issue is full.
-            const Cycle full = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_ + INPUT_BUFFER + ALU_STAGES;
+            const Cycle full = decode_.cycle + INPUT_BUFFER + ALU_STAGES;
             ready += asleep(ready, std::max({room, commit_cycle_, issued + ALU_STAGES, full}));
             if constexpr (STACK) {
                 waits_.add(FullLoadQueue, room - begin);
@@ -464,82 +470,96 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
 // micro-operations of the instruction itself. Two lines are held or under way, so a line is asked for when one is used up,
 // and the one under way must come before the next. Code that was never executed is not known; it is taken to be like the
 // rest of the program's, on average.
-InOrderCore::Beyond InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed) {
-    const Cycle decoding = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_, issued = front_[operations_ - 1];
-    const Cycle latest = fetch_.cycle + FETCH_TO_DECODE;  // in the second fetch stage, whose widths are of instructions
-    const Cycle freely = run_.cycle + FETCH_TO_DECODE + run_instructions_ / width_;
-    const Cycle begin = std::clamp(freely, latest - DECODE_BUFFER, latest);
-    struct Entry {  // of the buffer before decode
+//
+// Returns when the line of what comes next can be asked for.
+Cycle InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed) {
+    const Cycle begin = fetch_.cycle, decoding = decode_.cycle, issued = issued_[parcels_ % INPUT_BUFFER];
+    struct Bundle {  // that the second stage has passed on in one cycle
         Cycle arrives;
         std::int64_t operations;  // in UNITs
-    } entries[DECODE_BUFFER + 1];
-    int count = 0;
-    if (left > 0) entries[count++] = {decoding, left * UNIT};
-    std::int64_t unissued = std::min(front_entries_, operations_), beyond = 0;  // entries of the buffer before issue
-
+    } bundles[DECODE_BUFFER];
+    bundles[0] = {begin, left * UNIT};
+    int count = 1;  // of them
+    std::int64_t waiting = 0;  // parcels that decode has sent to issue and that wait there
     std::size_t which = here + std::size_t{1};
     Address address = program_.fall_through(here);
-    Line there = line_;  // the last line that the second stage has got
-    Cycle coming = NEVER, ask = std::max(line_free_, line_begin_) + BETWEEN_LINES;
-    std::int64_t lines = 1, offset = address - (line_ << LINE_BITS);  // of the next instruction, from that line on
+    Address offset = address - (static_cast<Address>(line_) << LINE_BITS);  // from the line at hand on
+    Line there = line_;                                                  // the last one that has come
+    Cycle coming = NEVER, ask = std::max(line_came_ + BETWEEN_LINES, used_up_);
+
+    Slots decode = decode_;
+    const auto work_off = [&](Cycle cycle) {
+        decode.reach(cycle);
+        const std::int64_t before = decode.used;
+        while (count > 0 && bundles[0].arrives <= cycle) {
+            const std::int64_t taken = std::min((width_ - decode.used) * UNIT - part_, bundles[0].operations);
+            bundles[0].operations -= taken;
+            decode.used += (part_ + taken) / UNIT;
+            part_ = (part_ + taken) % UNIT;
+            if (bundles[0].operations > 0) break;
+            decoded_[(bundles_ - count + 1) % DECODE_BUFFER] = cycle;
+            for (int k = 1; k < count; ++k) bundles[k - 1] = bundles[k];
+            --count;
+        }
+        return decode.used > before;
+    };
+    part_ = 0;
     for (Cycle cycle = begin; cycle <= committed; ++cycle) {
-        bool moved = false;
-        while (unissued > 0 && front_[operations_ - unissued] < cycle) --unissued;
-        if (cycle > issued && beyond > 0) --beyond;
-        if (cycle >= decoding && count > 0 && (unissued + width_ - 1) / width_ + beyond < INPUT_BUFFER) {
-            std::int64_t room = (cycle == decoding ? width_ - fetch_.used : width_) * UNIT;
-            int done = 0;
-            while (room > 0 && done < count && entries[done].arrives <= cycle) {
-                const std::int64_t taken = std::min(room, entries[done].operations);
-                room -= taken;
-                entries[done].operations -= taken;
-                moved = true;
-                if (entries[done].operations > 0) break;
-                ++done;
+        bool moves = false;
+        waiting -= cycle > issued && waiting > 0;
+        if (cycle >= decoding) {
+            std::int64_t full = waiting;
+            if (cycle < issued + 1)
+                for (const Cycle each : issued_) full += each > cycle;
+            if (cycle == decoding || cycle == committed || full < INPUT_BUFFER) {
+                moves = work_off(cycle);
+                waiting += moves && cycle > decoding;
             }
-            for (int k = done; k < count; ++k) entries[k - done] = entries[k];
-            count -= done;
-            beyond += moved;
         }
         if (coming < cycle) {
             ++there;
-            ++lines;
             ask = coming + BETWEEN_LINES;
             coming = NEVER;
         }
-        if (count < DECODE_BUFFER - (cycle < decoding)) {
+        const bool first = cycle == begin;
+        int taken = count;  // places before decode
+        for (int k = 1; k < DECODE_BUFFER && count > 0; ++k)
+            taken += k + count <= DECODE_BUFFER && decoded_[(bundles_ - (count - 1) - k + 2 * DECODE_BUFFER) % DECODE_BUFFER] > cycle;
+        if (first || taken < DECODE_BUFFER) {
             std::int64_t operations = 0;
-            for (std::int64_t k = cycle == begin && begin == latest ? fetch_.used : 0; k < width_; ++k) {
-                std::int64_t length = usual_length_, own = usual_operations_;
+            for (std::int64_t k = first ? fetch_.used : 0; k < width_; ++k) {
                 const bool known = which < program_.size && program_.pc[which] <= address;
-                if (known) {
-                    length = program_.rows[which].length;
-                    own = in_line(program_.rows[which]) * UNIT;
-                }
-                if (line_ + ((offset + length - 1) >> LINE_BITS) > there) break;
+                const Address length = known ? static_cast<Address>(program_.rows[which].length) : usual_length_;
+                if (line_ + static_cast<Line>((offset + length - 1) >> LINE_BITS) > there) break;
+                operations += known ? in_line(program_.rows[which]) * UNIT : usual_operations_;
                 which += known;
                 address += length;
                 offset += length;
-                operations += own;
             }
-            if (operations > 0) {
-                entries[count++] = {cycle + frontend_delay_, operations};
-                moved = true;
+            if (first) {
+                bundles[0].operations += operations;
+            } else if (operations > 0) {
+                bundles[count++] = {cycle + frontend_delay_, operations};
+                ++bundles_;
             }
-            lines = there - line_ - (offset >> LINE_BITS) + 1;
+            moves |= operations > 0;
         }
-        if (coming == NEVER && lines < LINES && ask <= cycle) {
-            const Cycle asked = cycle == begin ? ask : cycle;
-            if (asked > committed) break;
-            coming = caches_.access_code(there + 1, asked, pc);
-            moved = true;
+        const Line held = there - line_ - static_cast<Line>(offset >> LINE_BITS) + 1;
+        if (coming == NEVER && held < LINES && ask <= cycle) {
+            coming = caches_.access_code(there + 1, first ? ask : cycle, pc);
+            moves = true;
         }
-        if (!moved && coming == NEVER && cycle < issued) cycle = std::min(issued, committed) - 1;
+        const bool on_its_way = count > 0 && bundles[count - 1].arrives > cycle;
+        if (!moves && coming == NEVER && !on_its_way && cycle > decoding + DECODE_BUFFER && cycle < issued)
+            cycle = issued - 1;
     }
-    std::int64_t operations = 0;
-    for (int k = 0; k < count; ++k) operations += entries[k].operations;
+    for (Cycle cycle = committed + 1; count > 0; ++cycle) work_off(cycle);
+    decode_ = decode;
+    sent_on_ = decode_.used < width_ ? decode_.cycle : sent_on_;
+    parcels_ += decode_.used < width_;
+    for (Cycle& each : issued_) each = std::min(each, committed);
     const Cycle again = committed + TO_REFETCH;
-    return {coming == NEVER ? again : std::max(again, coming + BETWEEN_LINES), operations / UNIT};
+    return coming == NEVER ? again : std::max(again, coming + BETWEEN_LINES);
 }
 
 // Cycle in which the line is asked for to which a branch goes as predicted.
@@ -547,8 +567,8 @@ InOrderCore::Beyond InOrderCore::beyond(std::uint32_t here, std::int64_t left, A
 // The first fetch stage knows it a cycle later. A line under way must come first (Fetch1::numInFlightFetches): the next
 // one, or, where that has come, the one behind it, for which the second stage has just made room by throwing all away.
 Cycle InOrderCore::follow(Address pc) {
-    const Cycle told = fetch_.cycle + FETCH_TO_DECODE;
-    const Cycle start = std::max(line_free_, line_begin_) + BETWEEN_LINES;
+    const Cycle told = fetch_.cycle;
+    const Cycle start = std::max(line_came_ + BETWEEN_LINES, used_up_);
     Cycle free = caches_.access_code(line_ + 1, start, pc) + BETWEEN_LINES;
     if (free <= told) free = caches_.access_code(line_ + 2, told, pc) + BETWEEN_LINES;
     return std::max(told + 1, free);
@@ -559,16 +579,14 @@ void InOrderCore::refetch(Cycle again, Cause cause) {
     redirect_cause_ = cause;
     redirected_ = std::max<Cycle>(again - fetch_.cycle, 0);
     fetch_ = {again, 0};
-    run_instructions_ = 0;
+    passed_on_ = -1;
     line_ = -1;
-    line_begin_ = again;
+    used_up_ = again;
 }
 
 // What follows the instruction `here`, committed at `committed`, is fetched anew.
 void InOrderCore::go_on_from(std::uint32_t here, std::int64_t left, Address pc, Cycle committed, Cause cause) {
-    const Beyond wrong = beyond(here, left, pc, committed);
-    decoded_ = {committed - frontend_delay_ + wrong.operations / width_, wrong.operations % width_};
-    refetch(wrong.again, cause);
+    refetch(beyond(here, left, pc, committed), cause);
 }
 
 inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle committed) {

@@ -99,7 +99,7 @@ class InOrderCore final : public Core {
     static constexpr int BEFORE_BRANCH = 3;  // micro-operations of an instruction up to a branch in its microcode
     // gem5's Minor: fetch1 → 1 → fetch2 → frontend_delay → decode → 1 → execute; the integer unit's three stages, of which
     // operands may be two late; the memory unit's one stage and its assumed latency.
-    static constexpr Cycle FETCH_TO_DECODE = 1, DECODE_TO_ISSUE = 1, TO_REFETCH = 1, BETWEEN_LINES = 1;
+    static constexpr Cycle TO_FETCH2 = 1, DECODE_TO_ISSUE = 1, TO_REFETCH = 1, BETWEEN_LINES = 1;
     static constexpr Cycle ALU_STAGES = 3, ALU_LATE = 2, MEMORY_STAGES = 1, MEMORY_LATE = 1, LOAD_ASSUMED = 3;
     static constexpr int TRANSFERS = 2;       // accesses between requests and commitment (executeLSQTransfersQueueSize)
     static constexpr int STORES_A_CYCLE = 2;  // to memory (executeLSQMaxStoreBufferStoresPerCycle)
@@ -121,10 +121,6 @@ class InOrderCore final : public Core {
         std::int64_t count = 0, leading = 0, last_other = 0;  // accesses before all else; the last that is no access
     };
 
-    struct Beyond {  // a branch, when it goes elsewhere
-        Cycle again;              // when the next line can be asked for
-        std::int64_t operations;  // still to be decoded
-    };
     struct Access {  // in the queues
         Cycle alone_from = -1;  // from when on it was the oldest of all, and there
         Committed committed;
@@ -156,7 +152,7 @@ class InOrderCore final : public Core {
     template <bool STACK>
     std::int64_t interrupt(std::uint32_t here, const StaticInstruction& row, Address pc);
     void refetch(Cycle again, Cause cause);
-    Beyond beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed);
+    Cycle beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed);
     Cycle follow(Address pc);
 
     Program program_;
@@ -167,23 +163,27 @@ class InOrderCore final : public Core {
     bool halves_;  // vector registers are two halves (x86-64's)
     std::int64_t usual_operations_ = UNIT;  // of the program's instructions, on average
     Address usual_length_ = 4;
-    std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_, front_entries_;
+    std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_;
 
     std::vector<Pipe> pipes_[RESOURCES];
     Pipe memory_unit_, int_divider_, fp_divider_;
     StoreForwarding forwarding_;
     Cause ready_cause_[REGISTERS + 1] = {};  // what brings the register's value
     Result result_[REGISTERS + 1] = {};      // of the latest writer
-    CycleRing front_;      // when each of the latest micro-operations was issued
     CycleRing in_memory_;  // when each of the latest accesses was done
     CycleRing buffer_;     // when each of the latest stores was written
     Access latest_[ACCESSES];  // accesses
     Commits commits_[CYCLES];
     Cycle answers_[CYCLES] = {};
 
-    Slots fetch_;
-    Line line_ = -1;
-    Cycle line_begin_ = 0, line_free_ = 0;
+    Slots fetch_, decode_;  // the second fetch stage, by instructions; decode, by micro-operations
+    Line line_ = -1;        // the last one
+    Cycle line_came_ = 0, used_up_ = 0;     // when it came, and when the one before it was used up
+    Cycle passed_on_ = -1, sent_on_ = -1;   // the cycles of the last bundle and of the last parcel
+    std::int64_t bundles_ = 0, parcels_ = 0;  // of the second fetch stage and of decode, each of one cycle
+    Cycle decoded_[DECODE_BUFFER] = {};     // when decode was through with each of the last bundles
+    Cycle issued_[INPUT_BUFFER] = {};       // when all of each of the last parcels was issued
+    std::int64_t part_ = 0;                 // of a micro-operation, on a path not taken
     Cycle issue_cycle_ = 0;
     std::int64_t issue_used_ = 0, issue_memory_ = 0;
     Cycle commit_cycle_ = 0;
@@ -203,9 +203,6 @@ class InOrderCore final : public Core {
     CycleStack stack_;
     Cause redirect_cause_ = MispredictExecute;
     Cycle redirected_ = 0;
-    Slots run_;                          // where fetch has begun since it was redirected,
-    std::int64_t run_instructions_ = 0;  // and what it has fetched
-    Slots decoded_;  // what decode is through with, in cycles of fetch, after a branch that went elsewhere
 };
 
 }  // namespace perfvec

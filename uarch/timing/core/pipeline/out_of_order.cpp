@@ -279,6 +279,59 @@ __attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, co
     if constexpr (STACK) waits_.add(Serialize, done - dispatched);
 }
 
+// An instruction whose microcode branches: a repeated string, which goes back for each round but the last; a shift of
+// bytes, whose third micro-operation is a branch that is always taken; a divide, which goes back for every four steps but
+// the last four. They are predicted as all branches are, by the address that the whole instruction has (BPredUnit::predict,
+// Fetch::lookupAndUpdateNextPC), and one predicted taken ends a group of fetch.
+template <bool STACK>
+__attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_inside(const StaticInstruction& row,
+                                                                                     Address pc, std::int64_t operations,
+                                                                                     std::int64_t accesses) {
+    const Address behind = pc + row.length;
+    const Cycle depth = TO_RENAME + dispatch_delay_ + 1;  // from decode until a branch is resolved, if nothing holds it up
+    Inside inside{{NEVER, 0}, {NEVER, 0}, false};
+    const auto part = [&](std::int64_t count) {
+        const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, count, waits_);
+        const Span decoded = front_.decode<STACK>(fetched, count, rename_.cycle, waits_);
+        inside.fetched = {std::min(inside.fetched.first, fetched.first), fetched.last};
+        inside.decoded = {std::min(inside.decoded.first, decoded.first), decoded.last};
+        operations -= count;
+    };
+    const auto branch = [&](bool taken, bool last) {
+        if (ideal_branches_) return;
+        const Cycle resolved = inside.decoded.last + depth;
+        const Redirect outcome = branches_.fetch(pc, behind, taken ? pc : behind, BRANCH | CONDITIONAL, inside.fetched.last,
+                                                 resolved + TO_RETIRE);
+        if (outcome == Redirect::Decode)
+            front_.go_on(inside.decoded.last + TO_REFETCH, front_.line(), 0, MispredictDecode);
+        else if (outcome == Redirect::Execute && last)
+            inside.mispredicted = true;
+        else if (outcome == Redirect::Execute)
+            front_.go_on(resolved + TO_SQUASH + 1, front_.line(), 0, MispredictExecute);
+        else if (taken)
+            front_.end_group(pc);
+    };
+    if (row.is(STRING) && accesses > 0) {
+        const std::int64_t together = row.address_count > 1 ? 2 : 1, rounds = std::max<std::int64_t>(accesses / together, 1);
+        part(row.micro_operations);
+        branch(false, false);
+        for (std::int64_t round = 1; round < rounds; ++round) {
+            part(together * (1 + row.computes));
+            if (round <= PREDICTED) branch(true, false);
+        }
+        part(std::max<std::int64_t>(operations, 1));
+        branch(false, true);
+    } else if (row.interruption == Interruption::Branch) {
+        part(std::min<std::int64_t>(BEFORE_BRANCH, operations));
+        branch(true, false);
+        part(std::max<std::int64_t>(operations, 1));
+    } else {
+        part(operations);
+        if (row.divider == Divider::Integer && total_store_order_) branch(false, true);
+    }
+    return inside;
+}
+
 // A load that could issue at `cycle` on a path that was squashed; returns the cycle of its data.
 __attribute__((noinline)) Cycle OutOfOrderCore::load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle) {
     const Cycle issue = std::max(cycle, store_sets_.waits_for(pc));
@@ -307,9 +360,18 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         own = others = 0;
     }
 
-    if (__builtin_expect(row.interruption == Interruption::Trap, 0)) trap<STACK>(here, row, pc);
-    const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
-    const Span decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
+    Span fetched, decoded;
+    bool again_within = false;  // the last branch within the instruction is mispredicted
+    if (__builtin_expect(string || row.interruption != Interruption::None || row.divider == Divider::Integer, 0)) {
+        if (row.interruption == Interruption::Trap) trap<STACK>(here, row, pc);
+        const Inside inside = fetch_inside<STACK>(row, pc, operations, accesses);
+        fetched = inside.fetched;
+        decoded = inside.decoded;
+        again_within = inside.mispredicted;
+    } else {
+        fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
+        decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
+    }
     if (row.is(SERIALIZING)) serial_ = std::max(serial_, commit_.cycle + RELEASE);
     if (stores > 0) {
         const std::int64_t room =
@@ -461,6 +523,15 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         if constexpr (STACK) waits_.misprediction();
         if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
     }
+    if (__builtin_expect(again_within, 0)) {
+        const std::int64_t most = std::min(operations - 1, reorder_buffer_.entries() - 1);
+        const Cycle resolved = std::max(dispatched + 1, complete - (stores > 0 ? stores - 1 : 0));
+        reorder_buffer_.book(most, retire(complete, operations - 1));
+        operations = 1;
+        squash({{WrongPath::UNKNOWN, WrongPath::Place::NOWHERE}, pc, renamed, fetched.last, resolved, true});
+        complete = std::max(complete, resolved + TO_SQUASH + 1 + frontend_delay_ + TO_RENAME + dispatch_delay_ + 1);
+        if constexpr (STACK) waits_.add(MispredictExecute, complete - resolved);
+    }
     const Cycle retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
     reorder_buffer_.book(std::min(operations, reorder_buffer_.entries()), retired_at);
     if (wrong > 0) reorder_buffer_.book(wrong, retired_at);
@@ -491,8 +562,6 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
             front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
         else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
             front_.end_group(target);
-    } else if (row.interruption == Interruption::Branch) {
-        front_.end_group(pc);  // as expected
     } else if (row.is(SYSCALL)) {
         front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
     }

@@ -107,6 +107,8 @@ class OutOfOrderCore final : public Core {
     static constexpr int USUAL_SOURCES = 4, USUAL_DESTINATIONS = 3;  // of an instruction
     static constexpr int SQUASH_WIDTH = 8;  // gem5's squashWidth
     static constexpr Cycle TRAP = 13;       // gem5's trapLatency
+    static constexpr int BEFORE_BRANCH = 3;  // micro-operations of a shift of bytes up to its branch
+    static constexpr int PREDICTED = 64;     // branches of a repeated string that the predictor is told of
 
     struct RetiredStore {  // waits to be written
         Cycle earliest;
@@ -131,6 +133,12 @@ class OutOfOrderCore final : public Core {
     Cycle retire(Cycle complete, std::int64_t operations);
     template <bool STACK>
     void trap(std::uint32_t here, const StaticInstruction& row, Address pc);
+    struct Inside {
+        Span fetched, decoded;
+        bool mispredicted;  // the last branch
+    };
+    template <bool STACK>
+    Inside fetch_inside(const StaticInstruction& row, Address pc, std::int64_t operations, std::int64_t accesses);
     struct Squash {
         WrongPath::Place place;  // where the squashed path goes on
         Address target;          // and where the one taken does
