@@ -113,6 +113,7 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
         sources = _with(FLAGS_REGISTER, sources, instructions.merges_flags > 0)
         sources = _with(CARRY_REGISTER, sources, instructions.merges_flags > 1)
     if instructions.isa == "x86-64":
+        sources = _with_zeroed(sources, destinations, (flags & Flag.ZEROING) != 0)
         sources, destinations = _with_microcode_flags(sources, destinations, operations == Operation.INT_DIV)
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
     rows[:, ADDRESS_COUNT] = instructions.address_sources
@@ -152,6 +153,15 @@ def _with_microcode_flags(
     groups = FLAG_GROUPS
     reads = np.isin(sources, groups).any(axis=1) & ~np.isin(destinations, groups).any(axis=1)
     return _with(MICROCODE_FLAGS, sources, reads | divides), _with(MICROCODE_FLAGS, destinations, divides)
+
+
+def _with_zeroed(sources: Registers, destinations: Registers, zeroing: NDArray[np.bool_]) -> Registers:
+    """gem5 does not know that `xor eax, eax` needs no eax (`Xor` in microops/regop.isa, `Mxor` in mediaop.isa)."""
+    registers = np.where(destinations < FLAGS_REGISTER, destinations, NO_REGISTER)
+    for register in np.unique(registers[zeroing]):
+        if register != NO_REGISTER:
+            sources = _with(int(register), sources, zeroing & (registers == register).any(axis=1))
+    return sources
 
 
 def _with(register: int, registers: Registers, rows: NDArray[np.bool_]) -> Registers:

@@ -282,16 +282,18 @@ __attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, co
 // An instruction whose microcode branches: a repeated string, which goes back for each round but the last; a shift of
 // bytes, whose third micro-operation is a branch that is always taken; a divide, which goes back for every four steps but
 // the last four. They are predicted as all branches are, by the address that the whole instruction has (BPredUnit::predict,
-// Fetch::lookupAndUpdateNextPC), and one predicted taken ends a group of fetch.
+// Fetch::lookupAndUpdateNextPC); where one is predicted taken, the end of the instruction ends its group of fetch.
 template <bool STACK>
 __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_inside(const StaticInstruction& row,
                                                                                      Address pc, std::int64_t operations,
                                                                                      std::int64_t accesses) {
     const Address behind = pc + row.length;
     const Cycle depth = TO_RENAME + dispatch_delay_ + 1;  // from decode until a branch is resolved, if nothing holds it up
+    Cycle taken_in = NEVER;
     Inside inside{{NEVER, 0}, {NEVER, 0}, false};
     const auto part = [&](std::int64_t count) {
-        const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, count, waits_);
+        const Address begin = inside.fetched.first == NEVER ? pc : behind - 1;  // its lines are at hand then
+        const Span fetched = front_.fetch<STACK>(caches_, begin, static_cast<std::int64_t>(behind - begin), count, waits_);
         const Span decoded = front_.decode<STACK>(fetched, count, rename_.cycle, waits_);
         inside.fetched = {std::min(inside.fetched.first, fetched.first), fetched.last};
         inside.decoded = {std::min(inside.decoded.first, decoded.first), decoded.last};
@@ -309,7 +311,7 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
         else if (outcome == Redirect::Execute)
             front_.go_on(resolved + TO_SQUASH + 1, front_.line(), 0, MispredictExecute);
         else if (taken)
-            front_.end_group(pc);
+            taken_in = inside.fetched.last;
     };
     if (row.is(STRING) && accesses > 0) {
         const std::int64_t together = row.address_count > 1 ? 2 : 1, rounds = std::max<std::int64_t>(accesses / together, 1);
@@ -322,13 +324,18 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
         part(std::max<std::int64_t>(operations, 1));
         branch(false, true);
     } else if (row.interruption == Interruption::Branch) {
-        part(std::min<std::int64_t>(BEFORE_BRANCH, operations));
+        const std::int64_t before = std::min<std::int64_t>(BEFORE_BRANCH, operations);
+        const Span first = front_.fetch<STACK>(caches_, pc, row.length, before, waits_);
+        const Span rest = front_.fetch<STACK>(caches_, behind - 1, 1, std::max<std::int64_t>(operations - before, 1), waits_);
+        inside.fetched = {first.first, rest.last};
+        inside.decoded = front_.decode<STACK>(inside.fetched, operations, rename_.cycle, waits_);
         branch(true, false);
-        part(std::max<std::int64_t>(operations, 1));
+        if (taken_in == rest.last && first.last < rest.last) taken_in = NEVER;
     } else {
         part(operations);
         if (row.divider == Divider::Integer && total_store_order_) branch(false, true);
     }
+    if (taken_in == inside.fetched.last) front_.end_group(pc);
     return inside;
 }
 
