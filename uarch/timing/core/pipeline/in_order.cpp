@@ -262,8 +262,10 @@ InOrderCore::Result InOrderCore::access(Address pc, Address address, std::int64_
             const Cycle room = std::max(begin, in_memory_[sent_to_memory_ - memory_in_flight_]);
             ready = to_memory(pc, address, size, begin, false);
             // What is behind goes on for as long as its units have room, and decode until the buffer before issue is full.
-            const Cycle full = decode_.cycle + INPUT_BUFFER + ALU_STAGES;
-            ready += asleep(ready, std::max({room, commit_cycle_, issued + ALU_STAGES, full}));
+            // An access behind has that of memory alone, which stands still when the next one is in it.
+            const Cycle full = decode_.cycle + INPUT_BUFFER + (accesses_follow_ ? 0 : ALU_STAGES);
+            const Cycle behind = accesses_follow_ ? left : issued + ALU_STAGES;
+            ready += asleep(ready, std::max({room, commit_cycle_, behind, full}));
             if constexpr (STACK) {
                 waits_.add(FullLoadQueue, room - begin);
                 waits_.add(load_from(caches_.answered()), ready - room);
@@ -309,6 +311,22 @@ std::int64_t InOrderCore::interrupt(std::uint32_t here, const StaticInstruction&
     return branch ? BEFORE_BRANCH : 0;
 }
 
+// A divide of several rounds: each but the last one ends with a branch back, which is not foreseen.
+template <bool STACK>
+InOrderCore::Result InOrderCore::divide(std::uint32_t here, const StaticInstruction& row, Address pc, Cycle operands,
+                                        Cause cause) {
+    constexpr int FIRST = 3, ROUND = 4, END = 2;  // steps before the rounds and in each; micro-operations behind them
+    const Cycle step = row.latency / (FIRST + ROUND * row.rounds());
+    Result result = operate<STACK>(operands, cause, row.unit, row.divider, step * (FIRST + ROUND));
+    for (int round = 1; round < row.rounds(); ++round) {
+        operate<STACK>(result.ready - ALU_LATE, cause, INT_ALU, Divider::None, ALU_STAGES);
+        go_on_from(here, END, pc, commit_cycle_, MispredictExecute);
+        fetch<STACK>(pc, row.length);
+        result = operate<STACK>(result.ready, cause, row.unit, row.divider, step * ROUND);
+    }
+    return result;
+}
+
 // Instruction `k` of the chunk; returns its retire cycle. Its micro-operations go one after another: what comes before all
 // else (immediates, the program counter), loads, what moves the stack pointer, what computes, and stores; but where nothing
 // is computed for them, stores come first.
@@ -321,6 +339,9 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     if constexpr (STACK) waits_.clear();
 
     fetch<STACK>(pc, row.length);
+    const std::uint32_t next = chunk.following[k];
+    accesses_follow_ = next != LAST && next + std::size_t{1} < program_.size && program_.rows[next].only_accesses() &&
+                       program_.rows[next + 1].only_accesses();
     // What loads nothing into a register is a prefetch, which the cache answers at once (Cache::handleTimingReqMiss).
     prefetching_ = row.destination_count == 0 && !row.is(BRANCH | STRING);
     for (std::int64_t which = first; which < last; ++which) prefetching_ = prefetching_ && !chunk.is_store[which];
@@ -432,11 +453,15 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     if (loads > 0 && !string) operands = std::max(operands, needed(loaded, late));
     bool done = computing > 0;
     if (done) {
-        if (row.chained) operands = std::max(operands, chain_);
+        if (row.chained == 1) operands = std::max(operands, chain_);
         const Cycle stages = simple ? ALU_STAGES : Cycle{row.latency};
-        for (std::int64_t each = 0; each < computing; ++each)
-            computed = operate<STACK>(operands, loads > 0 ? LoadL1d : others_cause, row.unit, row.divider, stages);
-        if (row.chained) chain_ = computed.ready;
+        if (row.rounds() > 1) {
+            computed = divide<STACK>(here, row, pc, operands, loads > 0 ? LoadL1d : others_cause);
+        } else {
+            for (std::int64_t each = 0; each < computing; ++each)
+                computed = operate<STACK>(operands, loads > 0 ? LoadL1d : others_cause, row.unit, row.divider, stages);
+        }
+        if (row.chained == 1) chain_ = computed.ready;
     }
     const Result divided = computed;
     for (std::int64_t each = 0; each < after; ++each) {

@@ -140,6 +140,8 @@ class InOrderCore final : public Core {
     template <bool STACK>
     Result operate(Cycle operands, Cause cause, int unit, Divider divider, Cycle stages);
     template <bool STACK>
+    Result divide(std::uint32_t here, const StaticInstruction& row, Address pc, Cycle operands, Cause cause);
+    template <bool STACK>
     Result access(Address pc, Address address, std::int64_t size, bool write, Cycle operands, Committed known, Cause cause);
     bool asleep(Cycle cycle, Cycle active) const;
     Cycle leave_unit(Cycle end, const Committed& known) const;
@@ -194,6 +196,7 @@ class InOrderCore final : public Core {
     Cycle written_ = 0;      // when all stores so far are written
     Cycle left_buffer_ = 0;  // when the last store left the store buffer
     int left_together_ = 0;  // stores that left it in that cycle
+    bool accesses_follow_ = false;  // the next two instructions do nothing else
     bool prefetching_ = false;  // the instruction at hand is a prefetch
     Cycle serial_ = 0;       // after a serializing instruction
     Cycle chain_ = 0;        // when the last chained instruction is done

@@ -333,7 +333,8 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
         if (taken_in == rest.last && first.last < rest.last) taken_in = NEVER;
     } else {
         part(operations);
-        if (row.divider == Divider::Integer && total_store_order_) branch(false, true);
+        for (int round = 1; round < row.rounds(); ++round) branch(true, false);
+        if (row.rounds() > 0) branch(false, true);
     }
     if (taken_in == inside.fetched.last) front_.end_group(pc);
     return inside;
@@ -369,7 +370,7 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
 
     Span fetched, decoded;
     bool again_within = false;  // the last branch within the instruction is mispredicted
-    if (__builtin_expect(string || row.interruption != Interruption::None || row.divider == Divider::Integer, 0)) {
+    if (__builtin_expect(string || row.interruption != Interruption::None, 0)) {
         if (row.interruption == Interruption::Trap) trap<STACK>(here, row, pc);
         const Inside inside = fetch_inside<STACK>(row, pc, operations, accesses);
         fetched = inside.fetched;
@@ -457,13 +458,14 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         if constexpr (STACK)
             if (accesses == 0) waits_.add(history_[address_register], start - data, ExecuteIntAlu);
         const Cycle operands = start;
-        if (row.chained) start = std::max(start, chain_);
+        if (row.chained) start = std::max(start, chain_[row.chained == PAIR]);
         for (std::int64_t each = 0; each < own; ++each) {
+            if (row.chained == PAIR && 2 * each == own) start = result;
             const Cycle done = execute(row, start);
             result = std::max(result, done);
             issue_queue_.leave(done - row.latency);
         }
-        if (row.chained) chain_ = result;
+        if (row.chained) chain_[row.chained == PAIR] = result;
         if constexpr (STACK) {
             const auto execution = static_cast<Cause>(row.execution);
             waits_.add(execution, start - operands);
