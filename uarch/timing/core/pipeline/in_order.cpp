@@ -356,7 +356,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
 
     const std::int64_t before_operations = operations_;
     std::int64_t interrupted = 0;
-    if (__builtin_expect(row.interruption != Interruption::None, 0)) interrupted = interrupt<STACK>(here, row, pc);
+    if (__builtin_expect(row.interruption != Interruption::None && row.rounds() == 0, 0))
+        interrupted = interrupt<STACK>(here, row, pc);
     std::int64_t lanes = 0, loads = 0, stores = 0;
     for (std::int64_t which = first; which < last; ++which) {
         const std::int64_t pieces = halves_ && !string ? (chunk.bytes(which) + LANE - 1) / LANE : 1;
