@@ -109,7 +109,9 @@ class StaticInstructions:
     compute_operations: NDArray[np.uint8]  # [S] of them on `operation`'s unit: side by side, in a divide one by one
     cycles_before: NDArray[np.uint8]  # [S] of other micro-operations before an access or computation can begin
     cycles_after: NDArray[np.uint8]  # [S] of other micro-operations after it until registers have the results
-    chained: NDArray[np.uint8]  # [S] 1: computes only after the last such one; 2: also, and the second half after the first
+    chained: NDArray[
+        np.uint8
+    ]  # [S] 1: computes after the last such one only; 2: so, and its second half after its first
     vector_unit: NDArray[np.bool_]  # [S] a scalar floating-point operation that the vector units do
     float_move: NDArray[np.bool_]  # [S] a move, change of sign or rounding that the floating-point units do
     isa: str = "x86-64"  # its order of stores and its own registers are a core's concern (`uarch.gem5.table.ISAS`)

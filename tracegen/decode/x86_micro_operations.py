@@ -78,7 +78,8 @@ _VECTOR: list[tuple[re.Pattern[str], _Body]] = [
         (r"mov[hl]\w*p[sd]", _SIMPLE),
         (r"p?unpckl(?:qdq|pd)|pshuf[lh]w|unpcklpd", _SIMPLE),
         (r"pshufd|shufp[sd]|pack\w+|palignr|pmov[sz]x\w+|cvt\w+pd2\w+|hadd\w+|hsub\w+", _Body(3, 2, 0, 1)),
-        (r"pmaddwd|pmaddubsw", _Body(6, 4, 0, 1, 2)),  # into two temporary registers, each of which is read as it is written
+        # Into two temporary registers, each of which is read as it is written.
+        (r"pmaddwd|pmaddubsw", _Body(6, 4, 0, 1, 2)),
         (r"pshufb|phadd\w+", _Body(6, 4, 1, 1)),
         (r"movmskp[sd]|pmovmskb", _Body(3, 2, 1, 1)),
         (r"p(?:sll|srl)dq", _Body(10, 2, 3, 1)),
@@ -173,7 +174,8 @@ def _vector(
     if body is None:
         body = _Body(halves, halves)
     elif width > 16 and body is not _SIMPLE:
-        body = _Body(body.total * halves // 2, max(body.compute * halves // 2, 1), body.before, body.after, body.chained)
+        compute = max(body.compute * halves // 2, 1)
+        body = body._replace(total=body.total * halves // 2, compute=compute)
     lanes = accesses * max(memory.size // HALF, 1) if memory is not None else accesses
     if accesses and mnemonic.startswith(("cvtsi2", "vcvtsi2")):
         body = _SIMPLE  # loaded where it is converted
