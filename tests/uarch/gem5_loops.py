@@ -46,6 +46,7 @@ class Loop:
     warmup: int = 5000  # instructions of the machine's own core before the measured ones
     instructions: int = 20000
     machines: tuple[str, ...] = ()
+    within: float = 0.05  # how far the timing model may be from gem5
 
     @property
     def source(self) -> Path:

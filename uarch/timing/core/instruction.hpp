@@ -63,7 +63,8 @@ struct StaticInstruction {
     bool is(std::uint16_t mask) const { return (flags & mask) != 0; }
     bool only_accesses() const { return is(LOAD | STORE) && computes == 0 && cycles_before == 0 && !is(BRANCH | STRING); }
     int rounds() const {  // of a divide
-        return interruption < Interruption::Divide ? 0 : static_cast<int>(interruption) - static_cast<int>(Interruption::Divide) + 1;
+        const int beyond = static_cast<int>(interruption) - static_cast<int>(Interruption::Divide);
+        return beyond < 0 ? 0 : beyond + 1;
     }
 };
 static_assert(sizeof(StaticInstruction) == 64 && offsetof(StaticInstruction, sources) == 24);

@@ -505,23 +505,24 @@ Cycle InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cyc
         std::int64_t operations;  // in UNITs
     } bundles[DECODE_BUFFER];
     bundles[0] = {begin, left * UNIT};
-    int count = 1;  // of them
-    std::int64_t waiting = 0;  // parcels that decode has sent to issue and that wait there
+    int count = 1;
+    std::int64_t waiting = 0;  // parcels of what lies beyond, before issue
     std::size_t which = here + std::size_t{1};
     Address address = program_.fall_through(here);
     Address offset = address - (static_cast<Address>(line_) << LINE_BITS);  // from the line at hand on
-    Line there = line_;                                                  // the last one that has come
+    Line there = line_;  // the last one that has come
     Cycle coming = NEVER, ask = std::max(line_came_ + BETWEEN_LINES, used_up_);
 
     Slots decode = decode_;
+    std::int64_t part = 0;  // of a micro-operation, in UNITs
     const auto work_off = [&](Cycle cycle) {
         decode.reach(cycle);
         const std::int64_t before = decode.used;
         while (count > 0 && bundles[0].arrives <= cycle) {
-            const std::int64_t taken = std::min((width_ - decode.used) * UNIT - part_, bundles[0].operations);
+            const std::int64_t taken = std::min((width_ - decode.used) * UNIT - part, bundles[0].operations);
             bundles[0].operations -= taken;
-            decode.used += (part_ + taken) / UNIT;
-            part_ = (part_ + taken) % UNIT;
+            decode.used += (part + taken) / UNIT;
+            part = (part + taken) % UNIT;
             if (bundles[0].operations > 0) break;
             decoded_[(bundles_ - count + 1) % DECODE_BUFFER] = cycle;
             for (int k = 1; k < count; ++k) bundles[k - 1] = bundles[k];
@@ -529,7 +530,6 @@ Cycle InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cyc
         }
         return decode.used > before;
     };
-    part_ = 0;
     for (Cycle cycle = begin; cycle <= committed; ++cycle) {
         bool moves = false;
         waiting -= cycle > issued && waiting > 0;
@@ -549,8 +549,8 @@ Cycle InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cyc
         }
         const bool first = cycle == begin;
         int taken = count;  // places before decode
-        for (int k = 1; k < DECODE_BUFFER && count > 0; ++k)
-            taken += k + count <= DECODE_BUFFER && decoded_[(bundles_ - (count - 1) - k + 2 * DECODE_BUFFER) % DECODE_BUFFER] > cycle;
+        for (int k = count; k < DECODE_BUFFER && count > 0; ++k)
+            taken += decoded_[(bundles_ - k + DECODE_BUFFER) % DECODE_BUFFER] > cycle;
         if (first || taken < DECODE_BUFFER) {
             std::int64_t operations = 0;
             for (std::int64_t k = first ? fetch_.used : 0; k < width_; ++k) {

@@ -185,7 +185,6 @@ class InOrderCore final : public Core {
     std::int64_t bundles_ = 0, parcels_ = 0;  // of the second fetch stage and of decode, each of one cycle
     Cycle decoded_[DECODE_BUFFER] = {};     // when decode was through with each of the last bundles
     Cycle issued_[INPUT_BUFFER] = {};       // when all of each of the last parcels was issued
-    std::int64_t part_ = 0;                 // of a micro-operation, on a path not taken
     Cycle issue_cycle_ = 0;
     std::int64_t issue_used_ = 0, issue_memory_ = 0;
     Cycle commit_cycle_ = 0;
