@@ -85,7 +85,7 @@ void InOrderCore::fetch(Address pc, std::int64_t length) {
         line_came_ = data;
     }
     if (fetch_.next(width_) != passed_on_) {
-        fetch_.reach(std::max(fetch_.next(width_), decoded_[(bundles_ + 1) % DECODE_BUFFER]));
+        fetch_.reach(std::max(fetch_.next(width_), decoded_[(bundles_ + 1 - DECODE_BUFFER) & (RECENT - 1)]));
         passed_on_ = fetch_.cycle;
         ++bundles_;
     }
@@ -97,14 +97,14 @@ template <bool STACK>
 inline Cycle InOrderCore::arrive() {
     decode_.reach(fetch_.cycle + frontend_delay_);
     if (decode_.next(width_) != sent_on_) {
-        const Cycle next = decode_.next(width_), room = issued_[(parcels_ + 1) % INPUT_BUFFER];
+        const Cycle next = decode_.next(width_), room = issued_[(parcels_ + 1 - INPUT_BUFFER) & (RECENT - 1)];
         if constexpr (STACK) waits_.add(FetchBandwidth, next - decode_.cycle);
         decode_.reach(std::max(next, room));
         sent_on_ = decode_.cycle;
         ++parcels_;
     }
     decode_.take(1, width_);
-    decoded_[bundles_ % DECODE_BUFFER] = decode_.cycle;
+    decoded_[bundles_ & (RECENT - 1)] = decode_.cycle;
     return decode_.cycle + DECODE_TO_ISSUE;
 }
 
@@ -136,7 +136,7 @@ inline Cycle InOrderCore::issue(Cycle arrived, Cycle operands, Cause cause, Pipe
     }
     ++issue_used_;
     issue_memory_ += memory;
-    issued_[parcels_ % INPUT_BUFFER] = first;
+    issued_[parcels_ & (RECENT - 1)] = first;
     ++operations_;
     return first;
 }
@@ -499,7 +499,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
 //
 // Returns when the line of what comes next can be asked for.
 Cycle InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed) {
-    const Cycle begin = fetch_.cycle, decoding = decode_.cycle, issued = issued_[parcels_ % INPUT_BUFFER];
+    const Cycle begin = fetch_.cycle, decoding = decode_.cycle, issued = issued_[parcels_ & (RECENT - 1)];
     struct Bundle {  // that the second stage has passed on in one cycle
         Cycle arrives;
         std::int64_t operations;  // in UNITs
@@ -524,7 +524,7 @@ Cycle InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cyc
             decode.used += (part + taken) / UNIT;
             part = (part + taken) % UNIT;
             if (bundles[0].operations > 0) break;
-            decoded_[(bundles_ - count + 1) % DECODE_BUFFER] = cycle;
+            decoded_[(bundles_ - count + 1) & (RECENT - 1)] = cycle;
             for (int k = 1; k < count; ++k) bundles[k - 1] = bundles[k];
             --count;
         }
@@ -550,7 +550,7 @@ Cycle InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cyc
         const bool first = cycle == begin;
         int taken = count;  // places before decode
         for (int k = count; k < DECODE_BUFFER && count > 0; ++k)
-            taken += decoded_[(bundles_ - k + DECODE_BUFFER) % DECODE_BUFFER] > cycle;
+            taken += decoded_[(bundles_ - k) & (RECENT - 1)] > cycle;
         if (first || taken < DECODE_BUFFER) {
             std::int64_t operations = 0;
             for (std::int64_t k = first ? fetch_.used : 0; k < width_; ++k) {

@@ -107,6 +107,7 @@ class InOrderCore final : public Core {
     static constexpr int LINES = 2;           // of code, held or under way (fetch2InputBufferSize)
     static constexpr int DECODE_BUFFER = 3;   // cycles' worth of instructions fetched for decode (decodeInputBufferSize)
     static constexpr int INPUT_BUFFER = 7;    // cycles' worth of instructions waiting for issue (executeInputBufferSize)
+    static constexpr int RECENT = 8;          // bundles and parcels that are remembered
     static constexpr std::int64_t LANE = 8;   // bytes of one access of x86-64's vector registers
     static constexpr int CYCLES = 64;         // of which it is known what was committed, and what memory answered
     static constexpr Cycle TRAP = 13;
@@ -183,8 +184,8 @@ class InOrderCore final : public Core {
     Cycle line_came_ = 0, used_up_ = 0;     // when it came, and when the one before it was used up
     Cycle passed_on_ = -1, sent_on_ = -1;   // the cycles of the last bundle and of the last parcel
     std::int64_t bundles_ = 0, parcels_ = 0;  // of the second fetch stage and of decode, each of one cycle
-    Cycle decoded_[DECODE_BUFFER] = {};     // when decode was through with each of the last bundles
-    Cycle issued_[INPUT_BUFFER] = {};       // when all of each of the last parcels was issued
+    Cycle decoded_[RECENT] = {};     // when decode was through with each of the last bundles
+    Cycle issued_[RECENT] = {};       // when all of each of the last parcels was issued
     Cycle issue_cycle_ = 0;
     std::int64_t issue_used_ = 0, issue_memory_ = 0;
     Cycle commit_cycle_ = 0;
