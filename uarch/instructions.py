@@ -109,12 +109,14 @@ class StaticInstructions:
     compute_operations: NDArray[np.uint8]  # [S] of them on `operation`'s unit: side by side, in a divide one by one
     cycles_before: NDArray[np.uint8]  # [S] of other micro-operations before an access or computation can begin
     cycles_after: NDArray[np.uint8]  # [S] of other micro-operations after it until registers have the results
-    chained: NDArray[np.bool_]  # [S] computes only after the last one that is chained too
+    chained: NDArray[
+        np.uint8
+    ]  # [S] 1: computes after the last such one only; 2: so, and its second half after its first
     vector_unit: NDArray[np.bool_]  # [S] a scalar floating-point operation that the vector units do
     float_move: NDArray[np.bool_]  # [S] a move, change of sign or rounding that the floating-point units do
     isa: str = "x86-64"  # its order of stores and its own registers are a core's concern (`uarch.gem5.table.ISAS`)
     merges_flags: NDArray[np.uint8] | None = (
-        None  # [S] so many of FLAGS and CARRY are read as they are written (None: 0)
+        None  # [S] so many of FLAGS and CARRY are read as they are written; and MERGES_RESULT (None: 0)
     )
     interruption: NDArray[np.uint8] | None = None  # [S] Interruption (None: there is none)
 
@@ -122,6 +124,7 @@ class StaticInstructions:
         return len(self.address)
 
 
+MERGES_RESULT = 4  # of `merges_flags`: its first destination, a vector register, is read as it is written
 LAST = np.uint32(0xFFFFFFFF)  # `next_static_id` of the last instruction of a trace
 
 

@@ -345,7 +345,7 @@ def test_x86_micro_operations(code, total, compute, before, after):
     [
         ("31d2", 7),  # xor edx, edx: the quotient is as long as the values are
         ("4899", 7),  # cqo
-        ("4889ca", 37),  # mov rdx, rcx: a dividend of 128 bits
+        ("4889ca", 35),  # mov rdx, rcx: a dividend of 128 bits
         ("31db", 7),  # nothing known of rdx
     ],
 )

@@ -71,7 +71,7 @@ class Program:
             compute_operations=np.array([i.computes() for i in self.instructions], np.uint8),
             cycles_before=np.array([i.cycles_before for i in self.instructions], np.uint8),
             cycles_after=np.array([i.cycles_after for i in self.instructions], np.uint8),
-            chained=np.array([i.chained for i in self.instructions], np.bool_),
+            chained=np.array([i.chained for i in self.instructions], np.uint8),
             vector_unit=np.zeros(count, np.bool_),
             float_move=np.zeros(count, np.bool_),
             isa=self.isa,

@@ -132,7 +132,7 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
         compute_operations=micro_operations[:, 1],
         cycles_before=micro_operations[:, 2],
         cycles_after=micro_operations[:, 3],
-        chained=micro_operations[:, 4] == 1,
+        chained=micro_operations[:, 4].astype(np.uint8),
         vector_unit=np.array([one.vector_unit for one in meanings], np.bool_)[which],
         float_move=np.array([one.float_move for one in meanings], np.bool_)[which],
         isa=isa,

@@ -15,7 +15,9 @@ from tracegen.decode import x86_flags
 from tracegen.decode.decoded import Decoded, distinct
 from tracegen.decode.x86_micro_operations import crack, divide_steps, shifts_bytes
 from uarch.instructions import (
+    FLAGS_REGISTER,
     MASK_REGISTERS,
+    MERGES_RESULT,
     OTHER_REGISTER,
     VECTOR_REGISTERS,
     X87_REGISTER,
@@ -204,6 +206,10 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     # (insts/…/move_non_temporal.py, M5DebugOnceFault).
     # gem5's shifts keep AF, its comparisons of floating-point numbers change flags bit by bit (regop.isa, mediaop.isa).
     merges = 1 if re.fullmatch(r"sh[lr]|sa[lr]", mnemonic) else 2 if re.fullmatch(r"v?u?comis[sd]", mnemonic) else 0
+    # Many of its vector operations read the register that they write, whatever they write of it (`FpDestReg_uqw` in
+    # mediaop.isa).
+    if _READS_WRITTEN.fullmatch(mnemonic) and destinations and VECTOR_REGISTERS <= destinations[0] < FLAGS_REGISTER:
+        merges += 0 if mnemonic[:4] in ("movd", "movq") and (memory or names[-1][:1] == "x") else MERGES_RESULT
     interruption = Interruption.NONE
     if stores > 0 and _NON_TEMPORAL.fullmatch(mnemonic):
         interruption = Interruption.TRAP
@@ -300,6 +306,9 @@ def in_context(instruction: CsInsn, decoded: Decoded, before: Iterator[Decoded])
     return decoded
 
 
+_READS_WRITTEN = re.compile(
+    r"mov[dq]|pabs[bwd]|pmov[sz]x\w+|cvt(?:dq2p[sd]|t?p[sd]2dq|ps2pd|pd2ps)|r?sqrtp[sd]|rcpps|roundp[sd]"
+)
 _FLOAT = frozenset(
     (Operation.FP_ADD, Operation.FP_MUL, Operation.FP_FMA, Operation.FP_DIV, Operation.FP_SQRT, Operation.FP_MISC,
      Operation.SIMD_FP_ADD, Operation.SIMD_FP_MUL, Operation.SIMD_FP_FMA, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)

@@ -28,6 +28,7 @@ class _Body(NamedTuple):
     compute: int = 1
     before: int = 0
     after: int = 0
+    chained: int = 0
 
 
 _SIMPLE = _Body(1)
@@ -38,7 +39,7 @@ _INTEGER: list[tuple[re.Pattern[str], _Body]] = [
         (r"mov|movabs|movbe|movnti|lea|cdqe|cwde|cbw|popcnt|prefetch\w*|clflush\w*", _SIMPLE),
         (r"set\w+|cmov\w+", _PAIR),
         (r"imul|mul|mulx", _Body(3, 1, 0, 1)),
-        (r"div", _Body(10, 7, 0, 1)),  # seven steps find five set bits of the quotient; more take more
+        (r"div", _Body(10, 7, 0, 1)),  # seven steps are the least: a round, which finds five set bits of the quotient
         (r"idiv", _Body(29, 7, 4, 6)),
         (r"not", _Body(2, 1, 1)),
         (r"c[wdq][dqo]", _PAIR),
@@ -77,7 +78,9 @@ _VECTOR: list[tuple[re.Pattern[str], _Body]] = [
         (r"mov[hl]\w*p[sd]", _SIMPLE),
         (r"p?unpckl(?:qdq|pd)|pshuf[lh]w|unpcklpd", _SIMPLE),
         (r"pshufd|shufp[sd]|pack\w+|palignr|pmov[sz]x\w+|cvt\w+pd2\w+|hadd\w+|hsub\w+", _Body(3, 2, 0, 1)),
-        (r"pshufb|pmaddwd|pmaddubsw|phadd\w+", _Body(6, 4, 1, 1)),
+        # Into two temporary registers, each of which is read as it is written.
+        (r"pmaddwd|pmaddubsw", _Body(6, 4, 0, 1, 2)),
+        (r"pshufb|phadd\w+", _Body(6, 4, 1, 1)),
         (r"movmskp[sd]|pmovmskb", _Body(3, 2, 1, 1)),
         (r"p(?:sll|srl)dq", _Body(10, 2, 3, 1)),
         (r"cvtt?s[sd]2us?i|cvtt?s[sd]2s?i", _Body(2, 1, 0, 1)),
@@ -141,7 +144,7 @@ def divide_steps(width: int) -> MicroOperations:
     """A divide of a dividend twice as wide as its `width` bytes: half of the quotient's bits are set, and gem5's
     microcode takes a step for each, in rounds of four and a branch.
     """
-    steps = 5 + 4 * width
+    steps = 3 + 4 * width
     return MicroOperations(10 + (steps - 7) * 5 // 4, steps, 0, 1)
 
 
@@ -150,7 +153,7 @@ def _integer(
 ) -> MicroOperations:
     body = _find(_INTEGER, mnemonic) or _SIMPLE
     moves = mnemonic.startswith("mov") and accesses > 0 and mnemonic[3:5] not in ("sx", "zx")
-    total, compute, before, after = body
+    total, compute, before, after, _ = body
     if moves or operation is Operation.NONE:
         total, compute = (0, 0) if accesses else (1, 1)
     brings = immediate and (bool(_BRINGS_IMMEDIATE.fullmatch(mnemonic)) or moves)
@@ -171,11 +174,12 @@ def _vector(
     if body is None:
         body = _Body(halves, halves)
     elif width > 16 and body is not _SIMPLE:
-        body = _Body(body.total * halves // 2, max(body.compute * halves // 2, 1), body.before, body.after)
+        compute = max(body.compute * halves // 2, 1)
+        body = body._replace(total=body.total * halves // 2, compute=compute)
     lanes = accesses * max(memory.size // HALF, 1) if memory is not None else accesses
     if accesses and mnemonic.startswith(("cvtsi2", "vcvtsi2")):
         body = _SIMPLE  # loaded where it is converted
-    total, compute, before, after = body
+    total, compute, before, after, chained = body
     if operation is Operation.NONE:  # a pure load or store; half a register's load clears the other half
         loads = memory is not None and (memory.access or 1) & 1
         if mnemonic.lstrip("v") in ("movntps", "movntpd", "movntdq"):
@@ -184,4 +188,4 @@ def _vector(
         return MicroOperations(max(lanes + clears + relative, 1), 0, relative)
     if operation is Operation.MOVE and mnemonic.lstrip("v") not in ("movss", "movsd"):
         total = compute = halves
-    return MicroOperations(max(total + lanes + relative, 1), compute, max(before, relative), after)
+    return MicroOperations(max(total + lanes + relative, 1), compute, max(before, relative), after, chained)

@@ -112,8 +112,8 @@ def draw(
     missing = scale * x.sum(axis=0) - inner @ drawn
     gram = drawn.T @ (drawn * inner[:, None]) + _penalty(drawn, inner)
     weight = np.asarray(inner * (1 + drawn @ np.linalg.solve(gram, missing)), np.float64)
-    units = np.asarray(size * scale, np.float64)
-    return Drawn(numbers[chosen], Sample(weight, stratum, units, drawn.astype(np.float32)))
+    sizes = np.asarray(size * scale, np.float64)
+    return Drawn(numbers[chosen], Sample(weight, stratum, sizes, drawn.astype(np.float32)))
 
 
 def _penalty(x: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:

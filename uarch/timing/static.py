@@ -10,6 +10,7 @@ from uarch.instructions import (
     CARRY_REGISTER,
     FLAG_GROUPS,
     FLAGS_REGISTER,
+    MERGES_RESULT,
     NO_REGISTER,
     OVERFLOW_REGISTER,
     REGISTERS,
@@ -31,6 +32,7 @@ UNIT, LATENCY, DIVIDER, MICRO_OPERATIONS, SOURCE_COUNT, ADDRESS_COUNT, DESTINATI
 COMPUTES, FLAGS, LENGTH, INT_DESTINATIONS, FP_DESTINATIONS = range(7, 12)
 SOURCES_AT, DESTINATIONS_AT, BASE_UPDATES, BEFORE, AFTER, CHAINED, EXECUTION = 12, 20, 26, 27, 28, 29, 30
 INTERRUPTION, COLUMNS = 31, 32
+DIVIDES = 2  # plus the rounds of a divide: `Interruption` in core/instruction.hpp
 SOURCES, DESTINATIONS = 8, 6  # places for them in a row; in those that an instruction does not need is REGISTERS
 NOT_DIVIDER, INT_DIVIDER, FP_DIVIDER = range(3)
 MICROCODE_FLAGS = OVERFLOW_REGISTER  # whose own place is free, as overflow is in one register with carry
@@ -104,15 +106,20 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, CHAINED] = instructions.chained
     if instructions.interruption is not None:
         rows[:, INTERRUPTION] = instructions.interruption
+    if instructions.isa == "x86-64":  # gem5's microcode of a divide is three steps and rounds of four
+        rows[divides, INTERRUPTION] = np.maximum((steps[divides] - 3) // 4, 1) + DIVIDES
     rows[:, EXECUTION] = np.array([_execution(operation) for operation in range(256)], np.int16)[operations]
     rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
     rows[:, FLAGS] = flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
     sources, destinations = _flags_as_gem5(instructions.sources, instructions.destinations)
     if instructions.merges_flags is not None:
-        sources = _with(FLAGS_REGISTER, sources, instructions.merges_flags > 0)
-        sources = _with(CARRY_REGISTER, sources, instructions.merges_flags > 1)
+        sources = _with(FLAGS_REGISTER, sources, instructions.merges_flags % MERGES_RESULT > 0)
+        sources = _with(CARRY_REGISTER, sources, instructions.merges_flags % MERGES_RESULT > 1)
+        sources = _with_results(sources, destinations, instructions.merges_flags >= MERGES_RESULT)
     if instructions.isa == "x86-64":
+        # gem5 does not know that `xor eax, eax` needs no eax (`Xor` in microops/regop.isa, `Mxor` in mediaop.isa).
+        sources = _with_results(sources, destinations, (flags & Flag.ZEROING) != 0)
         sources, destinations = _with_microcode_flags(sources, destinations, operations == Operation.INT_DIV)
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
     rows[:, ADDRESS_COUNT] = instructions.address_sources
@@ -152,6 +159,15 @@ def _with_microcode_flags(
     groups = FLAG_GROUPS
     reads = np.isin(sources, groups).any(axis=1) & ~np.isin(destinations, groups).any(axis=1)
     return _with(MICROCODE_FLAGS, sources, reads | divides), _with(MICROCODE_FLAGS, destinations, divides)
+
+
+def _with_results(sources: Registers, destinations: Registers, rows: NDArray[np.bool_]) -> Registers:
+    """`sources` where those of `rows` also have the integer and vector registers that they write."""
+    registers = np.where(destinations < FLAGS_REGISTER, destinations, NO_REGISTER)
+    for register in np.unique(registers[rows]):
+        if register != NO_REGISTER:
+            sources = _with(int(register), sources, rows & (registers == register).any(axis=1))
+    return sources
 
 
 def _with(register: int, registers: Registers, rows: NDArray[np.bool_]) -> Registers:

@@ -31,8 +31,9 @@ constexpr int MAX_SOURCES = 8, MAX_DESTINATIONS = 6;
 constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a trace
 
 // What breaks the stream of an instruction's own micro-operations: the first one traps, and the rest is fetched again; or
-// the third one is a branch within the microcode that is always taken.
-enum class Interruption : std::int16_t { None, Trap, Branch };
+// the third one is a branch within the microcode that is always taken; or it is a divide, of one round or (Divide + 1 and
+// more) of several, which end with a branch each that is taken but for the last one.
+enum class Interruption : std::int16_t { None, Trap, Branch, Divide };
 
 enum class Divider : std::int16_t { None, Integer, Float };
 
@@ -55,11 +56,16 @@ struct StaticInstruction {
     std::int16_t base_updates;  // a bit for each destination that is the address register moved on
     std::int16_t cycles_before;  // of micro-operations before it can access memory or compute
     std::int16_t cycles_after;   // until its registers have the results
-    std::int16_t chained;        // computes only after the last one that is chained too
+    std::int16_t chained;        // 1: computes only after the last such one; 2: also, and its second half after the first
     std::int16_t execution;      // its column of the CPI stack (`Cause`)
     Interruption interruption;
 
     bool is(std::uint16_t mask) const { return (flags & mask) != 0; }
+    bool only_accesses() const { return is(LOAD | STORE) && computes == 0 && cycles_before == 0 && !is(BRANCH | STRING); }
+    int rounds() const {  // of a divide
+        const int beyond = static_cast<int>(interruption) - static_cast<int>(Interruption::Divide);
+        return beyond < 0 ? 0 : beyond + 1;
+    }
 };
 static_assert(sizeof(StaticInstruction) == 64 && offsetof(StaticInstruction, sources) == 24);
 

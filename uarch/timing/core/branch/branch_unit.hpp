@@ -53,6 +53,7 @@ class BranchUnit {
         followed_ = outcomes;
         left_ = count;
     }
+    bool follows() const { return followed_ != nullptr; }
 
     // An unconditional branch on a wrong path is fetched.
     void on_wrong_path(Address pc) {

@@ -29,9 +29,10 @@ struct alignas(64) DecodedInstruction {
     std::uint8_t unit, execution;
     std::uint8_t cycles_before, cycles_after;
     std::uint8_t int_destinations, fp_destinations;
-    bool chained;
+    std::uint8_t chained;
     bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
     bool few_destinations;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
+    std::uint8_t rounds;  // of a divide
     std::uint8_t source_count, address_count, destination_count, base_count;
     Register sources[MAX_SOURCES];     // the first `address_count` form the address
     Register address[USUAL_ADDRESS];   // those again, where a plain instruction's are read,
@@ -54,8 +55,9 @@ struct alignas(64) DecodedInstruction {
           cycles_after(byte(row.cycles_after)),
           int_destinations(byte(row.int_destinations)),
           fp_destinations(byte(row.fp_destinations)),
-          chained(row.chained != 0),
+          chained(byte(row.chained)),
           few_destinations(row.destination_count < USUAL_DESTINATIONS),
+          rounds(byte(static_cast<std::int16_t>(row.rounds()))),
           source_count(byte(row.source_count)),
           address_count(byte(std::min(row.address_count, row.source_count))),
           destination_count(0),

@@ -4,6 +4,14 @@
 
 namespace perfvec {
 
+// Micro-operations that decode makes of an instruction that it meets on a path not taken: all of its microcode, one after
+// another, as it knows nothing of the branches in there (MinorCPU's Decode::evaluate).
+static std::int64_t in_line(const StaticInstruction& row) {
+    constexpr std::int64_t BYTE_SHIFT = 17, REPEATED = 6;  // PSRLDQ_XMM_I; a round and the end of a repeated string
+    if (row.interruption == Interruption::Branch) return BYTE_SHIFT;
+    return row.micro_operations + (row.is(STRING) ? REPEATED : 0);
+}
+
 InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches)
     : program_(program),
       caches_(caches),
@@ -16,12 +24,20 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       memory_width_(machine.in_order->memory_width),
       store_buffer_(machine.in_order->store_buffer),
       memory_in_flight_(machine.in_order->memory_in_flight),
-      front_entries_(INPUT_BUFFER * width_),
-      front_(front_entries_, -1),
       in_memory_(memory_in_flight_, -1),
       buffer_(store_buffer_, -1),
       stack_(width_) {
     const FunctionalUnits units(machine.in_order->width, machine.units);
+    std::int64_t operations = 0, length = 0;
+    for (std::size_t which = 0; which < program.size; ++which) {
+        operations += program.rows[which].micro_operations;
+        length += program.rows[which].length;
+    }
+    if (program.size > 0) {
+        const auto size = static_cast<std::int64_t>(program.size);
+        usual_operations_ = operations * UNIT / size;
+        usual_length_ = static_cast<Address>((length + size / 2) / size);
+    }
     for (const int unit : {INT_ALU, INT_MUL, FP_ADD, FP_MUL, SIMD})
         pipes_[unit].resize(std::max<std::int64_t>(units.units(unit), 1));
 }
@@ -43,10 +59,11 @@ void InOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
     }
 }
 
-// Brings the lines of the instruction to the second fetch stage.
+// The cycle in which the second fetch stage passes the instruction on, which needs its lines for that.
 //
-// Lines are asked for one at a time and one ahead: the next when the one before has come and is being used, and the cycle
-// after at the earliest (Fetch1::evaluate looks at what is in flight before it takes an answer).
+// Two lines are held or under way, one of them under way: the next is asked for when one has been used up, and the cycle
+// after the one before it has come at the earliest (Fetch1::evaluate looks at what is in flight before it takes an
+// answer). The buffer before decode holds what was passed on in three cycles.
 template <bool STACK>
 void InOrderCore::fetch(Address pc, std::int64_t length) {
     const bool redirected = redirected_ > 0;
@@ -55,30 +72,40 @@ void InOrderCore::fetch(Address pc, std::int64_t length) {
     const Line last = line_of(pc + length - 1);
     for (Line line = line_of(pc); line <= last; ++line) {
         if (line == line_) continue;
-        const Cycle start = line_ < 0 ? line_begin_ : std::max(line_free_, line_begin_) + BETWEEN_LINES;
+        const Cycle start = line_ < 0 ? used_up_ : std::max(line_came_ + BETWEEN_LINES, used_up_);
         Cycle data = caches_.access_code(line, start, pc);
         data += asleep(data, std::max(start, commit_cycle_ + (line_ < 0 ? ALU_STAGES : 0)));
         if constexpr (STACK) {  // a hit would not be waited for if fetch had not been redirected
             const int level = caches_.answered();
-            waits_.add(redirected && level == L1I ? redirect_cause_ : fetch_from(level), data - fetch_.cycle);
+            waits_.add(redirected && level == L1I ? redirect_cause_ : fetch_from(level), data + TO_FETCH2 - fetch_.cycle);
         }
-        fetch_.reach(data);
+        used_up_ = line_ < 0 ? data : fetch_.cycle;
+        fetch_.reach(data + TO_FETCH2);
         line_ = line;
-        line_begin_ = fetch_.cycle;
-        line_free_ = data;
+        line_came_ = data;
     }
-    if (redirected) fetch_.reach(decoded_.cycle, decoded_.used);
+    if (fetch_.next(width_) != passed_on_) {
+        fetch_.reach(std::max(fetch_.next(width_), decoded_[(bundles_ + 1 - DECODE_BUFFER) & (RECENT - 1)]));
+        passed_on_ = fetch_.cycle;
+        ++bundles_;
+    }
+    fetch_.take(1, width_);
 }
 
 // Cycle in which the next micro-operation can be issued at the earliest: decode sends one on when there is room.
 template <bool STACK>
 inline Cycle InOrderCore::arrive() {
-    const Cycle before = fetch_.cycle;
-    fetch_.reach(front_[operations_ - front_entries_] - frontend_delay_ - DECODE_TO_ISSUE);
-    const Cycle room = fetch_.cycle;
-    fetch_.take(1, width_);
-    if constexpr (STACK) waits_.add(FetchBandwidth, fetch_.cycle - (room > before ? room : before));
-    return fetch_.cycle + FETCH_TO_DECODE + frontend_delay_ + DECODE_TO_ISSUE;
+    decode_.reach(fetch_.cycle + frontend_delay_);
+    if (decode_.next(width_) != sent_on_) {
+        const Cycle next = decode_.next(width_), room = issued_[(parcels_ + 1 - INPUT_BUFFER) & (RECENT - 1)];
+        if constexpr (STACK) waits_.add(FetchBandwidth, next - decode_.cycle);
+        decode_.reach(std::max(next, room));
+        sent_on_ = decode_.cycle;
+        ++parcels_;
+    }
+    decode_.take(1, width_);
+    decoded_[bundles_ & (RECENT - 1)] = decode_.cycle;
+    return decode_.cycle + DECODE_TO_ISSUE;
 }
 
 // Cycle in which a micro-operation is issued to the first of its units that takes it (Execute::issue). `pipes` is moved
@@ -109,7 +136,8 @@ inline Cycle InOrderCore::issue(Cycle arrived, Cycle operands, Cause cause, Pipe
     }
     ++issue_used_;
     issue_memory_ += memory;
-    front_[operations_++] = first;
+    issued_[parcels_ & (RECENT - 1)] = first;
+    ++operations_;
     return first;
 }
 
@@ -234,8 +262,10 @@ InOrderCore::Result InOrderCore::access(Address pc, Address address, std::int64_
             const Cycle room = std::max(begin, in_memory_[sent_to_memory_ - memory_in_flight_]);
             ready = to_memory(pc, address, size, begin, false);
             // What is behind goes on for as long as its units have room, and decode until the buffer before issue is full.
-            const Cycle full = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_ + INPUT_BUFFER + ALU_STAGES;
-            ready += asleep(ready, std::max({room, commit_cycle_, issued + ALU_STAGES, full}));
+            // An access behind has that of memory alone, which stands still when the next one is in it.
+            const Cycle full = decode_.cycle + INPUT_BUFFER + (accesses_follow_ ? 0 : ALU_STAGES);
+            const Cycle behind = accesses_follow_ ? left : issued + ALU_STAGES;
+            ready += asleep(ready, std::max({room, commit_cycle_, behind, full}));
             if constexpr (STACK) {
                 waits_.add(FullLoadQueue, room - begin);
                 waits_.add(load_from(caches_.answered()), ready - room);
@@ -276,9 +306,25 @@ std::int64_t InOrderCore::interrupt(std::uint32_t here, const StaticInstruction&
     Cycle operands = serial_;
     for (int each = 0; each < (branch ? BEFORE_BRANCH : 1); ++each)
         operands = operate<STACK>(operands, Serialize, INT_ALU, Divider::None, ALU_STAGES).ready - ALU_LATE;
-    go_on_from(here, pc, commit_cycle_, Serialize);
+    go_on_from(here, branch ? in_line(row) - BEFORE_BRANCH : row.micro_operations, pc, commit_cycle_, Serialize);
     fetch<STACK>(pc, row.length);
     return branch ? BEFORE_BRANCH : 0;
+}
+
+// A divide of several rounds: each but the last one ends with a branch back, which is not foreseen.
+template <bool STACK>
+InOrderCore::Result InOrderCore::divide(std::uint32_t here, const StaticInstruction& row, Address pc, Cycle operands,
+                                        Cause cause) {
+    constexpr int FIRST = 3, ROUND = 4, END = 2;  // steps before the rounds and in each; micro-operations behind them
+    const Cycle step = row.latency / (FIRST + ROUND * row.rounds());
+    Result result = operate<STACK>(operands, cause, row.unit, row.divider, step * (FIRST + ROUND));
+    for (int round = 1; round < row.rounds(); ++round) {
+        operate<STACK>(result.ready - ALU_LATE, cause, INT_ALU, Divider::None, ALU_STAGES);
+        go_on_from(here, END, pc, commit_cycle_, MispredictExecute);
+        fetch<STACK>(pc, row.length);
+        result = operate<STACK>(result.ready, cause, row.unit, row.divider, step * ROUND);
+    }
+    return result;
 }
 
 // Instruction `k` of the chunk; returns its retire cycle. Its micro-operations go one after another: what comes before all
@@ -293,6 +339,9 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     if constexpr (STACK) waits_.clear();
 
     fetch<STACK>(pc, row.length);
+    const std::uint32_t next = chunk.following[k];
+    accesses_follow_ = next != LAST && next + std::size_t{1} < program_.size && program_.rows[next].only_accesses() &&
+                       program_.rows[next + 1].only_accesses();
     // What loads nothing into a register is a prefetch, which the cache answers at once (Cache::handleTimingReqMiss).
     prefetching_ = row.destination_count == 0 && !row.is(BRANCH | STRING);
     for (std::int64_t which = first; which < last; ++which) prefetching_ = prefetching_ && !chunk.is_store[which];
@@ -307,7 +356,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
 
     const std::int64_t before_operations = operations_;
     std::int64_t interrupted = 0;
-    if (__builtin_expect(row.interruption != Interruption::None, 0)) interrupted = interrupt<STACK>(here, row, pc);
+    if (__builtin_expect(row.interruption != Interruption::None && row.rounds() == 0, 0))
+        interrupted = interrupt<STACK>(here, row, pc);
     std::int64_t lanes = 0, loads = 0, stores = 0;
     for (std::int64_t which = first; which < last; ++which) {
         const std::int64_t pieces = halves_ && !string ? (chunk.bytes(which) + LANE - 1) / LANE : 1;
@@ -375,6 +425,12 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
             for (int each = 0; each < row.computes; ++each)
                 computed = operate<STACK>(each > 0 ? computed.ready - ALU_LATE : begin, execution, INT_ALU, Divider::None,
                                           ALU_STAGES);
+            // The last of them branches back, which is not foreseen (`br label("topOfLoop")`).
+            const std::int64_t round = row.address_count > 1 ? 2 : 1;
+            if (which + 1 < last && (which + 1 - first) % round == 0) {
+                go_on_from(here, 1, pc, commit_cycle_, MispredictExecute);
+                fetch<STACK>(pc, row.length);
+            }
         }
     } else if (loads > 0) {
         const bool waits = relative && before > 0;
@@ -398,11 +454,15 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     if (loads > 0 && !string) operands = std::max(operands, needed(loaded, late));
     bool done = computing > 0;
     if (done) {
-        if (row.chained) operands = std::max(operands, chain_);
+        if (row.chained == 1) operands = std::max(operands, chain_);
         const Cycle stages = simple ? ALU_STAGES : Cycle{row.latency};
-        for (std::int64_t each = 0; each < computing; ++each)
-            computed = operate<STACK>(operands, loads > 0 ? LoadL1d : others_cause, row.unit, row.divider, stages);
-        if (row.chained) chain_ = computed.ready;
+        if (row.rounds() > 1) {
+            computed = divide<STACK>(here, row, pc, operands, loads > 0 ? LoadL1d : others_cause);
+        } else {
+            for (std::int64_t each = 0; each < computing; ++each)
+                computed = operate<STACK>(operands, loads > 0 ? LoadL1d : others_cause, row.unit, row.divider, stages);
+        }
+        if (row.chained == 1) chain_ = computed.ready;
     }
     const Result divided = computed;
     for (std::int64_t each = 0; each < after; ++each) {
@@ -430,31 +490,102 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     return cycle;
 }
 
-// Until a misprediction is known what lies beyond the branch is fetched and decoded. Issue throws it away at once, but
-// decode knows nothing of branches: it goes on with what it has got of it, before what comes next. Code that was never
-// executed is not known; what follows it is taken to be there.
-InOrderCore::Beyond InOrderCore::beyond(std::uint32_t here, Cycle committed) const {
-    const Cycle decoding = fetch_.cycle + FETCH_TO_DECODE + frontend_delay_;
-    const std::int64_t decoded = std::min(committed - decoding, INPUT_BUFFER + ALU_STAGES) * width_;
-    std::int64_t operations = 0, instructions = 0;
+// Until a misprediction is known, at `committed`, what lies beyond the branch is fetched and decoded, cycle by cycle here
+// (Execute, Decode, Fetch2 and Fetch1::evaluate, in that order). Issue throws it away at once, but decode knows nothing of
+// branches: it goes on with what the buffer before it has got, before what comes next. That begins with `left`
+// micro-operations of the instruction itself. Two lines are held or under way, so a line is asked for when one is used up,
+// and the one under way must come before the next. Code that was never executed is not known; it is taken to be like the
+// rest of the program's, on average.
+//
+// Returns when the line of what comes next can be asked for.
+Cycle InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed) {
+    const Cycle begin = fetch_.cycle, decoding = decode_.cycle, issued = issued_[parcels_ & (RECENT - 1)];
+    struct Bundle {  // that the second stage has passed on in one cycle
+        Cycle arrives;
+        std::int64_t operations;  // in UNITs
+    } bundles[DECODE_BUFFER];
+    bundles[0] = {begin, left * UNIT};
+    int count = 1;
+    std::int64_t waiting = 0;  // parcels of what lies beyond, before issue
     std::size_t which = here + std::size_t{1};
-    Line line = line_;
-    for (; which < program_.size && instructions < DECODE_BUFFER * width_; ++which) {
-        operations += std::max<std::int64_t>(program_.rows[which].micro_operations, 1);
-        instructions += operations > decoded;
-        line += line_of(program_.pc[which]) != line_of(program_.pc[which - 1]);
-    }
-    return {static_cast<int>(std::min<Line>(line + 1 - line_, AHEAD)), std::max<std::int64_t>(operations - decoded, 0)};
-}
+    Address address = program_.fall_through(here);
+    Address offset = address - (static_cast<Address>(line_) << LINE_BITS);  // from the line at hand on
+    Line there = line_;  // the last one that has come
+    Cycle coming = NEVER, ask = std::max(line_came_ + BETWEEN_LINES, used_up_);
 
-// The lines beyond are asked for until then, and the one under way must come first.
-Cycle InOrderCore::fetch_beyond(Address pc, int lines, Cycle again) {
-    for (int ahead = 1; ahead <= lines; ++ahead) {
-        const Cycle start = std::max(line_free_, line_begin_) + BETWEEN_LINES;
-        if (start >= again) break;
-        line_free_ = caches_.access_code(line_ + ahead, start, pc);
+    Slots decode = decode_;
+    std::int64_t part = 0;  // of a micro-operation, in UNITs
+    const auto work_off = [&](Cycle cycle) {
+        decode.reach(cycle);
+        const std::int64_t before = decode.used;
+        while (count > 0 && bundles[0].arrives <= cycle) {
+            const std::int64_t taken = std::min((width_ - decode.used) * UNIT - part, bundles[0].operations);
+            bundles[0].operations -= taken;
+            decode.used += (part + taken) / UNIT;
+            part = (part + taken) % UNIT;
+            if (bundles[0].operations > 0) break;
+            decoded_[(bundles_ - count + 1) & (RECENT - 1)] = cycle;
+            for (int k = 1; k < count; ++k) bundles[k - 1] = bundles[k];
+            --count;
+        }
+        return decode.used > before;
+    };
+    for (Cycle cycle = begin; cycle <= committed; ++cycle) {
+        bool moves = false;
+        waiting -= cycle > issued && waiting > 0;
+        if (cycle >= decoding) {
+            std::int64_t full = waiting;
+            if (cycle < issued + 1)
+                for (const Cycle each : issued_) full += each > cycle;
+            if (cycle == decoding || cycle == committed || full < INPUT_BUFFER) {
+                moves = work_off(cycle);
+                waiting += moves && cycle > decoding;
+            }
+        }
+        if (coming < cycle) {
+            ++there;
+            ask = coming + BETWEEN_LINES;
+            coming = NEVER;
+        }
+        const bool first = cycle == begin;
+        int taken = count;  // places before decode
+        for (int k = count; k < DECODE_BUFFER && count > 0; ++k)
+            taken += decoded_[(bundles_ - k) & (RECENT - 1)] > cycle;
+        if (first || taken < DECODE_BUFFER) {
+            std::int64_t operations = 0;
+            for (std::int64_t k = first ? fetch_.used : 0; k < width_; ++k) {
+                const bool known = which < program_.size && program_.pc[which] <= address;
+                const Address length = known ? static_cast<Address>(program_.rows[which].length) : usual_length_;
+                if (line_ + static_cast<Line>((offset + length - 1) >> LINE_BITS) > there) break;
+                operations += known ? in_line(program_.rows[which]) * UNIT : usual_operations_;
+                which += known;
+                address += length;
+                offset += length;
+            }
+            if (first) {
+                bundles[0].operations += operations;
+            } else if (operations > 0) {
+                bundles[count++] = {cycle + frontend_delay_, operations};
+                ++bundles_;
+            }
+            moves |= operations > 0;
+        }
+        const Line held = there - line_ - static_cast<Line>(offset >> LINE_BITS) + 1;
+        if (coming == NEVER && held < LINES && ask <= cycle) {
+            coming = caches_.access_code(there + 1, first ? ask : cycle, pc);
+            moves = true;
+        }
+        const bool on_its_way = count > 0 && bundles[count - 1].arrives > cycle;
+        if (!moves && coming == NEVER && !on_its_way && cycle > decoding + DECODE_BUFFER && cycle < issued)
+            cycle = issued - 1;
     }
-    return std::max(again, line_free_ + BETWEEN_LINES);
+    for (Cycle cycle = committed + 1; count > 0; ++cycle) work_off(cycle);
+    decode_ = decode;
+    sent_on_ = decode_.used < width_ ? decode_.cycle : sent_on_;
+    parcels_ += decode_.used < width_;
+    for (Cycle& each : issued_) each = std::min(each, committed);
+    const Cycle again = committed + TO_REFETCH;
+    return coming == NEVER ? again : std::max(again, coming + BETWEEN_LINES);
 }
 
 // Cycle in which the line is asked for to which a branch goes as predicted.
@@ -462,8 +593,8 @@ Cycle InOrderCore::fetch_beyond(Address pc, int lines, Cycle again) {
 // The first fetch stage knows it a cycle later. A line under way must come first (Fetch1::numInFlightFetches): the next
 // one, or, where that has come, the one behind it, for which the second stage has just made room by throwing all away.
 Cycle InOrderCore::follow(Address pc) {
-    const Cycle told = fetch_.cycle + FETCH_TO_DECODE;
-    const Cycle start = std::max(line_free_, line_begin_) + BETWEEN_LINES;
+    const Cycle told = fetch_.cycle;
+    const Cycle start = std::max(line_came_ + BETWEEN_LINES, used_up_);
     Cycle free = caches_.access_code(line_ + 1, start, pc) + BETWEEN_LINES;
     if (free <= told) free = caches_.access_code(line_ + 2, told, pc) + BETWEEN_LINES;
     return std::max(told + 1, free);
@@ -474,15 +605,14 @@ void InOrderCore::refetch(Cycle again, Cause cause) {
     redirect_cause_ = cause;
     redirected_ = std::max<Cycle>(again - fetch_.cycle, 0);
     fetch_ = {again, 0};
+    passed_on_ = -1;
     line_ = -1;
-    line_begin_ = again;
+    used_up_ = again;
 }
 
 // What follows the instruction `here`, committed at `committed`, is fetched anew.
-void InOrderCore::go_on_from(std::uint32_t here, Address pc, Cycle committed, Cause cause) {
-    const Beyond wrong = beyond(here, committed);
-    decoded_ = {committed - FETCH_TO_DECODE - frontend_delay_ + wrong.operations / width_, wrong.operations % width_};
-    refetch(fetch_beyond(pc, wrong.lines, committed + TO_REFETCH), cause);
+void InOrderCore::go_on_from(std::uint32_t here, std::int64_t left, Address pc, Cycle committed, Cause cause) {
+    refetch(beyond(here, left, pc, committed), cause);
 }
 
 inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle committed) {
@@ -492,7 +622,7 @@ inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle comm
         const Redirect outcome = ideal_branches_ ? Redirect::None : branches_.fetch(pc, fall_through, target, row.flags);
         if (outcome != Redirect::None) {
             branches_.mispredictions += outcome == Redirect::Decode;
-            go_on_from(here, pc, committed, MispredictExecute);
+            go_on_from(here, 0, pc, committed, MispredictExecute);
         } else if (target != fall_through) {
             refetch(follow(pc), FetchBandwidth);
         }

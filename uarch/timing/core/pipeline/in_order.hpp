@@ -99,17 +99,19 @@ class InOrderCore final : public Core {
     static constexpr int BEFORE_BRANCH = 3;  // micro-operations of an instruction up to a branch in its microcode
     // gem5's Minor: fetch1 → 1 → fetch2 → frontend_delay → decode → 1 → execute; the integer unit's three stages, of which
     // operands may be two late; the memory unit's one stage and its assumed latency.
-    static constexpr Cycle FETCH_TO_DECODE = 1, DECODE_TO_ISSUE = 1, TO_REFETCH = 1, BETWEEN_LINES = 1;
+    static constexpr Cycle TO_FETCH2 = 1, DECODE_TO_ISSUE = 1, TO_REFETCH = 1, BETWEEN_LINES = 1;
     static constexpr Cycle ALU_STAGES = 3, ALU_LATE = 2, MEMORY_STAGES = 1, MEMORY_LATE = 1, LOAD_ASSUMED = 3;
     static constexpr int TRANSFERS = 2;       // accesses between requests and commitment (executeLSQTransfersQueueSize)
     static constexpr int STORES_A_CYCLE = 2;  // to memory (executeLSQMaxStoreBufferStoresPerCycle)
     static constexpr int ACCESSES = 4;        // that may be in the queues, and more
-    static constexpr int AHEAD = 2;           // lines of code fetched beyond the one in use: by comparison with gem5
+    static constexpr int LINES = 2;           // of code, held or under way (fetch2InputBufferSize)
     static constexpr int DECODE_BUFFER = 3;   // cycles' worth of instructions fetched for decode (decodeInputBufferSize)
     static constexpr int INPUT_BUFFER = 7;    // cycles' worth of instructions waiting for issue (executeInputBufferSize)
+    static constexpr int RECENT = 8;          // bundles and parcels that are remembered
     static constexpr std::int64_t LANE = 8;   // bytes of one access of x86-64's vector registers
     static constexpr int CYCLES = 64;         // of which it is known what was committed, and what memory answered
     static constexpr Cycle TRAP = 13;
+    static constexpr std::int64_t UNIT = 256;  // of a count of micro-operations that is no whole number
 
     struct Result {
         Cycle ready = 0;  // as the issue stage assumes
@@ -120,10 +122,6 @@ class InOrderCore final : public Core {
         std::int64_t count = 0, leading = 0, last_other = 0;  // accesses before all else; the last that is no access
     };
 
-    struct Beyond {  // a branch, when it goes elsewhere
-        int lines;                // asked for
-        std::int64_t operations;  // still to be decoded
-    };
     struct Access {  // in the queues
         Cycle alone_from = -1;  // from when on it was the oldest of all, and there
         Committed committed;
@@ -143,6 +141,8 @@ class InOrderCore final : public Core {
     template <bool STACK>
     Result operate(Cycle operands, Cause cause, int unit, Divider divider, Cycle stages);
     template <bool STACK>
+    Result divide(std::uint32_t here, const StaticInstruction& row, Address pc, Cycle operands, Cause cause);
+    template <bool STACK>
     Result access(Address pc, Address address, std::int64_t size, bool write, Cycle operands, Committed known, Cause cause);
     bool asleep(Cycle cycle, Cycle active) const;
     Cycle leave_unit(Cycle end, const Committed& known) const;
@@ -151,12 +151,11 @@ class InOrderCore final : public Core {
     Cycle to_cache(Address pc, Address address, std::int64_t size, Cycle start, bool write);
     void store(Address pc, Address address, std::int64_t size, Cycle committed);
     void redirect(std::uint32_t here, Address target, Cycle committed);
-    void go_on_from(std::uint32_t here, Address pc, Cycle committed, Cause cause);
+    void go_on_from(std::uint32_t here, std::int64_t left, Address pc, Cycle committed, Cause cause);
     template <bool STACK>
     std::int64_t interrupt(std::uint32_t here, const StaticInstruction& row, Address pc);
     void refetch(Cycle again, Cause cause);
-    Beyond beyond(std::uint32_t here, Cycle committed) const;
-    Cycle fetch_beyond(Address pc, int lines, Cycle again);
+    Cycle beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed);
     Cycle follow(Address pc);
 
     Program program_;
@@ -165,23 +164,28 @@ class InOrderCore final : public Core {
     bool ideal_branches_;
     Cycle awake_;  // cycles that the core ticks on after the last activity
     bool halves_;  // vector registers are two halves (x86-64's)
-    std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_, front_entries_;
+    std::int64_t usual_operations_ = UNIT;  // of the program's instructions, on average
+    Address usual_length_ = 4;
+    std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_;
 
     std::vector<Pipe> pipes_[RESOURCES];
     Pipe memory_unit_, int_divider_, fp_divider_;
     StoreForwarding forwarding_;
     Cause ready_cause_[REGISTERS + 1] = {};  // what brings the register's value
     Result result_[REGISTERS + 1] = {};      // of the latest writer
-    CycleRing front_;      // when each of the latest micro-operations was issued
     CycleRing in_memory_;  // when each of the latest accesses was done
     CycleRing buffer_;     // when each of the latest stores was written
     Access latest_[ACCESSES];  // accesses
     Commits commits_[CYCLES];
     Cycle answers_[CYCLES] = {};
 
-    Slots fetch_;
-    Line line_ = -1;
-    Cycle line_begin_ = 0, line_free_ = 0;
+    Slots fetch_, decode_;  // the second fetch stage, by instructions; decode, by micro-operations
+    Line line_ = -1;        // the last one
+    Cycle line_came_ = 0, used_up_ = 0;     // when it came, and when the one before it was used up
+    Cycle passed_on_ = -1, sent_on_ = -1;   // the cycles of the last bundle and of the last parcel
+    std::int64_t bundles_ = 0, parcels_ = 0;  // of the second fetch stage and of decode, each of one cycle
+    Cycle decoded_[RECENT] = {};     // when decode was through with each of the last bundles
+    Cycle issued_[RECENT] = {};       // when all of each of the last parcels was issued
     Cycle issue_cycle_ = 0;
     std::int64_t issue_used_ = 0, issue_memory_ = 0;
     Cycle commit_cycle_ = 0;
@@ -192,6 +196,7 @@ class InOrderCore final : public Core {
     Cycle written_ = 0;      // when all stores so far are written
     Cycle left_buffer_ = 0;  // when the last store left the store buffer
     int left_together_ = 0;  // stores that left it in that cycle
+    bool accesses_follow_ = false;  // the next two instructions do nothing else
     bool prefetching_ = false;  // the instruction at hand is a prefetch
     Cycle serial_ = 0;       // after a serializing instruction
     Cycle chain_ = 0;        // when the last chained instruction is done
@@ -201,7 +206,6 @@ class InOrderCore final : public Core {
     CycleStack stack_;
     Cause redirect_cause_ = MispredictExecute;
     Cycle redirected_ = 0;
-    Slots decoded_;  // what decode is through with, in cycles of fetch, after a branch that went elsewhere
 };
 
 }  // namespace perfvec

@@ -296,6 +296,67 @@ __attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, co
     if constexpr (STACK) waits_.add(Serialize, done - dispatched);
 }
 
+// An instruction whose microcode branches: a repeated string, which goes back for each round but the last; a shift of
+// bytes, whose third micro-operation is a branch that is always taken; a divide, which goes back for every four steps but
+// the last four. They are predicted as all branches are, by the address that the whole instruction has (BPredUnit::predict,
+// Fetch::lookupAndUpdateNextPC); where one is predicted taken, the end of the instruction ends its group of fetch.
+template <bool STACK>
+__attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_inside(const DecodedInstruction& row,
+                                                                                     std::int64_t operations,
+                                                                                     std::int64_t accesses) {
+    const Address pc = row.pc, behind = row.fall_through();
+    const Cycle depth = TO_RENAME + dispatch_delay_ + 1;  // from decode until a branch is resolved, if nothing holds it up
+    Cycle taken_in = NEVER;
+    Inside inside{{NEVER, 0}, {NEVER, 0}, false};
+    const auto part = [&](std::int64_t count) {
+        const Address begin = inside.fetched.first == NEVER ? pc : behind - 1;  // its lines are at hand then
+        const Span fetched = front_.fetch<STACK>(caches_, begin, static_cast<std::int64_t>(behind - begin), count, waits_);
+        const Span decoded = front_.decode<STACK>(fetched, count, rename_.cycle, waits_);
+        inside.fetched = {std::min(inside.fetched.first, fetched.first), fetched.last};
+        inside.decoded = {std::min(inside.decoded.first, decoded.first), decoded.last};
+        operations -= count;
+    };
+    const auto branch = [&](bool taken, bool last) {
+        if (ideal_branches_ || branches_.follows()) return;  // outcomes found beforehand are of the program's branches
+        const Cycle resolved = inside.decoded.last + depth;
+        const Redirect outcome = branches_.fetch(pc, behind, taken ? pc : behind, BRANCH | CONDITIONAL, inside.fetched.last,
+                                                 resolved + TO_RETIRE);
+        if (outcome == Redirect::Decode)
+            front_.go_on(inside.decoded.last + TO_REFETCH, front_.line(), 0, MispredictDecode);
+        else if (outcome == Redirect::Execute && last)
+            inside.mispredicted = true;
+        else if (outcome == Redirect::Execute)
+            front_.go_on(resolved + TO_SQUASH + 1, front_.line(), 0, MispredictExecute);
+        else if (taken)
+            taken_in = inside.fetched.last;
+    };
+    if (row.is(STRING) && accesses > 0) {
+        const std::int64_t together = row.address_count > 1 ? 2 : 1, rounds = std::max<std::int64_t>(accesses / together, 1);
+        part(row.micro_operations);
+        branch(false, false);
+        for (std::int64_t round = 1; round < rounds; ++round) {
+            part(together * (1 + row.computes));
+            if (round <= PREDICTED) branch(true, false);
+        }
+        part(std::max<std::int64_t>(operations, 1));
+        branch(false, true);
+    } else if (row.interruption == Interruption::Branch) {
+        const std::int64_t before = std::min<std::int64_t>(BEFORE_BRANCH, operations);
+        const Span first = front_.fetch<STACK>(caches_, pc, row.length, before, waits_);
+        const Span rest = front_.fetch<STACK>(caches_, behind - 1, 1, std::max<std::int64_t>(operations - before, 1), waits_);
+        inside.fetched = {first.first, rest.last};
+        inside.decoded = front_.decode<STACK>(inside.fetched, operations, rename_.cycle, waits_);
+        branch(true, false);
+        if (taken_in == rest.last && first.last < rest.last) taken_in = NEVER;
+    } else {
+        part(operations);
+        for (int round = 1; round < row.rounds; ++round) branch(true, false);
+        if (row.rounds > 0) branch(false, true);
+    }
+    if (taken_in == inside.fetched.last) front_.end_group(pc);
+    return inside;
+}
+
 // A load that could issue at `cycle` on a path that was squashed; returns the cycle of its data.
 __attribute__((noinline)) Cycle OutOfOrderCore::load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle) {
     const Cycle issue = std::max(cycle, store_sets_.waits_for(pc));
@@ -338,10 +399,18 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         own = others = 0;
     }
 
-    if constexpr (!PLAIN)
+    Span fetched, decoded;
+    bool again_within = false;  // the last branch within the instruction is mispredicted
+    if (!PLAIN && (string || row.interruption != Interruption::None)) {
         if (row.interruption == Interruption::Trap) trap<STACK>(here, row);
-    const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
-    const Span decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
+        const Inside inside = fetch_inside<STACK>(row, operations, accesses);
+        fetched = inside.fetched;
+        decoded = inside.decoded;
+        again_within = inside.mispredicted;
+    } else {
+        fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
+        decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
+    }
     if (serializing) serial_ = std::max(serial_, commit_.cycle + RELEASE);
     if (stores > 0) {
         const std::int64_t room =
@@ -418,14 +487,15 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         if constexpr (STACK)
             if (accesses == 0) waits_.add(history_[address_register], start - data, ExecuteIntAlu);
         const Cycle operands = start;
-        if (!PLAIN && row.chained) start = std::max(start, chain_);
+        if (!PLAIN && row.chained) start = std::max(start, chain_[row.chained == PAIR]);
         for (std::int64_t operation = 0; operation < own; ++operation) {
+            if (!PLAIN && row.chained == PAIR && 2 * operation == own) start = result;
             const Cycle issue = !PLAIN && row.divider != Divider::None ? divide(row, start) : units_.reserve(row.unit, start);
             result = std::max(result, issue + row.latency);
             issue_queue_.leave(issue);
             if constexpr (PLAIN) break;
         }
-        if (!PLAIN && row.chained) chain_ = result;
+        if (!PLAIN && row.chained) chain_[row.chained == PAIR] = result;
         if constexpr (STACK) {
             const auto execution = static_cast<Cause>(row.execution);
             waits_.add(execution, start - operands);
@@ -516,12 +586,18 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
             front_.end_group(target);
     } else {
+        if (!PLAIN && again_within) {
+            const std::int64_t most = std::min(operations - 1, reorder_buffer_.entries() - 1);
+            const Cycle resolved = std::max(dispatched + 1, complete - (stores > 0 ? stores - 1 : 0));
+            reorder_buffer_.book(most, retire(complete, operations - 1));
+            operations = 1;
+            squash({{WrongPath::UNKNOWN, WrongPath::Place::NOWHERE}, pc, renamed, fetched.last, resolved, true});
+            complete = std::max(complete, resolved + TO_SQUASH + 1 + frontend_delay_ + TO_RENAME + dispatch_delay_ + 1);
+            if constexpr (STACK) waits_.add(MispredictExecute, complete - resolved);
+        }
         retired_at = retire(complete, operations);
         if (again_ > 0) fetch_again();
-        if (!PLAIN && row.interruption == Interruption::Branch)
-            front_.end_group(pc);  // as expected
-        else if (!PLAIN && row.is(SYSCALL))
-            front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
+        if (!PLAIN && row.is(SYSCALL)) front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
     }
     reorder_buffer_.book(PLAIN ? operations : std::min(operations, reorder_buffer_.entries()), retired_at);
     if (wrong > 0) reorder_buffer_.book(wrong, retired_at);

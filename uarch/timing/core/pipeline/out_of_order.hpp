@@ -51,6 +51,9 @@ class OutOfOrderCore final : public Core {
     static constexpr Cycle HISTORY = 4096;  // cycles that a history of stores looks back over a gap
     static constexpr int SQUASH_WIDTH = 8;  // gem5's squashWidth
     static constexpr Cycle TRAP = 13;       // gem5's trapLatency
+    static constexpr int BEFORE_BRANCH = 3;  // micro-operations of a shift of bytes up to its branch
+    static constexpr int PAIR = 2;           // `chained`, in two halves
+    static constexpr int PREDICTED = 64;     // branches of a repeated string that the predictor is told of
 
     struct RetiredStore {  // waits to be written
         Cycle earliest;
@@ -79,6 +82,12 @@ class OutOfOrderCore final : public Core {
     Cycle retire(Cycle complete, std::int64_t operations);
     template <bool STACK>
     void trap(std::uint32_t here, const DecodedInstruction& row);
+    struct Inside {
+        Span fetched, decoded;
+        bool mispredicted;  // the last branch
+    };
+    template <bool STACK>
+    Inside fetch_inside(const DecodedInstruction& row, std::int64_t operations, std::int64_t accesses);
     struct Squash {
         WrongPath::Place place;  // where the squashed path goes on
         Address target;          // and where the one taken does
@@ -126,7 +135,7 @@ class OutOfOrderCore final : public Core {
     Cycle memory_last_ = 0;     // when the last memory operation so far is complete
     Cycle serial_ = 0;          // not renamed before: after a serializing instruction
     Cycle again_ = 0;           // when a load that went ahead too far is fetched again
-    Cycle chain_ = 0;           // when the last chained instruction is done
+    Cycle chain_[2] = {};       // when the last chained instruction of either kind is done
 
     Waits waits_;
     CycleStack stack_;

@@ -1,0 +1,115 @@
+"""What gem5's x86-64 microcode makes of some instructions: known answers."""
+
+import numpy as np
+import pytest
+from programs import Program
+
+from tracegen.decode import decode
+from uarch.configuration import Machine, load_machine, replace_field
+from uarch.instructions import NO_REGISTER, Flag
+from uarch.timing.simulation import simulate
+from uarch.timing.static import SOURCES, SOURCES_AT, static_rows
+
+BASE = load_machine("base")
+MINOR = replace_field(load_machine("cortex-a53"), "branch_predictor.kind", "none")
+RAX, RCX, RDI, XMM0 = 0, 1, 7, 32
+ADD, JUMP = "4883c001", "ebfe"  # add rax, 1; a jump back
+
+
+def x86(*texts: str):
+    code = np.zeros((len(texts), 16), np.uint8)
+    address, addresses = 0x400000, []
+    for row, text in enumerate(texts):
+        raw = bytes.fromhex(text)
+        code[row, : len(raw)] = list(raw)
+        addresses.append(address)
+        address += len(raw)
+    return decode(np.array(addresses, np.uint64), code, "x86-64")
+
+
+def cycles_a_round(machine: Machine, texts: list[str], rounds: int = 400, accesses=lambda number, k: []) -> float:
+    """Of the second half of equal rounds of `texts` and a jump back; `accesses(k, round)` are those of the k-th."""
+    static = x86(*texts, JUMP)
+    program = Program([])
+    for number in range(rounds):
+        for k in range(len(texts) + 1):
+            program.execute(k, *accesses(k, number))
+    latency, _ = simulate(machine, static, [program.chunk()])
+    return latency[len(latency) // 2 :].sum() / (rounds // 2)
+
+
+def sources(machine: Machine, text: str) -> set[int]:
+    row = static_rows(machine, x86(text))[0]
+    return set(row[SOURCES_AT : SOURCES_AT + SOURCES].tolist())
+
+
+@pytest.mark.parametrize(
+    ("text", "register"),
+    [("31c0", RAX), ("660fefc0", XMM0), ("660f6ec0", XMM0), ("660f38 1cc1".replace(" ", ""), XMM0), ("0f5bc1", XMM0)],
+    ids=["xor eax, eax", "pxor xmm0, xmm0", "movd xmm0, eax", "pabsb xmm0, xmm1", "cvtdq2ps xmm0, xmm1"],
+)
+def test_what_is_written_is_read(text, register):
+    assert register in sources(BASE, text)
+    assert register not in x86(text).sources[0][x86(text).sources[0] != NO_REGISTER]  # it is not of the instruction set
+
+
+def test_a_move_between_vector_registers_reads_only_one():
+    assert XMM0 not in sources(BASE, "f30f7ec1")  # movq xmm0, xmm1
+
+
+def test_rounds_that_clear_a_register_do_not_overlap():
+    """A chain of 6 additions in each round begins with `xor eax, eax`: as long as without it."""
+    assert cycles_a_round(BASE, ["31c0", *[ADD] * 6]) == pytest.approx(7, abs=0.1)
+
+
+def test_products_of_pairs_go_one_after_another():
+    """Two stages, of two products each in a unit that takes one a cycle: the second of either comes a cycle later."""
+    machine = replace_field(replace_field(BASE, "functional_units.fp_mul_latency", 6), "functional_units.simd", 1)
+    texts = ["660ff5c1", "660ff5d3", "660ff5e5"]  # pmaddwd of different registers
+    assert cycles_a_round(machine, texts) == pytest.approx(3 * 2 * (6 + 1), abs=0.5)
+
+
+def string_of(words, is_store=1):
+    def accesses(k, number):
+        return [(0x10000000 + 8 * word, 8, is_store) for word in range(words(number))] if k == 0 else []
+
+    return accesses
+
+
+def test_in_order_each_round_of_a_string_is_a_redirection():
+    short, long = (cycles_a_round(MINOR, ["f348ab"], 200, string_of(lambda _, n=n: n)) for n in (8, 24))
+    jump = cycles_a_round(MINOR, [ADD], 200)  # issued, committed and fetched again once
+    assert (long - short) / 16 >= jump - 3
+
+
+def test_the_end_of_a_string_is_predicted():
+    """Of 4 words each time, or of 2 or 6 by chance, whose end nothing can foresee."""
+    draws = np.random.default_rng(1).integers(2, size=400) * 4 + 2
+    load = "f348ad"  # rep lodsq
+    same = cycles_a_round(BASE, [load, ADD], 400, string_of(lambda _: 4, 0))
+    by_chance = cycles_a_round(BASE, [load, ADD], 400, string_of(lambda number: int(draws[number]), 0))
+    assert by_chance > same + 3
+
+
+def test_a_byte_shift_is_all_its_microcode_on_a_path_not_taken():
+    """Behind a taken branch decode goes through 17 micro-operations of `psrldq`, of which 8 are executed."""
+
+    def behind(text: str) -> float:
+        static = x86("4883c001", "eb20", *[text] * 8)
+        program = Program([])
+        for _ in range(400):
+            program.execute(0)
+            program.execute(1)
+        latency, _ = simulate(MINOR, static, [program.chunk()])
+        return latency[400:].sum() / 200
+
+    assert behind("660f73d804") > behind("660fd4c1") + 2  # paddq
+
+
+def test_divides_of_many_steps_are_redirected_in_order():
+    static = x86("4889ca", "48f7f6")  # mov rdx, rcx; div rsi
+    assert static.compute_operations[1] == 35
+    assert Flag.BRANCH not in Flag(int(static.flags[1]))
+    few, many = (cycles_a_round(MINOR, [front, "48f7f6"], 100) for front in ("31d2", "4889ca"))
+    step = MINOR.functional_units.div_latency
+    assert many - few > (35 - 7) * step + 7 * 5
