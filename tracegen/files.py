@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import math
 import os
 import tempfile
@@ -18,12 +20,15 @@ from uarch.errors import InputError, is_full
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it there on success, remove it on any exception."""
+    """Yield a temporary path beside `path`; rename it there on success, remove it on any exception.
+
+    It is locked while it is written. What killed writers of the same path left, which nobody locks, is removed. Write
+    into the file that is there: one put in its place would not be locked.
+    """
     target = Path(path)
     require_writable(target)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    _remove_left(target)
+    handle, temporary = _locked(target)
     try:
         yield temporary
         umask = os.umask(0)
@@ -36,6 +41,37 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         if is_full(error):
             raise InputError(f"{target}: the disk is full, or the file larger than is allowed") from error
         raise
+    finally:
+        os.close(handle)  # and lets go of the lock
+
+
+def _locked(target: Path) -> tuple[int, Path]:
+    """A new temporary file for `target`, and the handle that locks it."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            break  # a file system without locks: nobody can tell what was left, and nobody removes it
+        if os.fstat(handle).st_nlink:  # not removed as left in between
+            break
+        os.close(handle)
+    return handle, Path(name)
+
+
+def _remove_left(target: Path) -> None:
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        try:
+            handle = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue  # gone meanwhile, or somebody else's
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink(missing_ok=True)
+        except OSError:
+            pass  # its writer is alive
+        finally:
+            os.close(handle)
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
@@ -63,7 +99,8 @@ def open_h5(path: str | os.PathLike[str], file_format: str, version: int) -> Ite
 def sealed_h5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """An HDF5 file to write: sealed and put in place on success, removed on any exception."""
     with atomic_path(path) as temporary:
-        with _Written(temporary, "w", libver="latest", userblock_size=seal.BLOCK) as file:
+        # HDF5's own lock would wait for ours.
+        with _Written(temporary, "w", libver="latest", userblock_size=seal.BLOCK, locking=False) as file:
             try:
                 yield file
                 file.flush()
@@ -140,7 +177,7 @@ def _open(path: Path, file_format: str, version: int) -> h5py.File:
         raise InputError(f"{path}: is {found}; expected a {file_format} file")
     _check_bytes(path, file_format)
     try:
-        file = h5py.File(path, "r")
+        file = h5py.File(path, "r", locking=False)  # files are replaced, never changed
     except DAMAGE as error:
         raise InputError(f"{path}: truncated, or not an HDF5 file; expected a {file_format} file") from error
     try:
