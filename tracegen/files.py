@@ -105,8 +105,9 @@ def sealed_h5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
                 yield file
                 file.flush()
             except BaseException:
-                # Where the disk is full HDF5 cannot close the file, and crashes later; it is thrown away in any case.
-                elsewhere = os.memfd_create("thrown-away")
+                # Where the disk is full HDF5 cannot close the file, and crashes later; it is thrown away in any case,
+                # into what takes every byte whatever the limits on files are.
+                elsewhere = os.open("/dev/zero", os.O_RDWR)
                 os.dup2(elsewhere, file.id.get_vfd_handle())
                 os.close(elsewhere)
                 raise
