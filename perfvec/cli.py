@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -32,6 +32,7 @@ from perfvec.commands import (
     tuning,
     workloads,
 )
+from tracegen.unsealed import ALLOWED
 from uarch.errors import InputError, is_full
 
 
@@ -69,6 +70,19 @@ app = typer.Typer(
     name="perfvec", cls=_Commands, help="Profile a program once, predict its run time on any microarchitecture.",
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
 )  # fmt: skip
+
+
+@app.callback()
+def options(
+    unsealed: Annotated[
+        bool, typer.Option("--unsealed", help="Also read HDF5 files without a seal; anywhere before --.")
+    ] = False,
+) -> None:
+    """Set what holds for every command, and for the processes that it starts."""
+    if unsealed:
+        os.environ[ALLOWED] = "1"
+
+
 for theme in (tracing, labelling, learning, representing, predicting, simulating, profiling, comparing, examining):
     app.add_typer(theme.app)
 app.add_typer(machines.app, name="uarch")
@@ -88,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         words, program = words[:cut], words[cut + 1 :]
         if not program:
             _fail(InputError("nothing follows --; write -- PROGRAM ARGS…"))
+    words.sort(key=lambda word: word != "--unsealed")  # to the front, where an option of all commands stands
     try:
         with _unread():
             try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import h5py
 
-from tracegen import seal
+from tracegen import seal, unsealed
 from uarch.errors import InputError, is_full
 
 
@@ -129,10 +129,12 @@ class _Written(h5py.File):
 def _check_bytes(path: Path, file_format: str) -> None:
     """Refuse a file that is not as it was written before HDF5's library, which trusts what it reads, sees it.
 
-    Files of other makers have no seal; they begin with HDF5's signature, where ours have a user block.
+    Files of other makers have no seal (tracegen/unsealed.py); they begin with HDF5's signature, where ours have a user
+    block.
     """
     with damage_in(path, "the file"), path.open("rb") as stream:
         if stream.read(len(_SIGNATURE)) == _SIGNATURE:
+            unsealed.require_readable(path, file_format)
             return
         stream.seek(seal.BLOCK)
         if stream.read(len(_SIGNATURE)) != _SIGNATURE:

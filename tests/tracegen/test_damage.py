@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tracegen import trace as trace_module
+from tracegen import unsealed
 from tracegen.latency import LatencyFile, LatencyWriter
 from tracegen.qemu.blocks import BlockTable
 from tracegen.qemu.interruption import WHOLE, Interruptions
@@ -19,6 +20,7 @@ from tracegen.qemu.ring import WINDOW_WORDS, Ring
 from tracegen.qemu.run import Run
 from tracegen.seal import seal
 from tracegen.trace import Trace, TraceWriter
+from tracegen.unsealed import ALLOWED
 from uarch.configuration import load_machine
 from uarch.errors import InputError
 
@@ -170,7 +172,9 @@ HOSTILE_LATENCIES = {
     ("kind", "what"),
     [*(("trace", what) for what in HOSTILE_TRACES), *(("latency", what) for what in HOSTILE_LATENCIES)],
 )
-def test_a_hostile_file_is_refused_in_little_memory(kind, what, sealed, trace_bytes, latency_bytes, tmp_path):
+def test_a_hostile_file_is_refused_in_little_memory(
+    kind, what, sealed, trace_bytes, latency_bytes, tmp_path, monkeypatch
+):
     data, content, change = {
         "trace": (trace_bytes, trace_content, HOSTILE_TRACES.get(what)),
         "latency": (latency_bytes, latency_content, HOSTILE_LATENCIES.get(what)),
@@ -190,11 +194,40 @@ def test_a_hostile_file_is_refused_in_little_memory(kind, what, sealed, trace_by
             target.attrs.update(source.attrs)
             change(target)
         path = unwrapped
+        with pytest.raises(InputError, match=r"has no seal .*--unsealed"):
+            content(path)
+        monkeypatch.setenv(ALLOWED, "1")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InputError) as error:
         content(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10  # KiB
+
+
+def test_an_unsealed_file_is_read_where_that_is_allowed(trace_bytes, tmp_path, monkeypatch):
+    path = tmp_path / "t.trace.h5"
+    path.write_bytes(trace_bytes)
+    expected = trace_content(path)
+    with h5py.File(tmp_path / "plain.h5", "w") as target, h5py.File(tmp_path / "t.trace.h5") as source:
+        for name in source:
+            source.copy(name, target)
+        target.attrs.update(source.attrs)
+    monkeypatch.setenv(ALLOWED, "1")
+    assert trace_content(tmp_path / "plain.h5") == expected
+
+
+@pytest.mark.parametrize("what", ["crash", "endless", "memory"])
+def test_what_the_library_cannot_read_ends_only_a_child(tmp_path, monkeypatch, what):
+    does = {"crash": "import os; os.abort()", "endless": "while True: pass", "memory": "x = bytearray(2 << 30)"}[what]
+    monkeypatch.setattr(unsealed, "_CPU_S", 1)
+    monkeypatch.setattr(unsealed, "_CHILD", f"import sys; sys.path[:] = sys.argv[3:]; from tracegen import unsealed\n"
+        f"def read(path):\n    {does}\nunsealed._read_all = read; unsealed.child(*sys.argv[1:3])")  # fmt: skip
+    monkeypatch.setenv(ALLOWED, "1")
+    path = tmp_path / "t.trace.h5"
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    with pytest.raises(InputError, match=r"cannot be read as HDF5 \(") as raised:
+        Trace(path)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.fixture(scope="module")
