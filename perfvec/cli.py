@@ -116,6 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         near = error.object[max(0, error.start - 30) : error.end + 10]
         _fail(InputError(f"a name that is not UTF-8 cannot be written: {near!a}; rename the file"))
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None and not is_full(error):
+            _fail(InputError(f"{error.filename!s}: {(error.strerror or 'unreadable').lower()}"))
         if not is_full(error):
             raise
         _discard(sys.stdout)

@@ -95,7 +95,10 @@ def _number(where: str, field: str, value: Any) -> float:
 
 def _find(times: Path, name: str) -> str:
     beside = times.parent / name
-    return str(beside) if not Path(name).exists() and beside.exists() else name
+    try:
+        return str(beside) if not Path(name).exists() and beside.exists() else name
+    except (OSError, ValueError) as error:  # too long, or with a zero byte, where pathlib does not say no
+        raise InputError(f"{times}: {show(name)} cannot be a file's name") from error
 
 
 def gather(
