@@ -8,7 +8,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,18 +100,27 @@ def sealed_h5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """An HDF5 file to write: sealed and put in place on success, removed on any exception."""
     with atomic_path(path) as temporary:
         # HDF5's own lock would wait for ours.
-        with _Written(temporary, "w", libver="latest", userblock_size=seal.BLOCK, locking=False) as file:
-            try:
-                yield file
-                file.flush()
-            except BaseException:
-                # Where the disk is full HDF5 cannot close the file, and crashes later; it is thrown away in any case,
-                # into what takes every byte whatever the limits on files are.
-                elsewhere = os.open("/dev/zero", os.O_RDWR)
-                os.dup2(elsewhere, file.id.get_vfd_handle())
-                os.close(elsewhere)
-                raise
+        file = _Written(temporary, "w", libver="latest", userblock_size=seal.BLOCK, locking=False)
+        try:
+            yield file
+            file.flush()
+            file.close()
+        except BaseException as error:
+            _throw_away(file, full=is_full(error))
+            raise
         seal.seal(temporary)
+
+
+def _throw_away(file: h5py.File, *, full: bool) -> None:
+    """Close a file that nobody will read. HDF5 writes what it holds of it, and crashes later where it cannot: so it
+    writes elsewhere, and where that is for want of room or a limit, to what takes every byte.
+    """
+    if file.id.valid:
+        elsewhere = os.open("/dev/zero", os.O_RDWR) if full else os.memfd_create("thrown-away")
+        os.dup2(elsewhere, file.id.get_vfd_handle())
+        os.close(elsewhere)
+        with suppress(OSError, RuntimeError):  # a device cannot be given its length
+            file.close()
 
 
 class _Written(h5py.File):

@@ -1,5 +1,6 @@
 """Files that are whole or absent: what killed writers leave is removed, what living ones write is not."""
 
+import errno
 import signal
 import subprocess
 import sys
@@ -73,3 +74,11 @@ def test_a_compiled_program_is_written_into_the_locked_file(tmp_path):
     compile_c(tmp_path / "a.c", tmp_path / "a", [])
     assert subprocess.run([str(tmp_path / "a")], check=False).returncode == 0
     assert names(tmp_path) == ["a", "a.c"]
+
+
+def test_an_error_while_a_file_is_written_is_told_as_it_is(tmp_path):
+    for error in (ValueError("ours"), OSError(errno.ENOSPC, "full")):
+        with pytest.raises(ValueError, match=r"ours|the disk is full"), sealed_h5(tmp_path / "x.h5") as file:
+            file.create_dataset("a", data=range(9999), chunks=(64,), compression="gzip")
+            raise error
+        assert names(tmp_path) == []
