@@ -20,7 +20,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.fuzz.mutate import mutated
@@ -33,13 +33,16 @@ _WALL = 30  # times as long on a machine that is busy
 _ROOT = Path(__file__).parents[2]
 
 
-def fuzz(name: str, cases: int, seed: int, folder: Path, keep: Path | None = None) -> tuple[Counter[str], list[str]]:
-    """What came of the cases of a reader, and a line for each that is bad."""
+def fuzz(
+    names: Sequence[str], cases: int, seed: int, folder: Path, keep: Path | None = None
+) -> tuple[Counter[str], list[str]]:
+    """What came of the cases of readers, one after another in turn, and a line for each that is bad."""
     found: Counter[str] = Counter()
     told = []
     begin = 0
     while begin < cases:
-        for case, outcome, message in _batch(name, seed, begin, cases, folder):
+        for case, outcome, message in _batch(names, seed, begin, cases, folder):
+            name = names[case % len(names)]
             found[outcome] += 1
             if outcome in BAD:
                 told.append(f"{name} {seed}:{case} {outcome}: {message}")
@@ -49,9 +52,19 @@ def fuzz(name: str, cases: int, seed: int, folder: Path, keep: Path | None = Non
     return found, told
 
 
-def _batch(name: str, seed: int, begin: int, end: int, folder: Path) -> Iterator[tuple[int, str, str]]:
+def _batch(names: Sequence[str], seed: int, begin: int, end: int, folder: Path) -> Iterator[tuple[int, str, str]]:
     """Cases from `begin` on, to the end or to one that ends the process."""
-    command = [sys.executable, "-m", "tests.fuzz.run", "--worker", name, str(seed), str(begin), str(end), str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.run",
+        "--worker",
+        ",".join(names),
+        str(seed),
+        str(begin),
+        str(end),
+        str(folder),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=_ROOT) as worker:
         assert worker.stdout is not None and worker.stderr is not None
         case, rest, waiting = begin - 1, b"", _Waiting(worker.pid)
@@ -105,22 +118,26 @@ class _Waiting:
         return self._cpu_s() - self._cpu > CPU_S or time.monotonic() - self._wall > _WALL * CPU_S
 
 
-def _worker(name: str, seed: int, begin: int, end: int, folder: Path) -> None:
+def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path) -> None:
     from tests.fuzz.readers import READERS, SELFTEST
 
     out = os.dup(1)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
-    reader, path = READERS.get(name, SELFTEST), folder / name
-    reader.make(path)
-    data = path.read_bytes()
     os.chdir(folder)
-    expected = _content(reader.read(path))
+    given = {}
+    for name in names:
+        reader, path = READERS.get(name, SELFTEST), folder / f"of-{name}" / name
+        path.parent.mkdir(exist_ok=True)
+        reader.make(path)
+        given[name] = reader, path, path.read_bytes(), _content(reader.read(path))
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for case in range(begin, end):
+        name = names[case % len(names)]
+        reader, path, data, expected = given[name]
         path.unlink()  # another file each time: what is kept of one by its name is not of this one
         path.write_bytes(mutated(data, random.Random(f"{name} {seed} {case}"), text=reader.text))
         os.write(out, f"{case}\t\t\n".encode())
@@ -157,7 +174,7 @@ def main() -> None:
     """The command."""
     if sys.argv[1:2] == ["--worker"]:
         name, seed, begin, end, folder = sys.argv[2:]
-        _worker(name, int(seed), int(begin), int(end), Path(folder))
+        _worker(name.split(","), int(seed), int(begin), int(end), Path(folder))
         return
     from tests.fuzz.readers import READERS
 
@@ -172,7 +189,7 @@ def main() -> None:
     for name in given.readers or READERS:
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="perfvec-fuzz-") as folder:
-            found, told = fuzz(name, given.cases, given.seed, Path(folder), given.keep)
+            found, told = fuzz([name], given.cases, given.seed, Path(folder), given.keep)
         every += told
         counts = " | ".join(f"{found[one]:,}" for one in GOOD + BAD)
         print(f"| {name} | {found.total():,} | {time.monotonic() - began:.0f} | {counts} |", flush=True)
