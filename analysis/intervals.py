@@ -16,6 +16,8 @@ from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from uarch.columns import Columns
 
+_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9))
+
 
 def relative(frame: pd.DataFrame, of: str) -> list[str]:
     """`low` and `high` of each row in per cent below and above its prediction, the column `of`: "-12% +14%"."""
@@ -59,4 +61,13 @@ def told_of_best(chosen: pd.DataFrame) -> str:
         return ""
     if chosen["low"].isna().any():
         return "Where there is no interval the model carries no calibration that serves."
-    return "low and high: the interval of the time, in seconds."
+    return "from and to: the interval of the time."
+
+
+def readable(chosen: pd.DataFrame) -> pd.DataFrame:
+    """The table with its times, and the ends of their intervals, in the unit in which the shortest is at least 1."""
+    least = float(chosen["seconds"].min())
+    unit, factor = next(((unit, factor) for unit, factor in _UNITS if least * factor >= 1), _UNITS[-1])
+    found = {"seconds": "time", "low": "from", "high": "to"}
+    names = {name: f"{head}, {unit}" for name, head in found.items() if name in chosen}
+    return chosen.assign(**{name: chosen[name] * factor for name in names}).rename(columns=names)

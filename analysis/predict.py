@@ -91,6 +91,12 @@ def _interval(
     return (cycles - sampling, cycles + sampling, "sampling") if own else (math.nan, math.nan, "")
 
 
+_ERRORS = {
+    "model": "the errors that the model made on programs and machines it had not met",
+    "machine": "what the measured times left open of a fitted machine", "sampling": "the sampling of a program",
+}  # fmt: skip
+
+
 def notes(model: Model, frame: pd.DataFrame) -> list[str]:
     """One line for each reason why some of these predictions have no interval, or one that is not the model's."""
     without = frame[~frame["interval_of"].str.contains("model|machine")]
@@ -121,8 +127,9 @@ def _named(frame: pd.DataFrame) -> str:
 
 def sections(frame: pd.DataFrame) -> list[Section]:
     """The parts of the HTML report."""
+    errors = [text for name, text in _ERRORS.items() if frame["interval_of"].str.contains(name).any()]
     intervals = (
-        f"Lines across the bars' ends are {_named(frame)} intervals: of the errors that interval_of names."
+        f"Lines across the bars' ends are {_named(frame)} intervals, for {', '.join(errors)}."
         if frame["low"].notna().any()
         else "No intervals: the model carries no calibration that serves here."
     )

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.figure import Axis, Bars, Figure, HeatMap, Lines, Panel, Points, label
-from analysis.intervals import relative, told_of_best
+from analysis.figure import CONTRAST, Axis, Bars, Figure, HeatMap, Lines, Panel, Points, label
+from analysis.intervals import readable, relative, told_of_best
 from analysis.pareto import cells, front, front_over_fields
 from analysis.report import Section
 from analysis.sensitivity import classes
@@ -448,7 +448,7 @@ def sections(
         Section(
             "Best points",
             f"Of each program, the best first. {told_of_best(chosen)}",
-            table=chosen.reset_index(drop=True),
+            table=readable(chosen).reset_index(drop=True),
         ),
     ]
 
@@ -460,7 +460,8 @@ def _of_source(frame: pd.DataFrame) -> str:
 def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
     """Each program's predicted time or objective: a heat map over two fields (the first two by default), or a curve.
 
-    Where more fields vary, the best over them is shown.
+    Where more fields vary, the best over them is shown. Colours of heat maps are the same multiples of a program's
+    least time, up to CONTRAST at least: a field that changes 2 % looks like one. Titles state the range.
     """
     fields = list(heat) or fields_of(frame)[:2]
     programs = list(dict.fromkeys(frame["program"]))
@@ -474,11 +475,18 @@ def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
         values = frame[fields[0]]
         wide = pd.api.types.is_numeric_dtype(values) and values.min() > 0 and values.max() >= 8 * values.min()
         return Figure([Panel(lines, x=Axis(fields[0], log=bool(wide)), y=Axis(told, zero=True))])
+    tables = [heat_map(frame, program, fields[0], fields[1]) * factor for program in programs]
+    ends = [(float(np.nanmin(table)), float(np.nanmax(table))) for table in tables]
+    positive = all(low > 0 for low, _ in ends)  # an objective may be anything
+    reach = max([CONTRAST, *(high / low for low, high in ends)]) if positive else 0.0
     panels = []
-    for program in programs:
-        table = heat_map(frame, program, fields[0], fields[1]) * factor
-        cells = HeatMap(list(table.columns), list(table.index), table.to_numpy(), told, numbers=table.size <= 64)
-        panels.append(Panel([cells], str(program), Axis(fields[0]), Axis(fields[1])))
+    for program, table, (low, high) in zip(programs, tables, ends, strict=True):
+        scale = (low, low * reach) if positive else None
+        cells = HeatMap(
+            list(table.columns), list(table.index), table.to_numpy(), told, numbers=table.size <= 64, scale=scale
+        )
+        title = f"{program}: {low:.4g} to {high:.4g}" + (f" (+{high / low - 1:.1%})" if positive else "")
+        panels.append(Panel([cells], title, Axis(fields[0]), Axis(fields[1])))
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     return Figure(panels, columns=columns, width=5.0 * columns + 0.6, height=4.0 * rows)

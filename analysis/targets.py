@@ -13,6 +13,7 @@ from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector, load_vector
 from tracegen.qemu.runner import trace
 from uarch.errors import InputError
+from uarch.text import require_writable_name
 
 
 def resolve(
@@ -29,6 +30,8 @@ def resolve(
     """
     if not targets and not program:
         raise InputError("no target: name traces (*.trace.h5), vectors (*.vector.npz), or give `-- PROGRAM ARGS…`")
+    for target in [*targets, *program[:1]]:
+        require_writable_name(os.fspath(target))
     vectors = []
     for target in targets:
         if Path(target).name.endswith(".npz"):

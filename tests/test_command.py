@@ -205,6 +205,22 @@ def test_a_name_that_is_not_utf8_works_or_is_one_line(tmp_path, command):
         assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("command", [["report", "-o", "x", "--uarch", "base"], ["predict"]])
+def test_a_trace_whose_name_is_not_utf8_is_told_before_it_is_read(tmp_path, command):
+    trace = os.fsencode(tmp_path) + b"/a\xff.trace.h5"
+    shutil.copy("/bin/true", trace)
+    words = [sys.executable, "-m", "perfvec", command[0], trace, *command[1:]]
+    done = subprocess.run(words, capture_output=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2 and b"not UTF-8 cannot be written: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_the_system_refuses_is_one_line(tmp_path):
+    done = perfvec("predict", f"{'a' * 5000}.vector.npz")
+    assert done.returncode == 2 and done.stderr.startswith("perfvec: aaa") and len(done.stderr.splitlines()) == 1
+    assert "file name too long" in done.stderr
+
+
 def test_no_qemu_is_named(tmp_path):
     (tmp_path / "bin").mkdir()
     found = perfvec(

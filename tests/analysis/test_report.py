@@ -181,6 +181,8 @@ def test_the_page_draws_a_predictions_interval(browser, tmp_path):
         assert drawn["array"][place] == pytest.approx(cpi * math.expm1(0.3), rel=1e-6)
         assert drawn["arrayminus"][place] == pytest.approx(-cpi * math.expm1(-0.3), rel=1e-6)
     assert browser.js("return document.querySelector('[data-figure]').querySelectorAll('.xerror').length") == 2
+    told = browser.js("return document.body.textContent")
+    assert "90% intervals, for the errors that the model made on programs and machines it had not met." in told
     assert "90% intervals" in browser.js("return document.body.textContent")
     assert "interval_of" in browser.js("return document.querySelector('thead').textContent")
     without = predict.predict(bare, [program("first", 1)], machines)
