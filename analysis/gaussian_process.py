@@ -1,0 +1,187 @@
+"""Gaussian-process regression over a design's coordinates, for a few hundred points (Rasmussen & Williams 2006).
+
+Covariance: a linear part with a slope for each coordinate, a sum of one Matérn-5/2 function for each field, a
+Matérn-5/2 function of all coordinates with a length scale for each, and noise. Hyperparameters are the maximum a posteriori under
+wide log-normal priors, without which fifty points do not determine the length scales of fifty fields.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from analysis.coordinates import Coordinates
+
+_JITTER = 1e-8
+_ROUNDS = 60  # of L-BFGS
+_BLOCK = 1 << 14
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Of standardised targets."""
+
+    slope: Tensor  # [F] standard deviations
+    scale: Tensor  # [F] inverse length scales
+    additive: Tensor  # standard deviations
+    joint: Tensor
+    noise: Tensor
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch with one thread: matrices of a few hundred rows, on which more threads wait for one another."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class GaussianProcess:
+    """A process over `where`, fitted to the targets [k] of its `rows`.
+
+    `start` are hyperparameters to begin from, the `state` of another process.
+    """
+
+    def __init__(
+        self, where: Coordinates, rows: NDArray[np.int64], targets: NDArray[np.float64], start: Tensor | None = None
+    ) -> None:
+        self.where, self.rows, self._targets = where, rows, np.asarray(targets, np.float64)
+        self._groups = torch.as_tensor(where.groups)
+        self._fields = int(where.groups.max()) + 1
+        self._x = self._points(rows)
+        self._middle, self._spread = 0.0, 1.0
+        if len(rows):
+            self._middle, self._spread = float(np.mean(targets)), max(float(np.std(targets)), 1e-9)
+        self._y = torch.as_tensor((self._targets - self._middle) / self._spread)
+        self._centre, self._width = self._priors()
+        self.state = torch.zeros_like(self._centre) if start is None else start
+        with _one_thread():
+            if len(rows) > 1:
+                self.state = self._fit()
+            self.parameters = self._unpack(self._centre + self._width * self.state)
+            self._inverse = torch.linalg.inv(self._covariance(self.parameters))
+            self._weights = self._inverse @ self._y
+
+    def _points(self, rows: NDArray[np.int64] | slice) -> Tensor:
+        return torch.as_tensor(self.where.values[rows].astype(np.float64))
+
+    def _priors(self) -> tuple[Tensor, Tensor]:
+        """Centre and width of the log-normal priors: slopes and inverse length scales, the parts, the noise."""
+        some = 1.0 / math.sqrt(self._fields)
+        features = len(self.where.groups)
+        scale = np.where(self.where.steps, math.log(0.7 * some), math.log(some))
+        parts = [math.log(0.5 * some), math.log(0.7), math.log(0.03)]
+        centre = np.concatenate([np.full(features, math.log(0.3 * some)), scale, parts])
+        width = np.concatenate([np.full(2 * features, 1.2), np.ones(3)])
+        return torch.as_tensor(centre), torch.as_tensor(width)
+
+    def _fit(self) -> Tensor:
+        free = self.state.clone().requires_grad_(True)
+        optimiser = torch.optim.LBFGS([free], max_iter=_ROUNDS, line_search_fn="strong_wolfe", tolerance_change=1e-5)
+
+        def loss() -> Tensor:
+            optimiser.zero_grad()
+            value = self._objective(self._unpack(self._centre + self._width * free)) + 0.5 * (free**2).sum()
+            value.backward()
+            return value
+
+        try:
+            optimiser.step(loss)
+        except torch.linalg.LinAlgError:
+            return self.state
+        return free.detach() if bool(torch.isfinite(free).all()) else self.state
+
+    def _unpack(self, values: Tensor) -> Hyperparameters:
+        features = len(self.where.groups)
+        additive, joint, noise = values[2 * features :].exp()
+        return Hyperparameters(values[:features].exp(), values[features : 2 * features].exp(), additive, joint, noise)
+
+    def _objective(self, p: Hyperparameters) -> Tensor:
+        """The negative logarithm of the marginal likelihood (ibid., eq. 5.8), but for a constant."""
+        factor = torch.linalg.cholesky(self._covariance(p))
+        half = torch.linalg.solve_triangular(factor, self._y[:, None], upper=False)
+        return 0.5 * (half**2).sum() + factor.diagonal().log().sum()
+
+    def _covariance(self, p: Hyperparameters) -> Tensor:
+        noise = (p.noise**2 + _JITTER) * torch.eye(len(self._x), dtype=torch.float64)
+        return self.kernel(self._x, self._x, p) + noise
+
+    def kernel(self, a: Tensor, b: Tensor, p: Hyperparameters) -> Tensor:
+        """[len(a), len(b)] without noise."""
+        found = (a * p.slope**2) @ b.T + 1.0
+        scaled_a, scaled_b = a * p.scale, b * p.scale
+        every = torch.zeros(len(a), len(b), dtype=torch.float64)
+        additive = torch.zeros_like(every)
+        for field in range(self._fields):
+            own = self._groups == field
+            square = _squares(scaled_a[:, own], scaled_b[:, own])
+            every = every + square
+            additive = additive + _matern(4 * square)  # half as long
+        return found + p.additive**2 * additive + p.joint**2 * _matern(every)
+
+    def _variance(self, points: Tensor, p: Hyperparameters) -> Tensor:
+        """[n] the diagonal of their `kernel`."""
+        return (points**2 * p.slope**2).sum(1) + 1.0 + p.joint**2 + p.additive**2 * self._fields
+
+    def left_out(self, folds: int = 8) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """[k] residuals (observed less predicted) and standard deviations of points by processes that did not have
+        them, one a fold, each with hyperparameters of its own.
+        """
+        count = len(self.rows)
+        residual, deviation = np.empty(count), np.empty(count)
+        fold = np.random.default_rng(0).permutation(count) % min(folds, count)
+        for number in range(int(fold.max()) + 1):
+            out = fold == number
+            other = GaussianProcess(self.where, self.rows[~out], self._targets[~out])
+            mean, deviation[out] = other.predict(self.rows[out])
+            residual[out] = self._targets[out] - mean
+        return residual, deviation
+
+    def predict(self, rows: NDArray[np.int64] | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """[m] mean and standard deviation at these rows, by default all, in blocks."""
+        count = len(self.where.values) if rows is None else len(rows)
+        p, mean, deviation = self.parameters, np.empty(count), np.empty(count)
+        for begin in range(0, count, _BLOCK):
+            some = slice(begin, begin + _BLOCK)
+            block = self._points(some if rows is None else rows[some])
+            k = self.kernel(block, self._x, p)
+            variance = self._variance(block, p) - ((k @ self._inverse) * k).sum(1)
+            mean[some] = self._middle + self._spread * (k @ self._weights).numpy()
+            deviation[some] = self._spread * (variance.clamp(min=0) + p.noise**2).sqrt().numpy()
+        return mean, deviation
+
+    def most_informative(self, rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+        """`count` of the rows, one after the other, each the one that lowers the rows' mean variance most."""
+        p, points = self.parameters, self._points(rows)
+        across = self.kernel(points, self._x, p)
+        covariance = self.kernel(points, points, p) - across @ self._inverse @ across.T
+        chosen: list[int] = []
+        for _ in range(min(count, len(rows))):
+            variance = covariance.diagonal() + p.noise**2 + _JITTER
+            gain = (covariance**2).sum(0) / variance
+            gain[chosen] = -1.0
+            best = int(gain.argmax())
+            chosen.append(best)
+            row = covariance[best]
+            covariance = covariance - torch.outer(row, row) / variance[best]
+        return rows[chosen]
+
+
+def _squares(a: Tensor, b: Tensor) -> Tensor:
+    """[len(a), len(b)] squared distances, above 0 for the square root's derivative."""
+    return ((a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * a @ b.T).clamp(min=1e-12)
+
+
+def _matern(square: Tensor) -> Tensor:
+    distance = (5 * square).sqrt()
+    return (1 + distance + distance**2 / 3) * torch.exp(-distance)
