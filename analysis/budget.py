@@ -28,6 +28,7 @@ from uarch.timing.simulations import processors
 MOST = 256  # simulated points, where not all can be
 MOST_FITTED = 512  # simulated points that a surface goes through
 RATE = 2e7  # instructions a second and processor, at most: what cannot be done at this rate is not begun
+PARTS_RATE = 5e6  # instructions a second and processor with their causes, about
 _SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
 _TURNS = (16, 32, 64, 128)  # simulated points after which the process is fitted anew
@@ -79,6 +80,8 @@ def answer(
     level: float = LEVEL,
     sources: Sequence[str] | str = "zero-shot",
     seed: int = 0,
+    best: int = 0,
+    least: int = LEAST,
     limit: int | None = None,
     threads: int | None = None,
     progress: bool = True,
@@ -86,8 +89,9 @@ def answer(
     """The program's cycles on all points, by the best that so many seconds allow (infinity: all are simulated).
 
     No more than `limit` points are simulated, where it is given; `first` are rows that come before all others, `score`
-    says which points look best. Where not one point fits, one line on stderr says so and the model answers, its rows of
-    these `sources`; where fewer than LEAST fit, the others stay the model's.
+    says which points look best, and the `best` of them are simulated at the end. Where not one point fits, one line on
+    stderr says so and the model answers, its rows of these `sources`; where fewer than `least` fit, the others stay the
+    model's.
     """
     run = _Run(program, points, seconds, limit, threads or processors(), progress)
     if run.affordable() < 1:
@@ -104,7 +108,7 @@ def answer(
         if run.count == points.count:
             return run.answer(None)
         where = where or coordinates(points)
-        return _corrected(run, where, predicted, sources, score, list(first), level, seed)
+        return _corrected(run, where, predicted, sources, score, list(first), best, least, level, seed)
 
 
 def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
@@ -114,9 +118,25 @@ def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
     return [seconds if np.isinf(seconds) and one else seconds * one / whole if one else 0.0 for one in work]
 
 
+def parts_fit(instructions: Sequence[int], machines: Sequence[str], seconds: float) -> bool:
+    """Whether the parts of traces of so many instructions can be simulated on these machines (names) within a budget.
+
+    Not where a machine is known by a fitted vector alone. Where they do not fit, one line on stderr says so.
+    """
+    if seconds <= 0 or any(name.endswith(".npz") for name in machines):
+        return False
+    takes = sum(instructions) * len(machines) / (PARTS_RATE * min(processors(), max(len(machines), 1)))
+    if takes > seconds:
+        print(
+            f"perfvec: simulating takes about {takes:.0f} s, more than --budget {seconds:g}; the model answers",
+            file=sys.stderr,
+        )  # fmt: skip
+    return takes <= seconds
+
+
 def _corrected(
     run: _Run, where: Coordinates, predicted: Prediction, sources: Sequence[str] | str, score: Score | None,
-    first: list[int], level: float, seed: int,
+    first: list[int], best: int, least: int, level: float, seed: int,
 ) -> Answer:  # fmt: skip
     generator = np.random.default_rng(seed)
     every = np.arange(run.points.count)
@@ -128,7 +148,8 @@ def _corrected(
     run.simulate(run.within(np.array(first[: most // 2], np.int64)))
     turns = iter(_TURNS)
     for_best = 0
-    while (room := min(most - run.count, run.affordable())) >= 1:
+    kept = min(best, most // 4) if score is not None else 0  # points for the end
+    while (room := min(most - run.count, run.affordable()) - kept) >= 1:
         goal = next((turn for turn in turns if turn > run.count), most)
         count = min(goal - run.count, room)
         chosen = process.most_informative(np.setdiff1d(candidates, run.rows), count)
@@ -142,19 +163,20 @@ def _corrected(
         if score is not None and for_best < _SHARE_OF_BEST * run.count:
             some = run.within(_best(run, process, score, int(_SHARE_OF_BEST * run.count) - for_best))
             for_best += run.simulate(some)
-    if run.count < LEAST:
+    if run.count < max(least, LEAST):
         return run.answer(by_model(predicted(), sources))
-    fitted = run.rows
-    if len(fitted) > MOST_FITTED:
-        fitted = generator.choice(fitted, MOST_FITTED, replace=False)
-    place = {row: number for number, row in enumerate(run.rows.tolist())}
-    logs = np.log(run.cycles)[[place[row] for row in fitted.tolist()]]
-    process = GaussianProcess(where, fitted, logs, process.state)
-    log, deviation = process.predict()
+    while True:
+        process = GaussianProcess(where, *run.fitted(generator), process.state)
+        log, deviation = process.predict()
+        log[run.rows] = np.log(run.cycles)
+        fixed = np.isin(every, run.rows)
+        shown = monotone(run.points, log, fixed)
+        if score is None or not best or run.affordable() < 1:
+            break
+        leading = np.argsort(score(np.exp(shown)), kind="stable")[:best]
+        if not run.simulate(run.within(leading)):
+            break
     half = factor(process, level) * deviation
-    fixed = np.isin(every, run.rows)
-    log[run.rows] = np.log(run.cycles)
-    shown = monotone(run.points, log, fixed)
     half += np.abs(shown - log)
     number = np.full(len(every), SOURCES.index("corrected"), np.int8)
     return run.answer(Answer(np.exp(shown), np.exp(shown - half), np.exp(shown + half), number))
@@ -208,6 +230,13 @@ class _Run:
     @property
     def cycles(self) -> NDArray[np.float64]:
         return np.array(self._cycles)
+
+    def fitted(self, generator: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Rows that a surface goes through, and the logarithm of their cycles; of too many some at random."""
+        kept = np.arange(self.count)
+        if self.count > MOST_FITTED:
+            kept = generator.choice(kept, MOST_FITTED, replace=False)
+        return self.rows[kept], np.log(self.cycles[kept])
 
     def left(self) -> NDArray[np.int64]:
         return np.setdiff1d(np.arange(self.points.count), self.rows)

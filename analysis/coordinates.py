@@ -23,13 +23,13 @@ _BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Coordinates:
-    """`values` [n, F] from -1 to 1 over the design; `groups` [F] the number of the field that each belongs to; `steps`
-    [F] which are one of two values.
+    """`values` [n, F] from -1 to 1 over the design; `steps` [F] which are one of two values; how many `fields` they
+    stand for.
     """
 
     values: NDArray[np.float32]
-    groups: NDArray[np.int64]
     steps: NDArray[np.bool_]
+    fields: int
 
 
 def coordinates(points: Columns) -> Coordinates:
@@ -41,21 +41,20 @@ def coordinates(points: Columns) -> Coordinates:
     fields = [own for own in map(points.__getitem__, points.varied) if _differs(own)]
     wide = len(fields) > _FEW_FIELDS
     columns: list[NDArray[np.floating]] = []
-    groups: list[int] = []
     steps: list[bool] = []
-    for number, values in enumerate(fields):
+    count = len(fields)
+    for values in fields:
         for column, is_step in _of_names(values) if isinstance(values, pd.Categorical) else _of_numbers(values, wide):
             columns.append(column.astype(np.float32))
-            groups.append(number)
             steps.append(is_step)
     if wide:
         combined = _combined(points)
         columns += list(combined.T)
-        groups += range(len(fields), len(fields) + combined.shape[1])
         steps += [False] * combined.shape[1]
+        count += combined.shape[1]
     if not columns:  # all points are equal
-        columns, groups, steps = [np.zeros(points.count, np.float32)], [0], [False]
-    return Coordinates(np.stack(columns, axis=1), np.array(groups), np.array(steps))
+        columns, steps, count = [np.zeros(points.count, np.float32)], [False], 1
+    return Coordinates(np.stack(columns, axis=1), np.array(steps), count)
 
 
 def _differs(values: NDArray | pd.Categorical) -> bool:

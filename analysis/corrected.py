@@ -68,9 +68,8 @@ def monotone(points: Columns, log: NDArray[np.float64], fixed: NDArray[np.bool_]
 
 
 def _group(kinds: list[NDArray], count: int) -> NDArray[np.int64]:
-    """[count] a number for each combination of values."""
-    group = np.zeros(count, np.int64)
+    """[count] a number for each combination of values, told apart by 64 bits of a hash."""
+    key = np.zeros(count, np.uint64)
     for values in kinds:
-        codes = np.unique(values, return_inverse=True)[1]
-        group = np.unique(group * (int(codes.max()) + 1) + codes, return_inverse=True)[1]
-    return group
+        key = key * np.uint64(0x9E3779B97F4A7C15) + pd.util.hash_array(np.asarray(values, np.float64), categorize=False)
+    return np.asarray(pd.factorize(key)[0], np.int64)

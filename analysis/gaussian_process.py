@@ -1,14 +1,15 @@
 """Gaussian-process regression over a design's coordinates, for a few hundred points (Rasmussen & Williams 2006).
 
-Covariance: a linear part with a slope for each coordinate, a sum of one Matérn-5/2 function for each field, a
-Matérn-5/2 function of all coordinates with a length scale for each, and noise. Hyperparameters are the maximum a posteriori under
-wide log-normal priors, without which fifty points do not determine the length scales of fifty fields.
+Covariance: a linear part with a slope for each coordinate, a Matérn-5/2 function of all coordinates with a length scale
+for each, and noise. Hyperparameters are the maximum a posteriori under wide log-normal priors, without which fifty
+points do not determine the length scales of fifty fields.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from analysis.coordinates import Coordinates
 
 _JITTER = 1e-8
 _ROUNDS = 60  # of L-BFGS
-_BLOCK = 1 << 14
+_BLOCK = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class Hyperparameters:
 
     slope: Tensor  # [F] standard deviations
     scale: Tensor  # [F] inverse length scales
-    additive: Tensor  # standard deviations
-    joint: Tensor
+    joint: Tensor  # standard deviations
     noise: Tensor
 
 
@@ -56,8 +56,6 @@ class GaussianProcess:
         self, where: Coordinates, rows: NDArray[np.int64], targets: NDArray[np.float64], start: Tensor | None = None
     ) -> None:
         self.where, self.rows, self._targets = where, rows, np.asarray(targets, np.float64)
-        self._groups = torch.as_tensor(where.groups)
-        self._fields = int(where.groups.max()) + 1
         self._x = self._points(rows)
         self._middle, self._spread = 0.0, 1.0
         if len(rows):
@@ -76,13 +74,12 @@ class GaussianProcess:
         return torch.as_tensor(self.where.values[rows].astype(np.float64))
 
     def _priors(self) -> tuple[Tensor, Tensor]:
-        """Centre and width of the log-normal priors: slopes and inverse length scales, the parts, the noise."""
-        some = 1.0 / math.sqrt(self._fields)
-        features = len(self.where.groups)
+        """Centre and width of the log-normal priors: slopes, inverse length scales, the parts."""
+        some = 1.0 / math.sqrt(self.where.fields)
+        features = len(self.where.steps)
         scale = np.where(self.where.steps, math.log(0.7 * some), math.log(some))
-        parts = [math.log(0.5 * some), math.log(0.7), math.log(0.03)]
-        centre = np.concatenate([np.full(features, math.log(0.3 * some)), scale, parts])
-        width = np.concatenate([np.full(2 * features, 1.2), np.ones(3)])
+        centre = np.concatenate([np.full(features, math.log(0.3 * some)), scale, [math.log(0.7), math.log(0.03)]])
+        width = np.concatenate([np.full(2 * features, 1.2), np.ones(2)])
         return torch.as_tensor(centre), torch.as_tensor(width)
 
     def _fit(self) -> Tensor:
@@ -102,9 +99,9 @@ class GaussianProcess:
         return free.detach() if bool(torch.isfinite(free).all()) else self.state
 
     def _unpack(self, values: Tensor) -> Hyperparameters:
-        features = len(self.where.groups)
-        additive, joint, noise = values[2 * features :].exp()
-        return Hyperparameters(values[:features].exp(), values[features : 2 * features].exp(), additive, joint, noise)
+        features = len(self.where.steps)
+        joint, noise = values[2 * features :].exp()
+        return Hyperparameters(values[:features].exp(), values[features : 2 * features].exp(), joint, noise)
 
     def _objective(self, p: Hyperparameters) -> Tensor:
         """The negative logarithm of the marginal likelihood (ibid., eq. 5.8), but for a constant."""
@@ -118,20 +115,11 @@ class GaussianProcess:
 
     def kernel(self, a: Tensor, b: Tensor, p: Hyperparameters) -> Tensor:
         """[len(a), len(b)] without noise."""
-        found = (a * p.slope**2) @ b.T + 1.0
-        scaled_a, scaled_b = a * p.scale, b * p.scale
-        every = torch.zeros(len(a), len(b), dtype=torch.float64)
-        additive = torch.zeros_like(every)
-        for field in range(self._fields):
-            own = self._groups == field
-            square = _squares(scaled_a[:, own], scaled_b[:, own])
-            every = every + square
-            additive = additive + _matern(4 * square)  # half as long
-        return found + p.additive**2 * additive + p.joint**2 * _matern(every)
+        return (a * p.slope**2) @ b.T + 1.0 + p.joint**2 * _matern(_squares(a * p.scale, b * p.scale))
 
     def _variance(self, points: Tensor, p: Hyperparameters) -> Tensor:
         """[n] the diagonal of their `kernel`."""
-        return (points**2 * p.slope**2).sum(1) + 1.0 + p.joint**2 + p.additive**2 * self._fields
+        return (points**2 * p.slope**2).sum(1) + 1.0 + p.joint**2
 
     def left_out(self, folds: int = 8) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """[k] residuals (observed less predicted) and standard deviations of points by processes that did not have
@@ -151,13 +139,18 @@ class GaussianProcess:
         """[m] mean and standard deviation at these rows, by default all, in blocks."""
         count = len(self.where.values) if rows is None else len(rows)
         p, mean, deviation = self.parameters, np.empty(count), np.empty(count)
-        for begin in range(0, count, _BLOCK):
+
+        def fill(begin: int) -> None:
             some = slice(begin, begin + _BLOCK)
             block = self._points(some if rows is None else rows[some])
             k = self.kernel(block, self._x, p)
             variance = self._variance(block, p) - ((k @ self._inverse) * k).sum(1)
             mean[some] = self._middle + self._spread * (k @ self._weights).numpy()
             deviation[some] = self._spread * (variance.clamp(min=0) + p.noise**2).sqrt().numpy()
+
+        threads = torch.get_num_threads()
+        with _one_thread(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            list(pool.map(fill, range(0, count, _BLOCK)))
         return mean, deviation
 
     def most_informative(self, rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -243,13 +243,14 @@ def answered(
     base: Machine | None = None,
     cost: str | None = None,
     objective: str | None = None,
+    best: int = 0,
     level: float = DEFAULT_LEVEL,
     progress: bool = True,
 ) -> pd.DataFrame:
     """The table of `run`, each number by the best that a budget of so many seconds allows (`analysis.budget`).
 
     `source` says which it is: `simulated`, `corrected` (with `low` and `high`, seconds) or `zero-shot`. The `base` and
-    the ends of every field are among the first points simulated; the last are those that look best.
+    the ends of every field are among the first points simulated; the last are the `best`, as many as are wanted.
     """
     parts = shares([target.simulable for target in targets], seconds)
     if not any(parts):
@@ -268,7 +269,7 @@ def answered(
             return by_model(predicted(target))
         return answer(
             target.simulable, design.columns, share, lambda: predicted(target), score=outcome.score, first=first,
-            level=level, progress=progress,
+            best=best, level=level, progress=progress,
         )  # fmt: skip
 
     answers = [answered_one(target, share) for target, share in zip(targets, parts, strict=True)]

@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,13 @@ FIELDS = (
 )  # fmt: skip
 KINDS = ("local", "bimode", "tournament", "tage", "tage-sc-l")
 RANDOM, RANDOM_SEED = 40, 40
-TRUTHS, TRUTH_SEED = 120, 1  # random points of a grid or the space whose truth is simulated
+TRUTHS, TRUTH_SEED = 100, 1  # random points of a grid or the space whose truth is simulated
 FROM_GRID, FROM_SPACE = 64, 256  # simulated points that correct the others
 SPACE_POINTS, SPACE_SEED = 1_000_000, 3
 CLOSE = 0.1  # pairs of machines whose times differ by less than this
 STILL = 0.01  # changes below this are none
 _BEST = 20  # points that look best, whose truth tells what the chosen one loses
+_SHOWN = 5  # best points that are simulated at the end
 _SAVED = 64
 
 
@@ -308,8 +310,12 @@ def _grid(program: Program, grid: GridOf, progress: bool) -> Iterator[tuple[str,
 
 
 def _space(program: Program, progress: bool) -> Iterator[tuple[str, _Told]]:
-    design = space_design("default", SPACE_POINTS, seed=SPACE_SEED)
-    yield from _designed(program, design, [], FROM_SPACE, None, progress)
+    yield from _designed(program, _whole_space(), [], FROM_SPACE, None, progress)
+
+
+@lru_cache(1)
+def _whole_space() -> Design:
+    return space_design("default", SPACE_POINTS, seed=SPACE_SEED)
 
 
 def _designed(
@@ -318,7 +324,7 @@ def _designed(
     points, score = design.columns, Outcome(design.columns, None, objective).score
     found = budget.answer(
         program.own, points, np.inf, lambda: program.by_model(points), score=score if objective else None, first=first,
-        limit=limit, level=0.95, progress=progress,
+        best=_SHOWN if objective else 0, limit=limit, level=0.95, progress=progress,
     )  # fmt: skip
     generator = np.random.default_rng(TRUTH_SEED)
     drawn = generator.choice(points.count, 2 * limit + TRUTHS, replace=False)

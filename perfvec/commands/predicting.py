@@ -180,7 +180,7 @@ def sweep(
             print(f"perfvec: {design.left_out}", file=sys.stderr)
         frame = sweeping.answered(
             model, programs, design, math.inf if simulate else seconds, base=machine, cost=cost, objective=objective,
-            level=level,
+            best=best, level=level,
         )  # fmt: skip
         chosen = intervals.of_best(model, programs, design.columns, frame, best, level)
         facts = {one.name: (one.instructions, one.isa) for one in programs}
@@ -215,6 +215,8 @@ def attribute(
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
+    seconds: Budget = DEFAULT_BUDGET,
+    simulate: SimulateAll = False,
     as_json: Json = False,
     csv: Csv = None,
     html: Html = None,
@@ -231,8 +233,10 @@ def attribute(
     chosen = machines_named(machines)
     for machine in chosen:
         attribution.load_ideal(ideal or attribution.IDEAL, machine)  # a wrong file is told before a program is traced
-    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
-    frame = pd.concat([attribution.attribute(model, vectors, machine, ideal) for machine in chosen], ignore_index=True)
+    each = math.inf if simulate else seconds / len(chosen)
+    with opened_targets(context, targets, model_file, max_instructions) as (model, programs):
+        frames = [attribution.answered(model, programs, machine, each, ideal) for machine in chosen]
+    frame = pd.concat(frames, ignore_index=True)
     draw(
         "What the cycles are due to", lambda: attribution.sections(frame), lambda: attribution.plot(frame),
         html=html, picture=picture,

@@ -143,9 +143,9 @@ def test_monotone_is_monotone_near_and_leaves_monotone_surfaces_alone(seed):
 def test_coordinates_of_names_steps_and_what_is_lacking(design):
     where = coordinates(design.columns)
     assert np.abs(where.values).max() <= 1
-    assert len(set(where.groups)) == len(GRID)
-    assert (where.groups == list(GRID).index("branch_predictor.kind")).sum() == 4
-    assert (where.groups == 0).sum() == 1 + 4  # its logarithm, and a step at each further value
+    assert where.fields == len(GRID)
+    # of a name one for each, of a number its logarithm and a step at each value but the first
+    assert where.values.shape[1] == 4 + sum(len(values) for field, values in GRID.items() if "kind" not in field)
     wide = coordinates(space_design("default", 100).columns)
     assert np.isfinite(wide.values).all() and np.abs(wide.values).max() <= 1 + 1e-6
 
