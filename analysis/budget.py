@@ -155,7 +155,7 @@ def _corrected(
         chosen = process.most_informative(np.setdiff1d(candidates, run.rows), count)
         if not run.simulate(chosen):
             break
-        if run.count < LEAST:
+        if run.count < min(least, LEAST):
             continue
         began = time.perf_counter()
         process = GaussianProcess(where, run.rows, np.log(run.cycles), process.state)
@@ -163,7 +163,7 @@ def _corrected(
         if score is not None and for_best < _SHARE_OF_BEST * run.count:
             some = run.within(_best(run, process, score, int(_SHARE_OF_BEST * run.count) - for_best))
             for_best += run.simulate(some)
-    if run.count < max(least, LEAST):
+    if run.count < least:
         return run.answer(by_model(predicted(), sources))
     while True:
         process = GaussianProcess(where, *run.fitted(generator), process.state)

@@ -212,8 +212,8 @@ def tiling(
     )  # fmt: skip
     model, costs = predictable_machines(machines, model_file)
     frame = kernels.tiling(
-        model, experiment, costs.machines, seconds=math.inf if simulate else seconds, learn=_words(learn), repeats=measure, rounds=rounds,
-        units=units, max_instructions=max_instructions,
+        model, experiment, costs.machines, seconds=math.inf if simulate else seconds, learn=_words(learn),
+        repeats=measure, rounds=rounds, units=units, max_instructions=max_instructions,
     )  # fmt: skip
     draw(
         "Time over a kernel's parameter", lambda: kernels.sections(frame), lambda: kernels.plot(frame), html=html,
