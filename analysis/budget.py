@@ -27,10 +27,11 @@ from uarch.timing.simulations import processors
 
 MOST = 256  # simulated points, where not all can be
 MOST_FITTED = 512  # simulated points that a surface goes through
-RATE = 2e7  # instructions a second and processor, at most: what cannot be done at this rate is not begun
+RATE = 1.5e7  # instructions a second of one machine, at most: what would not end in time at this rate is not begun
 PARTS_RATE = 5e6  # instructions a second and processor with their causes, about
 _SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
+_TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
 _TURNS = (16, 32, 64, 128)  # simulated points after which the process is fitted anew
 SOURCES = ("simulated", "corrected", "table", "fitted", "zero-shot")
 
@@ -165,13 +166,15 @@ def _corrected(
             for_best += run.simulate(some)
     if run.count < least:
         return run.answer(by_model(predicted(), sources))
-    while True:
+    for turn in range(_TURNS_OF_BEST):
+        began = time.perf_counter()
         process = GaussianProcess(where, *run.fitted(generator), process.state)
         log, deviation = process.predict()
         log[run.rows] = np.log(run.cycles)
         fixed = np.isin(every, run.rows)
         shown = monotone(run.points, log, fixed)
-        if score is None or not best or run.affordable() < 1:
+        run.reserve = 2 * (time.perf_counter() - began)
+        if score is None or not best or turn == _TURNS_OF_BEST - 1 or run.affordable() < 1:
             break
         leading = np.argsort(score(np.exp(shown)), kind="stable")[:best]
         if not run.simulate(run.within(leading)):
@@ -253,7 +256,7 @@ class _Run:
         if np.isinf(self._seconds):
             return room
         left = self._seconds - (time.perf_counter() - self._began) - self.reserve
-        each = self._spent / self.count if self.count else self.program.work / (RATE * self.threads)
+        each = self._spent / self.count if self.count else self.program.work / RATE
         return max(min(int(left / max(each, 1e-9)), room), 0)
 
     def simulate(self, rows: NDArray[np.int64]) -> int:

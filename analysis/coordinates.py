@@ -24,12 +24,13 @@ _BLOCK = 1 << 16
 @dataclass(frozen=True)
 class Coordinates:
     """`values` [n, F] from -1 to 1 over the design; `steps` [F] which are one of two values; how many `fields` they
-    stand for.
+    stand for. Of a wide design, of many fields, the coordinates have `names`.
     """
 
     values: NDArray[np.float32]
     steps: NDArray[np.bool_]
     fields: int
+    names: tuple[str, ...] = ()
 
 
 def coordinates(points: Columns) -> Coordinates:
@@ -38,23 +39,27 @@ def coordinates(points: Columns) -> Coordinates:
     Where many fields vary the encoder's features that combine several (memory's latency in cycles, the narrowest
     width, misses in flight, …; `perfvec.machines.features`) are added, each as a field of its own.
     """
-    fields = [own for own in map(points.__getitem__, points.varied) if _differs(own)]
+    fields = [field for field in points.varied if _differs(points[field])]
     wide = len(fields) > _FEW_FIELDS
     columns: list[NDArray[np.floating]] = []
     steps: list[bool] = []
+    names: list[str] = []
     count = len(fields)
-    for values in fields:
-        for column, is_step in _of_names(values) if isinstance(values, pd.Categorical) else _of_numbers(values, wide):
+    for field in fields:
+        values = points[field]
+        for name, column in _of_names(values) if isinstance(values, pd.Categorical) else _of_numbers(values, wide):
             columns.append(column.astype(np.float32))
-            steps.append(is_step)
+            steps.append(bool(name))
+            names.append(f"{field} {name}".strip())
     if wide:
-        combined = _combined(points)
-        columns += list(combined.T)
-        steps += [False] * combined.shape[1]
-        count += combined.shape[1]
+        for name, column in _combined(points):
+            columns.append(column)
+            steps.append(False)
+            names.append(name)
+            count += 1
     if not columns:  # all points are equal
         columns, steps, count = [np.zeros(points.count, np.float32)], [False], 1
-    return Coordinates(np.stack(columns, axis=1), np.array(steps), count)
+    return Coordinates(np.stack(columns, axis=1), np.array(steps), count, tuple(names) if wide else ())
 
 
 def _differs(values: NDArray | pd.Categorical) -> bool:
@@ -62,34 +67,39 @@ def _differs(values: NDArray | pd.Categorical) -> bool:
     return bool(codes.min() != codes.max())
 
 
-def _of_names(values: pd.Categorical) -> list[tuple[NDArray[np.floating], bool]]:
-    return [((values.codes == code) - 0.5, True) for code in np.unique(values.codes)]
+_Named = list[tuple[str, NDArray[np.floating]]]  # with a name: one of two values
 
 
-def _of_numbers(values: NDArray[np.floating], wide: bool) -> list[tuple[NDArray[np.floating], bool]]:
+def _of_names(values: pd.Categorical) -> _Named:
+    names = {code: str(values.categories[code]) if code >= 0 else "none" for code in np.unique(values.codes)}
+    return [(name, (values.codes == code) - 0.5) for code, name in names.items()]
+
+
+def _of_numbers(values: NDArray[np.floating], wide: bool) -> _Named:
     numbers = np.asarray(values, np.float64)
     lacking = np.isnan(numbers)
-    found: list[tuple[NDArray[np.floating], bool]] = []
+    found: _Named = []
     if lacking.any():
-        found.append((np.where(lacking, -0.5, 0.5), True))
+        found.append(("present", np.where(lacking, -0.5, 0.5)))
     levels = np.unique(numbers[~lacking])
     if len(levels) < 2:
         return found
     logs = np.log2(1.0 + numbers)
     low, high = np.log2(1.0 + levels[[0, -1]])
-    found.append((np.where(lacking, 0.0, 2 * (logs - low) / (high - low) - 1), False))
+    found.append(("", np.where(lacking, 0.0, 2 * (logs - low) / (high - low) - 1)))
     if not wide and 2 < len(levels) <= _FEW_VALUES:
-        found += [(np.where(lacking, 0.0, (numbers >= level) - 0.5), True) for level in levels[1:]]
+        found += [(f">= {level:g}", np.where(lacking, 0.0, (numbers >= level) - 0.5)) for level in levels[1:]]
     return found
 
 
-def _combined(points: Columns) -> NDArray[np.float32]:
+def _combined(points: Columns) -> list[tuple[str, NDArray[np.float32]]]:
     """Those of the features that vary, from -1 to 1."""
     blocks = range(0, points.count, _BLOCK)
     values = np.concatenate(
         [features_of_columns(points.rows(slice(begin, begin + _BLOCK)))[:, -_COMBINED:] for begin in blocks]
     )
     low, high = values.min(axis=0), values.max(axis=0)
-    varied = high > low
-    scaled: NDArray[np.float32] = 2 * (values[:, varied] - low[varied]) / (high - low)[varied] - 1
-    return scaled
+    return [
+        (f"feature {number - _COMBINED}", 2 * (values[:, number] - low[number]) / (high[number] - low[number]) - 1)
+        for number in np.flatnonzero(high > low).tolist()
+    ]
