@@ -20,6 +20,7 @@ from analysis.overview import overview
 from analysis.report import MOST_ROWS, Section, table, to_script, write_report
 from analysis.sensitivity import sensitivity
 from analysis.simulated_parts import collect as simulate_parts
+from analysis.targets import Target
 from perfvec.commands.output import require_outputs
 from perfvec.intervals.calibration import LEVELS, Calibration, Scale, WayCalibration
 from tests.analysis.vectors import program, shipped
@@ -311,7 +312,8 @@ def test_differences_add_up_in_the_picture(browser, small_model, both, tmp_path)
 def test_one_page_has_everything(browser, small_model, wholes, request, tmp_path):
     files = request.getfixturevalue("traces")  # (here `traces` is what plotly.js drew)
     machines = [load_machine("base"), load_machine("cortex-a53")]
-    sections = overview(small_model, wholes, files[:1], machines)
+    targets = [Target(None, lambda whole=whole: whole) for whole in wholes]
+    sections = overview(small_model, targets, files[:1], machines)
     titles = " ".join(section.title for section in sections)
     for part in ("Cycles per instruction", "What of the machine", "flame graph", "phases", "alike", "base with"):
         assert part in titles
