@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CORE := $(shell find uarch/timing/core -name '*.[ch]pp')
+CORE := $(shell find uarch/timing/core tracegen/live_points/core -name '*.[ch]pp')
 CORE_STAMP := $(VENV)/.core
 
 .PHONY: demo test fuzz check setup core system browser train-default clean
@@ -29,7 +29,7 @@ check: setup
 
 setup: system $(STAMP) $(CORE_STAMP)
 
-# The timing model's C++ core, compiled in place. `setup` does it too when a source file of the core has changed.
+# The C++ cores, compiled in place. `setup` does it too when a source file of theirs has changed.
 core: $(STAMP)
 	$(BIN)/python setup.py -q build_ext --inplace
 	touch $(CORE_STAMP)
@@ -58,4 +58,4 @@ train-default: setup
 	sh tools/train-default.sh $(BIN)/perfvec $(abspath $(TRAIN)) perfvec/weights/default.safetensors $(GEM5)
 
 clean:
-	rm -rf $(VENV) demo-out build uarch/timing/_core.*.so
+	rm -rf $(VENV) demo-out build uarch/timing/_core.*.so tracegen/live_points/_core.*.so

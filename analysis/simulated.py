@@ -1,7 +1,7 @@
-"""Programs that can be simulated on any machine: the contract, and the one that is a trace.
+"""Programs that can be simulated on any machine: the contract, and those that are a trace or live-points.
 
 An analysis asks a `Simulable` for the cycles of some machines and gets them with an interval each. A trace simulates
-every instruction, so its interval is a point; other sources (sampled units) have one.
+every instruction, so its interval is a point; live-points, which are sampled units, have one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from tqdm import tqdm
 
 from analysis.simulate import Span, timed
 from tracegen.decode import decode
+from tracegen.live_points.live_points import load
+from tracegen.live_points.simulate import LivePointsSimulator
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.instructions import StaticInstructions
@@ -89,3 +91,24 @@ class SimulableTrace:
                 bar.update(len(some))
         found = np.array(cycles)
         return Estimates(found, found, found)
+
+
+class SimulableLivePoints:
+    """A live-points file. Raises InputError as its `load` does."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._simulator = LivePointsSimulator(load(path))
+        points = self._simulator.points
+        self.name, self.digest, self.isa = points.name, points.digest, points.isa
+        self.instructions = points.instructions
+
+    @property
+    def work(self) -> int:
+        """As `Simulable`'s."""
+        return self._simulator.work
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        """As `Simulable`'s; the interval is of the sampling."""
+        found = self._simulator.simulate(machines, threads)
+        return Estimates(found.cycles, found.cycles - found.half_width, found.cycles + found.half_width)

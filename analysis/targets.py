@@ -12,10 +12,11 @@ from pathlib import Path
 
 from analysis.parts import traced
 from analysis.simulate import Span
-from analysis.simulated import Simulable, SimulableTrace
+from analysis.simulated import Simulable, SimulableLivePoints, SimulableTrace
 from perfvec.model import Model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector, load_vector
+from tracegen.live_points.live_points import SUFFIX, is_live_points
 from tracegen.qemu.runner import trace
 from uarch.errors import InputError
 from uarch.text import require_writable_name
@@ -104,8 +105,23 @@ def _target(
     if Path(path).name.endswith(".npz"):
         vector = check_model(load_vector(path), model, str(path))
         return Target(None, lambda: vector)
+    if is_live_points(path):
+        if limit is not None or span is not None:
+            raise InputError(f"{path}: live-points stand for the whole run; leave --max-instructions and --start out")
+        return Target(SimulableLivePoints(path), lambda: check_model(_vector_beside(Path(path)), model, str(path)))
     simulable = SimulableTrace(path, span or Span(count=limit))
     return Target(simulable, lambda: represent(model, path, max_instructions=limit, progress=progress))
+
+
+def _vector_beside(path: Path) -> ProgramVector:
+    """The vector of a run whose live-points these are, NAME.vector.npz beside them."""
+    beside = path.with_name(path.name.removesuffix(SUFFIX) + ".vector.npz")
+    if not beside.exists():
+        raise InputError(
+            f"{path}: holds no vector, and what cannot be simulated within the budget is the model's to say; raise "
+            f"--budget, or represent the run: perfvec represent TRACE --sample auto -o {beside}"
+        )
+    return load_vector(beside)
 
 
 def trace_and_represent(
