@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CORE := $(shell find uarch/timing/core -name '*.[ch]pp')
 CORE_STAMP := $(VENV)/.core
 
-.PHONY: demo test check setup core system browser train-default clean
+.PHONY: demo test fuzz check setup core system browser train-default clean
 
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
@@ -16,6 +16,12 @@ demo: setup
 test: browser setup
 	$(MAKE) check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+# Every reader on 10,000 mutated files, 100 kills, what cannot be written: hours. FUZZ names readers, or --cases, --seed.
+fuzz: setup
+	$(BIN)/python -m tests.fuzz.run $(FUZZ)
+	$(BIN)/python -m tests.fuzz.kills
+	$(BIN)/python -m pytest -q tests/test_disk.py tests/test_elsewhere.py
 
 check: setup
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Build the timing model's C++ core; everything else about the package is in pyproject.toml."""
+"""Build the C++ cores; everything else about the package is in pyproject.toml."""
 
 from pathlib import Path
 
@@ -6,7 +6,10 @@ from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
 from setuptools import setup
 from setuptools.errors import CompileError
 
-CORE = Path("uarch/timing/core")
+CORES = {
+    "uarch.timing._core": Path("uarch/timing/core"),
+    "tracegen.live_points._core": Path("tracegen/live_points/core"),
+}
 
 
 class BuildCore(build_ext):  # type: ignore[misc]  # pybind11's helpers carry no types
@@ -26,12 +29,13 @@ with ParallelCompile("NPY_NUM_BUILD_JOBS"):
     setup(
         ext_modules=[
             Pybind11Extension(
-                "uarch.timing._core",
-                sorted(str(path) for path in CORE.rglob("*.cpp")),
-                depends=sorted(str(path) for path in CORE.rglob("*.hpp")),
+                name,
+                sorted(str(path) for path in core.rglob("*.cpp")),
+                depends=sorted(str(path) for path in core.rglob("*.hpp")),
                 cxx_std=17,
                 extra_compile_args=["-O3", "-fno-plt", "-Wall", "-Wextra"],
             )
+            for name, core in CORES.items()
         ],
         cmdclass={"build_ext": BuildCore},
     )

@@ -5,9 +5,9 @@ Compositional Analytical-ML Fusion*, ISCA 2025, arXiv 2503.23076), but exact: wi
 given one and the ideal one are predicted, one encoded vector each, and a group's value is its mean gain over all orders
 in which groups can become ideal (Shapley, 1953). The values add up to what the ideal machine would save.
 
-All of those machines are encoded, also the one that the model's table may know, so that differences are the encoder's;
-they are as good as its zero-shot predictions. A value may be negative: the encoder may err, and a field may serve a
-program better at the machine's value than at the ideal one.
+All of those machines are simulated where a budget allows it (`answered`), else all are encoded, also the one that the
+model's table may know, so that differences are the encoder's, and as good as its zero-shot predictions. A value may be
+negative: the encoder may err, and a field may serve a program better at the machine's value than at the ideal one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.budget import SOURCES, answer, by_model, shares
+from analysis.coordinates import Coordinates
 from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.report import Section
+from analysis.targets import Target
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
+from uarch.columns import of_machines
 from uarch.configuration import Machine, field_names, machine_from_dict, nearest, read_yaml, show
 from uarch.constraints import CORES
 from uarch.errors import InputError
@@ -103,27 +107,91 @@ def attribute(
     """A row per program and group, and one for the ideal machine: they add up to the program's encoded cycles.
 
     Columns: `program`, `uarch`, `group`; `cycles` (the Shapley value: what the group costs beyond the ideal), `share`
-    of the program's cycles; `alone` what the ideal value of this group alone would save, and `last` what it would still
-    save where all others are ideal (of the ideal machine's row NaN). `encoded` and `predicted` are the program's cycles
-    on the machine by the encoder, and as `predict` says (the same where the machine did not train the model).
+    of the program's cycles; `source`; `alone` what the ideal value of this group alone would save, and `last` what it
+    would still save where all others are ideal (of the ideal machine's row NaN). `encoded` and `predicted` are the
+    program's cycles on the machine by the encoder, and as `predict` says (the same where the machine did not train the
+    model).
     Raises InputError for a wrong file, or a model without an encoder.
     """
-    if model.encoder is None:
-        raise InputError("this model has no encoder, and attribution needs one; train with --encoder-latencies")
+    groups, machines = _players(machine, ideal)
+    cycles = _encoded(model, machines, programs)
+    predicted = model.machine_vectors([machine])[0] @ np.stack([program.vector for program in programs]).T
+    names = [program.program for program in programs]
+    return _tabulated(machine, groups, names, cycles, predicted[0], ["zero-shot"] * len(programs))
+
+
+def answered(
+    model: Model,
+    targets: Sequence[Target],
+    machine: Machine,
+    seconds: float,
+    ideal: str | Path | None = None,
+    *,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """The table of `attribute`, with the machines in between simulated as far as a budget of so many seconds goes.
+
+    Those that are not are corrected by the others (`analysis.budget`; the coordinates are which groups are ideal) where
+    at least the two ends, and each group's `alone` and `last` are simulated; else the encoder answers for all. `source`
+    is that of the least sure of a program's machines, and `encoded` the program's cycles by it.
+    """
+    groups, machines = _players(machine, ideal)
+    players = len(groups)
+    bits = (np.arange(len(machines))[:, None] >> np.arange(players) & 1).astype(np.float32) - 0.5
+    where = Coordinates(bits, np.ones(players, bool), players)
+    every = len(machines) - 1
+    one = [1 << k for k in range(players)]
+    first = list(dict.fromkeys([0, every, *one, *(every ^ bit for bit in one)]))
+    cycles = np.empty((len(machines), len(targets)))
+    predicted, sources = np.empty(len(targets)), []
+    for number, (target, share) in enumerate(
+        zip(targets, shares([target.simulable for target in targets], seconds), strict=True)
+    ):
+        found = (
+            by_model(_encoded(model, machines, [target.vector])[:, 0])
+            if target.simulable is None or share <= 0
+            else answer(
+                target.simulable, of_machines(machines), share,
+                lambda target=target: _encoded(model, machines, [target.vector])[:, 0],  # type: ignore[misc]
+                where=where, first=first, least=len(first), progress=progress,
+            )
+        )  # fmt: skip
+        cycles[:, number] = found.cycles
+        predicted[number] = found.cycles[0]
+        sources.append(SOURCES[int(found.source.max())])
+        if sources[-1] == "zero-shot":  # differences are between like and like
+            cycles[:, number] = _encoded(model, machines, [target.vector])[:, 0]
+            predicted[number] = float(model.machine_vectors([machine])[0][0] @ target.vector.vector)
+    return _tabulated(machine, groups, [target.name for target in targets], cycles, predicted, sources)
+
+
+def _players(machine: Machine, ideal: str | Path | None) -> tuple[dict[str, dict[str, Any]], list[Machine]]:
+    """The groups of fields, and the machines of all coalitions."""
     groups = load_ideal(ideal or IDEAL, machine)
     try:
-        machines = coalitions(machine, groups)
+        return groups, coalitions(machine, groups)
     except InputError as error:
         raise InputError(f"{ideal or IDEAL}: {error}") from None
-    cycles = model.encoder.vectors(machines) @ np.stack([program.vector for program in programs]).T  # [2^n, P]
-    predicted = model.machine_vectors([machine])[0] @ np.stack([program.vector for program in programs]).T
+
+
+def _encoded(model: Model, machines: Sequence[Machine], programs: Sequence[ProgramVector]) -> NDArray[np.float64]:
+    """[machines, programs] cycles by the encoder."""
+    if model.encoder is None:
+        raise InputError("this model has no encoder, and attribution needs one; train with --encoder-latencies")
+    return model.encoder.vectors(machines) @ np.stack([program.vector for program in programs]).T
+
+
+def _tabulated(
+    machine: Machine, groups: Mapping[str, Any], programs: Sequence[str], cycles: NDArray[np.float64],
+    predicted: NDArray[np.float64], sources: Sequence[str],
+) -> pd.DataFrame:  # fmt: skip
     saved = shapley(-cycles)
-    every = len(machines) - 1
+    every = len(cycles) - 1
     rows = []
     for p, program in enumerate(programs):
         whole = cycles[0, p]
-        common = {"program": program.program, "uarch": machine.name}
-        known = {"encoded": whole, "predicted": predicted[0, p]}
+        common = {"program": program, "uarch": machine.name, "source": sources[p]}
+        known = {"encoded": whole, "predicted": predicted[p]}
         for k, group in enumerate(groups):
             bit = 1 << k
             rows.append({
@@ -151,7 +219,8 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
     for program, uarch, rows in _each(frame):
         groups = rows[rows["group"] != REST]
         found.append({
-            "program": program, "uarch": uarch, "encoded_cycles": float(rows["encoded"].iloc[0]),
+            "program": program, "uarch": uarch, "source": rows["source"].iloc[0],
+            "encoded_cycles": float(rows["encoded"].iloc[0]),
             "predicted_cycles": float(rows["predicted"].iloc[0]),
             "ideal_cycles": float(rows["cycles"][rows["group"] == REST].iloc[0]),
             "groups": groups[["group", "cycles", "share", "alone", "last"]].to_dict(orient="records"),
@@ -178,7 +247,8 @@ def shown(frame: pd.DataFrame) -> str:
         ]
         rest = rows[rows["group"] == REST].iloc[0]
         lines.append([REST, f"{rest['cycles']:,.0f}", f"{rest['share']:.1%}", "", ""])
-        lines.append(["whole, by the encoder", f"{rest['encoded']:,.0f}", "100.0%", "", ""])
+        by = "by the encoder" if rest["source"] == "zero-shot" else rest["source"]
+        lines.append([f"whole, {by}", f"{rest['encoded']:,.0f}", "100.0%", "", ""])
         if abs(rest["predicted"] - rest["encoded"]) > 1e-6 * abs(rest["encoded"]):
             lines.append(["whole, as predict says", f"{rest['predicted']:,.0f}", "", "", ""])
         tables.append(columns([f"{program} on {uarch}", "cycles", "share", "alone", "last"], lines))
@@ -188,7 +258,8 @@ def shown(frame: pd.DataFrame) -> str:
 def sections(frame: pd.DataFrame) -> list[Section]:
     """The parts of the HTML report."""
     text = (
-        "Each bar is a program's predicted cycles, by the groups of fields that they are due to (Shapley values), and "
+        "Each bar is a program's cycles (source says whether simulated, corrected or the model's), by the groups of "
+        "fields that they are due to (Shapley values), and "
         "what is left on the ideal machine; a value below 0 stands to the left."
     )
     return [Section("What of the machine costs the time", text, plot(frame), frame)]

@@ -275,12 +275,15 @@ const small = height => ({ height, margin: { l: 90, r: 20, t: 30, b: 45 }, showl
 function showAttribution(possible) {
   const found = possible ? attribution(machine, +at("program").value) : { reason: "this is no machine" };
   const values = [...(found.values ?? [])].reverse();
-  const layout = { ...small(290), xaxis: { title: { text: "cycles", standoff: 6 }, zeroline: true, zerolinecolor: css("--line") },
+  const ends = [Math.min(0, ...values.map(one => one.cycles)), Math.max(0, ...values.map(one => one.cycles))];
+  const room = (at("attribution").clientWidth < 500 ? 0.45 : 0.15) * (ends[1] - ends[0]);  // for what stands behind the bars
+  const layout = { ...small(290), xaxis: { title: { text: "cycles", standoff: 6 }, zeroline: true, zerolinecolor: css("--line"),
+      range: [ends[0] < 0 ? ends[0] - room : 0, ends[1] + room], nticks: 5 },
     yaxis: { type: "category", automargin: true },
     annotations: found.reason ? [{ text: `None: ${found.reason}`, showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }] : [] };
   const bars = { type: "bar", orientation: "h", x: values.map(one => one.cycles), y: values.map(one => one.name),
     marker: { color: values.map(one => one.name.startsWith("the ideal") ? "#888888" : css("--accent")) },
-    text: values.map(one => `${(100 * one.cycles / found.whole).toFixed(1)} %`), textposition: "auto",
+    text: values.map(one => `${(100 * one.cycles / found.whole).toFixed(1)} %`), textposition: "outside", cliponaxis: false,
     hovertemplate: "%{y}: %{x:,.6~r} cycles, %{text}<extra></extra>" };
   Plotly.react(at("attribution"), [bars], themed(layout), options);
 }
@@ -302,6 +305,7 @@ function showHeat() {
     yaxis: { type: "category", title: { text: names[1], standoff: 6 }, automargin: true } };
   if (!present) {
     layout.annotations = [{ text: "Choose two fields that this machine has", showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }];
+    at("range").textContent = "";
     Plotly.react(at("heat"), [], themed(layout), options);
     return;
   }
@@ -317,7 +321,11 @@ function showHeat() {
   [across, up] = [columnsLeft.map(c => across[c]), rowsLeft.map(r => up[r])];
   const z = rowsLeft.map(r => columnsLeft.map(c => all[r][c]));
   const place = (field, values) => String(field.names || !values.length ? machine[field.field] : values[nearest(values, machine[field.field])]);
-  const cells = { type: "heatmap", x: across.map(String), y: up.map(String), z, colorscale: "Cividis", xgap: 1, ygap: 1,
+  const times = z.flat().filter(value => value !== null), least = Math.min(...times), most = Math.max(...times);
+  const fixed = Math.max(most, page.contrast * least);  // of a narrow range the colours are alike
+  at("range").textContent = times.length ? `${digits(least)} to ${digits(most)} ms, up to ${(100 * (most / least - 1)).toFixed(1)} % above the least; ` +
+    `the colours reach to ${(100 * (fixed / least - 1)).toFixed(0)} % above it.` : "";
+  const cells = { type: "heatmap", zmin: least, zmax: fixed, x: across.map(String), y: up.map(String), z, colorscale: "Cividis", xgap: 1, ygap: 1,
     hoverongaps: false, colorbar: { title: { text: "ms", side: "right" }, thickness: 12, outlinewidth: 0 },
     hovertemplate: `${names[0]} %{x}<br>${names[1]} %{y}<br>%{z:,.6~r} ms<extra></extra>` };
   const here = { visible: z.length > 0, type: "scatter", mode: "markers", x: [place(x, across)], y: [place(y, up)], hoverinfo: "skip",
@@ -347,6 +355,7 @@ async function main() {
   build();
   begin(0);
   dark.addEventListener("change", showAll);
+  addEventListener("resize", showAll);
   document.querySelectorAll("#results details").forEach(one => one.addEventListener("toggle", showAll));
   document.documentElement.dataset.ready = "yes";
 }

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from analysis.attribute import IDEAL, load_ideal
-from analysis.figure import distinct
+from analysis.figure import CONTRAST, distinct
 from analysis.figure_plotly import packed_library
 from analysis.report import fill, to_script
 from analysis.sweep import encoder_of, require_model
@@ -106,6 +106,7 @@ def contents(
         ],
         "defaults": {core: of_machine(machine) | _MEMORY for core, machine in full.items()},
         "order": {core: fields_of_machine(machine) for core, machine in full.items()},
+        "contrast": CONTRAST,
         "ideal": {core: _groups(load_ideal(ideal or IDEAL, machine)) for core, machine in full.items()},
     }  # fmt: skip
 

@@ -20,6 +20,7 @@ from scipy.cluster.hierarchy import dendrogram
 PALETTE = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#888888", "#882255", "#999933",
 )  # fmt: skip
+CONTRAST = 1.5  # the colours of times reach from the least to so many times it, or further
 DIVERGING = ("#0072B2", "#F2F2F2", "#D55E00")  # below 0, 0, above
 
 
@@ -79,7 +80,8 @@ class Spans:
 class HeatMap:
     """A colour a cell: `value` [Y, X] of the columns `x` and rows `y` (names or numbers, evenly spaced; row 0 below).
 
-    `diverging`: two colours around 0 instead of one scale. `numbers`: written into the cells.
+    `diverging`: two colours around 0 instead of one scale. `numbers`: written into the cells. `scale`: the values at
+    the ends of the colour scale; by default the least and the greatest.
     """
 
     x: Sequence[Any]
@@ -88,6 +90,7 @@ class HeatMap:
     label: str  # of the colour scale
     diverging: bool = False
     numbers: bool = False
+    scale: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

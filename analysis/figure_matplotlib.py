@@ -163,7 +163,10 @@ def _heat_map(axes: Axes, mark: HeatMap) -> None:
     value = np.asarray(mark.value, float)
     most = float(np.nanmax(np.abs(value), initial=0.0)) or 1.0
     colours = LinearSegmentedColormap.from_list("diverging", DIVERGING)
-    limits: dict[str, Any] = {"cmap": colours, "vmin": -most, "vmax": most} if mark.diverging else {"cmap": "cividis"}
+    low, high = mark.scale or (None, None)
+    limits: dict[str, Any] = {"cmap": "cividis", "vmin": low, "vmax": high}
+    if mark.diverging:
+        limits = {"cmap": colours, "vmin": -most, "vmax": most}
     image = axes.imshow(value, origin="lower", aspect="auto", **limits)
     for axis, values in ((axes.xaxis, mark.x), (axes.yaxis, mark.y)):
         step = -(-len(values) // _MOST_TICKS)

@@ -225,6 +225,8 @@ def _heat_map(mark: HeatMap, panel: Panel, where: tuple[float, float, float, flo
     if mark.diverging:
         most = float(np.nanmax(np.abs(value), initial=0.0)) or 1.0
         trace |= {"zmin": -most, "zmax": most, "zmid": 0}
+    elif mark.scale is not None:
+        trace |= {"zmin": mark.scale[0], "zmax": mark.scale[1]}
     if mark.numbers:
         trace["texttemplate"] = "%{z:.3~g}"
     return trace

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from analysis.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.intervals.novelty import feature_neighbours
 from perfvec.intervals.predicted import around, half_widths
@@ -16,16 +17,25 @@ from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from uarch.columns import Columns
 
+_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9))
+
 
 def relative(frame: pd.DataFrame, of: str) -> list[str]:
-    """`low` and `high` of each row in per cent below and above its prediction, the column `of`: "-12% +14%"."""
+    """`low` and `high` of each row in per cent below and above its prediction, the column `of`: "-12% +14%"; "" where
+    there is none or the two are equal.
+    """
     ends = ((frame[end] / frame[of] - 1) * 100 for end in ("low", "high"))
-    return ["" if math.isnan(low) else f"{low:+.0f}% {high:+.0f}%" for low, high in zip(*ends, strict=True)]
+    return ["" if math.isnan(low) or low == high else _ends(low, high) for low, high in zip(*ends, strict=True)]
+
+
+def _ends(low: float, high: float) -> str:
+    places = 0 if high - low >= 4 else 1
+    return f"{low:+.{places}f}% {high:+.{places}f}%"
 
 
 def of_points(
     model: Model,
-    programs: Sequence[ProgramVector],
+    programs: Sequence[ProgramVector | None],
     points: Columns,
     chosen: pd.DataFrame,
     level: float = DEFAULT_LEVEL,
@@ -40,7 +50,7 @@ def of_points(
     found = chosen.assign(low=np.nan, high=np.nan)
     for number, program in enumerate(programs):
         mine = np.flatnonzero(chosen.index // points.count == number)
-        if not mine.size:
+        if not mine.size or program is None:
             continue
         features = features_of_columns(points.rows(chosen.index[mine].to_numpy() % points.count))
         near = feature_neighbours(model, features)
@@ -53,10 +63,45 @@ def of_points(
     return found
 
 
+def of_best(
+    model: Model,
+    targets: Sequence[Target],
+    points: Columns,
+    frame: pd.DataFrame,
+    k: int,
+    level: float = DEFAULT_LEVEL,
+) -> pd.DataFrame:
+    """The `k` best points of each program of a sweep's table with their intervals, `low` and `high` in seconds: those
+    that the table has, and the model's of points that it answered for.
+    """
+    from analysis.sweep import best
+
+    chosen = best(frame, k)
+    if "low" not in chosen:
+        chosen = chosen.assign(low=np.nan, high=np.nan)
+    alone = chosen["source"] == "zero-shot"
+    if alone.any():
+        programs = [
+            target.vector if alone[chosen.index // points.count == number].any() else None
+            for number, target in enumerate(targets)
+        ]
+        chosen[alone] = of_points(model, programs, points, chosen[alone], level)
+    return chosen
+
+
 def told_of_best(chosen: pd.DataFrame) -> str:
     """What a page says of the intervals of the best points."""
     if "low" not in chosen:
         return ""
     if chosen["low"].isna().any():
         return "Where there is no interval the model carries no calibration that serves."
-    return "low and high: the interval of the time, in seconds."
+    return "from and to: the interval of the time."
+
+
+def readable(chosen: pd.DataFrame) -> pd.DataFrame:
+    """The table with its times, and the ends of their intervals, in the unit in which the shortest is at least 1."""
+    least = float(chosen["seconds"].min())
+    unit, factor = next(((unit, factor) for unit, factor in _UNITS if least * factor >= 1), _UNITS[-1])
+    found = {"seconds": "time", "low": "from", "high": "to"}
+    names = {name: f"{head}, {unit}" for name, head in found.items() if name in chosen}
+    return chosen.assign(**{name: chosen[name] * factor for name in names}).rename(columns=names)

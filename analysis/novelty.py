@@ -42,7 +42,7 @@ def novelty(
         for machine, row in zip(configured, _rows("machine", [m.name for m in configured], near), strict=True):
             beyond = model.encoder.outside(machine) if row["distance"] > 0 else []
             rows.append(row | {"beyond": ", ".join(beyond), "outside": row["outside"] or bool(beyond)})
-    return pd.DataFrame(rows, columns=[*COLUMNS, "beyond"])
+    return pd.DataFrame(rows, columns=[*COLUMNS, "beyond"]).astype({"outside": bool})
 
 
 def _rows(what: str, names: Sequence[str], near: Neighbours) -> list[dict[str, Any]]:

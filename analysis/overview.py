@@ -14,9 +14,9 @@ from analysis.costs import predicted
 from analysis.predicted_parts import collect
 from analysis.report import Section
 from analysis.sensitivity import sensitivity
+from analysis.targets import Target
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
-from perfvec.representation.vector import ProgramVector
 from tracegen.phases import phases as find_phases
 from uarch.configuration import Machine
 
@@ -27,28 +27,32 @@ _SWEPT: dict[str, list[Any]] = {
 
 def overview(
     model: Model,
-    programs: Sequence[ProgramVector],
+    targets: Sequence[Target],
     traces: Sequence[str | Path],
     machines: Sequence[Machine | MachineVector],
     *,
+    seconds: float = 0.0,
     max_instructions: int | None = None,
 ) -> list[Section]:
     """The sections of the page; of `traces` also the profile and the phases, one more pass over each.
 
-    Attribution and the sweep (around the first) need the model's encoder and machines that are configurations.
+    A third of the `seconds` each goes to the predictions, the attribution and the sweep (`analysis.budget`). The last
+    two need machines that are configurations (the sweep is around the first) and the model's encoder.
     """
     configured = [machine for machine in machines if isinstance(machine, Machine)]
-    found = predict.sections(predict.predict(model, programs, machines))
+    programs = [target.vector for target in targets]
+    found = predict.sections(predict.answered(model, targets, machines, seconds / 3))
     found += novelty.sections(novelty.novelty(model, programs, machines))
     if model.encoder is not None and configured:
-        parts = [attribute.attribute(model, programs, machine) for machine in configured]
+        each = seconds / 3 / len(configured)
+        parts = [attribute.answered(model, targets, machine, each) for machine in configured]
         found += attribute.sections(pd.concat(parts, ignore_index=True))
     for trace in traces:
         found += _of_trace(model, trace, machines, max_instructions)
     if len(programs) > 1:
         found += compare.sections(compare.compare(programs), compare.plane(programs), None)
     if model.encoder is not None and configured:
-        found += _swept(model, programs, configured[0])
+        found += _swept(model, targets, configured[0], seconds / 3)
     return found
 
 
@@ -69,10 +73,10 @@ def _of_trace(
     ]
 
 
-def _swept(model: Model, programs: Sequence[ProgramVector], base: Machine) -> list[Section]:
+def _swept(model: Model, targets: Sequence[Target], base: Machine, seconds: float) -> list[Section]:
     design = sweep.grid_design(base, _SWEPT)
-    frame = sweep.run(model, programs, design)
+    frame = sweep.answered(model, targets, design, seconds, base=base, best=5)
     importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=True)
-    chosen = intervals.of_points(model, programs, design.columns, sweep.best(frame, 5))
+    chosen = intervals.of_best(model, targets, design.columns, frame, 5)
     sections = sweep.sections(frame, chosen, importance)
     return [replace(one, title=f"{base.name} with other caches: {one.title.lower()}") for one in sections]

@@ -10,16 +10,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis import budget
 from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.intervals import relative
 from analysis.report import Section
+from analysis.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from perfvec.intervals.novelty import machine_neighbours
 from perfvec.intervals.predicted import around, half_widths, missing
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
+from uarch.columns import of_machines
 from uarch.configuration import Machine
+
+_SOURCES = {"encoder": "zero-shot"}
 
 
 def predict(
@@ -31,10 +36,11 @@ def predict(
 ) -> pd.DataFrame:
     """One row per program and machine.
 
-    Columns: `program`, `uarch`, `instructions`, `cycles` (core cycles), `seconds`, `cpi`, `ipc`, `machine_vector`
-    (`table`: the machine trained the model; `encoder`: zero-shot from its configuration; `fitted`: to labels or times),
-    `low` and `high` (cycles of an interval of this `level`, NaN where there is none), `interval_of`: the errors that it
-    holds, of `model` (its calibration), `machine` (a vector fitted to times) and `sampling`; "" where there is none.
+    Columns: `program`, `uarch`, `instructions`, `cycles` (core cycles), `seconds`, `cpi`, `ipc`, `source` (`table`,
+    `zero-shot` or `fitted`), `machine_vector` (`table`: the machine trained the model; `encoder`: zero-shot from its
+    configuration; `fitted`: to labels or times), `low` and `high` (cycles of an interval of this `level`, NaN where
+    there is none), `interval_of`: the errors that it holds, of `model` (its calibration), `machine` (a vector fitted to
+    times) and `sampling`; "" where there is none.
     Raises InputError for a level outside [0.5, 1).
     """
     require_level(level)
@@ -60,10 +66,75 @@ def predict(
                     "program": program.program, "uarch": machine.name, "instructions": program.instructions,
                     "cycles": cycles, "seconds": cycles / (machine.frequency_ghz * 1e9),
                     "cpi": cycles / program.instructions, "ipc": program.instructions / cycles,
-                    "machine_vector": source, "low": low, "high": high, "level": level, "interval_of": of,
+                    "source": _SOURCES.get(source, source), "machine_vector": source, "low": low, "high": high,
+                    "level": level, "interval_of": of,
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def answered(
+    model: Model,
+    targets: Sequence[Target],
+    machines: Sequence[Machine | MachineVector],
+    seconds: float,
+    *,
+    level: float = DEFAULT_LEVEL,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """The table of `predict`, each number by the best that a budget of so many seconds allows (`analysis.budget`).
+
+    The column `source` says what that was; `machine_vector` and `interval_of` are "" where the model was not asked.
+    """
+    require_level(level)
+    parts = budget.shares([target.simulable for target in targets], seconds)
+    frames = [
+        _answered(model, target, machines, share, level, progress)
+        for target, share in zip(targets, parts, strict=True)
+    ]  # fmt: skip
+    return pd.concat(frames, ignore_index=True)
+
+
+def _answered(
+    model: Model, target: Target, machines: Sequence[Machine | MachineVector], seconds: float, level: float,
+    progress: bool,
+) -> pd.DataFrame:  # fmt: skip
+    def by_model() -> pd.DataFrame:
+        return predict(model, [target.vector], machines, level=level)
+
+    places = [place for place, machine in enumerate(machines) if isinstance(machine, Machine)]
+    configured = [machine for machine in machines if isinstance(machine, Machine)]
+    if target.simulable is None or seconds <= 0 or not configured:
+        return by_model()
+    found = budget.answer(
+        target.simulable, of_machines(configured), seconds, lambda: by_model()["cycles"].to_numpy()[places],
+        first=range(len(configured)), level=level, progress=progress,
+    )  # fmt: skip
+    own = found.sources != "zero-shot"
+    rows = np.array(places)[own]
+    frame = by_model() if len(rows) < len(machines) else _empty(target, machines, level)
+    for column, values in (("cycles", found.cycles), ("low", found.low), ("high", found.high)):
+        frame.loc[rows, column] = values[own]
+    frame.loc[rows, "source"] = found.sources[own]
+    frame.loc[rows, ["machine_vector", "interval_of"]] = ""
+    frame.loc[rows[found.sources[own] == "corrected"], "interval_of"] = "surface"
+    return _completed(frame, machines)
+
+
+def _empty(target: Target, machines: Sequence[Machine | MachineVector], level: float) -> pd.DataFrame:
+    frame = pd.DataFrame({"program": target.name, "uarch": [machine.name for machine in machines]})
+    frame["instructions"] = target.instructions
+    numbers = dict.fromkeys(("cycles", "seconds", "cpi", "ipc"), np.nan)
+    return frame.assign(
+        **numbers, source="", machine_vector="", low=np.nan, high=np.nan, level=level, interval_of=""
+    )  # fmt: skip
+
+
+def _completed(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector]) -> pd.DataFrame:
+    """The table with what follows from its cycles."""
+    frequency = np.array([machine.frequency_ghz * 1e9 for machine in machines])
+    cycles, instructions = frame["cycles"], frame["instructions"]
+    return frame.assign(seconds=cycles / frequency, cpi=cycles / instructions, ipc=instructions / cycles)
 
 
 def _interval(
@@ -91,26 +162,43 @@ def _interval(
     return (cycles - sampling, cycles + sampling, "sampling") if own else (math.nan, math.nan, "")
 
 
+_ERRORS = {
+    "model": "the errors that the model made on programs and machines it had not met",
+    "machine": "what the measured times left open of a fitted machine", "sampling": "the sampling of a program",
+}  # fmt: skip
+
+
+def by_the_model(
+    frame: pd.DataFrame, targets: Sequence[Target], machines: Sequence[Machine | MachineVector]
+) -> tuple[list[ProgramVector], list[Machine | MachineVector]]:
+    """The programs and machines of `answered` that the model answered for."""
+    asked = np.array([word != "" for word in frame["machine_vector"]]).reshape(len(targets), len(machines))
+    programs = [target.vector for target, own in zip(targets, asked, strict=True) if own.any()]
+    return programs, [machine for machine, own in zip(machines, asked.T, strict=True) if own.any()]
+
+
 def notes(model: Model, frame: pd.DataFrame) -> list[str]:
     """One line for each reason why some of these predictions have no interval, or one that is not the model's."""
-    without = frame[~frame["interval_of"].str.contains("model|machine")]
+    asked = frame["machine_vector"] != ""
+    without = frame[asked & ~frame["interval_of"].str.contains("model|machine")]
     return missing(model, list(without["machine_vector"]), float(frame["level"].iloc[0])) if len(without) else []
 
 
 def to_json(frame: pd.DataFrame) -> dict[str, Any]:
-    """The `--json` document; `interval` (cycles) is null where only a point is known."""
+    """The `--json` document; `interval` (cycles) is null where only a point is known, and where all was simulated."""
     rows = frame.to_dict(orient="records")
     for row in rows:
         low, high = row.pop("low"), row.pop("high")
-        row["interval"] = None if math.isnan(low) else [low, high]
+        row["interval"] = None if math.isnan(low) or low == high else [low, high]
+        row["machine_vector"] = row["machine_vector"] or None
         row["interval_of"] = [word for word in row["interval_of"].split(", ") if word]
     return {"predictions": rows}
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """The table of the terminal; the interval, where one is known, in per cent of the time, the cycles and the CPI."""
-    table = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc"]]
-    if frame["low"].isna().all():
+    table = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc", "source"]]
+    if frame["low"].isna().all() or (frame["source"] == "simulated").all():
         return table
     return table.assign(**{_named(frame): relative(frame, "cycles")})
 
@@ -121,8 +209,9 @@ def _named(frame: pd.DataFrame) -> str:
 
 def sections(frame: pd.DataFrame) -> list[Section]:
     """The parts of the HTML report."""
+    errors = [text for name, text in _ERRORS.items() if frame["interval_of"].str.contains(name).any()]
     intervals = (
-        f"Lines across the bars' ends are {_named(frame)} intervals: of the errors that interval_of names."
+        f"Lines across the bars' ends are {_named(frame)} intervals, for {', '.join(errors)}."
         if frame["low"].notna().any()
         else "No intervals: the model carries no calibration that serves here."
     )
@@ -140,7 +229,8 @@ def plot(frame: pd.DataFrame, what: str = "cpi") -> Figure:
     programs, machines = (list(dict.fromkeys(frame[column])) for column in ("program", "uarch"))
     mean = np.log(frame[what].clip(lower=1e-30)).groupby(frame["uarch"], sort=False).mean()
     machines = [str(name) for name in mean.sort_values(ascending=False).index]
-    title, factor = ("predicted cycles per instruction", 1.0) if what == "cpi" else ("predicted time, ms", 1e3)
+    told = "simulated" if (frame["source"] == "simulated").all() else "predicted"
+    title, factor = (f"{told} cycles per instruction", 1.0) if what == "cpi" else (f"{told} time, ms", 1e3)
     bars = []
     for program in programs:
         rows = frame[frame["program"] == program].drop_duplicates("uarch").set_index("uarch").loc[machines]

@@ -24,6 +24,8 @@ from analysis.profile import columns
 from analysis.report import Section
 from tracegen.decode import decode
 from tracegen.label import WARMUP
+from tracegen.live_points.live_points import is_live_points, load
+from tracegen.live_points.simulate import LivePointsSimulator
 from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.errors import InputError
@@ -61,19 +63,27 @@ def simulate(
     threads: int | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """One row per trace and machine, of the embedded timing model; a trace is read once for all machines.
+    """One row per trace or live-points file and machine, of the embedded timing model; read once for all machines.
 
-    Columns: `program`, `uarch`, `simulator`, `frequency_ghz`, those of `uarch.timing.statistics`, and `stack.C`, the
-    cycles of each cause C (`uarch.timing.stack.CAUSES`), which add up to `cycles`. Raises InputError for a bad trace,
-    one that ends before `span`, or machines without different names.
+    Columns: `program`, `uarch`, `simulator`, `frequency_ghz`, those of `uarch.timing.statistics`, `half_width`, half of
+    the 95 % interval of `cycles` (0 where every instruction is simulated), and `stack.C`, the cycles of each cause C
+    (`uarch.timing.stack.CAUSES`), which add up to `cycles`. Raises InputError for a bad file, a trace that ends before
+    `span`, a `span` of live-points, or machines without different names.
     """
     require_names([machine.name for machine in machines])
     span = span or Span()
     rows: list[dict[str, Any]] = []
     for path in traces:
+        if is_live_points(path):
+            if span != Span():
+                raise InputError(f"{path}: live-points stand for the whole run; leave --start, --count, --warmup out")
+            continue
         with opened(path) as trace:
             span.stop(trace)  # told before the work on another begins
     for path in traces:
+        if is_live_points(path):
+            rows += _estimated(path, machines, threads, progress)
+            continue
         with (
             opened(path) as trace,
             Simulations(machines, decode(trace.address, trace.code, trace.isa), threads or processors()) as running,
@@ -88,10 +98,38 @@ def simulate(
                     {
                         "program": trace.name, "uarch": machine.name, "simulator": SIMULATOR,
                         "frequency_ghz": machine.frequency_ghz, **statistics(machine, simulation.statistics),
+                        "half_width": 0.0,
                         **{f"stack.{cause}": int(cycles) for cause, cycles in zip(CAUSES, stack[0], strict=True)},
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _estimated(
+    path: str | os.PathLike[str], machines: Sequence[Machine], threads: int | None, progress: bool
+) -> list[dict[str, Any]]:
+    """The rows of a live-points file: counts and cycles of the whole run."""
+    points = load(path)
+    simulator = LivePointsSimulator(points)
+    with tqdm(
+        total=len(machines), unit="machine", desc=f"simulate {points.name}", disable=None if progress else True
+    ) as bar:
+        found = simulator.simulate(machines, threads, stacks=True, done=bar.update)
+    assert found.stacks is not None
+    rows = []
+    for k, machine in enumerate(machines):
+        # The parts are of units, and add up to the cycles of the units that they are of.
+        stack = found.stacks[k] * (found.cycles[k] / found.stacks[k].sum())
+        counts = {**found.counts[k], "cycles": found.cycles[k], "instructions": float(points.instructions)}
+        rows.append(
+            {
+                "program": points.name, "uarch": machine.name, "simulator": SIMULATOR,
+                "frequency_ghz": machine.frequency_ghz, **statistics(machine, counts),
+                "half_width": float(found.half_width[k]),
+                **{f"stack.{cause}": float(cycles) for cause, cycles in zip(CAUSES, stack, strict=True)},
+            }
+        )  # fmt: skip
+    return rows
 
 
 def timed(trace: Trace, running: Simulations, span: Span, progress: bool) -> Iterator[Chunk]:
@@ -121,12 +159,17 @@ def groups_of(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def to_json(frame: pd.DataFrame, span: Span) -> dict[str, Any]:
-    """The `--json` document: `simulations`, an entry a row, with `stack` (cycles of each cause); NaN becomes null."""
+    """The `--json` document: `simulations`, an entry a row, with `stack` (cycles of each cause); NaN becomes null.
+
+    `interval` (cycles) is null where every instruction is simulated.
+    """
     found = []
     for row in frame.to_dict(orient="records"):
         plain = {str(k): None if v != v else v for k, v in row.items() if not str(k).startswith("stack.")}
         stack = {cause: row[f"stack.{cause}"] for cause in CAUSES if row[f"stack.{cause}"]}
-        found.append({**plain, "interval": None, "source": "simulated", "stack": stack})
+        half = plain.pop("half_width")
+        interval = [row["cycles"] - half, row["cycles"] + half] if half else None
+        found.append({**plain, "interval": interval, "source": "simulated", "stack": stack})
     return {"simulations": found, "start": span.start, "count": span.count, "warmup": span.warmup}
 
 
@@ -147,7 +190,10 @@ def shown(frame: pd.DataFrame) -> str:
             ]
             for row in rows.to_dict(orient="records")
         ]  # fmt: skip
-        title = f"{program}: {rows['instructions'].iloc[0]:,} instructions, simulated"
+        title = f"{program}: {rows['instructions'].iloc[0]:,.0f} instructions, simulated"
+        if rows["half_width"].any():
+            width = rows["half_width"] / rows["cycles"]
+            title += f" by a sample; cycles within {width.min():.1%} to {width.max():.1%} (95 %)"
         tables.append(f"{title}\n{columns(header, lines)}")
     note = (
         "L1I to L3, branch: demand misses and mispredictions per thousand instructions;\n"

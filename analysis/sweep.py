@@ -17,16 +17,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.figure import Axis, Bars, Figure, HeatMap, Lines, Panel, Points, label
-from analysis.intervals import relative, told_of_best
+from analysis.budget import SOURCES, Answer, answer, by_model, shares
+from analysis.figure import CONTRAST, Axis, Bars, Figure, HeatMap, Lines, Panel, Points, label
+from analysis.intervals import readable, relative, told_of_best
 from analysis.pareto import cells, front, front_over_fields
 from analysis.report import Section
 from analysis.sensitivity import classes
+from analysis.targets import Target
+from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.machines.columns import cycles_of_columns, outside_of_columns
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
-from uarch.columns import MOST_POINTS, Columns, Grid, possible, rule_of
+from uarch.columns import MOST_POINTS, Columns, Grid, of_machine, possible, rule_of
 from uarch.configuration import Machine, nearest, parse_value, replace_field
 from uarch.errors import InputError
 from uarch.expression import Expression, parse
@@ -212,11 +215,84 @@ def tabulated(
     design: Design, outcome: Outcome, programs: Sequence[str], cycles: NDArray[np.float64], source: str
 ) -> pd.DataFrame:
     """The table of `run`, from the cycles [points, programs] and where they come from."""
+    return of_answers(design, outcome, programs, [by_model(column, source) for column in cycles.T])
+
+
+def of_answers(
+    design: Design, outcome: Outcome, programs: Sequence[str], answers: Sequence[Answer]
+) -> pd.DataFrame:
+    """The table of `run` from an answer a program; with columns `low` and `high` (seconds) where any has intervals."""
+    known = any(not np.isnan(one.low).all() for one in answers)
     frames = []
-    for number, program in enumerate(programs):
-        frame = design.fields.assign(program=program, source=source, **outcome.columns(cycles[:, number]))
+    for program, one in zip(programs, answers, strict=True):
+        source = pd.Categorical.from_codes(one.source, categories=pd.Index(SOURCES))
+        frame = design.fields.assign(program=program, source=source, **outcome.columns(one.cycles))
+        if known:
+            each = frame["seconds"] / one.cycles
+            frame = frame.assign(low=one.low * each, high=one.high * each)
         frames.append(frame.assign(pareto=_front(frame, fields_of(design.fields), exact=design.exact)))
     return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+def answered(
+    model: Model,
+    targets: Sequence[Target],
+    design: Design,
+    seconds: float,
+    *,
+    base: Machine | None = None,
+    cost: str | None = None,
+    objective: str | None = None,
+    best: int = 0,
+    level: float = DEFAULT_LEVEL,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """The table of `run`, each number by the best that a budget of so many seconds allows (`analysis.budget`).
+
+    `source` says which it is: `simulated`, `corrected` (with `low` and `high`, seconds) or `zero-shot`. The `base` and
+    the ends of every field are among the first points simulated; the last are the `best`, as many as are wanted.
+    """
+    parts = shares([target.simulable for target in targets], seconds)
+    if not any(parts):
+        return run(model, [target.vector for target in targets], design, cost=cost, objective=objective)
+    outcome = Outcome(design.columns, cost, objective)
+    first = first_points(design, base)
+
+    def predicted(target: Target) -> NDArray[np.float64]:
+        told_outside(encoder_of(model), design.columns)
+        require_model(model, [target.vector])
+        found = cycles_of_columns(encoder_of(model), design.columns, target.vector.vector[None])
+        return np.asarray(found[:, 0])
+
+    def answered_one(target: Target, share: float) -> Answer:
+        if target.simulable is None:
+            return by_model(predicted(target))
+        return answer(
+            target.simulable, design.columns, share, lambda: predicted(target), score=outcome.score, first=first,
+            best=best, level=level, progress=progress,
+        )  # fmt: skip
+
+    answers = [answered_one(target, share) for target, share in zip(targets, parts, strict=True)]
+    return of_answers(design, outcome, [target.name for target in targets], answers)
+
+
+def first_points(design: Design, base: Machine | None) -> list[int]:
+    """Rows of the base, and of the base with each varied field at its ends, where they are among a grid's points."""
+    if base is None or not design.exact:
+        return []
+    codes, sizes, own = [], [], []
+    flat = of_machine(base)
+    for field in design.fields:
+        values = design.fields[field]
+        code, levels = pd.factorize(values, sort=values.dtype != object)
+        codes.append(code)
+        sizes.append(len(levels))
+        own.append(next((k for k, level in enumerate(levels) if level == flat.get(str(field))), len(levels) // 2))
+    place = {key: row for row, key in enumerate(zip(*(code.tolist() for code in codes), strict=True))}
+    wanted = [tuple(own)]
+    for number, size in enumerate(sizes):
+        wanted += [(*own[:number], end, *own[number + 1 :]) for end in (0, size - 1)]
+    return [place[key] for key in dict.fromkeys(wanted) if key in place]
 
 
 def encoder_of(model: Model) -> MachineEncoder:
@@ -278,6 +354,11 @@ class Outcome:
             values = {"time": seconds, "cycles": cycles} | ({"cost": found["cost"]} if "cost" in found else {})
             found["objective"] = self._value(self.objective, values)
         return found
+
+    def score(self, cycles: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n] what is smallest at the best point: the objective, or the time."""
+        found = self.columns(cycles)
+        return found.get("objective", found["seconds"]).copy()
 
     def _value(self, expression: Expression, values: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
         """A field that a machine does not have, as the size of an L3 that is not there, counts as 0."""
@@ -350,7 +431,8 @@ def shown(frame: pd.DataFrame, order: Sequence[str], width: int = 80) -> pd.Data
     """
     results = pd.DataFrame({"program": [str(name)[:16] for name in frame["program"]], "ms": frame["seconds"] * 1e3})
     results.index = frame.index
-    if "low" in frame and frame["low"].notna().any():
+    results["source"] = frame["source"].astype(str)
+    if "low" in frame and (frame["low"] < frame["high"]).any():
         results["interval"] = relative(frame, "seconds")
     for column in ("cost", "objective"):
         if column in frame:
@@ -399,7 +481,7 @@ def to_json(
     }  # fmt: skip
     if "low" in chosen:
         ends = zip(chosen["low"].tolist(), chosen["high"].tolist(), strict=True)
-        document["best_intervals"] = [[low, high] if low == low else None for low, high in ends]
+        document["best_intervals"] = [[low, high] if low < high else None for low, high in ends]
     if sensitivities is not None:
         document["sensitivity"] = sensitivities.to_dict(orient="records")
     return document
@@ -448,19 +530,26 @@ def sections(
         Section(
             "Best points",
             f"Of each program, the best first. {told_of_best(chosen)}",
-            table=chosen.reset_index(drop=True),
+            table=readable(chosen).reset_index(drop=True),
         ),
     ]
 
 
 def _of_source(frame: pd.DataFrame) -> str:
-    return "simulated" if frame["source"].iloc[0] == "simulated" else "predicted"
+    return "simulated" if (frame["source"] == "simulated").all() else "predicted"
+
+
+def told_sources(frame: pd.DataFrame) -> str:
+    """How many points have each source, as "64 simulated, 9,936 corrected"."""
+    counts = frame["source"].value_counts()
+    return ", ".join(f"{counts[source]:,} {source}" for source in SOURCES if counts.get(source, 0))
 
 
 def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
     """Each program's predicted time or objective: a heat map over two fields (the first two by default), or a curve.
 
-    Where more fields vary, the best over them is shown.
+    Where more fields vary, the best over them is shown. Colours of heat maps are the same multiples of a program's
+    least time, up to CONTRAST at least: a field that changes 2 % looks like one. Titles state the range.
     """
     fields = list(heat) or fields_of(frame)[:2]
     programs = list(dict.fromkeys(frame["program"]))
@@ -474,11 +563,18 @@ def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
         values = frame[fields[0]]
         wide = pd.api.types.is_numeric_dtype(values) and values.min() > 0 and values.max() >= 8 * values.min()
         return Figure([Panel(lines, x=Axis(fields[0], log=bool(wide)), y=Axis(told, zero=True))])
+    tables = [heat_map(frame, program, fields[0], fields[1]) * factor for program in programs]
+    ends = [(float(np.nanmin(table)), float(np.nanmax(table))) for table in tables]
+    positive = all(low > 0 for low, _ in ends)  # an objective may be anything
+    reach = max([CONTRAST, *(high / low for low, high in ends)]) if positive else 0.0
     panels = []
-    for program in programs:
-        table = heat_map(frame, program, fields[0], fields[1]) * factor
-        cells = HeatMap(list(table.columns), list(table.index), table.to_numpy(), told, numbers=table.size <= 64)
-        panels.append(Panel([cells], str(program), Axis(fields[0]), Axis(fields[1])))
+    for program, table, (low, high) in zip(programs, tables, ends, strict=True):
+        scale = (low, low * reach) if positive else None
+        cells = HeatMap(
+            list(table.columns), list(table.index), table.to_numpy(), told, numbers=table.size <= 64, scale=scale
+        )
+        title = f"{program}: {low:.4g} to {high:.4g}" + (f" (+{high / low - 1:.1%})" if positive else "")
+        panels.append(Panel([cells], title, Axis(fields[0]), Axis(fields[1])))
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     return Figure(panels, columns=columns, width=5.0 * columns + 0.6, height=4.0 * rows)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
+from analysis.parts import traced
+from analysis.simulate import Span
+from analysis.simulated import Simulable, SimulableTrace
 from perfvec.model import Model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector, load_vector
 from tracegen.qemu.runner import trace
 from uarch.errors import InputError
+from uarch.text import require_writable_name
 
 
 def resolve(
@@ -29,6 +35,8 @@ def resolve(
     """
     if not targets and not program:
         raise InputError("no target: name traces (*.trace.h5), vectors (*.vector.npz), or give `-- PROGRAM ARGS…`")
+    for target in [*targets, *program[:1]]:
+        require_writable_name(os.fspath(target))
     vectors = []
     for target in targets:
         if Path(target).name.endswith(".npz"):
@@ -38,6 +46,66 @@ def resolve(
     if program:
         vectors.append(trace_and_represent(model, program, max_instructions=max_instructions, progress=progress))
     return vectors
+
+
+@dataclass(frozen=True)
+class Target:
+    """One program: what simulates it (nothing where only its vector is known), and how its vector is made."""
+
+    simulable: Simulable | None
+    make: Callable[[], ProgramVector]
+
+    @cached_property
+    def vector(self) -> ProgramVector:
+        """Its vector by the model, made when it is first asked for."""
+        return self.make()
+
+    @property
+    def name(self) -> str:
+        return self.vector.program if self.simulable is None else self.simulable.name
+
+    @property
+    def isa(self) -> str:
+        return self.vector.isa if self.simulable is None else self.simulable.isa
+
+    @property
+    def instructions(self) -> int:
+        return self.vector.instructions if self.simulable is None else self.simulable.instructions
+
+
+@contextmanager
+def targets_of(
+    model: Model,
+    paths: Sequence[str | os.PathLike[str]],
+    program: Sequence[str] = (),
+    *,
+    max_instructions: int | None = None,
+    span: Span | None = None,
+    progress: bool = True,
+) -> Iterator[list[Target]]:
+    """The programs of a question: traces, vectors, and `program`, a command line, traced into a temporary file now.
+
+    Of traces only the first `max_instructions`, or the `span`, are simulated. Raises InputError where there is none,
+    for a bad trace, and for a vector that another model made.
+    """
+    if not paths and not program:
+        raise InputError("no target: name traces (*.trace.h5), vectors (*.vector.npz), or give `-- PROGRAM ARGS…`")
+    found = [_target(model, path, max_instructions, span, progress) for path in paths]
+    if not program:
+        yield found
+        return
+    with traced(program, max_instructions=max_instructions) as path:
+        yield [*found, _target(model, path, max_instructions, span, progress)]
+
+
+def _target(
+    model: Model, path: str | os.PathLike[str], limit: int | None, span: Span | None, progress: bool
+) -> Target:
+    if Path(path).name.endswith(".npz"):
+        vector = check_model(load_vector(path), model, str(path))
+        return Target(None, lambda: vector)
+    simulable = SimulableTrace(path, span or Span(count=limit))
+    return Target(simulable, lambda: represent(model, path, max_instructions=limit, progress=progress))
 
 
 def trace_and_represent(

@@ -8,8 +8,10 @@ vector is fitted to their cycles (`perfvec.machines.posterior`), which moves the
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +96,7 @@ def tiling(
     experiment: Experiment,
     machines: Sequence[Machine | MachineVector],
     *,
-    simulate: bool = True,
+    seconds: float = math.inf,
     learn: Sequence[str] = (),
     repeats: int = 0,
     rounds: int = ROUNDS,
@@ -104,8 +106,9 @@ def tiling(
 ) -> pd.DataFrame:
     """A row per value and machine: `value`, `uarch`, `instructions`, `cycles` (predicted), `fitted` (cycles by the
     machine's vector once it is fitted to the simulated cycles of the values `learn`; NaN without), `simulated` (cycles;
-    NaN where only the machine's vector is known, and without `simulate`, but for `learn`) and `host` (seconds; NaN
-    without `repeats`).
+    NaN where only the machine's vector is known, and of values beyond a budget of so many `seconds` of simulation, but
+    for `learn`), `source` (of the best number known: `simulated`, or the model's `table`, `zero-shot` or `fitted`) and
+    `host` (seconds; NaN without `repeats`).
 
     `units`: represent only so many units of 1,024 instructions, at equal distances; all instructions by default. `host`
     is the user time of a whole run of `rounds` less that of one round, over `rounds` − 1, where the command has
@@ -119,6 +122,8 @@ def tiling(
             raise InputError(f"--learn: {machine.name} is a fitted vector, which cannot be simulated; name a machine")
     vectors: list[NDArray[np.float64]] = []
     rows = []
+    spent = slowest = 0.0
+    sources = _sources(model, machines)
     prices = _prices(model, machines)
     with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
         folder = Path(scratch)
@@ -134,8 +139,11 @@ def tiling(
                 raise InputError(f"{' '.join(command)} ended with status {result.exit_status}")
             with Trace(path) as opened:
                 vector = represent(model, opened, progress=False) if units is None else estimate(model, opened, units)
-                wanted = simulate or value in learn
+                began = time.perf_counter()
+                wanted = spent + slowest < seconds or value in learn
                 simulated = _simulated(opened, machines) if wanted else np.full(len(machines), np.nan)
+                slowest = max(slowest, time.perf_counter() - began)
+                spent += time.perf_counter() - began
             vectors.append(vector.vector)
             host = _host(experiment, value, folder, repeats, rounds) if repeats else np.nan
             cycles = prices @ vector.vector
@@ -143,7 +151,7 @@ def tiling(
                 {
                     "value": value, "uarch": machine.name, "instructions": vector.instructions,
                     "cycles": float(cycles[number]), "fitted": np.nan, "simulated": float(simulated[number]),
-                    "host": host,
+                    "source": sources[number] if np.isnan(simulated[number]) else "simulated", "host": host,
                 }
                 for number, machine in enumerate(machines)
             ]  # fmt: skip
@@ -164,6 +172,14 @@ def _fitted(
     observed = Observations(vectors[taught], own["simulated"].to_numpy()[taught], np.arange(len(taught)))
     found: NDArray[np.float64] = vectors @ fit(observed, price).mean
     return found
+
+
+def _sources(model: Model, machines: Sequence[Machine | MachineVector]) -> list[str]:
+    """What the model's numbers are on each machine."""
+    known = [machine for machine in machines if isinstance(machine, Machine)]
+    ways = iter(model.machine_vectors(known)[1] if known else [])
+    found = [next(ways) if isinstance(machine, Machine) else "fitted" for machine in machines]
+    return ["zero-shot" if way == "encoder" else way for way in found]
 
 
 def _prices(model: Model, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -26,12 +26,14 @@ from perfvec.commands import (
     predicting,
     profiling,
     representing,
+    sampling,
     simulating,
     tensor,
     tracing,
     tuning,
     workloads,
 )
+from tracegen.unsealed import ALLOWED
 from uarch.errors import InputError, is_full
 
 
@@ -69,7 +71,22 @@ app = typer.Typer(
     name="perfvec", cls=_Commands, help="Profile a program once, predict its run time on any microarchitecture.",
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
 )  # fmt: skip
-for theme in (tracing, labelling, learning, representing, predicting, simulating, profiling, comparing, examining):
+
+
+@app.callback()
+def options(
+    unsealed: Annotated[
+        bool, typer.Option("--unsealed", help="Also read HDF5 files without a seal; anywhere before --.")
+    ] = False,
+) -> None:
+    """Set what holds for every command, and for the processes that it starts."""
+    if unsealed:
+        os.environ[ALLOWED] = "1"
+
+
+for theme in (
+    tracing, labelling, learning, representing, sampling, predicting, simulating, profiling, comparing, examining,
+):  # fmt: skip
     app.add_typer(theme.app)
 app.add_typer(machines.app, name="uarch")
 app.add_typer(imports.app, name="import")
@@ -88,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         words, program = words[:cut], words[cut + 1 :]
         if not program:
             _fail(InputError("nothing follows --; write -- PROGRAM ARGS…"))
+    words.sort(key=lambda word: word != "--unsealed")  # to the front, where an option of all commands stands
     try:
         with _unread():
             try:
@@ -101,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         near = error.object[max(0, error.start - 30) : error.end + 10]
         _fail(InputError(f"a name that is not UTF-8 cannot be written: {near!a}; rename the file"))
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None and not is_full(error):
+            _fail(InputError(f"{error.filename!s}: {(error.strerror or 'unreadable').lower()}"))
         if not is_full(error):
             raise
         _discard(sys.stdout)

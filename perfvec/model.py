@@ -216,7 +216,7 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
         raise InputError(f"{path}: {error}") from error
     try:
         machines = tuple(machine_from_dict(values) for values in parse_json(metadata["machines"]))
-        foundation = FoundationModel(schema, len(machines), **parse_json(metadata["shape"]))
+        foundation = _foundation(schema, len(machines), parse_json(metadata["shape"]), tensors)
         _load(foundation, tensors, "foundation.")
         encoder = None
         if any(name.startswith("encoder.") for name in tensors):
@@ -238,6 +238,20 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors, vectors, calibration)
+
+
+def _foundation(schema: Schema, machines: int, shape: dict[str, Any], tensors: Mapping[str, Tensor]) -> FoundationModel:
+    """A model of this shape, which must be the tensors', so that nothing larger is built. Raises ValueError."""
+    if not 1 <= shape["layers"] <= len(tensors):
+        raise ValueError(f"{shape['layers']} layers in {len(tensors)} tensors")
+    with torch.device("meta"):
+        claimed = FoundationModel(schema, machines, **shape).state_dict()
+    for name, value in claimed.items():
+        found = tensors.get(f"foundation.{name}")
+        if found is None or found.shape != value.shape:
+            there = "are missing" if found is None else f"are {list(found.shape)}"
+            raise ValueError(f"the weights {name} {there}; {list(value.shape)} are expected")
+    return FoundationModel(schema, machines, **shape)
 
 
 def content_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

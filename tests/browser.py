@@ -56,6 +56,16 @@ class Browser:
             assert time.monotonic() < end, f"never true in the page: {condition}"
             time.sleep(0.02)
 
+    @contextmanager
+    def phone(self) -> Iterator[None]:
+        """As on a telephone, upright."""
+        size = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
     def dark(self, on: bool) -> None:
         value = "dark" if on else "light"
         features = [{"name": "prefers-color-scheme", "value": value}]

@@ -15,6 +15,7 @@ from tracegen.label import label
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import compile_c
 from tracegen.trace import Trace
+from tracegen.unsealed import ALLOWED
 from uarch.configuration import Machine, load_machine
 from uarch.space import sample
 
@@ -57,3 +58,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
     assert [Trace(path).isa for path in files] == ["x86-64", "x86-64"]
     return Data(traces, folder / "latencies", folder / "more", machines, model_file, recipe, load_model(model_file))
+
+
+@pytest.fixture
+def unsealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files without a seal are read, as with --unsealed."""
+    monkeypatch.setenv(ALLOWED, "1")

@@ -30,9 +30,13 @@ def test_smoke_from_a_binary_to_predictions(data, tmp_path):
     model = ("--model", data.model_file)
     assert perfvec("represent", trace_file, "-o", vector_file, *model).returncode == 0
 
-    predicted = perfvec("predict", vector_file, trace_file, "--uarch", "base", "--uarch", "zen4", "--json", *model)
-    rows = json.loads(predicted.stdout)["predictions"]
+    both = ("predict", vector_file, trace_file, "--uarch", "base", "--uarch", "zen4", "--json", *model)
+    rows = json.loads(perfvec(*both, "--budget", 0).stdout)["predictions"]
     assert [row["uarch"] for row in rows] == ["base", "zen4", "base", "zen4"]
+    assert "simulated" not in {row["source"] for row in rows}
+    simulated = json.loads(perfvec(*both).stdout)["predictions"]
+    assert [row["source"] for row in simulated[2:]] == ["simulated", "simulated"]
+    assert simulated[:2] == rows[:2]
     assert rows[0]["cycles"] == pytest.approx(rows[2]["cycles"])
     assert rows[0]["instructions"] == 150_000
 
@@ -99,6 +103,22 @@ def test_parts_are_simulated(data):
     (row,) = json.loads(whole.stdout)["simulations"]
     assert document["source"] == "simulated"
     assert sum(group["cycles"][0] for group in document["groups"]) == row["cycles"]
+
+
+def test_a_sweep_within_a_budget(data, tmp_path):
+    target, page, csv = data.traces / "qsort.trace.h5", tmp_path / "s.html", tmp_path / "s.csv"
+    grid = ("--base", "base", "--vary", "l1d.size_kib=8,32", "--vary", "l2.latency=8,12")
+    found = perfvec("sweep", target, *grid, "--json", "--html", page, "--csv", csv)
+    document = json.loads(found.stdout)
+    assert {point["source"] for point in document["points"]} == {"simulated"}
+    assert "simulated" in page.read_text() and "simulated" in csv.read_text()
+    wide = perfvec("sweep", target, "--space", "default", "--sample", 3000, "--budget", 30, "--best", 3)
+    assert wide.returncode == 0, wide.stderr
+    assert "corrected" in wide.stdout and "90% intervals" in wide.stdout
+    assert max(map(len, wide.stdout.splitlines())) <= 80
+    none = perfvec("sweep", target, *grid, "--budget", 0.0001, "--json", "--model", data.model_file)
+    assert {point["source"] for point in json.loads(none.stdout)["points"]} == {"zero-shot"}
+    assert sum("not one point" in line for line in none.stderr.splitlines()) == 1
 
 
 def test_a_sweep_is_simulated_point_by_point(data):
@@ -203,6 +223,22 @@ def test_a_name_that_is_not_utf8_works_or_is_one_line(tmp_path, command):
     if done.returncode:
         assert done.returncode == 2 and b"a name that is not UTF-8 cannot be written: 'a\\udcff'" in done.stderr
         assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", [["report", "-o", "x", "--uarch", "base"], ["predict"]])
+def test_a_trace_whose_name_is_not_utf8_is_told_before_it_is_read(tmp_path, command):
+    trace = os.fsencode(tmp_path) + b"/a\xff.trace.h5"
+    shutil.copy("/bin/true", trace)
+    words = [sys.executable, "-m", "perfvec", command[0], trace, *command[1:]]
+    done = subprocess.run(words, capture_output=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2 and b"not UTF-8 cannot be written: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_the_system_refuses_is_one_line(tmp_path):
+    done = perfvec("predict", f"{'a' * 5000}.vector.npz")
+    assert done.returncode == 2 and done.stderr.startswith("perfvec: aaa") and len(done.stderr.splitlines()) == 1
+    assert "file name too long" in done.stderr
 
 
 def test_no_qemu_is_named(tmp_path):

@@ -67,12 +67,27 @@ def traced(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("room", [0, 4])
-@pytest.mark.parametrize(
-    "command", ["trace -o {disk}/x.trace.h5 -- sort --version", "represent {trace} -o {disk}/x.vector.npz",
+WRITING = [
+    "trace -o {disk}/x.trace.h5 -- sort --version", "represent {trace} -o {disk}/x.vector.npz",
     "report {trace} -o {disk}/x.html --uarch base", "label {trace} -o {disk} --uarch base",
-    "features {trace} -o {disk}"],
-)  # fmt: skip
+    "features {trace} -o {disk}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kib", [1, 16])
+@pytest.mark.parametrize("command", WRITING[1:])  # what is traced has the limit too
+def test_a_limit_on_the_size_of_files_is_one_line_and_leaves_nothing(traced, tmp_path, kib, command):
+    words = command.format(trace=traced, disk=tmp_path).split()
+    limited = ["bash", "-c", f'ulimit -f {kib} && exec "$@"', "-", *COMMAND, *words]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    said = [line for line in done.stderr.splitlines() if "beyond what the encoder" not in line]
+    assert len(said) == 1 and "larger than is allowed" in said[0], done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("room", [0, 4])
+@pytest.mark.parametrize("command", WRITING)
 def test_a_full_disk_is_one_line_and_leaves_nothing(traced, on_small_disk, room, command):
     done = on_small_disk(room, command.replace("{trace}", str(traced)).split())
     assert done.returncode == 2, done.stderr

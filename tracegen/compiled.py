@@ -1,4 +1,7 @@
-"""C that ships as source: compiled on first use with the machine's compiler, kept in the user's cache."""
+"""C that ships as source: compiled on first use with the machine's compiler, kept in the user's cache.
+
+A library ends with the SHA-256 of what is before, which loaders pass over: one that was cut short is compiled again.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 
 from uarch.errors import InputError
 
+_SUM = hashlib.sha256().digest_size
 _FLAGS = ("-g0", "-shared", "-fPIC", "-fvisibility=hidden")
 
 
@@ -32,7 +36,7 @@ def compiled(source: Path, flags: Sequence[str], what: str) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             if folder.stat().st_uid != os.getuid():
                 continue  # what lies there is somebody else's program
-            if library.is_file():
+            if _is_whole(library):
                 return library
             handle, temporary = tempfile.mkstemp(prefix=f".{source.stem}-", suffix=".so", dir=folder)
         except OSError:
@@ -45,12 +49,21 @@ def compiled(source: Path, flags: Sequence[str], what: str) -> Path:
                 said = run.stderr.strip()[:200] or f"exit status {run.returncode}"
                 line = next((line for line in run.stderr.splitlines() if "error" in line), said)
                 raise InputError(f"{what} does not compile with {shlex.join(compiler)}: {line}")
+            with Path(temporary).open("r+b") as file:
+                file.write(hashlib.sha256(file.read()).digest())
             Path(temporary).chmod(0o755)
             Path(temporary).replace(library)
         finally:
             Path(temporary).unlink(missing_ok=True)
         return library
     raise InputError(f"no writable folder for {what}, compiled; set XDG_CACHE_HOME to one")
+
+
+def _is_whole(library: Path) -> bool:
+    if not library.is_file():
+        return False
+    content = library.read_bytes()
+    return content[-_SUM:] == hashlib.sha256(content[:-_SUM]).digest()
 
 
 def _cache_folders() -> list[Path]:

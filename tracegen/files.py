@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import h5py
 
-from tracegen import seal
+from tracegen import seal, unsealed
 from uarch.errors import InputError, is_full
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it there on success, remove it on any exception."""
+    """Yield a temporary path beside `path`; rename it there on success, remove it on any exception.
+
+    It is locked while it is written. What killed writers of the same path left, which nobody locks, is removed. Write
+    into the file that is there: one put in its place would not be locked.
+    """
     target = Path(path)
     require_writable(target)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    _remove_left(target)
+    handle, temporary = _locked(target)
     try:
         yield temporary
         umask = os.umask(0)
@@ -36,6 +41,37 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         if is_full(error):
             raise InputError(f"{target}: the disk is full, or the file larger than is allowed") from error
         raise
+    finally:
+        os.close(handle)  # and lets go of the lock
+
+
+def _locked(target: Path) -> tuple[int, Path]:
+    """A new temporary file for `target`, and the handle that locks it."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            break  # a file system without locks: nobody can tell what was left, and nobody removes it
+        if os.fstat(handle).st_nlink:  # not removed as left in between
+            break
+        os.close(handle)
+    return handle, Path(name)
+
+
+def _remove_left(target: Path) -> None:
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        try:
+            handle = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue  # gone meanwhile, or somebody else's
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink(missing_ok=True)
+        except OSError:
+            pass  # its writer is alive
+        finally:
+            os.close(handle)
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
@@ -63,17 +99,28 @@ def open_h5(path: str | os.PathLike[str], file_format: str, version: int) -> Ite
 def sealed_h5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """An HDF5 file to write: sealed and put in place on success, removed on any exception."""
     with atomic_path(path) as temporary:
-        with _Written(temporary, "w", libver="latest", userblock_size=seal.BLOCK) as file:
-            try:
-                yield file
-                file.flush()
-            except BaseException:
-                # Where the disk is full HDF5 cannot close the file, and crashes later; it is thrown away in any case.
-                elsewhere = os.memfd_create("thrown-away")
-                os.dup2(elsewhere, file.id.get_vfd_handle())
-                os.close(elsewhere)
-                raise
+        # HDF5's own lock would wait for ours.
+        file = _Written(temporary, "w", libver="latest", userblock_size=seal.BLOCK, locking=False)
+        try:
+            yield file
+            file.flush()
+            file.close()
+        except BaseException as error:
+            _throw_away(file, full=is_full(error))
+            raise
         seal.seal(temporary)
+
+
+def _throw_away(file: h5py.File, *, full: bool) -> None:
+    """Close a file that nobody will read. HDF5 writes what it holds of it, and crashes later where it cannot: so it
+    writes elsewhere, and where that is for want of room or a limit, to what takes every byte.
+    """
+    if file.id.valid:
+        elsewhere = os.open("/dev/zero", os.O_RDWR) if full else os.memfd_create("thrown-away")
+        os.dup2(elsewhere, file.id.get_vfd_handle())
+        os.close(elsewhere)
+        with suppress(OSError, RuntimeError):  # a device cannot be given its length
+            file.close()
 
 
 class _Written(h5py.File):
@@ -91,10 +138,12 @@ class _Written(h5py.File):
 def _check_bytes(path: Path, file_format: str) -> None:
     """Refuse a file that is not as it was written before HDF5's library, which trusts what it reads, sees it.
 
-    Files of other makers have no seal; they begin with HDF5's signature, where ours have a user block.
+    Files of other makers have no seal (tracegen/unsealed.py); they begin with HDF5's signature, where ours have a user
+    block.
     """
     with damage_in(path, "the file"), path.open("rb") as stream:
         if stream.read(len(_SIGNATURE)) == _SIGNATURE:
+            unsealed.require_readable(path, file_format)
             return
         stream.seek(seal.BLOCK)
         if stream.read(len(_SIGNATURE)) != _SIGNATURE:
@@ -140,7 +189,7 @@ def _open(path: Path, file_format: str, version: int) -> h5py.File:
         raise InputError(f"{path}: is {found}; expected a {file_format} file")
     _check_bytes(path, file_format)
     try:
-        file = h5py.File(path, "r")
+        file = h5py.File(path, "r", locking=False)  # files are replaced, never changed
     except DAMAGE as error:
         raise InputError(f"{path}: truncated, or not an HDF5 file; expected a {file_format} file") from error
     try:

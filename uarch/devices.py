@@ -12,6 +12,7 @@ import dataclasses
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.configuration import Machine, SimpleMemory, load_machine, nearest, preset_names, read_yaml
+from uarch.configuration import Machine, SimpleMemory, load_machine, nearest, preset_names, read_yaml, show
 from uarch.errors import InputError
 
 DEVICES = Path(__file__).parent / "devices"
@@ -69,7 +70,7 @@ def numbers(parameters: Mapping[str, Any]) -> NDArray[np.float64]:
 
 
 def _is_positive(value: Any) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
 def device_names() -> list[str]:
@@ -126,7 +127,7 @@ def _device(path: Path) -> Device:
                 raise InputError(f"{path}: {name} cannot be read from the host (these can: {', '.join(_HOST)})")
             values[name] = _HOST[name]()
         elif name in NUMBERS and value is not None and not _is_positive(value):
-            raise InputError(f"{path}: {name} is {value!r}; expected a positive number, or null where it is unknown")
+            raise InputError(f"{path}: {name} is {show(value)}; expected a positive number, or null if unknown")
     return Device(**values)
 
 

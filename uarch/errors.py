@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+_LONGEST = 600  # characters of a message
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -12,8 +13,12 @@ class InputError(ValueError):
     """Something that the user gave (a file, a field, a program) is wrong.
 
     The message is one line that names what is wrong and what would be right. The command line prints it without a
-    traceback and exits with status 2.
+    traceback and exits with status 2. A longer text, as of a value from a file, is cut in the middle.
     """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST * 2 // 3]} … {text[-_LONGEST // 4 :]}"
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from multiprocessing import parent_process
 from pathlib import Path
@@ -59,14 +59,32 @@ def kernel(function: Function) -> Function:
     Of several processes that need it at once one compiles, the others wait and read it.
     """
     dispatcher: Any = cached(**_OPTIONS, forceinline=False, nogil=True)(function)
-    lock_name = f"perfvec-kernels-{os.getuid()}.lock" if dispatcher.stats.cache_path is not None else None
+    folder: str | None = dispatcher.stats.cache_path
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
-        if lock_name is not None and not dispatcher.overloads:
-            with (Path(tempfile.gettempdir()) / lock_name).open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed, also by the process's end
+        if folder is not None and not dispatcher.overloads:
+            with _one_at_a_time(Path(folder)):
                 dispatcher.compile(tuple(typeof(argument, Purpose.argument) for argument in arguments))
         return dispatcher(*arguments)
 
     return call  # type: ignore[return-value]
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Hold the lock of a cache's folder, where that can be had: without it two processes do the same work.
+
+    Nobody else's file is locked, as its owner could keep it for ever, nor one that a link points to.
+    """
+    try:
+        lock = os.open(folder / ".perfvec-kernels.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        if os.fstat(lock).st_uid == os.getuid():
+            fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed, also by the process's end
+        yield
+    finally:
+        os.close(lock)

@@ -25,6 +25,15 @@ def read_text(path: Path, what: str, encoding: str = "utf-8") -> str:
     raise InputError(f"cannot read {what} {path}: {reason}") from None
 
 
+def require_writable_name(name: str) -> None:
+    """Raise InputError for the name of a file, as Python takes it in, that is not UTF-8: results could not name it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        near = name[max(0, error.start - 30) : error.end + 10]
+        raise InputError(f"a name that is not UTF-8 cannot be written: {near!a}; rename the file") from None
+
+
 def parse_json(text: str | bytes, **options: Any) -> Any:
     """As `json.loads`, which raises RecursionError too for what is nested too deeply. Raises ValueError."""
     try:

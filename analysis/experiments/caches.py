@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from analysis.experiments import dubach, ipek, li, machine_vectors
+from analysis.experiments import dubach, ipek, li, machine_vectors, surface
 from analysis.experiments.simulations import EVERY, WINDOW, Windows, measure
 from analysis.experiments.study import L1_KIB, L2_KIB, Answer, Study, designs_of, quality
 from analysis.figure import Axis, Figure, Panel, Points
@@ -82,6 +82,7 @@ def caches(
         ("Ïpek 2006", lambda seed: ipek.answer(study, seed), True),
         ("Dubach 2007", lambda seed: dubach.answer(study, seed), True),
         ("Li 2016", lambda seed: li.answer(study, seed), True),
+        ("surface", lambda seed: surface.answer(study, seed), False),
         ("PerfVec fitted", lambda _: machine_vectors.fitted(model, study, windows), False),
         ("PerfVec zero-shot", lambda _: machine_vectors.zero_shot(model, study, windows), False),
         ("one for all", lambda _: one_for_all(study), False),

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perfvec.commands.inputs import resolve_targets
-from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture, Space, Targets
+from perfvec.commands.inputs import opened_targets, resolve_targets
+from perfvec.commands.options import (
+    DEFAULT_BUDGET,
+    Budget,
+    Csv,
+    Html,
+    Json,
+    Machines,
+    MaxInstructions,
+    ModelFile,
+    Picture,
+    SimulateAll,
+    Space,
+    Targets,
+)
 from perfvec.commands.output import draw, require_outputs, shown_table, write_csv
 from uarch.errors import InputError
 
@@ -121,6 +135,8 @@ def write_overview(
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
+    seconds: Budget = DEFAULT_BUDGET,
+    simulate: SimulateAll = False,
 ) -> None:
     """One page of everything about programs on machines: predictions, attribution, comparison, a sweep of caches around
     the first machine and, of traces, profile and phases; and of tensor programs, from results that are there.
@@ -136,8 +152,12 @@ def write_overview(
         print(write_report(output, "Tensor programs", measured), file=sys.stderr)
         return
     model, costs = predictable_machines(machines, model_file)
-    _, vectors = resolve_targets(context, targets, model_file, max_instructions)
     traces = [target for target in targets or [] if not target.endswith(".npz")]
-    sections = overview(model, vectors, traces, costs.machines, max_instructions=max_instructions) + measured
-    title = f"{', '.join(vector.program for vector in vectors)} on {', '.join(costs.names)}"
-    print(write_report(output, title, sections, f"Predicted by the model {model.digest[:12]}"), file=sys.stderr)
+    with opened_targets(context, targets, model_file, max_instructions) as (_, programs):
+        sections = overview(
+            model, programs, traces, costs.machines, seconds=math.inf if simulate else seconds,
+            max_instructions=max_instructions,
+        )  # fmt: skip
+        title = f"{', '.join(program.name for program in programs)} on {', '.join(costs.names)}"
+    by = f"Simulated where the source says so, else by the model {model.digest[:12]}"
+    print(write_report(output, title, sections + measured, by), file=sys.stderr)

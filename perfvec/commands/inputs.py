@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from analysis.costs import Costs
+    from analysis.simulate import Span
+    from analysis.targets import Target
     from perfvec.model import Model
     from perfvec.representation.vector import ProgramVector
     from uarch.configuration import Machine
@@ -25,6 +28,20 @@ def resolve_targets(
 
     model = load_model(model_file)
     return model, resolve(model, targets or [], context.obj, max_instructions=limit)
+
+
+@contextmanager
+def opened_targets(
+    context: typer.Context, targets: Sequence[str] | None, model_file: Path | None, limit: int | None,
+    span: Span | None = None,
+) -> Iterator[tuple[Model, list[Target]]]:  # fmt: skip
+    """The model and the programs (`analysis.targets`); the trace of one that is traced now is there meanwhile."""
+    from analysis.targets import targets_of
+    from perfvec.model import load_model
+
+    model = load_model(model_file)
+    with targets_of(model, targets or [], context.obj, max_instructions=limit, span=span) as found:
+        yield model, found
 
 
 def machines_named(names: Sequence[str] | None) -> list[Machine]:

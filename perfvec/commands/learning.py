@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from perfvec.commands.options import Csv, Html, Json, Level, ModelFile, Picture
+from perfvec.commands.options import Csv, Html, Json, Level, MaxInstructions, ModelFile, Picture
 from perfvec.commands.output import draw, require_outputs, shown_table, write, write_csv
 from perfvec.intervals.level import DEFAULT_LEVEL
 from uarch.errors import InputError
@@ -124,8 +124,18 @@ def train(
 
 @app.command()
 def evaluate(
-    traces: Annotated[Path, typer.Option(help="Folder with traces.")],
-    latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
+    traces: Annotated[list[Path], typer.Option(help="Folder with traces; for --what-if also traces, repeated.")],
+    latencies: Annotated[Path | None, typer.Option(help="Folder with latency files of those traces.")] = None,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="The what-if protocol instead: changes of time, against simulations.")
+    ] = False,
+    work: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Of --what-if: folder that keeps simulations; a run goes on.")
+    ] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Option("--task", help="Of --what-if: only this task, as 'one field'; repeat for more.")
+    ] = None,
+    max_instructions: MaxInstructions = None,
     model_files: Annotated[
         list[Path] | None, typer.Option("--model", help="Model file, the shipped one by default; repeat for folds.")
     ] = None,
@@ -133,7 +143,15 @@ def evaluate(
     as_json: Json = False,
     csv: Csv = None,
 ) -> None:
-    """The accuracy protocol: errors for seen and unseen programs and machines, of one model or of several folds."""
+    """The accuracy protocol: errors for seen and unseen programs and machines, of one model or of several folds.
+
+    --what-if: how well changes of a machine are told, simulated, corrected and by the model (analysis/WHATIF.md).
+    """
+    if what_if:
+        _what_if(traces, work, tasks, max_instructions, model_files, as_json, csv)
+        return
+    if latencies is None or len(traces) != 1:
+        raise InputError("give one folder with --traces and its labels with --latencies, or --what-if")
     from perfvec import evaluate as evaluation
     from perfvec.model import load_model
     from tracegen.files import atomic_path
@@ -141,7 +159,7 @@ def evaluate(
     if group is not None:
         evaluation.require_group(group)
     models = [load_model(path) for path in model_files] if model_files else [load_model()]
-    pairs = evaluation.evaluate(models, traces, latencies)
+    pairs = evaluation.evaluate(models, traces[0], latencies)
     if csv is not None:
         with atomic_path(csv) as temporary:
             pairs.to_csv(temporary, index=False)
@@ -151,6 +169,26 @@ def evaluate(
         files = {model.digest: str(path) for model, path in zip(models, model_files or [], strict=False)}
         print(shown_table(evaluation.summary(pairs) if group is None else evaluation.by(pairs, group, files)))
         print(evaluation.describe(pairs), file=sys.stderr)
+
+
+def _what_if(
+    traces: list[Path], work: Path | None, tasks: list[str] | None, limit: int | None, model_files: list[Path] | None,
+    as_json: bool, csv: Path | None,
+) -> None:  # fmt: skip
+    from analysis import what_if
+    from analysis.targets import trace_files
+    from perfvec.model import load_model
+
+    if work is None:
+        raise InputError("--what-if keeps its simulations: name a folder with -o")
+    if wrong := set(tasks or []) - set(what_if.task_names()):
+        raise InputError(f"--task {min(wrong)}: expected one of {', '.join(what_if.task_names())}")
+    require_outputs(csv=csv)
+    model = load_model(model_files[0] if model_files else None)
+    programs = what_if.programs_of(model, trace_files(traces), work, max_instructions=limit)
+    changes, orders = what_if.evaluate(programs, tasks=tasks)
+    table = what_if.summary(changes, orders)
+    write(table, what_if.to_json(changes, orders), what_if.shown(table), as_json=as_json, csv=csv)
 
 
 @app.command()

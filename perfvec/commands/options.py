@@ -31,6 +31,16 @@ Warmup = Annotated[
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Simulate instead of predicting: exact, slower, with CPI stacks.")
 ]
+DEFAULT_BUDGET = 20.0  # seconds
+Budget = Annotated[
+    float,
+    typer.Option(
+        "--budget",
+        min=0,
+        help="Seconds of simulation: what fits in them is simulated, the rest corrected by it; 0: the model alone.",
+    ),
+]
+SimulateAll = Annotated[bool, typer.Option("--simulate", help="Simulate everything, however long it takes.")]
 Level = Annotated[float, typer.Option(help="Probability with which the intervals shall hold, as 0.9.")]
 Skip = Annotated[int, typer.Option(min=0, help="Instructions executed before recording starts.")]
 RegionFunction = Annotated[

@@ -6,12 +6,14 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from perfvec.commands.inputs import given, machines_named, resolve_targets
+from perfvec.commands.inputs import given, machines_named, opened_targets, resolve_targets
 from perfvec.commands.options import (
+    DEFAULT_BUDGET,
+    Budget,
     Count,
     Csv,
     Html,
@@ -21,16 +23,13 @@ from perfvec.commands.options import (
     MaxInstructions,
     ModelFile,
     Picture,
-    Simulate,
+    SimulateAll,
     Start,
     Targets,
 )
 from perfvec.commands.output import draw, require_outputs, shown_table, write, write_csv
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from uarch.errors import InputError
-
-if TYPE_CHECKING:
-    from perfvec.representation.vector import ProgramVector
 
 app = typer.Typer()
 
@@ -43,13 +42,17 @@ def predict(
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     level: Level = DEFAULT_LEVEL,
+    seconds: Budget = DEFAULT_BUDGET,
+    simulate: SimulateAll = False,
     as_json: Json = False,
     csv: Csv = None,
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """Time, cycles and CPI of programs on machines (all presets by default), with an interval of the level asked for
-    where the model is calibrated (per cent of each); a line on stderr for each that is unlike what trained the model.
+    """Time, cycles and CPI of programs on machines (all presets by default): traces are simulated as far as the budget
+    goes, all else is predicted, with an interval where one is known (per cent of each); `source` says which.
+
+    A line on stderr for each program or machine that the model answers for and that is unlike what trained it.
     """
     from analysis import novelty
     from analysis import predict as prediction
@@ -59,9 +62,10 @@ def predict(
     require_outputs(csv=csv, html=html, picture=picture)
     require_level(level)
     chosen = load_predictable(machines, load_model(model_file)) if machines else machines_named(None)
-    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
-    frame = prediction.predict(model, vectors, chosen, level=level)
-    unlike = novelty.novelty(model, vectors, chosen)
+    with opened_targets(context, targets, model_file, max_instructions) as (model, programs):
+        frame = prediction.answered(model, programs, chosen, math.inf if simulate else seconds, level=level)
+        asked = prediction.by_the_model(frame, programs, chosen)
+        unlike = novelty.novelty(model, *asked)
     for warning in novelty.warnings(unlike) + prediction.notes(model, frame):
         print(f"perfvec: {warning}", file=sys.stderr)
     write_csv(frame, csv)
@@ -101,7 +105,8 @@ def sweep(
     ] = None,
     best: Annotated[int, typer.Option(min=1, help="Best points shown and exported, of each program.")] = 10,
     heat: Annotated[str | None, typer.Option(help="FIELD,FIELD of the heat map; the first two by default.")] = None,
-    simulate: Simulate = False,
+    seconds: Budget = DEFAULT_BUDGET,
+    simulate: SimulateAll = False,
     start: Start = 0,
     count: Count = None,
     search: Annotated[
@@ -122,14 +127,15 @@ def sweep(
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """Times over a grid of configuration fields (--base, --vary) or a sampled design space (--space), predicted or, of
-    traces, simulated (--simulate; --start and --count choose the timed instructions).
+    """Times over a grid of configuration fields (--base, --vary) or a sampled design space (--space): of traces every
+    point is simulated where the budget allows it, else some are and correct the rest; `source` says which a number is.
 
     `pareto` marks the points that none beats in time and cost (without --cost, of a grid: at equal or smaller fields).
     """
     from analysis import confirm, intervals
     from analysis import sweep as sweeping
     from analysis.sensitivity import sensitivity
+    from analysis.simulate import Span
     from uarch.configuration import load_machine
 
     if gem5_results is not None:
@@ -147,10 +153,16 @@ def sweep(
     limits = sweeping.parse_constraints(constraint or [], cost)
     grid = sweeping.parse_vary(vary) if vary else {}
     machine = load_machine(base) if base is not None else None
-    if simulate and (search is not None or export_gem5 is not None):
-        raise InputError("--search and --export-gem5 go with predictions; leave them out, or --simulate")
-    vectors: list[ProgramVector] = []
-    if search is not None:
+    if search is not None and (simulate or start or count):
+        raise InputError("--search goes with a budget and whole programs; leave out --simulate, --start and --count")
+    if search is None:
+        design = (
+            sweeping.space_design(space, sample, seed=seed, base=base, constraints=limits)
+            if space is not None
+            else sweeping.grid_design(given(machine), grid, limits)
+        )
+        sweeping.Outcome(design.columns, cost, objective)
+    else:
         from analysis import search as searching
 
         over = (
@@ -158,30 +170,20 @@ def sweep(
             if space is not None
             else searching.search_grid(given(machine), grid, limits)
         )
-        model, vectors = resolve_targets(context, targets, model_file, max_instructions)
-        design = searching.search(model, vectors, over, search, seed=seed, cost=cost, objective=objective)
-    else:
-        design = (
-            sweeping.space_design(space, sample, seed=seed, base=base, constraints=limits)
-            if space is not None
-            else sweeping.grid_design(given(machine), grid, limits)
-        )
-        sweeping.Outcome(design.columns, cost, objective)
-        if not simulate:
-            model, vectors = resolve_targets(context, targets, model_file, max_instructions)
-    if design.left_out:
-        print(f"perfvec: {design.left_out}", file=sys.stderr)
-    if simulate:
-        from analysis import simulated_sweep
-        from analysis.simulate import Span, named_traces
-
-        with named_traces(targets or [], context.obj, max_instructions=max_instructions) as traces:
-            span = Span(start, count)
-            frame = simulated_sweep.run(traces, design, span, cost=cost, objective=objective)
-        chosen = sweeping.best(frame, best).assign(low=math.nan, high=math.nan)
-    else:
-        frame = sweeping.run(model, vectors, design, cost=cost, objective=objective)
-        chosen = intervals.of_points(model, vectors, design.columns, sweeping.best(frame, best), level)
+    span = Span(start, count) if start or count else None
+    with opened_targets(context, targets, model_file, max_instructions, span) as (model, programs):
+        if search is not None:
+            design = searching.search(
+                model, [one.vector for one in programs], over, search, seed=seed, cost=cost, objective=objective
+            )
+        if design.left_out:
+            print(f"perfvec: {design.left_out}", file=sys.stderr)
+        frame = sweeping.answered(
+            model, programs, design, math.inf if simulate else seconds, base=machine, cost=cost, objective=objective,
+            best=best, level=level,
+        )  # fmt: skip
+        chosen = intervals.of_best(model, programs, design.columns, frame, best, level)
+        facts = {one.name: (one.instructions, one.isa) for one in programs}
     importance = sensitivity(frame, sweeping.fields_of(frame), sweeping.outcome_of(frame), exact=design.exact)
     write_csv(frame, csv)
     title, axes = f"Sweep of {space or base}", sweeping.heat_fields(frame, heat)
@@ -190,16 +192,16 @@ def sweep(
         lambda: sweeping.plot(frame, axes), html=html, picture=picture,
     )  # fmt: skip
     if export_gem5 is not None:
-        programs = {vector.program: (vector.instructions, vector.isa) for vector in vectors}
-        exported = confirm.export_gem5(export_gem5, frame, design, best, programs)
+        exported = confirm.export_gem5(export_gem5, frame, design, best, facts)
         print(f"perfvec: {confirm.how_to_run(export_gem5, exported)}", file=sys.stderr)
     if as_json:
         print(json.dumps(sweeping.to_json(frame, sensitivities=importance, chosen=chosen), allow_nan=False))
         return
     order = list(dict.fromkeys(importance["field"]))
     print(shown_table(sweeping.shown(chosen, order)))
-    told = f"; {100 * level:g}% intervals of the times" if chosen["low"].notna().any() else ""
-    print(f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}\n")
+    told = f"; {100 * level:g}% intervals of the times" if (chosen["low"] < chosen["high"]).any() else ""
+    print(f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}")
+    print(f"source: {sweeping.told_sources(frame)}\n")
     print(shown_table(importance.groupby("program", sort=False).head(8).reset_index(drop=True)))
 
 
@@ -213,6 +215,8 @@ def attribute(
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
+    seconds: Budget = DEFAULT_BUDGET,
+    simulate: SimulateAll = False,
     as_json: Json = False,
     csv: Csv = None,
     html: Html = None,
@@ -229,8 +233,10 @@ def attribute(
     chosen = machines_named(machines)
     for machine in chosen:
         attribution.load_ideal(ideal or attribution.IDEAL, machine)  # a wrong file is told before a program is traced
-    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
-    frame = pd.concat([attribution.attribute(model, vectors, machine, ideal) for machine in chosen], ignore_index=True)
+    each = math.inf if simulate else seconds / len(chosen)
+    with opened_targets(context, targets, model_file, max_instructions) as (model, programs):
+        frames = [attribution.answered(model, programs, machine, each, ideal) for machine in chosen]
+    frame = pd.concat(frames, ignore_index=True)
     draw(
         "What the cycles are due to", lambda: attribution.sections(frame), lambda: attribution.plot(frame),
         html=html, picture=picture,

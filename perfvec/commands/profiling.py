@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfvec.commands.inputs import predictable_machines, simulable_machines
-from perfvec.commands.options import Csv, Html, Json, Machines, MaxInstructions, ModelFile, Picture, Simulate
+from perfvec.commands.options import (
+    DEFAULT_BUDGET,
+    Budget,
+    Csv,
+    Html,
+    Json,
+    Machines,
+    MaxInstructions,
+    ModelFile,
+    Picture,
+    Simulate,
+    SimulateAll,
+)
 from perfvec.commands.output import draw, require_outputs, write
 from uarch.errors import InputError
 
@@ -108,7 +121,8 @@ def diff(
     new: Annotated[str, typer.Argument(help="A trace of another build, version or input.")],
     machines: Machines = None,
     by: Annotated[str, typer.Option(help="function, line, loop or class.")] = "function",
-    simulate: Simulate = False,
+    seconds: Budget = DEFAULT_BUDGET,
+    simulate: SimulateAll = False,
     rows: Annotated[int, typer.Option(min=1, help="Rows in the terminal.")] = 20,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
@@ -117,18 +131,21 @@ def diff(
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """Which parts of a program gained or lost time between two traces, predicted or (--simulate) simulated.
-
-    The parts' differences add up to that of the whole.
+    """Which parts of a program gained or lost time between two traces: simulated where both fit the budget, with the
+    cause of each change, else predicted. The parts' differences add up to that of the whole.
     """
     from analysis import difference
+    from analysis.budget import parts_fit
     from analysis.parts import require_partition
     from tracegen.trace import Trace
 
     require_partition(by, difference.PARTITIONS)
     require_outputs(csv=csv, html=html, picture=picture)
-    collect = _collector(machines, model_file, simulate, max_instructions)
     with Trace(old) as first, Trace(new) as second:  # both are opened before the work on one begins
+        if not simulate:
+            sizes = [min(len(trace), max_instructions or len(trace)) for trace in (first, second)]
+            simulate = parts_fit(sizes, machines or [], seconds)
+        collect = _collector(machines, model_file, simulate, max_instructions)
         before, costs = collect(first)
         after, _ = collect(second)
     frame = difference.diff(before, after, costs, by)
@@ -157,9 +174,8 @@ def tiling(
     region: Annotated[
         str | None, typer.Option(help="Function of interest; `multiply` of ours, whole runs otherwise.")
     ] = None,
-    simulate: Annotated[
-        bool, typer.Option("--simulate/--no-simulate", help="Time the traces with the embedded timing model, too.")
-    ] = True,
+    seconds: Budget = DEFAULT_BUDGET,
+    simulate: SimulateAll = False,
     learn: Annotated[
         str, typer.Option(help="V1,V2,… of the values, whose simulated cycles each machine's vector is fitted to.")
     ] = "",
@@ -196,8 +212,8 @@ def tiling(
     )  # fmt: skip
     model, costs = predictable_machines(machines, model_file)
     frame = kernels.tiling(
-        model, experiment, costs.machines, simulate=simulate, learn=_words(learn), repeats=measure, rounds=rounds,
-        units=units, max_instructions=max_instructions,
+        model, experiment, costs.machines, seconds=math.inf if simulate else seconds, learn=_words(learn),
+        repeats=measure, rounds=rounds, units=units, max_instructions=max_instructions,
     )  # fmt: skip
     draw(
         "Time over a kernel's parameter", lambda: kernels.sections(frame), lambda: kernels.plot(frame), html=html,

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from tracegen.files import atomic_path
+from tracegen.arrays import load_arrays, save_arrays
 from uarch.configuration import Machine, load_machine
 from uarch.errors import InputError
 from uarch.text import parse_json
@@ -22,7 +20,11 @@ from uarch.text import parse_json
 if TYPE_CHECKING:
     from perfvec.model import Model
 
-FORMAT = "perfvec-machine/1"
+FORMAT = "perfvec-machine/2"  # 1: no digest
+_KINDS = {
+    "name": "U0", "frequency_ghz": "f0", "model": "U0", "vector": "f1", "factor": "f2", "noise": "f0",
+    "provenance": "U0",
+}  # fmt: skip
 SUFFIX = ".machine.npz"
 
 
@@ -57,37 +59,27 @@ class MachineVector:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `*.machine.npz`, atomically."""
-        with atomic_path(path) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(
-                file, allow_pickle=False, format=np.asarray(FORMAT), name=np.asarray(self.name),
-                frequency_ghz=np.asarray(self.frequency_ghz), model=np.asarray(self.model), vector=self.vector,
-                factor=self.factor, noise=np.asarray(self.noise),
-                provenance=np.asarray(json.dumps(self.provenance, allow_nan=False)),
-            )  # fmt: skip
+        values = {name: getattr(self, name) for name in _KINDS}
+        values |= {name: float(values[name]) for name in ("frequency_ghz", "noise")}
+        save_arrays(path, FORMAT, values | {"provenance": json.dumps(self.provenance, allow_nan=False)})
 
 
 def load_machine_vector(path: str | os.PathLike[str], model: Model | None = None) -> MachineVector:
     """Read a machine vector; InputError where it is absent, damaged, foreign, or belongs to another model."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; expected a machine vector (*{SUFFIX})")
+    values = load_arrays(path, FORMAT, _KINDS, what=f"a machine vector (*{SUFFIX})")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if str(file["format"]) != FORMAT:
-                raise InputError(f"{path}: holds {str(file['format'])[:60]!r}; this release reads {FORMAT!r}")
-            machine = MachineVector(
-                name=str(file["name"]), frequency_ghz=float(file["frequency_ghz"]), model=str(file["model"]),
-                vector=file["vector"].astype(np.float64), factor=file["factor"].astype(np.float64),
-                noise=float(file["noise"]), provenance=parse_json(str(file["provenance"])),
-            )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: truncated or foreign; expected a machine vector (*{SUFFIX})") from error
-    width = len(machine.vector) if machine.vector.ndim == 1 else 0
-    finite = np.isfinite(machine.vector).all() and np.isfinite(machine.factor).all() and np.isfinite(machine.noise)
-    if not width or machine.factor.shape != (width, width) or not finite or not 0 < machine.frequency_ghz < np.inf:
-        raise InputError(f"{path}: not a usable machine vector (shapes, frequency, or non-finite numbers)")
+        provenance = parse_json(str(values["provenance"]))
+    except ValueError as error:
+        raise InputError(f"{path}: its provenance is no JSON; fit the machine again") from error
+    machine = MachineVector(
+        name=str(values["name"]), frequency_ghz=float(values["frequency_ghz"]), model=str(values["model"]),
+        vector=values["vector"].astype(np.float64), factor=values["factor"].astype(np.float64),
+        noise=float(values["noise"]), provenance=provenance,
+    )  # fmt: skip
+    width, finite = len(machine.vector), np.isfinite(machine.vector).all() and np.isfinite(machine.factor).all()
+    numbers = 0 < machine.frequency_ghz < np.inf and 0 <= machine.noise < np.inf
+    if not width or machine.factor.shape != (width, width) or not finite or not numbers or type(provenance) is not dict:
+        raise InputError(f"{path}: not a usable machine vector (shapes, frequency, noise, or non-finite numbers)")
     if model is not None and machine.model != model.digest:
         raise InputError(
             f"{path}: fitted with the model {machine.model[:12]}…, not with {model.digest[:12]}…; fit the machine again"

@@ -74,11 +74,11 @@ def _time(path: Path, row: dict[str, Any], name: str, unit: str, line: int) -> T
         raise InputError(f"{where}: {name} is missing; a trace or vector file is expected")
     value = _number(where, unit, row.get(unit))
     if value <= 0:
-        raise InputError(f"{where}: {unit} = {row[unit]} must be positive")
+        raise InputError(f"{where}: {unit} = {show(row[unit])} must be positive")
     blank = row.get("uncertainty") in (None, "")
     deviation = 0.0 if blank else _number(where, "uncertainty", row["uncertainty"])
     if deviation < 0:
-        raise InputError(f"{where}: uncertainty = {row['uncertainty']} must not be negative")
+        raise InputError(f"{where}: uncertainty = {show(row['uncertainty'])} must not be negative")
     trace = str(row.get("trace") or "").strip()
     return Time(_find(path, target.strip()), value, deviation, _find(path, trace) if trace else "", line)
 
@@ -95,7 +95,10 @@ def _number(where: str, field: str, value: Any) -> float:
 
 def _find(times: Path, name: str) -> str:
     beside = times.parent / name
-    return str(beside) if not Path(name).exists() and beside.exists() else name
+    try:
+        return str(beside) if not Path(name).exists() and beside.exists() else name
+    except (OSError, ValueError) as error:  # too long, or with a zero byte, where pathlib does not say no
+        raise InputError(f"{times}: {show(name)} cannot be a file's name") from error
 
 
 def gather(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-import zipfile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.files import atomic_path
+from tracegen.arrays import load_arrays, save_arrays
+from uarch.errors import InputError
 
+FORMAT = "perfvec-intervals/1"
 _EVERY_S = 20.0
+_KINDS = {"work": "U0", "vectors": "f2", "counts": "i1"}
 
 
 class KeptIntervals:
@@ -26,17 +28,15 @@ class KeptIntervals:
     def read(self) -> tuple[list[NDArray[np.float64]], list[int]]:
         """What is there of this work; nothing where the file is absent, damaged or of other work."""
         try:
-            with np.load(self.path, allow_pickle=False) as file:
-                if str(file["work"]) == self._work and len(file["vectors"]) == len(file["counts"]):
-                    return list(file["vectors"]), file["counts"].tolist()
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            pass  # it is only a shortcut
-        return [], []
+            found = load_arrays(self.path, FORMAT, _KINDS, what="intervals kept")
+        except InputError:
+            return [], []  # it is only a shortcut
+        same = str(found["work"]) == self._work and len(found["vectors"]) == len(found["counts"])
+        return (list(found["vectors"]), found["counts"].tolist()) if same else ([], [])
 
     def keep(self, vectors: list[NDArray[np.float64]], counts: list[int]) -> None:
         """Write it, unless that was done a moment ago."""
         if time.monotonic() - self._written < _EVERY_S:
             return
-        with atomic_path(self.path) as temporary, temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, work=np.asarray(self._work), vectors=vectors, counts=counts)
+        save_arrays(self.path, FORMAT, {"work": self._work, "vectors": vectors, "counts": counts})
         self._written = time.monotonic()

@@ -8,7 +8,6 @@ length. Directions are what a library is for; where a program's time matters, re
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,12 +18,13 @@ from perfvec.model import Model
 from perfvec.representation.pool import UNIT, Listed, Pool
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
+from tracegen.arrays import load_arrays, save_arrays
 from tracegen.decode import decode
-from tracegen.files import atomic_path
 from tracegen.trace import Trace
 from uarch.errors import InputError
 
-FORMAT = "perfvec-library/1"
+FORMAT = "perfvec-library/2"  # 1: no digest
+_KINDS = {"model": "U0", "program": "U1", "isa": "U1", "trace_digest": "U1", "instructions": "i1", "vector": "f2"}
 SUFFIX = ".library.npz"
 SHIPPED = Path(__file__).parents[1] / "weights" / f"suite{SUFFIX}"
 UNITS = 128
@@ -91,14 +91,9 @@ def save_library(vectors: Sequence[ProgramVector], path: str | os.PathLike[str])
     """Write `*.library.npz`, atomically; float32. Raises InputError for vectors of different models, or none."""
     if len({vector.model for vector in vectors}) != 1:
         raise InputError("a library needs vectors, all of one model")
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(
-            file, allow_pickle=False, format=np.asarray(FORMAT), model=np.asarray(vectors[0].model),
-            program=np.array([v.program for v in vectors]), isa=np.array([v.isa for v in vectors]),
-            trace_digest=np.array([v.trace_digest for v in vectors]),
-            instructions=np.array([v.instructions for v in vectors], np.int64),
-            vector=np.stack([v.vector for v in vectors]).astype(np.float32),
-        )  # fmt: skip
+    columns = {name: np.array([getattr(one, name) for one in vectors]) for name in _KINDS if name != "model"}
+    columns["vector"] = columns["vector"].astype(np.float32)
+    save_arrays(path, FORMAT, {"model": vectors[0].model, **columns})
 
 
 def load_library(path: str | os.PathLike[str] | None = None, model: Model | None = None) -> list[ProgramVector]:
@@ -106,21 +101,11 @@ def load_library(path: str | os.PathLike[str] | None = None, model: Model | None
     another model.
     """
     path = SHIPPED if path is None else Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; expected a library (*{SUFFIX}), as {_HOW} makes it")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if str(file["format"]) != FORMAT:
-                raise InputError(f"{path}: holds {str(file['format'])[:60]!r}; this release reads {FORMAT!r}")
-            digest = str(file["model"])
-            columns = [file[name].tolist() for name in ("program", "isa", "trace_digest", "instructions")]
-            vectors = file["vector"].astype(np.float64)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: truncated or foreign; expected a library (*{SUFFIX})") from error
-    counts = {len(column) for column in columns}
-    if vectors.ndim != 2 or counts != {len(vectors)} or not len(vectors) or not np.isfinite(vectors).all():
+    values = load_arrays(path, FORMAT, _KINDS, what=f"a library (*{SUFFIX}), as {_HOW} makes it")
+    digest, vectors = str(values["model"]), values["vector"].astype(np.float64)
+    columns = [values[name].tolist() for name in ("program", "isa", "trace_digest", "instructions")]
+    fits = {len(column) for column in columns} == {len(vectors)} and vectors.size and min(columns[-1]) >= 1
+    if not fits or not np.isfinite(vectors).all():
         raise InputError(f"{path}: not a usable library (empty, mismatched, or with non-finite numbers)")
     if model is not None and model.digest != digest:
         raise InputError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from tracegen.files import atomic_path, require_writable
+from tracegen.arrays import load_arrays, save_arrays
+from tracegen.files import require_writable
 from uarch.errors import InputError
 
-FORMAT = "perfvec-vector/2"
-_WITHOUT_SAMPLING = "perfvec-vector/1"  # read too: a vector of the whole program
+FORMAT = "perfvec-vector/3"  # 1 and 2: no digest
 CONFIDENCE = 0.95
-_SAMPLING = ("unit", "units", "units_represented", "factors", "factor_stratum", "freedom")
+_PLAIN = {
+    "program": "U0", "isa": "U0", "model": "U0", "trace_digest": "U0", "instructions": "i0", "vector": "f1",
+    "interval_instructions": "i1", "interval_vectors": "f2",
+}  # fmt: skip
+_SAMPLING = {
+    "unit": "i0", "units": "i0", "units_represented": "i0", "factors": "f2", "factor_stratum": "i1", "freedom": "f1"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,13 +84,7 @@ class ProgramVector:
         values = {name: np.asarray(getattr(self, name)) for name in _PLAIN}
         if self.sampling is not None:
             values |= {f"sampling_{name}": np.asarray(getattr(self.sampling, name)) for name in _SAMPLING}
-        with atomic_path(path) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, format=np.asarray(FORMAT), **values)
-
-
-_PLAIN = (
-    "program", "isa", "model", "trace_digest", "instructions", "vector", "interval_instructions", "interval_vectors"
-)  # fmt: skip
+        save_arrays(path, FORMAT, values)
 
 
 def vector_files(traces: Sequence[Path], output: Path) -> list[Path]:
@@ -108,48 +107,41 @@ def vector_files(traces: Sequence[Path], output: Path) -> list[Path]:
 
 def load_vector(path: str | os.PathLike[str]) -> ProgramVector:
     """Read a program vector; InputError where the file is absent, damaged or foreign."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; expected a program vector (*.vector.npz)")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if str(file["format"]) not in (FORMAT, _WITHOUT_SAMPLING):
-                raise InputError(f"{path}: holds {str(file['format'])!r}; this release reads {FORMAT!r}")
-            values = {name: file[name] for name in _PLAIN}
-            sampled = {name: file[f"sampling_{name}"] for name in _SAMPLING if "sampling_unit" in file}
-        vector = ProgramVector(
-            program=str(values["program"]),
-            isa=str(values["isa"]),
-            model=str(values["model"]),
-            trace_digest=str(values["trace_digest"]),
-            instructions=int(values["instructions"]),
-            vector=values["vector"],
-            interval_instructions=values["interval_instructions"],
-            interval_vectors=values["interval_vectors"],
-            sampling=_sampling(sampled) if sampled else None,
-        )
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: truncated or foreign; expected a program vector (*.vector.npz)") from error
-    numbers = [vector.vector] + ([vector.sampling.factors] if vector.sampling else [])
-    usable = vector.vector.ndim == 1 and vector.instructions >= 1 and all(np.isfinite(a).all() for a in numbers)
-    if not usable or (vector.sampling is not None and not _fits(vector.sampling, len(vector.vector))):
+    values = load_arrays(
+        path, FORMAT, _PLAIN, {f"sampling_{name}": kind for name, kind in _SAMPLING.items()},
+        what="a program vector (*.vector.npz)",
+    )  # fmt: skip
+    plain: dict[str, Any] = {name: values[name] for name in _PLAIN}
+    plain |= {name: plain[name].item() for name, kind in _PLAIN.items() if kind[1] == "0"}
+    vector = ProgramVector(**plain, sampling=_sampling(values) if "sampling_unit" in values else None)
+    if not _usable(vector):
         raise InputError(f"{path}: not a usable program vector (empty, or with non-finite or mismatched numbers)")
     return vector
 
 
 def _sampling(values: dict[str, NDArray[Any]]) -> Sampling:
-    whole = {name: int(values[name]) for name in ("unit", "units", "units_represented")}
-    return Sampling(**whole, **{name: values[name] for name in _SAMPLING if name not in whole})  # type: ignore[arg-type]
+    found: dict[str, Any] = {name: values[f"sampling_{name}"] for name in _SAMPLING}
+    return Sampling(**found | {name: found[name].item() for name, kind in _SAMPLING.items() if kind[1] == "0"})
+
+
+def _usable(vector: ProgramVector) -> bool:
+    width, counts = len(vector.vector), vector.interval_instructions
+    return (
+        vector.instructions >= 1
+        and width >= 1
+        and vector.interval_vectors.shape == (len(counts), width)
+        and bool((counts >= 0).all())
+        and bool(np.isfinite(vector.vector).all() and np.isfinite(vector.interval_vectors).all())
+        and (vector.sampling is None or _fits(vector.sampling, width))
+    )
 
 
 def _fits(sampling: Sampling, width: int) -> bool:
     rows = sampling.factor_stratum
     return (
-        sampling.factors.ndim == 2
-        and sampling.factors.shape[1] == width
-        and rows.shape == sampling.factors.shape[:1]
-        and sampling.freedom.ndim == 1
+        1 <= sampling.units_represented <= sampling.units
+        and sampling.unit >= 1
+        and sampling.factors.shape == (len(rows), width)
+        and bool(np.isfinite(sampling.factors).all())
         and bool((rows >= 0).all() and (rows < len(sampling.freedom)).all() and (sampling.freedom >= 1).all())
     )

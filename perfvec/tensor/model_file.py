@@ -2,6 +2,7 @@
 
 Nothing is pickled: boosters are their libraries' own text, as bytes. The JSON names the model and its parameters, the
 feature group with version and width, the devices with their parameters, the digest of the training data, and the seed.
+A digest of all that is compared before any library parses its part: a damaged booster can crash the one that reads it.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from perfvec.tensor.contract import CostModel, State
 from perfvec.tensor.models import make
+from tracegen.arrays import digest
 from tracegen.files import atomic_path
 from tracegen.tensor.dataset import Device
 from uarch.errors import InputError
+from uarch.text import parse_json
 
 FORMAT = "perfvec-tensor-model"
-VERSION = 1
+VERSION = 2  # 1: no digest
 SHIPPED = Path(__file__).parents[1] / "weights" / "tensor.safetensors"
 
 
@@ -44,6 +48,7 @@ def save_model(model: CostModel, path: str | os.PathLike[str], provenance: Mappi
     }
     metadata = {"format": FORMAT, "version": str(VERSION), "document": json.dumps(document)}
     arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
+    metadata["digest"] = _digest(arrays, metadata)
     with atomic_path(path) as temporary:
         temporary.write_bytes(save(arrays, metadata))
 
@@ -55,7 +60,7 @@ def load_model(path: str | os.PathLike[str]) -> CostModel:
     """
     metadata, arrays = _read(Path(path))
     try:
-        document = json.loads(metadata["document"])
+        document = parse_json(metadata["document"])
         model = make(document["model"], document["parameters"], where=str(path))
         model.devices = tuple(Device(device["name"], device["parameters"]) for device in document["devices"])
         factors = {device["name"]: float(device.get("factor", 1.0)) for device in document["devices"]}
@@ -74,8 +79,11 @@ def load_model(path: str | os.PathLike[str]) -> CostModel:
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The JSON document of a model's file: model, parameters, features, devices, provenance."""
     metadata, _ = _read(Path(path))
-    document = json.loads(metadata["document"])
-    return {name: document[name] for name in ("model", "parameters", "features", "devices", "provenance")}
+    try:
+        document = parse_json(metadata["document"])
+        return {name: document[name] for name in ("model", "parameters", "features", "devices", "provenance")}
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: its metadata do not describe a tensor cost model") from error
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
@@ -87,10 +95,17 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError, ValueError) as error:  # also of types that NumPy has not
         raise InputError(f"{path}: truncated, or not a safetensors file; expected a tensor cost model") from error
     if metadata.get("format") != FORMAT:
         raise InputError(f"{path}: a safetensors file, but not a tensor cost model (format {FORMAT!r})")
     if metadata.get("version") != str(VERSION):
         raise InputError(f"{path}: version {metadata.get('version')} of {FORMAT}; this release reads {VERSION}")
+    if metadata.get("digest") != _digest(arrays, metadata):
+        raise InputError(f"{path}: damaged: its content has another digest than it says; restore it, or train again")
     return metadata, arrays
+
+
+def _digest(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
+    texts = {f"metadata {name}": np.asarray(text) for name, text in metadata.items() if name != "digest"}
+    return digest(texts | {f"array {name}": array for name, array in arrays.items()})

@@ -9,7 +9,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.attribute import IDEAL, REST, attribute, coalitions, load_ideal, shapley, shown, to_json
+from analysis import budget
+from analysis.attribute import IDEAL, REST, answered, attribute, coalitions, load_ideal, shapley, shown, to_json
+from analysis.simulated import Estimates
+from analysis.targets import Target
 from perfvec.representation.represent import represent
 from uarch.configuration import field_names, get_field, load_machine, preset_names
 from uarch.errors import InputError
@@ -109,3 +112,36 @@ def test_a_wrong_ideal_is_one_line(small_model, program, tmp_path, content, matc
         attribute(small_model, [program], small_model.machines[0], path)
     assert str(path) in str(told.value)
     assert "\n" not in str(told.value)
+
+
+class Multiplied:
+    """A program whose cycles are multiplied by what each group is not."""
+
+    name, isa, instructions, work = "m", "x86-64", 1000, 1000
+
+    def simulate(self, machines, threads=None):
+        cycles = np.array(
+            [1e6 * (1 + 1 / machine.l1d.size_kib) * (1 + machine.l2.latency / 10) for machine in machines]
+        )
+        return Estimates(cycles, cycles, cycles)
+
+
+def test_coalitions_are_simulated_within_a_budget(small_model, monkeypatch):
+    machine = small_model.machines[0]
+    target = Target(Multiplied(), lambda: pytest.fail("the model was not needed"))
+    whole = answered(small_model, [target], machine, 60.0, progress=False)
+    assert set(whole["source"]) == {"simulated"}
+    assert whole["cycles"].sum() == pytest.approx(Multiplied().simulate([machine]).cycles[0])
+    monkeypatch.setattr(budget._Run, "affordable", lambda self: max(40 - self.count, 0))
+    some = answered(small_model, [target], machine, 60.0, progress=False)
+    assert set(some["source"]) == {"corrected"}
+    assert np.abs(some["cycles"] - whole["cycles"]).max() < 0.01 * whole["cycles"].sum()
+
+
+def test_too_few_coalitions_leave_all_to_the_model(small_model, program, monkeypatch):
+    monkeypatch.setattr(budget._Run, "affordable", lambda self: max(9 - self.count, 0))
+    machine = small_model.machines[0]
+    found = answered(small_model, [Target(Multiplied(), lambda: program)], machine, 60.0, progress=False)
+    assert set(found["source"]) == {"zero-shot"}
+    alone = attribute(small_model, [program], machine)
+    assert found["cycles"].tolist() == pytest.approx(alone["cycles"].tolist())

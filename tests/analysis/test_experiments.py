@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.experiments import caches, dubach, ipek, li, machine_vectors, simulations
+from analysis.experiments import caches, dubach, ipek, li, machine_vectors, simulations, surface
 from analysis.experiments.simulations import Windows
 from analysis.experiments.study import Answer, Study, designs_of, quality, spread
 from tests.analysis.vectors import shipped
@@ -150,3 +150,13 @@ def test_what_cannot_be_studied(data, tmp_path):
         caches.study_of(windows, *designs_of(base))
     with pytest.raises(InputError, match="--train x"):
         caches.study_of(windows, *designs_of(base), ["x"])
+
+
+def test_a_surface_through_few_designs_finds_a_smooth_optimum():
+    found = study([smooth(2.0), smooth(0.5)])
+    answer = surface.answer(found, 0, simulations=8)
+    assert answer.simulated.sum() == 16
+    above, _, chosen = quality(found, answer)
+    assert (above < 0.03).all()
+    assert answer.simulated[[0, 1], chosen].all()
+    assert np.array_equal(answer.time[answer.simulated], found.cycles[answer.simulated])

@@ -184,6 +184,63 @@ def test_the_heat_map_holds_times_of_machines(browser, page):
         assert trace["z"][row][column] == pytest.approx(seconds * 1e3, rel=1e-3)
 
 
+def test_a_narrow_range_of_times_has_colours_that_are_alike(browser, page):
+    begin_at(browser, "base")
+    look = "const cells = document.getElementById('heat').data[0]; return [cells.zmin, cells.zmax, cells.z.flat()]"
+    for across, narrow in (("l1i.mshrs", True), ("frequency_ghz", False)):
+        after(
+            browser,
+            "const list = document.getElementById('across'); list.value = arguments[0];"
+            "list.dispatchEvent(new Event('input'))",
+            across,
+        )
+        low, high, values = browser.js(look)
+        times = [value for value in values if value is not None]
+        assert low == min(times) and high == pytest.approx(max(max(times), 1.5 * low))
+        assert (max(times) < 1.5 * low) == narrow
+        told_range = browser.js("return document.getElementById('range').textContent")
+        assert f"up to {100 * (max(times) / low - 1):.1f} % above the least" in told_range
+    after(
+        browser,
+        "const list = document.getElementById('across'); list.value = 'l1d.size_kib';"
+        "list.dispatchEvent(new Event('input'))",
+    )
+
+
+# Whether what stands beside the bars lies within the figure.
+INSIDE = (
+    "return [...document.querySelectorAll('#attribution .bartext')].every(one => {"
+    "const a = one.getBoundingClientRect(), b = one.closest('figure').getBoundingClientRect();"
+    "return a.width > 0 && a.left >= b.left - 1 && a.right <= b.right + 1 })"
+)
+
+
+def test_on_a_telephone_the_prediction_stays_beside_the_sliders(browser, page):
+    begin_at(browser, "zen4")
+    with browser.phone():
+        settle(browser)
+        assert browser.js("return document.documentElement.scrollWidth") <= 390
+        for field in ("pipeline.rob_entries", "l2.latency", "l1d.size_kib"):
+            row = browser.driver.find_element(By.CSS_SELECTOR, f"input[type=range][aria-label='{field}']")
+            browser.js("arguments[0].closest('.row').scrollIntoView()", row)
+            settle(browser)
+            shown = browser.js(
+                "const box = one => one.getBoundingClientRect();"
+                "const table = box(document.getElementById('predictions')), slider = box(arguments[0]);"
+                "const middle = [(slider.left + slider.right) / 2, (slider.top + slider.bottom) / 2];"
+                "const hit = document.elementFromPoint(...middle);"
+                "return [table.top >= 0, table.bottom <= innerHeight / 2, hit === arguments[0]]",
+                row,
+            )
+            assert shown == [True, True, True]
+        assert browser.js(
+            "return [...document.querySelectorAll('.row label')].every(o => o.scrollWidth <= o.clientWidth)"
+        )
+        browser.wait(INSIDE)
+    browser.wait(INSIDE)
+    browser.quiet(page)
+
+
 def test_what_is_no_machine_is_told_as_the_command_does(browser, page):
     begin_at(browser, "zen4")
     machine = load_machine("zen4")

@@ -20,6 +20,7 @@ from analysis.overview import overview
 from analysis.report import MOST_ROWS, Section, table, to_script, write_report
 from analysis.sensitivity import sensitivity
 from analysis.simulated_parts import collect as simulate_parts
+from analysis.targets import Target
 from perfvec.commands.output import require_outputs
 from perfvec.intervals.calibration import LEVELS, Calibration, Scale, WayCalibration
 from tests.analysis.vectors import program, shipped
@@ -181,6 +182,8 @@ def test_the_page_draws_a_predictions_interval(browser, tmp_path):
         assert drawn["array"][place] == pytest.approx(cpi * math.expm1(0.3), rel=1e-6)
         assert drawn["arrayminus"][place] == pytest.approx(-cpi * math.expm1(-0.3), rel=1e-6)
     assert browser.js("return document.querySelector('[data-figure]').querySelectorAll('.xerror').length") == 2
+    told = browser.js("return document.body.textContent")
+    assert "90% intervals, for the errors that the model made on programs and machines it had not met." in told
     assert "90% intervals" in browser.js("return document.body.textContent")
     assert "interval_of" in browser.js("return document.querySelector('thead').textContent")
     without = predict.predict(bare, [program("first", 1)], machines)
@@ -309,7 +312,8 @@ def test_differences_add_up_in_the_picture(browser, small_model, both, tmp_path)
 def test_one_page_has_everything(browser, small_model, wholes, request, tmp_path):
     files = request.getfixturevalue("traces")  # (here `traces` is what plotly.js drew)
     machines = [load_machine("base"), load_machine("cortex-a53")]
-    sections = overview(small_model, wholes, files[:1], machines)
+    targets = [Target(None, lambda whole=whole: whole) for whole in wholes]
+    sections = overview(small_model, targets, files[:1], machines)
     titles = " ".join(section.title for section in sections)
     for part in ("Cycles per instruction", "What of the machine", "flame graph", "phases", "alike", "base with"):
         assert part in titles

@@ -4,9 +4,11 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis import confirm, search, sweep
+from analysis.intervals import readable
 from analysis.sensitivity import sensitivity
 from perfvec.machines.encoder import machine_features
 from tests.analysis.vectors import program, shipped
@@ -135,6 +137,33 @@ def test_a_heat_map_has_the_best_of_the_other_fields():
     assert table.shape == (2, 3)
     with pytest.raises(InputError, match="does not vary"):
         sweep.heat_map(frame, "p", "l1d.size_kib", "l3.size_kib")
+
+
+def heat_of(*times):
+    """The heat maps of programs with these times on a grid of 2 × 2, in ms."""
+    frame = pd.DataFrame({
+        "program": np.repeat([f"p{number}" for number in range(len(times))], 4), "source": "encoder",
+        "l1d.size_kib": [16, 32] * 2 * len(times), "l2.size_kib": [256, 256, 512, 512] * len(times),
+        "cycles": 1.0, "seconds": np.ravel(times) / 1e3,
+    })  # fmt: skip
+    panels = sweep.plot(frame).panels
+    return [panel.title for panel in panels], [panel.marks[0].scale for panel in panels]
+
+
+def test_colours_of_heat_maps_are_multiples_of_the_least_time_and_titles_say_the_range():
+    titles, scales = heat_of([1.0, 1.01, 1.02, 1.02], [2.0, 2.1, 2.2, 2.26])
+    assert titles == ["p0: 1 to 1.02 (+2.0%)", "p1: 2 to 2.26 (+13.0%)"]
+    assert np.allclose(scales, [(1.0, 1.5), (2.0, 3.0)])  # 2 % looks like 2, 13 like 13
+    titles, scales = heat_of([1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 5.0, 8.0])
+    assert titles[1] == "p1: 2 to 8 (+300.0%)" and np.allclose(scales, [(1.0, 4.0), (2.0, 8.0)])
+
+
+def test_the_best_points_times_are_in_a_readable_unit():
+    chosen = pd.DataFrame({"program": ["p", "q"], "seconds": [0.002, 0.4], "low": [0.0018, 0.3], "high": [0.0021, 0.5]})
+    table = readable(chosen)
+    assert list(table.columns) == ["program", "time, ms", "from, ms", "to, ms"]
+    assert np.allclose(table.iloc[0, 1:].astype(float), [2.0, 1.8, 2.1])
+    assert list(readable(chosen.assign(seconds=3e-10).drop(columns=["low", "high"])).columns) == ["program", "time, ns"]
 
 
 def test_the_terminal_s_table_fits(capsys):

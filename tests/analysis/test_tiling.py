@@ -66,7 +66,7 @@ def test_simulated_values_teach_the_others(small_model):
     """Fitted to two values, a machine's times of these are nearer the simulated ones; no other value is simulated."""
     experiment = Experiment(values=("2", "4", "16"), command=("{program}", "{value}", "2", "16", "{rounds}"))
     machines = [load_machine("base"), load_machine("cortex-a53")]
-    found = tiling.tiling(small_model, experiment, machines, simulate=False, learn=("2", "16"), progress=False)
+    found = tiling.tiling(small_model, experiment, machines, seconds=0, learn=("2", "16"), progress=False)
     taught = found[found["value"] != "4"]
     assert found.loc[found["value"] == "4", "simulated"].isna().all()
     assert found["fitted"].notna().all()
@@ -105,5 +105,5 @@ def test_what_is_no_experiment(options, message):
 def test_a_program_that_fails_is_told(small_model):
     experiment = Experiment(values=("0", "1"), region=None)  # a tile of 0 is refused by the kernel
     with pytest.raises(InputError, match="ended with status 2"):
-        tiling.tiling(small_model, experiment, [load_machine("base")], simulate=False, progress=False)
+        tiling.tiling(small_model, experiment, [load_machine("base")], seconds=0, progress=False)
     assert Path(tiling.KERNEL).exists()

@@ -107,3 +107,9 @@ def test_a_field_that_the_core_lacks_is_no_extreme():
     assert encoder.outside(load_machine("cortex-a53")) == []
     outside = encoder.outside(replace_field(load_machine("cortex-a53"), "pipeline.width", 4))
     assert outside == ["pipeline.width = 4 (2 to 2)"]
+
+
+@pytest.mark.parametrize("space", ["default", "core"])
+def test_what_is_sampled_lies_within_what_the_shipped_encoder_was_taught(space):
+    encoder = load_model().encoder
+    assert {field for machine in sample(1500, seed=3, space=space) for field in encoder.outside(machine)} == set()

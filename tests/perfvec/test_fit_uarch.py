@@ -227,3 +227,11 @@ def test_wrong_machine_vectors_are_refused(data, tmp_path):
         load_machine_vector(path)
     with pytest.raises(InputError, match="no such file"):
         load_machine_vector(tmp_path / "none.machine.npz")
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a/" * 5000, "a" * 300])
+def test_a_target_that_no_file_can_be_called_is_one_line(tmp_path, name):
+    (tmp_path / "t.csv").write_text(f"target,seconds\n{name},1\n")
+    with pytest.raises(InputError, match=r"t\.csv: .* cannot be a file's name") as raised:
+        read_times(tmp_path / "t.csv")
+    assert len(str(raised.value)) < 300

@@ -222,7 +222,7 @@ def test_what_has_no_interval_says_why(data, calibrated, vector):
     assert plain["low"].isna().all()
     assert list(plain["interval_of"]) == [""]
     assert predict.to_json(plain)["predictions"][0]["interval"] is None
-    assert list(predict.shown(plain).columns)[-1] == "ipc"
+    assert list(predict.shown(plain).columns)[-1] == "source"
     (line,) = predict.notes(data.model, plain)
     assert "no calibration" in line
     high = predict.predict(calibrated, [vector], machines, level=0.95)
@@ -333,7 +333,7 @@ def test_the_command(data, tmp_path, capsys):
     printed = capsys.readouterr()
     assert "too few for 0.9" in printed.err
     assert "covered" in printed.out
-    target = [str(data.traces / "qsort.trace.h5"), "--uarch", "base", "--model", str(output), "--json"]
+    target = [str(data.traces / "qsort.trace.h5"), "--uarch", "base", "--model", str(output), "--json", "--budget", "0"]
     with pytest.raises(SystemExit):
         main(["predict", *target, "--level", "0.5"])
     printed = capsys.readouterr()

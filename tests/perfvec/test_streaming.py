@@ -15,6 +15,7 @@ from perfvec.representation import kept_intervals
 from perfvec.representation import represent as representing
 from perfvec.representation.represent import represent, represent_file, represent_stream
 from perfvec.representation.vector import load_vector
+from tracegen.arrays import save_arrays
 from tracegen.qemu import stream, trace
 
 LOOP = "i=0; while :; do i=$((i+1)); if [ $i = 100 ]; then : > started; fi; done"
@@ -103,7 +104,9 @@ def test_a_killed_representation_continues_to_the_same_vector(data, tmp_path, mo
 def test_a_foreign_checkpoint_is_not_used(data, tmp_path, content):
     path = tmp_path / "c"
     if content is None:
-        np.savez(path.open("wb"), work=np.asarray("other work"), vectors=np.ones((3, 32)), counts=[1, 2, 3])
+        save_arrays(
+            path, kept_intervals.FORMAT, {"work": "other work", "vectors": np.ones((3, 32)), "counts": [1, 2, 3]}
+        )
     else:
         path.write_bytes(content)
     kept = kept_intervals.KeptIntervals(path, "this work")

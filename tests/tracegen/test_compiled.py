@@ -35,6 +35,16 @@ def test_another_text_is_compiled_anew(source):
     assert ctypes.CDLL(str(first)).two() == 2
 
 
+@pytest.mark.parametrize("left", [0, 40, -100, -1])
+def test_one_that_was_cut_short_is_compiled_again(source, left):
+    first = compiled(source, ["-DNUMBER=2"], "two.c")
+    whole = first.read_bytes()
+    first.unlink()  # not changed in place: it may be loaded
+    first.write_bytes(whole[:left])
+    assert compiled(source, ["-DNUMBER=2"], "two.c") == first and first.read_bytes() == whole
+    assert ctypes.CDLL(str(first)).two() == 2
+
+
 def test_what_does_not_compile_is_told_in_a_line_and_leaves_nothing(source, tmp_path):
     with pytest.raises(InputError, match=r"^two\.c does not compile with \S+: .*error.*$"):
         compiled(source, [], "two.c")

@@ -1,4 +1,4 @@
-"""Readers of files and of the plugin's records on damaged input: one clear line or the right content, nothing else."""
+"""Hostile files, and damaged records of the plugin: one clear line or the right content. (Mutated files: test_fuzz.)"""
 
 from __future__ import annotations
 
@@ -10,106 +10,34 @@ import h5py
 import numpy as np
 import pytest
 
-from tracegen import trace as trace_module
-from tracegen.latency import LatencyFile, LatencyWriter
+from tests.fuzz import readers
+from tests.fuzz.mutate import mutated
+from tracegen import unsealed
 from tracegen.qemu.blocks import BlockTable
 from tracegen.qemu.interruption import WHOLE, Interruptions
 from tracegen.qemu.replay import Replay, expand
 from tracegen.qemu.ring import WINDOW_WORDS, Ring
 from tracegen.qemu.run import Run
 from tracegen.seal import seal
-from tracegen.trace import Trace, TraceWriter
-from uarch.configuration import load_machine
+from tracegen.trace import Trace
+from tracegen.unsealed import ALLOWED
 from uarch.errors import InputError
 
 MUTATIONS = 10_000
-N = 3000  # executed instructions
 
 
 @pytest.fixture(scope="module")
 def trace_bytes(tmp_path_factory):
-    """A small trace with everything in it, of small blocks so that reading it is quick."""
     path = tmp_path_factory.mktemp("damage") / "t.trace.h5"
-    numbers = np.random.default_rng(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_module, "_BLOCK", 1024)
-        with TraceWriter(path, isa="x86-64", program="p", command=["p", "x y"], source="qemu") as writer:
-            writer.static(np.arange(50, dtype=np.uint64) * 4, numbers.integers(0, 255, (50, 16)).astype(np.uint8))
-            owners = np.sort(numbers.integers(0, N, 2000)).astype(np.uint64)
-            writer.append(
-                numbers.integers(0, 50, N).astype(np.uint32), owners, numbers.integers(0, 1 << 40, 2000, np.uint64),
-                np.full(2000, 8, np.uint8), (owners % 2).astype(np.uint8),
-            )  # fmt: skip
-            writer.symbols(np.array([0, 64], np.uint64), np.array([64, 64], np.uint64), ["first", "second"])
-            writer.lines(np.arange(9, dtype=np.uint64) * 4, *np.zeros((2, 9), np.uint32), ["p.c"])
+    readers.trace(path)
     return path.read_bytes()
 
 
 @pytest.fixture(scope="module")
 def latency_bytes(tmp_path_factory):
     path = tmp_path_factory.mktemp("damage") / "t.latency.h5"
-    machines = [load_machine("base"), load_machine("cortex-a53")]
-    with LatencyWriter(path, machines=machines, trace="t", trace_digest="0", start=7, simulator="embedded") as writer:
-        writer.append(np.random.default_rng(2).integers(0, 9, (2, 2000)).astype(np.uint16))
+    readers.latency(path)
     return path.read_bytes()
-
-
-def trace_content(path):
-    with Trace(path) as file:
-        chunks = list(file.chunks(1000))
-        arrays = [file.address, file.code, *file.symbols()[:2], *file.lines()[:3]]
-        for chunk in chunks:
-            arrays += [chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size]
-            arrays.append(chunk.is_store)
-        texts = (file.isa, file.program, file.command, file.source, file.digest, file.symbols()[2], file.lines()[3])
-        return texts, [array.tobytes() for array in arrays]
-
-
-def latency_content(path):
-    with LatencyFile(path) as file:
-        texts = (file.trace, file.trace_digest, file.start, file.simulator, [m.to_dict() for m in file.machines])
-        return texts, [file.read(0, len(file)).tobytes()]
-
-
-def mutated(data, random):
-    """Changed bytes, a piece cut out, moved, doubled or zeroed, or the end missing."""
-    kind = random.randrange(8)
-    data = bytearray(data)
-    at, length = random.randrange(len(data)), random.choice((1, 2, 8, 64, 500))
-    if kind < 4:
-        for _ in range(random.choice((1, 1, 1, 3, 20))):
-            data[random.randrange(len(data))] = random.choice((0, 1, 127, 128, 255, random.randrange(256)))
-    elif kind == 4:
-        del data[at : at + length]
-    elif kind == 5:
-        piece = data[at : at + length]
-        place = random.randrange(len(data))
-        data[place : place + (0 if random.random() < 0.5 else len(piece))] = piece
-    elif kind == 6:
-        data[at : at + length] = bytes(len(data[at : at + length]))
-    else:
-        del data[at:]
-    return bytes(data)
-
-
-@pytest.mark.parametrize("kind", ["trace", "latency"])
-def test_a_damaged_file_is_an_error_or_unharmed(kind, trace_bytes, latency_bytes, tmp_path):
-    data, content = {"trace": (trace_bytes, trace_content), "latency": (latency_bytes, latency_content)}[kind]
-    path = tmp_path / f"t.{kind}.h5"
-    path.write_bytes(data)
-    expected = content(path)
-    dice = random.Random(3)
-    refused = 0
-    for number in range(MUTATIONS):
-        path.write_bytes(mutated(data, dice))
-        try:
-            found = content(path)
-        except InputError as error:
-            refused += 1
-            assert str(path) in str(error) and "\n" not in str(error), str(error)
-            continue
-        assert found == expected, f"mutation {number} changed what is read"
-    assert refused > MUTATIONS // 3
 
 
 def replace(file, name, **options):
@@ -148,7 +76,7 @@ HOSTILE_TRACES = {
     "a number for a text": lambda f: f.attrs.__setitem__("digest", 5),
     "a version of many": lambda f: f.attrs.__setitem__("version", [1, 2]),
     "no digest": lambda f: f.attrs.__delitem__("digest"),
-    "accesses after the end": lambda f: f["memory/instruction"].__setitem__(1999, N + 7),
+    "accesses after the end": lambda f: f["memory/instruction"].__setitem__(1999, readers.INSTRUCTIONS + 7),
     "accesses out of order": lambda f: f["memory/instruction"].__setitem__(1000, 0),
 }  # fmt: skip
 HOSTILE_LATENCIES = {
@@ -170,10 +98,12 @@ HOSTILE_LATENCIES = {
     ("kind", "what"),
     [*(("trace", what) for what in HOSTILE_TRACES), *(("latency", what) for what in HOSTILE_LATENCIES)],
 )
-def test_a_hostile_file_is_refused_in_little_memory(kind, what, sealed, trace_bytes, latency_bytes, tmp_path):
+def test_a_hostile_file_is_refused_in_little_memory(
+    kind, what, sealed, trace_bytes, latency_bytes, tmp_path, monkeypatch
+):
     data, content, change = {
-        "trace": (trace_bytes, trace_content, HOSTILE_TRACES.get(what)),
-        "latency": (latency_bytes, latency_content, HOSTILE_LATENCIES.get(what)),
+        "trace": (trace_bytes, readers.trace_content, HOSTILE_TRACES.get(what)),
+        "latency": (latency_bytes, readers.latency_content, HOSTILE_LATENCIES.get(what)),
     }[kind]
     path = tmp_path / f"t.{kind}.h5"
     path.write_bytes(data)
@@ -190,11 +120,40 @@ def test_a_hostile_file_is_refused_in_little_memory(kind, what, sealed, trace_by
             target.attrs.update(source.attrs)
             change(target)
         path = unwrapped
+        with pytest.raises(InputError, match=r"has no seal .*--unsealed"):
+            content(path)
+        monkeypatch.setenv(ALLOWED, "1")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InputError) as error:
         content(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10  # KiB
+
+
+def test_an_unsealed_file_is_read_where_that_is_allowed(trace_bytes, tmp_path, monkeypatch):
+    path = tmp_path / "t.trace.h5"
+    path.write_bytes(trace_bytes)
+    expected = readers.trace_content(path)
+    with h5py.File(tmp_path / "plain.h5", "w") as target, h5py.File(tmp_path / "t.trace.h5") as source:
+        for name in source:
+            source.copy(name, target)
+        target.attrs.update(source.attrs)
+    monkeypatch.setenv(ALLOWED, "1")
+    assert readers.trace_content(tmp_path / "plain.h5") == expected
+
+
+@pytest.mark.parametrize("what", ["crash", "endless", "memory"])
+def test_what_the_library_cannot_read_ends_only_a_child(tmp_path, monkeypatch, what):
+    does = {"crash": "import os; os.abort()", "endless": "while True: pass", "memory": "x = bytearray(2 << 30)"}[what]
+    monkeypatch.setattr(unsealed, "_CPU_S", 1)
+    monkeypatch.setattr(unsealed, "_CHILD", f"import sys; sys.path[:] = sys.argv[3:]; from tracegen import unsealed\n"
+        f"def read(path):\n    {does}\nunsealed._read_all = read; unsealed.child(*sys.argv[1:3])")  # fmt: skip
+    monkeypatch.setenv(ALLOWED, "1")
+    path = tmp_path / "t.trace.h5"
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    with pytest.raises(InputError, match=r"cannot be read as HDF5 \(") as raised:
+        Trace(path)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.fixture(scope="module")

@@ -291,6 +291,7 @@ def test_unsupported_isa_is_named():
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the gem5 traces in ../shared")
+@pytest.mark.usefixtures("unsealed")
 @pytest.mark.parametrize("name", ["perl", "x264", "gforth"])
 def test_loads_and_stores_are_those_that_gem5_saw(name):
     with Trace(SHARED / f"{name}.trace.h5") as trace:

@@ -104,6 +104,7 @@ def test_entropies_of_known_probabilities():
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the gem5 traces in ../shared")
+@pytest.mark.usefixtures("unsealed")
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_any_chunking_gives_the_same_features(schema):
     with Trace(SHARED / "lua.trace.h5") as trace:
@@ -119,6 +120,7 @@ def test_any_chunking_gives_the_same_features(schema):
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the gem5 traces in ../shared")
+@pytest.mark.usefixtures("unsealed")
 def test_a_features_file_holds_what_the_extractor_gives(tmp_path):
     with Trace(SHARED / "k_stream.trace.h5") as trace:
         extract(trace, DEFAULT, tmp_path / "f.features.h5", progress=False)

@@ -305,8 +305,9 @@ def test_program_sees_its_world_and_its_status_comes_back(build, tmp_path):
     assert (folder / "out").read_text() == f"{program}|--x y|servus|{folder}|hello\n"
 
 
-def test_program_is_looked_up_in_path_and_scripts_are_interpreted(run, tmp_path):
+def test_program_is_looked_up_in_path_and_scripts_are_interpreted(run, tmp_path, capfd):
     result, file = run("true")
+    assert "script" not in capfd.readouterr().err
     assert result.exit_status == 0 and file.program == "true" and file.command == ["true"]
     assert result.replaced_by is None
     script = tmp_path / "script"
@@ -315,6 +316,8 @@ def test_program_is_looked_up_in_path_and_scripts_are_interpreted(run, tmp_path)
         script.chmod(0o755)
         result, _ = run(script, "5")
         assert result.exit_status == 5 and result.replaced_by is None
+        said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("perfvec: ")]
+        assert len(said) == 1 and f"{script} is a script" in said[0] and "bin/sh, without" in said[0]
 
 
 # ---- errors ----

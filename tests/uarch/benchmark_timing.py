@@ -5,6 +5,8 @@ python tests/uarch/benchmark_timing.py ../shared/gem5-x86/perl.trace.h5 --preset
 
 The first prints rates of CPU time, each machine alone, the best of `--repeats`; the second runs all machines side by
 side and prints how many times as fast so many threads are as one, by the clock.
+
+Set PERFVEC_UNSEALED=1 for data without a seal.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 As Eyerman et al. (ASPLOS 2006, section 5) judge stacks: a perfect predictor, all code or all data in L1, operations of
 one cycle, unlimited ports, windows eight times as large. Each trace's last 200,000 instructions on 12 machines, after
 caches have seen everything before and the core 50,000 instructions. Correlations are of shares of the machine's cycles.
+
+Set PERFVEC_UNSEALED=1 for data without a seal.
 """
 
 from __future__ import annotations

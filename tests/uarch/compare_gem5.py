@@ -3,6 +3,8 @@
     python tests/uarch/compare_gem5.py ../shared/gem5-x86 --programs perl lua k_chase --machines u001 u000
 
 Caches see everything before the window's warm-up, the core the 50,000 instructions of warm-up and the window.
+
+Set PERFVEC_UNSEALED=1 for data without a seal.
 """
 
 from __future__ import annotations

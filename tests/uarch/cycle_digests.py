@@ -5,6 +5,8 @@
 
 A digest is the SHA-256 of the latencies of a trace's last instructions on one machine, after warm-up: the folder's
 machines (those of its latency files, or `uarch.json`) and all presets.
+
+Set PERFVEC_UNSEALED=1 for data without a seal.
 """
 
 from __future__ import annotations

@@ -38,13 +38,15 @@ def written(tmp_path, content) -> str:
 @pytest.mark.parametrize(
     ("seed", "digest"),
     [
-        (0, "a9f65a0999a87d94d3a7d8acfc5a8bbaba9d110b5aeb309a9efd5e0b1f6de4c5"),
-        (1, "0fd56937ee42c90fdaa961bffc72112baea347905b7eff892309704e1eb1b3f3"),
-        (7, "ca6a602bf0fa1f5921c48f30f8c5704faef57f731ac32c13a4938162d59f0b7d"),
+        (0, "a64177397afc09fbd0cb81ffb3eaaf3372962ed348904a0e9703671970463a43"),
+        (1, "ba5d7eacb3d17c6f1a7a187e368808dbb00321a9eca50789c584d0c13e6995ed"),
+        (7, "f3d8b3afda8758f4d588ac0186583010c8acbf6817847f3d20b3bfb04ae45e54"),
     ],
 )
 def test_the_default_sample_never_changes(seed, digest):
-    """The shipped model's labels are of these machines."""
+    """Labelling that was stopped goes on with the same machines. (Those of the shipped model's labels are of the space
+    before its ranges were cut to what they taught the encoder, 2026-11-25: they differ in 6 of 100.)
+    """
     machines = [machine.to_dict() for machine in sample(72, seed)]
     assert hashlib.sha256(json.dumps(machines).encode()).hexdigest() == digest
 

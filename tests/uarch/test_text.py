@@ -1,5 +1,6 @@
 import pytest
 
+from uarch.errors import InputError
 from uarch.text import parse_json
 
 
@@ -7,3 +8,9 @@ from uarch.text import parse_json
 def test_every_fault_of_json_is_a_value_error(text):
     with pytest.raises(ValueError):
         parse_json(text)
+
+
+def test_a_long_message_is_cut_in_the_middle():
+    text = str(InputError(f"x.yaml: width = {'9' * 5000} must be positive"))
+    assert text.startswith("x.yaml: width = 999") and text.endswith("999 must be positive") and len(text) < 700
+    assert str(InputError("short")) == "short"

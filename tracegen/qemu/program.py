@@ -26,12 +26,13 @@ class Program:
 
     executable: elf.Executable
     argv: tuple[str, ...]
+    script: Path | None = None  # the file that the command names, where it is one
 
 
 def find_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Program:
     """Find the program of a command as a shell would, following `#!` lines to their interpreter."""
     argv = tuple(os.fspath(argument) for argument in command)
-    path = _look_up(argv[0], environment, folder)
+    path = named = _look_up(argv[0], environment, folder)
     for _ in range(_SCRIPT_DEPTH):
         try:
             with path.open("rb") as stream:
@@ -39,7 +40,7 @@ def find_program(command: Sequence[str], environment: Mapping[str, str], folder:
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror}); tracing needs to read the program") from error
         if start[:2] != b"#!":
-            return Program(elf.inspect(path), argv)
+            return Program(elf.inspect(path), argv, named if named != path else None)
         words = start[2:].split(b"\n", 1)[0].strip().split(None, 1)
         if not words:
             raise InputError(f"{path}: its first line, '#!', names no interpreter")

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal as signals
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -75,6 +76,11 @@ class Run:
             raise InputError("skip counts instructions from the program's start; it does not go with a region")
         environment = dict(os.environ if env is None else env)
         program = find_program(command, environment, Path(cwd) if cwd is not None else Path())
+        if program.script is not None:
+            print(
+                f"perfvec: {program.script} is a script: what is traced is its interpreter, {program.executable.path}, "
+                "without the programs that it starts", file=sys.stderr,
+            )  # fmt: skip
         qemu = find_qemu(program.executable.isa)
         sysroot = sysroot_arguments(program.executable, environment)
         if region is not None:

@@ -6,6 +6,7 @@ import gzip
 import lzma
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,10 +93,12 @@ def compile_c(source: Path, output: Path, options: list[str]) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise InputError("no C compiler found (cc, gcc or clang); install one, for example Debian's gcc")
-    with atomic_path(output) as temporary:
-        command = [compiler, "-O2", *options, "-o", str(temporary), str(source), "-lm"]
+    with atomic_path(output) as temporary, tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
+        made = Path(scratch) / output.name
+        command = [compiler, "-O2", *options, "-o", str(made), str(source), "-lm"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
             first = (result.stderr.strip().splitlines() or ["no message"])[0]
             raise InputError(f"compiling {source} failed: {first}")
+        temporary.write_bytes(made.read_bytes())
         temporary.chmod(0o755)

@@ -14,6 +14,18 @@ CAUSES: int
 class Chunk:
     def __init__(self, chunk: ProgramChunk, instructions: int) -> None: ...
 
+class TimelessBranches:
+    def __init__(self, *, kind: str, entries: int, btb_entries: int, ras_entries: int, window: int) -> None: ...
+    def outcomes(
+        self,
+        pc: NDArray[np.uint64],
+        length: NDArray[np.uint8],
+        flags: NDArray[np.uint16],
+        branches: NDArray[np.uint32],
+        following: NDArray[np.uint32],
+        steps: NDArray[np.uint16],
+    ) -> NDArray[np.uint8]: ...
+
 class Simulation:
     def __init__(
         self,
@@ -29,11 +41,15 @@ class Simulation:
         ideal_instructions: bool = False,
         ideal_data: bool = False,
     ) -> None: ...
-    def run(self, chunk: Chunk) -> NDArray[np.uint16]: ...
+    def run(self, chunk: Chunk, outcomes: NDArray[np.uint8] | None = None) -> NDArray[np.uint16]: ...
     def run_with_stacks(
-        self, chunk: Chunk, stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]]
+        self,
+        chunk: Chunk,
+        stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]],
+        outcomes: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint16]: ...
     def warm(self, chunk: Chunk) -> None: ...
+    def touch(self, touches: NDArray[np.uint64]) -> None: ...
     @property
     def counters(self) -> dict[str, int]: ...
 

@@ -89,25 +89,33 @@ class Simulation:
         self._instructions = 0
         self._before: dict[str, int] = {}
 
-    def run(self, chunk: Chunk | _core.Chunk) -> NDArray[np.uint16]:
-        """[n] cycles between each instruction's retirement and the one before, at most 65535."""
-        latency = self._core.run(self.held(chunk))
+    def run(self, chunk: Chunk | _core.Chunk, outcomes: NDArray[np.uint8] | None = None) -> NDArray[np.uint16]:
+        """[n] cycles between each instruction's retirement and the one before, at most 65535.
+
+        `outcomes`: of the chunk's branches, where they were found beforehand (`_core.TimelessBranches`).
+        """
+        latency = self._core.run(self.held(chunk), outcomes)
         self._instructions += len(latency)
         return latency
 
     def run_with_stacks(
-        self, chunk: Chunk | _core.Chunk, stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]]
+        self, chunk: Chunk | _core.Chunk, stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]],
+        outcomes: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint16]:
         """As `run`; besides, adds every cycle to each of `stacks`, pairs of cycles [G, len(CAUSES)] (`new_stack`) and
         the row [n] that each instruction of the chunk belongs to.
         """
-        latency = self._core.run_with_stacks(self.held(chunk), stacks)
+        latency = self._core.run_with_stacks(self.held(chunk), stacks, outcomes)
         self._instructions += len(latency)
         return latency
 
     def warm(self, chunk: Chunk | _core.Chunk) -> None:
         """Pass the chunk through caches and TLBs in no time; the branch predictor does not see it."""
         self._core.warm(self.held(chunk))
+
+    def touch(self, touches: NDArray[np.uint64]) -> None:
+        """Put lines into caches and TLBs in no time: line << 2 | code << 1 | stored to, in the order of their touch."""
+        self._core.touch(touches)
 
     def held(self, chunk: Chunk | _core.Chunk) -> _core.Chunk:
         """Return the chunk as the core reads it, checked; simulations of the same program can share it."""

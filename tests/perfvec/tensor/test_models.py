@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from perfvec.tensor import model_file
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.metrics import mape, pairwise_accuracy
-from perfvec.tensor.model_file import describe, load_model, save_model
+from perfvec.tensor.model_file import SHIPPED, describe, load_model, save_model
 from perfvec.tensor.models import MODELS, make
 from perfvec.tensor.models.boosted import log_sum, summed_gradient
 from perfvec.tensor.models.pooled import rows_of, work
@@ -231,6 +232,20 @@ def test_foreign_and_damaged_model_files(trained, tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match="truncated"):
         load_model(path)
+
+
+def test_a_damaged_model_is_refused_before_any_library_parses_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(model_file, "make", lambda *_, **__: pytest.fail("parsed"))
+    path, whole = tmp_path / "m.safetensors", SHIPPED.read_bytes()
+    begin = 8 + int.from_bytes(whole[:8], "little")
+    for at in (begin, begin + 1000, (begin + len(whole)) // 2, len(whole) - 1):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(InputError, match="another digest than it says"):
+            load_model(path)
+    path.write_bytes(whole.replace(b'"seed', b'"sead', 1).replace(b'\\"seed', b'\\"sead', 1))
+    for read in (load_model, model_file.describe):
+        with pytest.raises(InputError, match="another digest than it says"):
+            read(path)
 
 
 @pytest.mark.parametrize("name", ["mlp", "xgboost"])

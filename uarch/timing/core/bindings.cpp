@@ -4,8 +4,10 @@
 #include <pybind11/stl.h>
 
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
+#include "branch/timeless_branches.hpp"
 #include "parts.hpp"
 #include "simulation.hpp"
 
@@ -104,12 +106,16 @@ class HeldChunk {
         const std::int64_t accesses = offset[n] - offset[0];
         fits(address_.size() >= accesses && size_.size() >= accesses && is_store_.size() >= accesses,
              "there are fewer accesses than access_offset says");
-        for (std::size_t k = 0; k < n; ++k) {
-            fits(static_id_.data()[k] < instructions, "static_id is beyond the program's instructions");
-            fits(following_.data()[k] < instructions || following_.data()[k] == LAST,
-                 "next_static_id is beyond the program's instructions");
-            fits(offset[k] <= offset[k + 1], "access_offset falls");
-        }
+        // Each check is one pass without a branch, of which the host does several instructions at a time.
+        bool known = true, followed = true, ascending = true;
+        const std::uint32_t *id = static_id_.data(), *next = following_.data();
+        const auto size = static_cast<std::uint32_t>(instructions);
+        for (std::size_t k = 0; k < n; ++k) known &= id[k] < size;
+        for (std::size_t k = 0; k < n; ++k) followed &= (next[k] < size) | (next[k] == LAST);
+        for (std::size_t k = 0; k < n; ++k) ascending &= offset[k] <= offset[k + 1];
+        fits(known, "static_id is beyond the program's instructions");
+        fits(followed, "next_static_id is beyond the program's instructions");
+        fits(ascending, "access_offset falls");
         // The offsets may count from before the chunk (Chunk.part).
         view = {n,
                 static_id_.data(),
@@ -151,8 +157,23 @@ void require_program(const Simulation& simulation, const HeldChunk& chunk) {
         throw std::invalid_argument("the chunk is of another program");
 }
 
-Array<std::uint16_t> run(Simulation& simulation, const HeldChunk& chunk) {
+using Outcomes = std::optional<Array<std::uint8_t>>;
+
+// While it lives, branches have these outcomes, found beforehand.
+class Following {
+  public:
+    Following(BranchUnit& branches, const Outcomes& outcomes) : branches_(branches) {
+        if (outcomes) branches_.follow(outcomes->data(), static_cast<std::size_t>(outcomes->size()));
+    }
+    ~Following() { branches_.follow(nullptr, 0); }
+
+  private:
+    BranchUnit& branches_;
+};
+
+Array<std::uint16_t> run(Simulation& simulation, const HeldChunk& chunk, const Outcomes& outcomes) {
     require_program(simulation, chunk);
+    const Following following(simulation.branches, outcomes);
     Array<std::uint16_t> latency(static_cast<py::ssize_t>(chunk.view.size));
     std::uint16_t* cycles = latency.mutable_data();
     py::gil_scoped_release release;
@@ -165,8 +186,9 @@ using Groups = Array<std::uint32_t>;
 
 // Each pair of `stacks` takes all cycles: a stack [groups, CAUSES], and of each instruction [n] its row.
 Array<std::uint16_t> run_with_stacks(Simulation& simulation, const HeldChunk& chunk,
-                                     std::vector<std::pair<Stack, Groups>> stacks) {
+                                     std::vector<std::pair<Stack, Groups>> stacks, const Outcomes& outcomes) {
     require_program(simulation, chunk);
+    const Following following(simulation.branches, outcomes);
     std::vector<StackTable> tables;
     for (auto& [stack, groups] : stacks) {
         if (stack.ndim() != 2 || stack.shape(1) != CAUSES || groups.ndim() != 1 ||
@@ -188,6 +210,36 @@ void warm(Simulation& simulation, const HeldChunk& chunk) {
     require_program(simulation, chunk);
     py::gil_scoped_release release;
     simulation.warm(chunk.view);
+}
+
+void touch(Simulation& simulation, const Array<std::uint64_t>& touches) {
+    const std::uint64_t* data = touches.data();
+    const auto count = static_cast<std::size_t>(touches.size());
+    py::gil_scoped_release release;
+    simulation.touch(data, count);
+}
+
+// The outcomes of branches (`BranchUnit::follow`) of a program whose instructions are at `pc`.
+Array<std::uint8_t> outcomes(TimelessBranches& branches, const Array<std::uint64_t>& pc, const Array<std::uint8_t>& length,
+                             const Array<std::uint16_t>& flags, const Array<std::uint32_t>& ids,
+                             const Array<std::uint32_t>& following, const Array<std::uint16_t>& steps) {
+    const auto size = static_cast<std::size_t>(pc.size()), count = static_cast<std::size_t>(ids.size());
+    if (static_cast<std::size_t>(length.size()) != size || static_cast<std::size_t>(flags.size()) != size ||
+        static_cast<std::size_t>(following.size()) != count || static_cast<std::size_t>(steps.size()) != count)
+        throw std::invalid_argument("columns differ in length");
+    const std::uint32_t *branch = ids.data(), *next = following.data();
+    for (std::size_t k = 0; k < count; ++k)
+        if (branch[k] >= size || (next[k] >= size && next[k] != LAST))
+            throw std::invalid_argument("a branch is beyond the program's instructions");
+    Array<std::uint8_t> result(static_cast<py::ssize_t>(count));
+    std::uint8_t* out = result.mutable_data();
+    py::gil_scoped_release release;
+    for (std::size_t k = 0; k < count; ++k) {
+        const Address here = static_cast<Address>(pc.data()[branch[k]]), fall_through = here + length.data()[branch[k]];
+        const Address target = next[k] == LAST ? fall_through : static_cast<Address>(pc.data()[next[k]]);
+        out[k] = branches.next(here, fall_through, target, flags.data()[branch[k]], steps.data()[k]);
+    }
+    return result;
 }
 
 py::dict counters(const Simulation& simulation) {
@@ -239,13 +291,18 @@ PYBIND11_MODULE(_core, module) {
     module.attr("CAUSES") = static_cast<int>(CAUSES);
     py::class_<HeldChunk>(module, "Chunk")
         .def(py::init<const py::handle&, std::size_t>(), py::arg("chunk"), py::arg("instructions"));
+    py::class_<TimelessBranches>(module, "TimelessBranches")
+        .def(py::init<const std::string&, int, int, int, int>(), py::kw_only(), py::arg("kind"), py::arg("entries"),
+             py::arg("btb_entries"), py::arg("ras_entries"), py::arg("window"))
+        .def("outcomes", &outcomes);
     py::class_<Simulation>(module, "Simulation")
         .def(py::init(&make_simulation), py::kw_only(), py::arg("machine"), py::arg("dram"), py::arg("int_registers"),
              py::arg("fp_registers"), py::arg("total_store_order"), py::arg("rows"), py::arg("pc"),
              py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false)
-        .def("run", &run)
-        .def("run_with_stacks", &run_with_stacks)
+        .def("run", &run, py::arg("chunk"), py::arg("outcomes") = py::none())
+        .def("run_with_stacks", &run_with_stacks, py::arg("chunk"), py::arg("stacks"), py::arg("outcomes") = py::none())
         .def("warm", &warm)
+        .def("touch", &touch)
         .def_property_readonly("counters", &counters);
     bind_parts(module);
 }

@@ -188,7 +188,7 @@ void bind_pipeline(py::module_& module) {
             "released",
             [](const ReleaseRing& ring, std::int64_t wanted) {
                 require(wanted > 0, "wanted: at least 1");
-                return ring.released(wanted);
+                return ring.released(std::min(wanted, ring.entries()));
             },
             arg("wanted"))
         .def(
@@ -233,13 +233,16 @@ void bind_pipeline(py::module_& module) {
         return static_cast<std::uint32_t>(which);
     };
     struct Path {
+        explicit Path(const Program& of) : program(of), instructions(decoded(of)) {}
+
         Program program;
-        WrongPath path;
+        DecodedProgram instructions;
+        WrongPath path{instructions};
         SquashedLoads squashed{};
     };
     py::class_<Path> path(module, "WrongPath");
     path.def(py::init([](const Simulation& simulation) {
-                 return std::make_unique<Path>(Path{simulation.program(), WrongPath(simulation.program())});
+                 return std::make_unique<Path>(simulation.program());
              }),
              arg("simulation"), py::keep_alive<1, 2>())
         .def(

@@ -15,6 +15,16 @@ constexpr Cycle NEVER = Cycle{1} << 60;
 // `b` is positive.
 constexpr std::int64_t floor_divided(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0); }
 
+// `condition ? a : b` where the host cannot foresee which: what depends on simulated cycles should not become a branch.
+template <typename T>
+constexpr T chosen(bool condition, T a, T b) {
+#if defined(__GNUC__) && !defined(__clang__)
+    return __builtin_expect_with_probability(condition, 1, 0.5) ? a : b;
+#else
+    return condition ? a : b;
+#endif
+}
+
 constexpr Line line_of(Address address) { return address >> LINE_BITS; }
 
 }  // namespace perfvec

@@ -21,6 +21,7 @@ BranchUnit::BranchUnit(const std::string& kind, int entries, int btb_entries, in
 Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std::uint16_t flags, Cycle fetched,
                            Cycle retired) {
     ++branches;
+    if (left_ > 0) return followed();
     const bool taken = target != fall_through;
     if (!predictor_) {  // fetches on: every taken branch is a surprise
         mispredictions += taken;
@@ -66,6 +67,19 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
         count_misprediction(flags, conditional && predicted != taken);
     }
     return outcome;
+}
+
+Redirect BranchUnit::followed() {
+    const std::uint8_t outcome = *followed_++;
+    --left_;
+    const Redirect redirect = static_cast<Redirect>(outcome & 3);
+    redirected_at_decode += redirect == Redirect::Decode;
+    if (redirect == Redirect::Execute) {
+        ++mispredictions;
+        std::int64_t* const kinds[] = {&by_kind.direction, &by_kind.target, &by_kind.indirect, &by_kind.returns};
+        ++*kinds[outcome >> 2 & 3];
+    }
+    return redirect;
 }
 
 void BranchUnit::count_misprediction(std::uint16_t flags, bool wrong_direction) {

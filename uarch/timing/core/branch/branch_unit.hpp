@@ -45,8 +45,15 @@ class BranchUnit {
 
     // The branch that came last retires at `cycle`, not when it told `fetch`.
     void retire(Cycle cycle) {
-        if (predictor_) in_flight_[(oldest_ + waiting_ - 1) & (IN_FLIGHT - 1)].retired = cycle;
+        if (predictor_ && waiting_ > 0) in_flight_[(oldest_ + waiting_ - 1) & (IN_FLIGHT - 1)].retired = cycle;
     }
+
+    // The next branches have these outcomes, found beforehand (`TimelessBranches`).
+    void follow(const std::uint8_t* outcomes, std::size_t count) {
+        followed_ = outcomes;
+        left_ = count;
+    }
+    bool follows() const { return followed_ != nullptr; }
 
     // An unconditional branch on a wrong path is fetched.
     void on_wrong_path(Address pc) {
@@ -72,10 +79,13 @@ class BranchUnit {
         Cycle retired;
     };
 
+    Redirect followed();
     void update_until(Cycle fetched);
     Address indirect(Address pc, Address target, Address otherwise);
     void count_misprediction(std::uint16_t flags, bool wrong_direction);
 
+    const std::uint8_t* followed_ = nullptr;
+    std::size_t left_ = 0;
     std::unique_ptr<DirectionPredictor> predictor_;
     std::vector<Target> target_buffer_;
     int target_buffer_shift_;

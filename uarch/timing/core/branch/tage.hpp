@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <stdexcept>
 #include <vector>
 
 #include "../random.hpp"
@@ -31,33 +32,21 @@ class Tage : public DirectionPredictor {
     bool predict(int slot, Address pc) override {
         Record& record = records_[slot];
         const std::int64_t key = pc >> 2;
-        const std::int32_t *by_index = history_.registers(INDEX),
-                           *first = history_.registers(FIRST_TAG),
-                           *second = history_.registers(SECOND_TAG);
+        look_up(record, static_cast<std::uint32_t>(key));
+        std::uint32_t hits = 0;  // a bit for each table
 #pragma GCC unroll 16
-        for (int table = 1; table <= TABLES; ++table) {
-            const int log_size = SIZES.log_size[table - 1];
-            const std::int64_t index = key ^ (key >> (std::abs(log_size - table) + 1)) ^ by_index[table - 1] ^
-                                       mixed_path(path_ & path_mask_[table], log_size, table);
-            const std::int64_t tag = key ^ first[table - 1] ^ (second[table - 1] << 1);
-            record.entry[table] = static_cast<std::int32_t>(first_[table] + (index & ((1 << log_size) - 1)));
-            record.tag[table] = static_cast<std::uint16_t>(tag & ((1 << SIZES.tag_bits[table - 1]) - 1));
-        }
-        int provider = 0, alternative = 0;
-#pragma GCC unroll 16
-        for (int table = 1; table <= TABLES; ++table) {
-            const bool hit = entries_[record.entry[table]].tag == record.tag[table];
-            alternative = hit ? provider : alternative;
-            provider = hit ? table : provider;
-        }
+        for (int table = 1; table <= TABLES; ++table)
+            hits |= std::uint32_t{entries_[record.entry[table - 1]].tag == record.tag[table - 1]} << table;
+        const int provider = highest(hits);
+        const int alternative = highest(hits & ~(1u << provider));
         const bool bimodal = bimodal_.taken(bimodal_.place(key));
         record.provider = provider;
         record.alternative = alternative;
         record.provided = record.alternate = record.predicted = bimodal;
         record.unsure = false;
         if (provider > 0) {
-            if (alternative > 0) record.alternate = entries_[record.entry[alternative]].taken();
-            const TaggedEntry& entry = entries_[record.entry[provider]];
+            if (alternative > 0) record.alternate = entry_of(record, alternative).taken();
+            const TaggedEntry& entry = entry_of(record, provider);
             record.provided = entry.taken();
             record.unsure = entry.sureness() == 1;
             record.predicted = record.unsure && use_alternative_ >= 0 ? record.alternate : record.provided;
@@ -75,9 +64,12 @@ class Tage : public DirectionPredictor {
     }
 
   protected:
+    // Everything about tables is computed for all of them at once, in 16 bits each.
+    using History = FoldedHistory<TABLES, std::uint16_t>;
+    using Lanes = typename History::Lanes;
+
     struct Record {
-        std::array<std::int32_t, TABLES + 1> entry{};
-        std::array<std::uint16_t, TABLES + 1> tag{};
+        Lanes entry{}, tag{};  // of each table
         std::int32_t provider = 0, alternative = 0;  // tables, counted from 1; 0: bimodal
         bool provided = false, alternate = false, predicted = false;
         bool unsure = false;  // the provider
@@ -98,11 +90,11 @@ class Tage : public DirectionPredictor {
             bimodal_.update(bimodal, taken);
             return;
         }
-        TaggedEntry& entry = entries_[record.entry[provider]];
+        TaggedEntry& entry = entry_of(record, provider);
         entry.update(taken);
         if (entry.useful == 0) {  // not known to be useful: what it would fall back to goes on learning
             if (record.alternative > 0)
-                entries_[record.entry[record.alternative]].update(taken);
+                entry_of(record, record.alternative).update(taken);
             else
                 bimodal_.update(bimodal, taken);
         }
@@ -117,13 +109,49 @@ class Tage : public DirectionPredictor {
     static constexpr std::int64_t RESET_PERIOD = 1 << 18, FIRST_AGE = 1 << 17;
 
     explicit Tage(const std::vector<int>& lengths) : history_(lengths, widths()), bimodal_(SIZES.log_bimodal) {
-        std::int64_t size = 0;
-        for (int table = 1; table <= TABLES; ++table) {
-            first_[table] = size;
-            path_mask_[table] = (1 << std::min(PATH_BITS, lengths[table - 1])) - 1;
-            size += std::int64_t{1} << SIZES.log_size[table - 1];
+        std::size_t size = 0;
+        for (int k = 0; k < TABLES; ++k) {
+            const int log_size = SIZES.log_size[k], table = k + 1;
+            first_[k] = static_cast<std::uint16_t>(size);
+            size += std::size_t{1} << log_size;
+            index_mask_[k] = static_cast<std::uint16_t>((1 << log_size) - 1);
+            tag_mask_[k] = static_cast<std::uint16_t>((1 << SIZES.tag_bits[k]) - 1);
+            key_shift_[k] = static_cast<std::uint16_t>(1 << (16 - (std::abs(log_size - table) + 1)));
+            const int path_bits = std::min(PATH_BITS, lengths[k]);
+            for (int part = 0; part < PATH_PARTS; ++part)
+                for (int value = 0; value < 1 << PART_BITS; ++value) {
+                    const std::int64_t path = (value << (part * PART_BITS)) & ((1 << path_bits) - 1);
+                    mixed_path_[part][value][k] = static_cast<std::uint16_t>(mixed_path(path, log_size, table));
+                }
         }
+        if (size > 1 << 16) throw std::invalid_argument("the tagged tables have more than 65,536 entries");
         entries_.resize(size);
+    }
+
+    static int highest(std::uint32_t bits) { return bits == 0 ? 0 : 31 - __builtin_clz(bits); }
+
+    TaggedEntry& entry_of(const Record& record, int table) { return entries_[record.entry[table - 1]]; }
+
+    // Where the branch's entries are in all tables, and their tags.
+    void look_up(Record& record, std::uint32_t key) const {
+        const auto low = static_cast<std::uint16_t>(key), high = static_cast<std::uint16_t>(key >> 16);
+        const Lanes &by_index = history_.registers(INDEX), &first = history_.registers(FIRST_TAG),
+                    &second = history_.registers(SECOND_TAG);
+        const auto path = [&](int part) -> const Lanes& {
+            return mixed_path_[part][(path_ >> (part * PART_BITS)) & ((1 << PART_BITS) - 1)];
+        };
+        const Lanes &path0 = path(0), &path1 = path(1), &path2 = path(2), &path3 = path(3);
+        Lanes entry, tag;  // apart from what is read, so that the compiler may take several at a time
+        for (int k = 0; k < History::LANES; ++k) {
+            // The key shifted right: what stays of its low half, and what comes from the high one.
+            const std::uint32_t shift = key_shift_[k];
+            const auto shifted = static_cast<std::uint16_t>((low * shift >> 16) | (high * shift));
+            const auto index = static_cast<std::uint16_t>(low ^ shifted ^ by_index[k] ^ path0[k] ^ path1[k] ^ path2[k] ^ path3[k]);
+            entry[k] = static_cast<std::uint16_t>(first_[k] + (index & index_mask_[k]));
+            tag[k] = static_cast<std::uint16_t>((low ^ first[k] ^ (second[k] << 1)) & tag_mask_[k]);
+        }
+        std::copy_n(entry, History::LANES, record.entry);
+        std::copy_n(tag, History::LANES, record.tag);
     }
 
     static std::vector<FoldedWidths> widths() {
@@ -149,21 +177,26 @@ class Tage : public DirectionPredictor {
         int start = provider + 1;
         if (random & 1) start += random & 2 ? 2 : 1;
         bool free = false;
-        for (int table = provider + 1; table <= TABLES; ++table) free |= entries_[record.entry[table]].useful == 0;
-        if (!free) entries_[record.entry[start]].useful = 0;
+        for (int table = provider + 1; table <= TABLES; ++table) free |= entry_of(record, table).useful == 0;
+        if (!free) entry_of(record, start).useful = 0;
         for (int table = start; table <= TABLES; ++table) {
-            TaggedEntry& entry = entries_[record.entry[table]];
+            TaggedEntry& entry = entry_of(record, table);
             if (entry.useful == 0) {
-                entry.allocate(record.tag[table], taken);
+                entry.allocate(record.tag[table - 1], taken);
                 return;
             }
         }
     }
 
-    FoldedHistory<TABLES> history_;
+    static constexpr int PART_BITS = 4, PATH_PARTS = PATH_BITS / PART_BITS;
+
+    History history_;
     Bimodal bimodal_;
     std::vector<TaggedEntry> entries_;  // of all tables, one after another
-    std::array<std::int64_t, TABLES + 1> first_{}, path_mask_{};
+    alignas(16) Lanes first_{}, index_mask_{}, tag_mask_{};  // in `entries_`
+    alignas(16) Lanes key_shift_{};                         // a power of two that shifts the key right, out of 16 bits
+    // `mixed_path` of the path history's parts, which are combined by exclusive or.
+    alignas(16) Lanes mixed_path_[PATH_PARTS][1 << PART_BITS]{};
     std::int64_t path_ = 0, age_ = FIRST_AGE;
     std::int8_t use_alternative_ = 0;
 };

@@ -52,6 +52,7 @@ class Cache {
           recent_(sets, 0) {}
 
     bool exists() const { return ways_ > 0; }
+    std::size_t lines() const { return tag_.size(); }
 
     // Where the line is, or -1. The one used last is looked at first: most searches end there.
     std::int64_t find(Line line) const {
@@ -62,12 +63,22 @@ class Cache {
         return -1;
     }
 
+    // Asks the host for the line's set: that of a large cache is not in its first ones.
+    void prefetch(Line line) const {
+        const std::int64_t first = (line & set_mask_) * ways_;
+        __builtin_prefetch(&tag_[first]);
+        __builtin_prefetch(&ready_[first]);
+        __builtin_prefetch(&flags_[first]);
+    }
+
     // The line found at `place` is used.
     void use(Line line, std::int64_t place, std::uint8_t flags) {
         const std::int64_t set = line & set_mask_;
         const int way = static_cast<int>(place - set * ways_);
-        recent_[set] = static_cast<std::uint8_t>(way);
-        policy_->on_use(set, way);
+        if (recent_[set] != way) {
+            recent_[set] = static_cast<std::uint8_t>(way);
+            policy_->on_use(set, way);
+        }
         set_flags(place, flags);
     }
 

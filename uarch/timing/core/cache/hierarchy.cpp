@@ -224,6 +224,49 @@ void Hierarchy::send_prefetches() {
     }
 }
 
+void Hierarchy::touch(int level, Line line, bool write, std::size_t later) {
+    constexpr std::size_t LASTING = 4;  // times as many lines as a level has may follow one that is in it in the end
+    const Address address = line << LINE_BITS;
+    if (later < 1024) (level == L1I ? instruction_tlb : data_tlb).translate(address);
+    const int requester = level == L1I ? CODE_REQUEST : DATA_REQUEST;
+    bool demand = true;
+    for (int where = level; where >= 0; where = levels[where].next) {
+        Cache& cache = levels[where];
+        if (later > LASTING * cache.lines()) continue;
+        const std::int64_t place = cache.find(line);
+        const std::uint8_t flags = place < 0 ? 0 : cache.flags(place);
+        if (cache.prefetcher && demand && (place < 0 || flags & Cache::PREFETCHED))
+            train(cache, {address, address, requester, 0, place < 0});
+        if (place >= 0) {
+            cache.use(line, place, static_cast<std::uint8_t>((flags & Cache::DIRTY) | write));
+            demand = false;  // the level above asks no further: this one's order changes, its prefetcher sees nothing
+        } else {
+            cache.fill(line, static_cast<std::uint8_t>(write | where << Cache::SOURCE_SHIFT), 0);
+        }
+        write = false;
+    }
+    send_prefetches_at_once();
+}
+
+// Does what the prefetchers have queued, in no time.
+void Hierarchy::send_prefetches_at_once() {
+    for (bool again = true; again;) {
+        again = false;
+        for (int level = L1I; level < LEVELS; ++level) {
+            Cache& cache = levels[level];
+            cache.queue.unbooked = false;
+            while (!cache.queue.empty()) {
+                const PrefetchQueue::Entry entry = cache.queue.first();
+                cache.queue.drop_first();
+                if (entry.line < 0 || cache.find(entry.line) >= 0) continue;
+                again = true;
+                look_down(level, entry.line << LINE_BITS, 0, entry.pc, PREFETCH_OF_LEVEL + level, false);
+                fetch(level, entry.line, 0, 0, false, false, false);
+            }
+        }
+    }
+}
+
 // Where the line is after what has waited at a level until `cycle`, or -1.
 std::int64_t Hierarchy::find_after_prefetches(Cache& cache, Line line, Cycle cycle) {
     cache.queue.now = cycle;
@@ -234,6 +277,7 @@ std::int64_t Hierarchy::find_after_prefetches(Cache& cache, Line line, Cycle cyc
 Cycle Hierarchy::missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed) {
     Cache& cache = levels[level];
     const Line line = line_of(address);
+    for (int below = cache.next; below >= 0; below = levels[below].next) levels[below].prefetch(line);
     if (timed) {
         const Lost& lost = lost_[level][line & (EVICTED - 1)];
         if (lost.line == line && cycle < lost.from) {  // evicted by what comes later in time

@@ -50,6 +50,10 @@ class Hierarchy {
         return access(L1I, line << LINE_BITS, cycle, false, pc, timed);
     }
 
+    // An access of an L1 to a line that takes no time, with what prefetchers make of it; `later` others follow. All levels
+    // see it, as they do where it is the latest of several.
+    void touch(int level, Line line, bool write, std::size_t later);
+
     // Where the data of the last access came from.
     int answered() const { return answered_; }
 
@@ -92,6 +96,7 @@ class Hierarchy {
     void install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed);
     void look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand);
     void train(Cache& cache, const PrefetchTrigger& trigger);
+    void send_prefetches_at_once();
     void send_prefetches();
     std::int64_t find_after_prefetches(Cache& cache, Line line, Cycle cycle);
     void merge(int level, Line line, Cycle cycle, Cycle end);

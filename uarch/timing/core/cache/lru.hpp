@@ -9,21 +9,26 @@ namespace perfvec {
 
 class Lru final : public ReplacementPolicy {
   public:
-    Lru(std::int64_t sets, int ways) : ways_(ways), last_use_(sets * ways, 0) {}
-
-    void on_use(std::int64_t set, int way) override { last_use_[set * ways_ + way] = ++clock_; }
-
-    int victim(std::int64_t set) override {
-        const std::int64_t* uses = &last_use_[set * ways_];
-        int oldest = 0;
-        for (int way = 1; way < ways_; ++way) oldest = uses[way] < uses[oldest] ? way : oldest;
-        return oldest;
+    Lru(std::int64_t sets, int ways) : ways_(ways), order_(sets * ways) {
+        for (std::int64_t place = 0; place < sets * ways; ++place)  // the first way was used before all others
+            order_[place] = static_cast<std::uint8_t>(ways - 1 - place % ways);
     }
+
+    void on_use(std::int64_t set, int way) override {
+        std::uint8_t* order = &order_[set * ways_];
+        for (auto later = static_cast<std::uint8_t>(way);; ++order) {  // those used later move back by one
+            const std::uint8_t here = *order;
+            *order = later;
+            if (here == way) return;
+            later = here;
+        }
+    }
+
+    int victim(std::int64_t set) override { return order_[set * ways_ + ways_ - 1]; }
 
   private:
     int ways_;
-    std::int64_t clock_ = 0;
-    std::vector<std::int64_t> last_use_;  // [sets * ways]
+    std::vector<std::uint8_t> order_;  // [sets * ways] the ways of each set, the one used last first
 };
 
 }  // namespace perfvec

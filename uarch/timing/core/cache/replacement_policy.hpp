@@ -13,7 +13,7 @@ class ReplacementPolicy {
   public:
     virtual ~ReplacementPolicy() = default;
 
-    // An access hits `way`, or a new line has been put there.
+    // An access hits `way`, or a new line has been put there. Of further hits right after, in the same set, nothing is told.
     virtual void on_use(std::int64_t set, int way) = 0;
     virtual void on_fill(std::int64_t set, int way) { on_use(set, way); }
 

@@ -44,7 +44,7 @@ class FrontEnd {
             fetch_ = {std::max(fetch_.cycle + 1, data), 0};
             line_ = line;
         }
-        const Cycle room = queue_.released(operations) + 1;
+        const Cycle room = queue_.released(std::min<std::int64_t>(operations, FETCH_QUEUE)) + 1;
         if (room > fetch_.cycle) {
             if constexpr (STACK) waits.add(stall_cause_, room - fetch_.cycle);
             fetch_ = {room, 0};
@@ -55,6 +55,9 @@ class FrontEnd {
         if constexpr (STACK) waits.add(FetchBandwidth, fetch_.cycle - before + (began != before));
         return {first, fetch_.cycle};
     }
+
+    // To be called now and then (release_ring.hpp).
+    void make_room() { queue_.make_room(); }
 
     // `renamed` is the cycle in which the instruction before was renamed.
     template <bool STACK>

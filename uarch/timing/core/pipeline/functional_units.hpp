@@ -18,24 +18,23 @@ enum Resource { ISSUE, INT_ALU, INT_MUL, FP_ADD, FP_MUL, SIMD, LOAD_PORT, STORE_
 class FunctionalUnits {
   public:
     FunctionalUnits(int issue_width, const FunctionalUnitCounts& counts)
-        : capacity_{issue_width,  counts.int_alu, counts.int_mul,    counts.fp_add,
-                    counts.fp_mul, counts.simd,    counts.load_ports, counts.store_ports} {}
+        : units_{issue_width,  counts.int_alu, counts.int_mul,    counts.fp_add,
+                 counts.fp_mul, counts.simd,    counts.load_ports, counts.store_ports} {
+        for (int resource = 0; resource < RESOURCES; ++resource)
+            none_taken_ += std::uint64_t(FULL - units_[resource]) << (8 * resource);
+    }
 
-    std::int64_t units(int resource) const { return capacity_[resource]; }
+    std::int64_t units(int resource) const { return units_[resource]; }
 
     // First cycle from `cycle` on with a free unit of `resource` and a free issue slot; books both.
     Cycle reserve(int resource, Cycle cycle) {
-        const int shift = 8 * resource;
-        const std::int64_t one = 1 + (std::int64_t{1} << shift);
+        const std::uint64_t one = 1 + (std::uint64_t{1} << (8 * resource));
         for (;; ++cycle) {
             Row& row = window_[cycle & (WINDOW - 1)];
-            if (row.cycle < cycle) {
-                row = {cycle, one};
-                return cycle;
-            }
-            if (row.cycle > cycle) return cycle;  // the row stands for a later cycle already: too far back to know
-            if ((row.counts & 255) < capacity_[ISSUE] && ((row.counts >> shift) & 255) < capacity_[resource]) {
-                row.counts += one;
+            const std::uint64_t taken = chosen(row.cycle < cycle, none_taken_, row.taken) + one;
+            if (__builtin_expect(row.cycle > cycle, 0)) return cycle;  // too far back to know
+            if ((taken & BEYOND) == 0) {
+                row = {cycle, taken};
                 return cycle;
             }
         }
@@ -47,13 +46,12 @@ class FunctionalUnits {
         for (;; ++cycle) {
             Row& row = window_[cycle & (WINDOW - 1)];
             if (row.cycle > cycle) return cycle;
-            const std::int64_t counts = row.cycle == cycle ? row.counts : 0;
-            const std::int64_t room =
-                std::min(capacity_[ISSUE] - (counts & 255), capacity_[resource] - ((counts >> shift) & 255));
+            const std::uint64_t taken = chosen(row.cycle == cycle, row.taken, none_taken_);
+            const std::int64_t room = FULL - static_cast<std::int64_t>(std::max(taken & 255, (taken >> shift) & 255));
             if (room > 0) {
-                const std::int64_t taken = std::min(room, count);
-                row = {cycle, counts + taken * (1 + (std::int64_t{1} << shift))};
-                count -= taken;
+                const std::int64_t more = std::min(room, count);
+                row = {cycle, taken + static_cast<std::uint64_t>(more) * (1 + (std::uint64_t{1} << shift))};
+                count -= more;
                 if (count == 0) return cycle;
             }
         }
@@ -61,11 +59,15 @@ class FunctionalUnits {
 
   private:
     static constexpr int WINDOW = 4096;  // cycles; bookings further apart than this do not see one another
+    // A byte for each resource: FULL where all its units are taken, so that one more sets the highest bit.
+    static constexpr int FULL = 127;
+    static constexpr std::uint64_t BEYOND = 0x8080808080808080;
     struct Row {
         Cycle cycle = -1;
-        std::int64_t counts = 0;  // 8 bits a resource
+        std::uint64_t taken = 0;
     };
-    std::array<std::int64_t, RESOURCES> capacity_;
+    std::array<std::int64_t, RESOURCES> units_;
+    std::uint64_t none_taken_ = 0;
     std::array<Row, WINDOW> window_;
 };
 

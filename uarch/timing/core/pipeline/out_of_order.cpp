@@ -15,7 +15,7 @@ std::size_t power_of_two(int at_least) {
 }  // namespace
 
 OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches)
-    : program_(program),
+    : instructions_(decoded(program)),
       caches_(caches),
       branches_(branches),
       ideal_branches_(machine.ideal.branches),
@@ -25,7 +25,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       dispatch_delay_(machine.out_of_order->dispatch_delay),
       total_store_order_(machine.total_store_order),
       front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_),
-      wrong_path_(program),
+      wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
       int_dividers_(machine.units.int_mul),
       fp_dividers_(machine.units.fp_mul),
@@ -50,17 +50,31 @@ void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency, const std::
 template <bool STACK>
 void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
     stacked_ = STACK;
-    for (std::size_t k = 0; k < chunk.size; ++k) {
-        chunk.prefetch(program_, k);
-        const Cycle cycle = step<STACK>(chunk, k);
-        latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(cycle - retired, SATURATED));
-        retired = cycle;
+    for (std::size_t begin = 0; begin < chunk.size; begin += BLOCK) {
+        make_room();
+        const std::size_t end = std::min(begin + BLOCK, chunk.size);
+        for (std::size_t k = begin; k < end; ++k) {
+            // A large program's instructions do not stay in the host's first cache.
+            if (k + AHEAD < chunk.size) __builtin_prefetch(&instructions_[chunk.static_id[k + AHEAD]]);
+            const std::int64_t accesses = chunk.access_offset[k + 1] - chunk.access_offset[k];
+            const bool plain = instructions_[chunk.static_id[k]].plain && accesses <= 1;
+            const Cycle cycle = plain ? step<STACK, true>(chunk, k) : step<STACK, false>(chunk, k);
+            latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(cycle - retired, SATURATED));
+            retired = cycle;
+        }
     }
 }
 
+// Of all that is booked in each step.
+void OutOfOrderCore::make_room() {
+    front_.make_room();
+    for (ReleaseRing* ring : {&reorder_buffer_, &load_queue_, &store_queue_, &int_registers_, &fp_registers_})
+        ring->make_room();
+}
+
 // Cycle in which the last micro-operation is renamed: every structure must have room then.
-template <bool STACK>
-__attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const StaticInstruction& row, Span decoded,
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const DecodedInstruction& row, Span decoded,
                                                                    std::int64_t operations, std::int64_t loads,
                                                                    std::int64_t stores) {
     const Cycle first = decoded.first + TO_RENAME, last = decoded.last + TO_RENAME;
@@ -75,11 +89,16 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const StaticI
         cycle = std::max(cycle, until);
     };
     wait(serial_, Serialize);
-    wait(reorder_buffer_.released(operations) + RELEASE, FullReorderBuffer);
-    if (loads > 0) wait(load_queue_.released(loads) + LATE_RELEASE, FullLoadQueue);
-    if (stores > 0) wait(store_queue_.released(stores) + RELEASE, FullStoreQueue);
-    if (row.int_destinations > 0) wait(int_registers_.released(row.int_destinations) + LATE_RELEASE, FullIntRegisters);
-    if (row.fp_destinations > 0) wait(fp_registers_.released(row.fp_destinations) + LATE_RELEASE, FullFpRegisters);
+    const auto entries = [](const ReleaseRing& ring, std::int64_t wanted) {
+        return PLAIN ? wanted : std::min(wanted, ring.entries());
+    };
+    wait(reorder_buffer_.released(entries(reorder_buffer_, operations)) + RELEASE, FullReorderBuffer);
+    if (loads > 0) wait(load_queue_.released(entries(load_queue_, loads)) + LATE_RELEASE, FullLoadQueue);
+    if (stores > 0) wait(store_queue_.released(entries(store_queue_, stores)) + RELEASE, FullStoreQueue);
+    if (row.int_destinations > 0)
+        wait(int_registers_.released(entries(int_registers_, row.int_destinations)) + LATE_RELEASE, FullIntRegisters);
+    if (row.fp_destinations > 0)
+        wait(fp_registers_.released(entries(fp_registers_, row.fp_destinations)) + LATE_RELEASE, FullFpRegisters);
     cycle = issue_queue_.room(reorder_buffer_, cycle, operations, full);
     const bool stores_hold_up = STACK && full == FullStoreQueue && cycle > unhindered;
     if (stores_hold_up) full = written_history_.last(FullStoreQueue);
@@ -196,11 +215,9 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
     return ready;
 }
 
-// The computing part; returns the cycle from which readers of its result can issue.
-inline Cycle OutOfOrderCore::execute(const StaticInstruction& row, Cycle cycle) {
-    if (row.divider == Divider::None) return units_.reserve(row.unit, cycle) + row.latency;
-    Dividers& dividers = row.divider == Divider::Integer ? int_dividers_ : fp_dividers_;
-    return dividers.reserve(cycle, row.latency) + row.latency;
+// When a division that could begin at `cycle` does.
+Cycle OutOfOrderCore::divide(const DecodedInstruction& row, Cycle cycle) {
+    return (row.divider == Divider::Integer ? int_dividers_ : fp_dividers_).reserve(cycle, row.latency);
 }
 
 inline Cycle OutOfOrderCore::retire(Cycle complete, std::int64_t operations) {
@@ -211,7 +228,7 @@ inline Cycle OutOfOrderCore::retire(Cycle complete, std::int64_t operations) {
 
 // Where the branch `here`, which goes to `target`, was expected to go.
 WrongPath::Place OutOfOrderCore::expected(std::uint32_t here, Address target) const {
-    const bool taken = target == program_.fall_through(here) || !program_.rows[here].is(CONDITIONAL);
+    const bool taken = target == instructions_[here].fall_through() || !instructions_[here].is(CONDITIONAL);
     return wrong_path_.expected(here, taken);
 }
 
@@ -261,10 +278,10 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
 // (Commit::commitHead), and TRAP cycles later everything is squashed (Commit::squashFromTrap). What is behind it has run
 // ahead meanwhile and is fetched again.
 template <bool STACK>
-__attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, const StaticInstruction& row, Address pc) {
-    const Span fetched = front_.fetch<STACK>(caches_, pc, row.length, 1, waits_);
+__attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, const DecodedInstruction& row) {
+    const Span fetched = front_.fetch<STACK>(caches_, row.pc, row.length, 1, waits_);
     const Span decoded = front_.decode<STACK>(fetched, 1, rename_.cycle, waits_);
-    const Cycle renamed = rename<STACK>(row, decoded, 1, 0, 0);
+    const Cycle renamed = rename<STACK, true>(row, decoded, 1, 0, 0);
     const Cycle dispatched = renamed + dispatch_delay_;
     issue_queue_.enter(1);
     issue_queue_.leave(dispatched);
@@ -272,7 +289,7 @@ __attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, co
     const Cycle trapped = std::max({dispatched + 1 + TO_RETIRE, commit_.cycle + 1, drained_});
     const Cycle resolved = trapped + TRAP - 1;  // as if a branch had told it
 
-    const std::int64_t wrong = squash({{here, pc}, pc, renamed, fetched.last, resolved, true});
+    const std::int64_t wrong = squash({{here, row.pc}, row.pc, renamed, fetched.last, resolved, true});
     const Cycle done = resolved + 1 + (wrong + SQUASH_WIDTH) / SQUASH_WIDTH;
     commit_ = {trapped, commit_width_};
     reorder_buffer_.book(1 + std::min(wrong, reorder_buffer_.entries() - 1), done);
@@ -284,10 +301,10 @@ __attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, co
 // the last four. They are predicted as all branches are, by the address that the whole instruction has (BPredUnit::predict,
 // Fetch::lookupAndUpdateNextPC); where one is predicted taken, the end of the instruction ends its group of fetch.
 template <bool STACK>
-__attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_inside(const StaticInstruction& row,
-                                                                                     Address pc, std::int64_t operations,
+__attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_inside(const DecodedInstruction& row,
+                                                                                     std::int64_t operations,
                                                                                      std::int64_t accesses) {
-    const Address behind = pc + row.length;
+    const Address pc = row.pc, behind = row.fall_through();
     const Cycle depth = TO_RENAME + dispatch_delay_ + 1;  // from decode until a branch is resolved, if nothing holds it up
     Cycle taken_in = NEVER;
     Inside inside{{NEVER, 0}, {NEVER, 0}, false};
@@ -300,7 +317,7 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
         operations -= count;
     };
     const auto branch = [&](bool taken, bool last) {
-        if (ideal_branches_) return;
+        if (ideal_branches_ || branches_.follows()) return;  // outcomes found beforehand are of the program's branches
         const Cycle resolved = inside.decoded.last + depth;
         const Redirect outcome = branches_.fetch(pc, behind, taken ? pc : behind, BRANCH | CONDITIONAL, inside.fetched.last,
                                                  resolved + TO_RETIRE);
@@ -333,8 +350,8 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
         if (taken_in == rest.last && first.last < rest.last) taken_in = NEVER;
     } else {
         part(operations);
-        for (int round = 1; round < row.rounds(); ++round) branch(true, false);
-        if (row.rounds() > 0) branch(false, true);
+        for (int round = 1; round < row.rounds; ++round) branch(true, false);
+        if (row.rounds > 0) branch(false, true);
     }
     if (taken_in == inside.fetched.last) front_.end_group(pc);
     return inside;
@@ -349,18 +366,32 @@ __attribute__((noinline)) Cycle OutOfOrderCore::load_ahead(Address pc, Address a
 }
 
 // Instruction `k` of the chunk; returns its retire cycle.
-template <bool STACK>
-inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
+//
+// PLAIN: it is a plain one (decoded_instruction.hpp) with at most one access, as nineteen in twenty are. The rest of its
+// code is then known not to be needed.
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     const std::uint32_t here = chunk.static_id[k];
-    const StaticInstruction& row = program_.rows[here];
-    const Address pc = program_.pc[here];
+    const DecodedInstruction& row = instructions_[here];
+    const Address pc = row.pc;
     const std::int64_t first = chunk.access_offset[k], last = chunk.access_offset[k + 1], accesses = last - first;
     if constexpr (STACK) waits_.clear();
 
-    std::int64_t loads = accesses;
-    for (std::int64_t which = first; which < last; ++which) loads -= chunk.is_store[which];
-    const std::int64_t stores = accesses - loads;
-    const bool string = row.is(STRING), ordering = row.is(ATOMIC | BARRIER);
+    std::int64_t stores = 0;
+    for (std::int64_t which = first; which < last; ++which) {
+        stores += chunk.is_store[which];
+        if constexpr (PLAIN) break;
+    }
+    const std::int64_t loads = accesses - stores;
+    // Of the accesses those that are loads, or those that are stores; a plain instruction has only one.
+    const auto each = [&](bool store, const auto& act) {
+        for (std::int64_t which = first; which < last; ++which) {
+            if (PLAIN || chunk.is_store[which] == store) act(which);
+            if constexpr (PLAIN) break;
+        }
+    };
+    const bool string = !PLAIN && row.is(STRING), ordering = !PLAIN && row.is(ATOMIC | BARRIER);
+    const bool serializing = !PLAIN && row.is(SERIALIZING);
     std::int64_t operations = row.micro_operations, own = row.computes;
     std::int64_t others = std::max<std::int64_t>(operations - own - accesses, 0);
     if (string) {  // micro-operations of each access
@@ -370,9 +401,9 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
 
     Span fetched, decoded;
     bool again_within = false;  // the last branch within the instruction is mispredicted
-    if (__builtin_expect(string || row.interruption != Interruption::None, 0)) {
-        if (row.interruption == Interruption::Trap) trap<STACK>(here, row, pc);
-        const Inside inside = fetch_inside<STACK>(row, pc, operations, accesses);
+    if (!PLAIN && (string || row.interruption != Interruption::None)) {
+        if (row.interruption == Interruption::Trap) trap<STACK>(here, row);
+        const Inside inside = fetch_inside<STACK>(row, operations, accesses);
         fetched = inside.fetched;
         decoded = inside.decoded;
         again_within = inside.mispredicted;
@@ -380,36 +411,36 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
         decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
     }
-    if (row.is(SERIALIZING)) serial_ = std::max(serial_, commit_.cycle + RELEASE);
+    if (serializing) serial_ = std::max(serial_, commit_.cycle + RELEASE);
     if (stores > 0) {
         const std::int64_t room =
             store_queue_.handed_out() + std::min(stores, store_queue_.entries()) - store_queue_.entries();
         if (writes_ < room) write_until(room);
     }
-    const Cycle renamed = rename<STACK>(row, decoded, operations, loads, stores);
+    const Cycle renamed = rename<STACK, PLAIN>(row, decoded, operations, loads, stores);
     issue_queue_.enter(own + others + accesses);
     const Cycle dispatched = renamed + dispatch_delay_;
     const Cycle begin = dispatched + row.cycles_before;
 
-    // When the sources are there. The first few places are all read, as how many there are changes from one instruction to
-    // the next, which the host's own branch predictor could not foresee; what is not there is ready at 0.
+    // When the sources are there.
     Cycle of_address = 0, of_others = 0;
     int address_register = REGISTERS, others_register = REGISTERS;  // the last to be there
     const int renamed_waits = STACK ? waits_.size() : 0;
     if constexpr (STACK) waits_.execution_begins();
-    const auto read = [&](int source) {
-        const Cycle cycle = ready_[row.sources[source]];
-        const bool address = source < row.address_count;
-        if constexpr (STACK) {
-            if (address && cycle > of_address) address_register = row.sources[source];
-            if (!address && cycle > of_others) others_register = row.sources[source];
-        }
-        of_address = std::max(of_address, address ? cycle : 0);
-        of_others = std::max(of_others, address ? 0 : cycle);
+    const auto read = [&](DecodedInstruction::Register source, Cycle& ready, int& last) {
+        const Cycle cycle = ready_[source];
+        if constexpr (STACK) last = cycle > ready ? source : last;
+        ready = std::max(ready, cycle);
     };
-    for (int source = 0; source < USUAL_SOURCES; ++source) read(source);
-    if (__builtin_expect(row.source_count > USUAL_SOURCES, 0))
-        for (int source = USUAL_SOURCES; source < row.source_count; ++source) read(source);
+    if constexpr (PLAIN) {
+        if (row.address_count > 0)
+            for (const auto source : row.address) read(source, of_address, address_register);
+        for (const auto source : row.others) read(source, of_others, others_register);
+    } else {
+        for (int source = 0; source < row.source_count; ++source)
+            source < row.address_count ? read(row.sources[source], of_address, address_register)
+                                       : read(row.sources[source], of_others, others_register);
+    }
     Cycle addressed = std::max(begin, of_address);
     if (accesses > 0) write_before(dispatched + 1);
     if constexpr (STACK) {
@@ -431,22 +462,20 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     if (loads > 0) {
         if (ahead < addressed && !string) {
             const Cycle issued = ahead;
-            for (std::int64_t which = first; which < last; ++which)
-                if (!chunk.is_store[which])
-                    ahead = std::max(ahead, load_ahead(pc, chunk.address[which], chunk.bytes(which), issued));
+            each(false, [&](std::int64_t which) {
+                ahead = std::max(ahead, load_ahead(pc, chunk.address[which], chunk.bytes(which), issued));
+            });
         }
         Waits before, latest;  // of several loads side by side the one that ends last is what is waited for
-        const bool several = STACK && loads > 1;
+        const bool several = STACK && !PLAIN && loads > 1;
         if (several) before = latest = waits_;
-        for (std::int64_t which = first; which < last; ++which) {
-            if (chunk.is_store[which]) continue;
+        each(false, [&](std::int64_t which) {
             if (several) waits_ = before;
-            const Cycle loaded =
-                load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed);
+            const Cycle loaded = load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed);
             issue_queue_.leave(loaded);
             if (several && loaded > data) latest = waits_;
             data = std::max(data, loaded);
-        }
+        });
         if (several) waits_ = latest;
     }
     if constexpr (STACK) waits_.add(history_[others_register], of_others - data, ExecuteIntAlu);
@@ -458,14 +487,15 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         if constexpr (STACK)
             if (accesses == 0) waits_.add(history_[address_register], start - data, ExecuteIntAlu);
         const Cycle operands = start;
-        if (row.chained) start = std::max(start, chain_[row.chained == PAIR]);
-        for (std::int64_t each = 0; each < own; ++each) {
-            if (row.chained == PAIR && 2 * each == own) start = result;
-            const Cycle done = execute(row, start);
-            result = std::max(result, done);
-            issue_queue_.leave(done - row.latency);
+        if (!PLAIN && row.chained) start = std::max(start, chain_[row.chained == PAIR]);
+        for (std::int64_t operation = 0; operation < own; ++operation) {
+            if (!PLAIN && row.chained == PAIR && 2 * operation == own) start = result;
+            const Cycle issue = !PLAIN && row.divider != Divider::None ? divide(row, start) : units_.reserve(row.unit, start);
+            result = std::max(result, issue + row.latency);
+            issue_queue_.leave(issue);
+            if constexpr (PLAIN) break;
         }
-        if (row.chained) chain_[row.chained == PAIR] = result;
+        if (!PLAIN && row.chained) chain_[row.chained == PAIR] = result;
         if constexpr (STACK) {
             const auto execution = static_cast<Cause>(row.execution);
             waits_.add(execution, start - operands);
@@ -487,93 +517,107 @@ inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
         const Cycle other = units_.reserve_each(INT_ALU, dispatched, others);
         if constexpr (STACK) waits_.add(Ports, other + 1 - complete);
         complete = std::max(complete, other + 1);
-        for (std::int64_t each = 0; each < others; ++each) issue_queue_.leave(other);
+        issue_queue_.leave(other, others);
     }
     if (stores > 0) {
         const Cycle known = std::max(addressed, result);
         const Cycle allowed = std::max(known, store_sets_.waits_for(pc));
         Cycle issue = allowed;
-        for (std::int64_t each = 0; each < stores; ++each) {
+        each(true, [&](std::int64_t) {
             issue = units_.reserve(STORE_PORT, issue);
             issue_queue_.leave(issue + 1);
-        }
-        for (std::int64_t which = first; which < last; ++which)
-            if (chunk.is_store[which]) store_sets_.note_issue(pc, chunk.address[which], chunk.bytes(which), issue);
+        });
+        each(true, [&](std::int64_t which) {
+            store_sets_.note_issue(pc, chunk.address[which], chunk.bytes(which), issue);
+        });
         if constexpr (STACK) {
             waits_.add(LoadOrder, allowed - known);
             waits_.add(Ports, issue - allowed);
         }
         complete = std::max(complete, issue + 1);
     }
-    const auto write = [&](int destination) {
-        const bool moved = (row.base_updates >> destination) & 1;
-        ready_[row.destinations[destination]] = moved ? addressed + 1 : result;
-        if constexpr (STACK) history_[row.destinations[destination]] = result_history_;
+    const auto write = [&](DecodedInstruction::Register destination, Cycle cycle) {
+        ready_[destination] = cycle;
+        if constexpr (STACK)
+            if (destination != REGISTERS || row.few_destinations) history_[destination] = result_history_;
     };
-    for (int destination = 0; destination < USUAL_DESTINATIONS; ++destination) write(destination);
-    if (__builtin_expect(row.destination_count > USUAL_DESTINATIONS, 0))
-        for (int destination = USUAL_DESTINATIONS; destination < row.destination_count; ++destination) write(destination);
-    if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = result - row.cycles_after;
-    if (again) squashed_.write(row, std::min(ahead + row.cycles_before + (own > 0) * row.latency + row.cycles_after, result));
+    for (int place = 0; place < row.USUAL_DESTINATIONS; ++place) write(row.destinations[place], result);
+    for (int place = 0; place < row.USUAL_BASES; ++place) write(row.bases[place], addressed + 1);
+    if constexpr (!PLAIN) {
+        for (int place = row.USUAL_DESTINATIONS; place < row.destination_count; ++place)
+            write(row.destinations[place], result);
+        for (int place = row.USUAL_BASES; place < row.base_count; ++place) write(row.bases[place], addressed + 1);
+        if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = result - row.cycles_after;
+    }
+    if (again) {
+        const Cycle computing = own > 0 ? row.latency : 0;
+        squashed_.write(row, std::min(ahead + row.cycles_before + computing + row.cycles_after, result));
+    }
     ready_[REGISTERS] = 0;  // where those that it does not have went
     memory_last_ = std::max(memory_last_, complete);
     if (ordering) memory_order_ = complete;
 
-    const Address fall_through = pc + row.length, target = chunk.target(program_, k);
-    const bool is_branch = row.is(BRANCH);
-    Redirect outcome = Redirect::None;
-    if (is_branch && !ideal_branches_)
-        outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, NEVER);
     std::int64_t wrong = 0;
-    Cycle done = 0;
-    if (outcome == Redirect::Execute) {
-        wrong = squash({expected(here, target), target, renamed, fetched.last, complete, false});
-        done = complete + 1 + (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH;
-        if constexpr (STACK) waits_.misprediction();
-        if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
-    }
-    if (__builtin_expect(again_within, 0)) {
-        const std::int64_t most = std::min(operations - 1, reorder_buffer_.entries() - 1);
-        const Cycle resolved = std::max(dispatched + 1, complete - (stores > 0 ? stores - 1 : 0));
-        reorder_buffer_.book(most, retire(complete, operations - 1));
-        operations = 1;
-        squash({{WrongPath::UNKNOWN, WrongPath::Place::NOWHERE}, pc, renamed, fetched.last, resolved, true});
-        complete = std::max(complete, resolved + TO_SQUASH + 1 + frontend_delay_ + TO_RENAME + dispatch_delay_ + 1);
-        if constexpr (STACK) waits_.add(MispredictExecute, complete - resolved);
-    }
-    const Cycle retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
-    reorder_buffer_.book(std::min(operations, reorder_buffer_.entries()), retired_at);
-    if (wrong > 0) reorder_buffer_.book(wrong, retired_at);
-    load_queue_.book(std::min(loads, load_queue_.entries()), retired_at);
-    int_registers_.book(row.int_destinations, retired_at);
-    fp_registers_.book(row.fp_destinations, retired_at);
-    std::int64_t behind = stores;  // of several stores the first retire as the port has let them go
-    for (std::int64_t which = first; which < last; ++which) {
-        if (!chunk.is_store[which]) continue;
-        const Cycle store_retired = std::max(retired, retired_at - --behind / units_.units(STORE_PORT));
-        if (store_queue_.handed_out() - writes_ == store_queue_.entries())  // one instruction's, more than the queue holds
-            write_until(writes_ + 1);
-        const std::int64_t size = chunk.bytes(which);
-        waiting(store_queue_.handed_out()) = {store_retired + TO_WRITE, chunk.address[which], size, pc, complete};
-        store_queue_.hand_out();
-        forwarding_.note_store(chunk.address[which], size, complete, NEVER);
-    }
-    if (row.is(SERIALIZING)) serial_ = retired_at + RELEASE;
-    if (again_ > 0) {
+    Cycle retired_at;
+    const auto fetch_again = [&] {  // what a load went ahead of was written too late
         if (again_ > front_.fetch_cycle()) front_.go_on(again_, line_of(pc), operations, LoadOrder);
         again_ = 0;
-    }
-    if (is_branch) {
+    };
+    if (row.is(BRANCH)) {
+        const Address fall_through = row.fall_through();
+        const std::uint32_t following = chunk.following[k];
+        const Address target = following == LAST ? fall_through : instructions_[following].pc;
         const bool taken = target != fall_through;
+        Redirect outcome = Redirect::None;
+        if (!ideal_branches_) outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, NEVER);
+        Cycle done = 0;
+        if (outcome == Redirect::Execute) {
+            wrong = squash({expected(here, target), target, renamed, fetched.last, complete, false});
+            done = complete + 1 + (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH;
+            if constexpr (STACK) waits_.misprediction();
+            if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
+        }
+        retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
+        if (again_ > 0) fetch_again();
         if (!ideal_branches_) branches_.retire(retired_at);
-        wrong_path_.note_branch(here, chunk.following[k], taken);
+        wrong_path_.note_branch(here, following, taken);
         if (outcome == Redirect::Decode)
             front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
         else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
             front_.end_group(target);
-    } else if (row.is(SYSCALL)) {
-        front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
+    } else {
+        if (!PLAIN && again_within) {
+            const std::int64_t most = std::min(operations - 1, reorder_buffer_.entries() - 1);
+            const Cycle resolved = std::max(dispatched + 1, complete - (stores > 0 ? stores - 1 : 0));
+            reorder_buffer_.book(most, retire(complete, operations - 1));
+            operations = 1;
+            squash({{WrongPath::UNKNOWN, WrongPath::Place::NOWHERE}, pc, renamed, fetched.last, resolved, true});
+            complete = std::max(complete, resolved + TO_SQUASH + 1 + frontend_delay_ + TO_RENAME + dispatch_delay_ + 1);
+            if constexpr (STACK) waits_.add(MispredictExecute, complete - resolved);
+        }
+        retired_at = retire(complete, operations);
+        if (again_ > 0) fetch_again();
+        if (!PLAIN && row.is(SYSCALL)) front_.go_on(retired_at + TRAP, FrontEnd::NO_LINE, 0, Serialize);
     }
+    reorder_buffer_.book(PLAIN ? operations : std::min(operations, reorder_buffer_.entries()), retired_at);
+    if (wrong > 0) reorder_buffer_.book(wrong, retired_at);
+    if (loads > 0) load_queue_.book(PLAIN ? 1 : std::min(loads, load_queue_.entries()), retired_at);
+    int_registers_.book(row.int_destinations, retired_at);
+    if (row.fp_destinations > 0) fp_registers_.book(row.fp_destinations, retired_at);
+    if (stores > 0) {
+        std::int64_t behind = stores;  // of several the first retire as the port has let them go
+        each(true, [&](std::int64_t which) {
+            --behind;
+            const Cycle at = PLAIN ? retired_at : std::max(retired, retired_at - behind / units_.units(STORE_PORT));
+            // One instruction's may be more than the queue holds.
+            if (!PLAIN && store_queue_.handed_out() - writes_ == store_queue_.entries()) write_until(writes_ + 1);
+            const std::int64_t size = chunk.bytes(which);
+            waiting(store_queue_.handed_out()) = {at + TO_WRITE, chunk.address[which], size, pc, complete};
+            store_queue_.hand_out();
+            forwarding_.note_store(chunk.address[which], size, complete, NEVER);
+        });
+    }
+    if (serializing) serial_ = retired_at + RELEASE;
     if constexpr (STACK) {
         stack_.retire(k, operations, retired_at - retired, waits_, FetchBandwidth);
         occupancy.reorder_buffer += operations * (retired_at - renamed);

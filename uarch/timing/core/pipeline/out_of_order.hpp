@@ -23,71 +23,16 @@
 #include "../branch/branch_unit.hpp"
 #include "../cache/hierarchy.hpp"
 #include "core.hpp"
+#include "decoded_instruction.hpp"
 #include "front_end.hpp"
 #include "functional_units.hpp"
+#include "issue_queue.hpp"
 #include "release_ring.hpp"
 #include "store_forwarding.hpp"
 #include "store_sets.hpp"
 #include "wrong_path.hpp"
 
 namespace perfvec {
-
-// The issue queue: entries leave it out of order, so releases are counted in a calendar by cycle.
-class IssueQueue {
-  public:
-    IssueQueue(std::int64_t entries, std::int64_t dispatch_delay)
-        : entries_(entries), dispatch_delay_(dispatch_delay) {}
-
-    // First cycle from `cycle` on with room for `operations`, and in the reorder buffer as rename counts it; sets `full` to
-    // the structure that was waited for.
-    //
-    // A micro-operation takes its entry of the issue queue when it is renamed. In the reorder buffer gem5's rename counts it
-    // twice from its second cycle there until it is dispatched.
-    Cycle room(const ReleaseRing& reorder_buffer, Cycle cycle, std::int64_t operations, Cause& full) {
-        const std::int64_t most = entries_ - std::min(operations, entries_);
-        Cycle at = at_;
-        std::int64_t queued = queued_;
-        for (;;) {
-            if (at >= cycle) {
-                const std::int64_t twice = renamed_before(cycle - 1) - renamed_before(cycle - dispatch_delay_);
-                const bool fits = reorder_buffer.released(operations + twice) + RELEASE <= cycle;
-                if (queued <= most && fits) break;
-                full = queued <= most ? FullReorderBuffer : FullIssueQueue;
-                ++cycle;
-            }
-            ++at;  // the issue queue in the next cycle of renaming
-            Day& day = calendar_[at & (CALENDAR - 1)];
-            queued -= day.released;
-            day = {0, renamed_};
-        }
-        at_ = at;
-        queued_ = queued;
-        return cycle;
-    }
-
-    void renamed(std::int64_t operations) { renamed_ += operations; }
-    void enter(std::int64_t operations) { queued_ += operations; }
-
-    // A micro-operation leaves at `cycle`.
-    void leave(Cycle cycle) {
-        ++calendar_[std::min(cycle + RELEASE, at_ + CALENDAR - 1) & (CALENDAR - 1)].released;
-    }
-
-  private:
-    static constexpr Cycle RELEASE = 1;     // until rename knows what issuing or retiring frees
-    static constexpr int CALENDAR = 4096;   // cycles over which entries are released; later ones then
-    struct Day {
-        std::int64_t released = 0;        // entries released in that cycle
-        std::int64_t renamed_before = 0;  // micro-operations renamed before it
-    };
-
-    std::int64_t renamed_before(Cycle cycle) const { return calendar_[cycle & (CALENDAR - 1)].renamed_before; }
-
-    std::int64_t entries_, dispatch_delay_;
-    std::int64_t queued_ = 0, renamed_ = 0;
-    Cycle at_ = 0;  // the cycle that queued_ is of
-    std::array<Day, CALENDAR> calendar_{};
-};
 
 class OutOfOrderCore final : public Core {
   public:
@@ -104,7 +49,6 @@ class OutOfOrderCore final : public Core {
     static constexpr Cycle RELEASE = 1, LATE_RELEASE = 2;
     static constexpr int RESPONSES = 4096;
     static constexpr Cycle HISTORY = 4096;  // cycles that a history of stores looks back over a gap
-    static constexpr int USUAL_SOURCES = 4, USUAL_DESTINATIONS = 3;  // of an instruction
     static constexpr int SQUASH_WIDTH = 8;  // gem5's squashWidth
     static constexpr Cycle TRAP = 13;       // gem5's trapLatency
     static constexpr int BEFORE_BRANCH = 3;  // micro-operations of a shift of bytes up to its branch
@@ -119,27 +63,31 @@ class OutOfOrderCore final : public Core {
         Cycle data;
     };
 
+    static constexpr std::size_t BLOCK = ReleaseRing::ROOM / 2;  // instructions: a trap or a wrong path books once more
+    static constexpr std::size_t AHEAD = 24;
+
+    void make_room();
     template <bool STACK>
     void loop(const Chunk& chunk, std::uint16_t* latency);
-    template <bool STACK>
+    template <bool STACK, bool PLAIN>
     Cycle step(const Chunk& chunk, std::size_t k);
-    template <bool STACK>
-    Cycle rename(const StaticInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
+    template <bool STACK, bool PLAIN>
+    Cycle rename(const DecodedInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
                  std::int64_t stores);
     template <bool STACK>
     Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle);
-    Cycle execute(const StaticInstruction& row, Cycle cycle);
+    Cycle divide(const DecodedInstruction& row, Cycle cycle);
     Cycle answered(Cycle cycle);
     RetiredStore& waiting(std::int64_t number) { return waiting_[number & static_cast<std::int64_t>(waiting_.size() - 1)]; }
     Cycle retire(Cycle complete, std::int64_t operations);
     template <bool STACK>
-    void trap(std::uint32_t here, const StaticInstruction& row, Address pc);
+    void trap(std::uint32_t here, const DecodedInstruction& row);
     struct Inside {
         Span fetched, decoded;
         bool mispredicted;  // the last branch
     };
     template <bool STACK>
-    Inside fetch_inside(const StaticInstruction& row, Address pc, std::int64_t operations, std::int64_t accesses);
+    Inside fetch_inside(const DecodedInstruction& row, std::int64_t operations, std::int64_t accesses);
     struct Squash {
         WrongPath::Place place;  // where the squashed path goes on
         Address target;          // and where the one taken does
@@ -155,7 +103,7 @@ class OutOfOrderCore final : public Core {
     void write_until(std::int64_t number);
     StoreForwarding::Answer find_again(Address address, std::int64_t size, Cycle cycle);
 
-    Program program_;
+    DecodedProgram instructions_;
     Hierarchy& caches_;
     BranchUnit& branches_;
     bool ideal_branches_;

@@ -14,9 +14,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cstring>
 
-#include "../instruction.hpp"
+#include "decoded_instruction.hpp"
 
 namespace perfvec {
 
@@ -33,22 +34,24 @@ class SquashedLoads {
         squashed_ = tags_;
         if (left_ == 0) {
             std::copy_n(ready, REGISTERS + 1, ready_.begin());
+            written_.reset();
             begin_ = from;
         }
     }
 
     // The next instruction of the squashed path. Returns whether those behind it can be issued there too.
-    bool pass(std::uint32_t here, const StaticInstruction& row, Cycle fetched) {
+    bool pass(std::uint32_t here, const DecodedInstruction& row, Cycle fetched) {
         const Cycle cycle = fetched + depth_;
         const std::int64_t left = until_ - cycle;
         if (left <= 0 || left > MOST_LEFT) return false;
         const Tag tag = combine(here, row, squashed_);
-        mark(row, tag, squashed_);
+        set_destinations(row, tag, squashed_);
         Passed& passed = passed_[tag >> SHIFT];
         if (passed.tag != tag || passed.first < begin_) {
             passed = {tag, cycle, cycle, static_cast<std::int32_t>(left), 0};
             loads_ += row.is(LOAD);
         }
+        written_[tag >> SHIFT] = true;
         passed.last = cycle;
         passed.last_left = static_cast<std::int32_t>(left);
         ++count_;
@@ -66,10 +69,11 @@ class SquashedLoads {
 
     // The next instruction of the path taken (called for each one while active): the cycle in which it could issue on a
     // squashed path, NEVER where it was not there or squashed before.
-    Cycle take(std::uint32_t here, const StaticInstruction& row) {
+    Cycle take(std::uint32_t here, const DecodedInstruction& row) {
         if (--left_ == 0) loads_ = 0;
         const Tag tag = combine(here, row, tags_);
-        mark(row, tag, tags_);
+        set_destinations(row, tag, tags_);
+        if (!written_[tag >> SHIFT]) return NEVER;
         const Passed& passed = passed_[tag >> SHIFT];
         if (passed.tag != tag || passed.first < begin_) return NEVER;
         if (row.is(LOAD) && --loads_ == 0) left_ = 0;  // there is nothing more to be found
@@ -83,11 +87,7 @@ class SquashedLoads {
     }
 
     // What that instruction writes was first ready at `cycle`, on a squashed path or on the one taken.
-    void write(const StaticInstruction& row, Cycle cycle) {
-        for (int each = 0; each < USUAL_DESTINATIONS; ++each) ready_[row.destinations[each]] = cycle;
-        for (int each = USUAL_DESTINATIONS; each < row.destination_count; ++each) ready_[row.destinations[each]] = cycle;
-        ready_[REGISTERS] = 0;
-    }
+    void write(const DecodedInstruction& row, Cycle cycle) { set_destinations(row, cycle, ready_); }
 
   private:
     static constexpr Cycle LEAST = 12;  // cycles in which anything can be issued; what is squashed earlier has gained little
@@ -101,10 +101,9 @@ class SquashedLoads {
     };
     using Tags = std::array<Tag, REGISTERS + 1>;
 
-    // The first few places are all read and written, as in the core's own step.
-    static constexpr int USUAL_SOURCES = 4, USUAL_DESTINATIONS = 3;
+    static constexpr int USUAL_SOURCES = 4;  // so many places are read, whatever the number of sources is
 
-    static Tag combine(std::uint32_t here, const StaticInstruction& row, const Tags& tags) {
+    static Tag combine(std::uint32_t here, const DecodedInstruction& row, const Tags& tags) {
         Tag tag = (Tag{here} + 1) * 0x9E3779B97F4A7C15u ^ tags[row.sources[0]] * 0xBF58476D1CE4E5B9u ^
                   tags[row.sources[1]] * 0x94D049BB133111EBu ^ tags[row.sources[2]] * 0xD6E8FEB86659FD93u ^
                   tags[row.sources[3]] * 0xC2B2AE3D27D4EB4Fu;
@@ -113,15 +112,23 @@ class SquashedLoads {
         return (tag ^ tag >> 32) * 0x9E3779B97F4A7C15u;
     }
 
-    static void mark(const StaticInstruction& row, Tag tag, Tags& tags) {
-        for (int each = 0; each < USUAL_DESTINATIONS; ++each) tags[row.destinations[each]] = tag;
-        for (int each = USUAL_DESTINATIONS; each < row.destination_count; ++each) tags[row.destinations[each]] = tag;
-        tags[REGISTERS] = 0;
+    // Sets all that an instruction writes. The first few places are all written, as in the core's own step.
+    template <typename Value>
+    static void set_destinations(const DecodedInstruction& row, Value value, std::array<Value, REGISTERS + 1>& registers) {
+        for (int each = 0; each < row.USUAL_DESTINATIONS; ++each) registers[row.destinations[each]] = value;
+        for (int each = 0; each < row.USUAL_BASES; ++each) registers[row.bases[each]] = value;
+        if (__builtin_expect(!row.plain, 0)) {
+            for (int each = row.USUAL_DESTINATIONS; each < row.destination_count; ++each)
+                registers[row.destinations[each]] = value;
+            for (int each = row.USUAL_BASES; each < row.base_count; ++each) registers[row.bases[each]] = value;
+        }
+        registers[REGISTERS] = 0;
     }
 
     Tags tags_{}, squashed_{};                    // by register, on the path taken and on the squashed one
     std::array<Cycle, REGISTERS + 1> ready_{};    // by register: when it was first ready, on either
     std::array<Passed, 1 << BITS> passed_{};      // by the upper bits of their tags
+    std::bitset<1 << BITS> written_;              // those since `begin_`: most searches need not look further
     std::int64_t left_ = 0;                       // instructions of the path taken to be looked at
     std::int64_t loads_ = 0, count_ = 0;          // loads to be found; instructions of the squashed path at hand
     Cycle begin_ = 0;                             // of the first path whose instructions still count

@@ -20,13 +20,13 @@ class WrongPath {
   public:
     static constexpr std::int64_t UNKNOWN = -1;
 
-    explicit WrongPath(const Program& program)
-        : program_(program), target_(program.size, UNKNOWN), taken_(program.size, 0) {}
+    explicit WrongPath(const DecodedProgram& program) : program_(program), branches_(program.size()) {}
 
     // The branch `here` went to the instruction `following`.
     void note_branch(std::uint32_t here, std::uint32_t following, bool taken) {
-        taken_[here] = taken;
-        if (taken && following != LAST) target_[here] = following;
+        Branch& branch = branches_[here];
+        branch.taken = taken;
+        if (taken && following != LAST) branch.target = static_cast<std::int32_t>(following);
     }
 
     // Where the branch was expected to go, which it does not.
@@ -36,8 +36,8 @@ class WrongPath {
         static constexpr Address NOWHERE = -1;
     };
     Place expected(std::uint32_t branch, bool taken) const {
-        if (taken) return {target_[branch], Place::NOWHERE};
-        return {next(branch), program_.fall_through(branch)};
+        if (taken) return {branches_[branch].target, Place::NOWHERE};
+        return {next(branch), program_[branch].fall_through()};
     }
 
     struct Start {
@@ -66,8 +66,8 @@ class WrongPath {
             std::int64_t length = USUAL_LENGTH, operations = 1;
             std::uint16_t flags = 0;
             if (here != UNKNOWN) {
-                const StaticInstruction& row = program_.rows[here];
-                address = program_.pc[here];
+                const DecodedInstruction& row = program_[here];
+                address = row.pc;
                 length = row.length;
                 operations = row.micro_operations;
                 flags = row.flags;
@@ -92,11 +92,11 @@ class WrongPath {
                       !(flags & (SERIALIZING | SYSCALL | STRING));
             if (enters && slots.cycle <= start.by) count += operations;
             issues = enters && issues && here != UNKNOWN &&
-                     squashed.pass(static_cast<std::uint32_t>(here), program_.rows[here], slots.cycle);
+                     squashed.pass(static_cast<std::uint32_t>(here), program_[here], slots.cycle);
             const bool unconditional = (flags & BRANCH) && !(flags & CONDITIONAL);
             if (unconditional) branches.on_wrong_path(address);
-            if (unconditional || ((flags & BRANCH) && taken_[here])) {
-                here = target_[here];
+            if (unconditional || ((flags & BRANCH) && branches_[here].taken)) {
+                here = branches_[here].target;
                 if (here == UNKNOWN) break;
                 slots.used = start.width;
             } else {
@@ -114,12 +114,16 @@ class WrongPath {
     // The instruction behind `here`, UNKNOWN where the program never executes it.
     std::int64_t next(std::int64_t here) const {
         const auto behind = static_cast<std::size_t>(here) + 1;
-        return behind < program_.size && program_.pc[behind] == program_.fall_through(here) ? here + 1 : UNKNOWN;
+        return behind < program_.size() && program_[behind].pc == program_[here].fall_through() ? here + 1 : UNKNOWN;
     }
 
-    Program program_;
-    std::vector<std::int64_t> target_;  // where each branch went when it was last taken, UNKNOWN before
-    std::vector<std::uint8_t> taken_;   // whether it was taken last
+    struct Branch {
+        std::int32_t target = UNKNOWN;  // where it went when it was last taken
+        bool taken = false;             // whether it was taken last
+    };
+
+    const DecodedProgram& program_;
+    std::vector<Branch> branches_;  // by instruction
 };
 
 }  // namespace perfvec

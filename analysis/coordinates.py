@@ -1,0 +1,105 @@
+"""Where the points of a design lie: what a surface over them reads of each.
+
+A number is its logarithm and, where it has few values, besides a step at each: a machine is as slow as its narrowest
+part, so that beyond some value a field often changes nothing. Names are one-hot, what a machine lacks is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perfvec.machines.columns import features_of_columns
+from uarch.columns import Columns
+
+_FEW_VALUES = 16  # of a field: a step at each
+_FEW_FIELDS = 12  # that vary; of more, what they mean together is added, and no steps
+_COMBINED = 23  # the last of `perfvec.machines.features.features`: of several fields, or of memory in common units
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """`values` [n, F] from -1 to 1 over the design; `steps` [F] which are one of two values; how many `fields` they
+    stand for. Of a wide design, of many fields, the coordinates have `names`.
+    """
+
+    values: NDArray[np.float32]
+    steps: NDArray[np.bool_]
+    fields: int
+    names: tuple[str, ...] = ()
+
+
+def coordinates(points: Columns) -> Coordinates:
+    """Of every point, from the fields that vary among them.
+
+    Where many fields vary the encoder's features that combine several (memory's latency in cycles, the narrowest
+    width, misses in flight, …; `perfvec.machines.features`) are added, each as a field of its own.
+    """
+    fields = [field for field in points.varied if _differs(points[field])]
+    wide = len(fields) > _FEW_FIELDS
+    columns: list[NDArray[np.floating]] = []
+    steps: list[bool] = []
+    names: list[str] = []
+    count = len(fields)
+    for field in fields:
+        values = points[field]
+        for name, column in _of_names(values) if isinstance(values, pd.Categorical) else _of_numbers(values, wide):
+            columns.append(column.astype(np.float32))
+            steps.append(bool(name))
+            names.append(f"{field} {name}".strip())
+    if wide:
+        for name, column in _combined(points):
+            columns.append(column)
+            steps.append(False)
+            names.append(name)
+            count += 1
+    if not columns:  # all points are equal
+        columns, steps, count = [np.zeros(points.count, np.float32)], [False], 1
+    return Coordinates(np.stack(columns, axis=1), np.array(steps), count, tuple(names) if wide else ())
+
+
+def _differs(values: NDArray | pd.Categorical) -> bool:
+    codes = values.codes if isinstance(values, pd.Categorical) else np.nan_to_num(values, nan=-1.0)
+    return bool(codes.min() != codes.max())
+
+
+_Named = list[tuple[str, NDArray[np.floating]]]  # with a name: one of two values
+
+
+def _of_names(values: pd.Categorical) -> _Named:
+    names = {code: str(values.categories[code]) if code >= 0 else "none" for code in np.unique(values.codes)}
+    return [(name, (values.codes == code) - 0.5) for code, name in names.items()]
+
+
+def _of_numbers(values: NDArray[np.floating], wide: bool) -> _Named:
+    numbers = np.asarray(values, np.float64)
+    lacking = np.isnan(numbers)
+    found: _Named = []
+    if lacking.any():
+        found.append(("present", np.where(lacking, -0.5, 0.5)))
+    levels = np.unique(numbers[~lacking])
+    if len(levels) < 2:
+        return found
+    logs = np.log2(1.0 + numbers)
+    low, high = np.log2(1.0 + levels[[0, -1]])
+    found.append(("", np.where(lacking, 0.0, 2 * (logs - low) / (high - low) - 1)))
+    if not wide and 2 < len(levels) <= _FEW_VALUES:
+        found += [(f">= {level:g}", np.where(lacking, 0.0, (numbers >= level) - 0.5)) for level in levels[1:]]
+    return found
+
+
+def _combined(points: Columns) -> list[tuple[str, NDArray[np.float32]]]:
+    """Those of the features that vary, from -1 to 1."""
+    blocks = range(0, points.count, _BLOCK)
+    values = np.concatenate(
+        [features_of_columns(points.rows(slice(begin, begin + _BLOCK)))[:, -_COMBINED:] for begin in blocks]
+    )
+    low, high = values.min(axis=0), values.max(axis=0)
+    return [
+        (f"feature {number - _COMBINED}", 2 * (values[:, number] - low[number]) / (high[number] - low[number]) - 1)
+        for number in np.flatnonzero(high > low).tolist()
+    ]

@@ -1,0 +1,50 @@
+"""The way of a budget: some designs simulated, the rest by a surface through them (`analysis.budget`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis import budget
+from analysis.experiments.study import Answer, Study
+from analysis.simulated import Estimates
+from uarch.columns import of_machines
+from uarch.configuration import Machine
+
+SIMULATIONS = 4  # of each program: fewer than the 83 of Dubach et al. in all
+_BEST = 1  # of them, for the design that looks best
+
+
+class _Measured:
+    """A program of the study, whose simulations are there."""
+
+    isa = "x86-64"
+
+    def __init__(self, study: Study, program: int) -> None:
+        self.name, self._cycles = study.programs[program], study.cycles[program]
+        self.instructions = self.work = 1
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        cycles = self._cycles[[int(machine.name.split()[-1]) for machine in machines]]
+        return Estimates(cycles, cycles, cycles)
+
+
+def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
+    """Each program by itself; nothing is learned from others."""
+    points = of_machines(study.designs)
+    time = np.empty_like(study.cycles)
+    simulated = np.zeros(time.shape, bool)
+
+    def score(cycles: NDArray[np.float64]) -> NDArray[np.float64]:
+        return cycles * study.price
+
+    for program in range(len(study.programs)):
+        found = budget.answer(
+            _Measured(study, program), points, np.inf, lambda: np.full(points.count, np.nan), score=score, best=_BEST,
+            least=2, limit=simulations, threads=1, seed=seed, progress=False,
+        )  # fmt: skip
+        time[program] = found.cycles
+        simulated[program] = found.source == 0
+    return Answer(time, simulated)

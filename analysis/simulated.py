@@ -1,0 +1,91 @@
+"""Programs that can be simulated on any machine: the contract, and the one that is a trace.
+
+An analysis asks a `Simulable` for the cycles of some machines and gets them with an interval each. A trace simulates
+every instruction, so its interval is a point; other sources (sampled units) have one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from analysis.simulate import Span, timed
+from tracegen.decode import decode
+from tracegen.trace import Trace
+from uarch.configuration import Machine
+from uarch.instructions import StaticInstructions
+from uarch.timing.simulations import Simulations, processors
+
+_TOGETHER = 64  # machines that go through a trace side by side; their caches are in memory
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Cycles [K] of K machines and the ends of their 95 % intervals, equal to them where the whole run is simulated."""
+
+    cycles: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+class Simulable(Protocol):
+    """One program that can be simulated on any machine."""
+
+    @property
+    def name(self) -> str:
+        """The program's name in tables."""
+
+    @property
+    def isa(self) -> str:
+        """As a trace names it."""
+
+    @property
+    def instructions(self) -> int:
+        """Those that the cycles are of."""
+
+    @property
+    def work(self) -> int:
+        """Instructions that one machine's simulation passes; its time is about proportional to them."""
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        """The program's cycles on these machines, side by side on so many threads (all processors by default)."""
+
+
+class SimulableTrace:
+    """A trace, or a `span` of it, every instruction of which is simulated. Raises InputError as `Trace` does.
+
+    The file is read once for each 64 machines, in bounded memory; its static instructions are decoded once.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], span: Span | None = None, *, progress: bool = False) -> None:
+        self.path, self._span, self._progress = Path(path), span or Span(), progress
+        with Trace(path) as trace:
+            self.name = trace.name
+            self.digest, self.isa = trace.digest, trace.isa
+            self.work = self._span.stop(trace)
+            self.instructions = self.work - self._span.start
+        self._decoded: StaticInstructions | None = None
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        """As `Simulable`'s; a point for an interval."""
+        cycles: list[float] = []
+        hidden = None if self._progress else True
+        with Trace(self.path) as trace, tqdm(total=len(machines), desc="simulate", unit="point", disable=hidden) as bar:
+            if self._decoded is None:
+                self._decoded = decode(trace.address, trace.code, trace.isa)
+            for first in range(0, len(machines), _TOGETHER):
+                some = machines[first : first + _TOGETHER]
+                with Simulations(some, self._decoded, threads or processors()) as running:
+                    for chunk in timed(trace, running, self._span, progress=False):
+                        running.run(chunk)
+                    cycles += [simulation.counters["cycles"] for simulation in running.each]
+                bar.update(len(some))
+        found = np.array(cycles)
+        return Estimates(found, found, found)

@@ -1,0 +1,201 @@
+"""Mutated files of every kind, read in processes with limits on time and memory; what came of them, as a table.
+
+    python -m tests.fuzz.run [--cases 10000] [--seed 1] [READER …]
+
+Case k of a seed is always the same file: `--keep FOLDER` keeps those that are not as
+promised (docs/reference/trust.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import resource
+import select
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.fuzz.mutate import mutated
+
+GOOD = ("refused", "same", "other")  # one line; the content before; other content, of files without a digest
+BAD = ("silent", "unclear", "traceback", "crash", "hang", "memory")
+CPU_S = 5.0  # of a case
+MEMORY = 1 << 30  # bytes, besides what the process takes before
+_WALL = 30  # times as long on a machine that is busy
+_ROOT = Path(__file__).parents[2]
+
+
+def fuzz(
+    names: Sequence[str], cases: int, seed: int, folder: Path, keep: Path | None = None
+) -> tuple[Counter[str], list[str]]:
+    """What came of the cases of readers, one after another in turn, and a line for each that is bad."""
+    found: Counter[str] = Counter()
+    told = []
+    begin = 0
+    while begin < cases:
+        for case, outcome, message in _batch(names, seed, begin, cases, folder):
+            name = names[case % len(names)]
+            found[outcome] += 1
+            if outcome in BAD:
+                told.append(f"{name} {seed}:{case} {outcome}: {message}")
+                if keep is not None:
+                    (keep / f"{seed}-{case}-{name}").write_bytes(_case(name, seed, case, folder))
+            begin = case + 1
+    return found, told
+
+
+def _batch(names: Sequence[str], seed: int, begin: int, end: int, folder: Path) -> Iterator[tuple[int, str, str]]:
+    """Cases from `begin` on, to the end or to one that ends the process."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.run",
+        "--worker",
+        ",".join(names),
+        str(seed),
+        str(begin),
+        str(end),
+        str(folder),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=_ROOT) as worker:
+        assert worker.stdout is not None and worker.stderr is not None
+        case, rest, waiting = begin - 1, b"", _Waiting(worker.pid)
+        try:
+            while True:
+                if not select.select([worker.stdout], [], [], 0.2)[0]:
+                    if case >= begin and waiting.too_long():
+                        yield case, "hang", f"more than {CPU_S:.0f} s"
+                        return
+                    continue
+                more = os.read(worker.stdout.fileno(), 1 << 16)
+                if not more:
+                    break
+                *lines, rest = (rest + more).split(b"\n")
+                for line in lines:
+                    number, outcome, message = line.decode().split("\t", 2)
+                    case, waiting = int(number), _Waiting(worker.pid)
+                    if outcome:  # otherwise: it begins
+                        yield case, outcome, message
+            status = worker.wait()
+            if status:
+                assert case >= begin, worker.stderr.read().decode(errors="replace")
+                yield case, "crash", f"status {status}"
+        finally:
+            worker.kill()
+
+
+def _case(name: str, seed: int, case: int, folder: Path) -> bytes:
+    from tests.fuzz.readers import READERS
+
+    reader, path = READERS[name], folder / f"again-{name}"
+    reader.make(path)
+    return mutated(path.read_bytes(), random.Random(f"{name} {seed} {case}"), text=reader.text)
+
+
+class _Waiting:
+    """How long a process has worked since then."""
+
+    def __init__(self, pid: int) -> None:
+        self._path = Path(f"/proc/{pid}/stat")
+        self._wall, self._cpu = time.monotonic(), self._cpu_s()
+
+    def _cpu_s(self) -> float:
+        try:
+            fields = self._path.read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own, and its children's
+
+    def too_long(self) -> bool:
+        return self._cpu_s() - self._cpu > CPU_S or time.monotonic() - self._wall > _WALL * CPU_S
+
+
+def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path) -> None:
+    from tests.fuzz.readers import READERS, SELFTEST
+
+    out = os.dup(1)
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    os.chdir(folder)
+    given = {}
+    for name in names:
+        reader, path = READERS.get(name, SELFTEST), folder / f"of-{name}" / name
+        path.parent.mkdir(exist_ok=True)
+        reader.make(path)
+        given[name] = reader, path, path.read_bytes(), _content(reader.read(path))
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for case in range(begin, end):
+        name = names[case % len(names)]
+        reader, path, data, expected = given[name]
+        path.unlink()  # another file each time: what is kept of one by its name is not of this one
+        path.write_bytes(mutated(data, random.Random(f"{name} {seed} {case}"), text=reader.text))
+        os.write(out, f"{case}\t\t\n".encode())
+        outcome, message = _outcome(reader, path, expected)
+        os.write(out, f"{case}\t{outcome}\t{' '.join(message.split())[:300]}\n".encode(errors="backslashreplace"))
+
+
+def _outcome(reader: object, path: Path, expected: str) -> tuple[str, str]:
+    from tests.fuzz.readers import Reader
+    from uarch.errors import InputError
+
+    assert isinstance(reader, Reader)
+    try:
+        found = _content(reader.read(path))
+    except InputError as error:
+        text = str(error)
+        clear = "\n" not in text and len(text) < 1000 and (path.name in text or path.parent.name in text)
+        return ("refused" if clear else "unclear"), text
+    except MemoryError:
+        return "memory", "MemoryError"
+    except Exception as error:
+        ours = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.startswith(str(_ROOT))]
+        return "traceback", f"{type(error).__name__} at {Path(ours[-1].filename).name}:{ours[-1].lineno}: {error}"
+    if found == expected:
+        return "same", ""
+    return ("silent" if reader.sealed else "other"), ""
+
+
+def _content(found: object) -> str:
+    return hashlib.sha256(repr(found).encode(errors="backslashreplace")).hexdigest()
+
+
+def main() -> None:
+    """The command."""
+    if sys.argv[1:2] == ["--worker"]:
+        name, seed, begin, end, folder = sys.argv[2:]
+        _worker(name.split(","), int(seed), int(begin), int(end), Path(folder))
+        return
+    from tests.fuzz.readers import READERS
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("readers", nargs="*", metavar="READER", help=f"by default all of {', '.join(READERS)}")
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path)
+    given = parser.parse_args()
+    print("| file | cases | s | " + " | ".join(GOOD + BAD) + " |\n|---|" + "--:|" * (2 + len(GOOD + BAD)), flush=True)
+    every = []
+    for name in given.readers or READERS:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="perfvec-fuzz-") as folder:
+            found, told = fuzz([name], given.cases, given.seed, Path(folder), given.keep)
+        every += told
+        counts = " | ".join(f"{found[one]:,}" for one in GOOD + BAD)
+        print(f"| {name} | {found.total():,} | {time.monotonic() - began:.0f} | {counts} |", flush=True)
+    print("\n".join(every[:200]), file=sys.stderr)
+    sys.exit(bool(every))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""Live-points: what lies between units, against brute force; estimates, against the simulation of every instruction."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.uarch.programs import mixed
+from tracegen.decode import decode
+from tracegen.live_points import _core
+from tracegen.live_points.live_points import UNIT, load, save
+from tracegen.live_points.record import of_stream, of_trace
+from tracegen.live_points.sampling import draw
+from tracegen.live_points.simulate import LivePointsSimulator
+from tracegen.qemu import stream
+from tracegen.qemu.runner import trace
+from tracegen.seal import seal
+from tracegen.suite.inputs import compile_c
+from tracegen.trace import Trace
+from uarch.configuration import load_machine, replace_field
+from uarch.errors import InputError
+from uarch.instructions import Flag
+from uarch.timing import _core as timing
+from uarch.timing.simulations import simulated_cycles
+
+SOURCE = """
+#include <stdio.h>
+#include <stdlib.h>
+static unsigned long state = 1;
+static unsigned next(void) { return state = state * 6364136223846793005ul + 1442695040888963407ul, state >> 40; }
+static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+int main(void) {
+    static int table[1 << 16], few[1 << 10];
+    unsigned long sum = 0;
+    for (int round = 0; round < 6; ++round) {
+        for (int k = 0; k < 40000; ++k) sum += table[next() & 0xFFFF] + k;
+        for (int k = 0; k < 1 << 10; ++k) few[k] = next();
+        qsort(few, 1 << 10, sizeof *few, compare);
+        for (int k = 0; k < 60000; ++k) table[k & 0xFFFF] ^= k * 3;
+        for (int k = 0; k < 30000; ++k) if (few[k & 1023] & 64) sum += k; else sum ^= few[(k * 7) & 1023];
+    }
+    return printf("%lu\\n", sum) < 0;
+}
+"""
+MACHINES = ("base", "zen4", "cortex-a53", "haswell")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("live-points")
+    (folder / "mixture.c").write_text(SOURCE)
+    compile_c(folder / "mixture.c", folder / "mixture", ["-O1", "-static"])
+    return folder / "mixture"
+
+
+@pytest.fixture(scope="module")
+def traced(program):
+    path = program.with_name("mixture.trace.h5")
+    trace([str(program)], path, stdout=2, progress=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def points(traced):
+    return of_trace(traced, units=256, progress=False)
+
+
+@pytest.fixture(scope="module")
+def truth(traced):
+    machines = [load_machine(name) for name in MACHINES]
+    with Trace(traced) as opened:
+        return simulated_cycles(machines, decode(opened.address, opened.code, opened.isa), opened.chunks())
+
+
+def _columns(static):
+    latency = np.ones(len(static), np.uint8)
+    return static.address, static.length, latency, static.flags, static.sources, static.destinations
+
+
+def _expected_gap(static, chunk, begin, end):
+    """Lines and branches of instructions begin … end, one by one."""
+    lines: dict[tuple[int, bool], bool] = {}
+    branches = []
+
+    def touch(line, code, store):
+        stored = lines.pop((line, code), False)
+        lines[line, code] = stored or store
+
+    for k in range(begin, end):
+        row = int(chunk.static_id[k])
+        first = int(static.address[row])
+        for line in range(first >> 6, ((first + int(static.length[row]) - 1) >> 6) + 1):
+            touch(line, True, False)
+        for m in range(chunk.access_offset[k], chunk.access_offset[k + 1]):
+            address, size = int(chunk.address[m]), max(int(chunk.size[m]), 1)
+            for line in range(address >> 6, ((address + size - 1) >> 6) + 1):
+                touch(line, False, bool(chunk.is_store[m]))
+        if static.flags[row] & Flag.BRANCH:
+            branches.append((row, int(chunk.next_static_id[k])))
+    return [line << 2 | code << 1 | store for (line, code), store in lines.items()], branches
+
+
+@pytest.mark.parametrize(("seed", "capacity", "size"), [(1, 3, 1 << 14), (2, 2, 700), (3, 100, 5000), (4, 1, 1024)])
+def test_gaps_are_the_lines_and_branches_between_pieces(seed, capacity, size):
+    run = mixed(seed, 40 * UNIT + 300)
+    static, whole = run.static(), run.chunk()
+    recorder = _core.Recorder(capacity=capacity, signatures=8, branches=50, seed=seed)
+    recorder.grow(*_columns(static))
+    for begin in range(0, len(whole), size):
+        part = whole.part(begin, min(begin + size, len(whole)))
+        recorder.observe(
+            part.static_id, part.next_static_id, part.access_offset, part.address, part.size, part.is_store
+        )
+    assert (recorder.units, recorder.instructions) == (40, len(whole))
+    held = recorder.held()
+    assert min(capacity, 40) <= len(held) <= max(2 * capacity, 2)
+    keep = held[:: 2 if len(held) > 4 else 1]
+    recorder.keep(keep.tolist())
+    pieces = recorder.pieces()
+    assert np.array_equal(pieces["unit"][pieces["counted"]], keep)
+    at, access = 0, 0
+    for k, unit in enumerate(pieces["unit"].tolist()):
+        lines, branches = _expected_gap(static, whole, at, unit * UNIT)
+        assert pieces["line"][slice(*pieces["line_offset"][k : k + 2])].tolist() == lines
+        here = slice(*pieces["branch_offset"][k : k + 2])
+        found = list(zip(pieces["branch"][here].tolist(), pieces["branch_following"][here].tolist(), strict=True))
+        assert found == branches[-50:]
+        at = (unit + 1) * UNIT
+        inside = whole.part(unit * UNIT, at)
+        assert np.array_equal(pieces["static_id"][k * UNIT : (k + 1) * UNIT], inside.static_id)
+        count = int(pieces["accesses"][k * UNIT : (k + 1) * UNIT].sum())
+        assert np.array_equal(pieces["address"][access : access + count], inside.address)
+        access += count
+    assert all(unit == 0 or unit - 1 in pieces["unit"] for unit in keep.tolist())  # each has its warm-up
+
+
+def test_signatures_are_a_simple_random_sample_that_holds_the_units():
+    run = mixed(5, 64 * UNIT)
+    recorder = _core.Recorder(capacity=4, signatures=16, branches=8, seed=9)
+    recorder.grow(*_columns(run.static()))
+    whole = run.chunk()
+    recorder.observe(
+        whole.static_id, whole.next_static_id, whole.access_offset, whole.address, whole.size, whole.is_store
+    )
+    numbers, rows = recorder.signatures()
+    assert 16 <= len(numbers) <= 32 and len(rows) == len(numbers)
+    assert set(recorder.held().tolist()) <= set(numbers.tolist())
+    loads_and_stores = rows[:, 6:8].sum(axis=1)  # of each unit, known from the chunk
+    for unit, count in zip(numbers.tolist(), loads_and_stores.tolist(), strict=True):
+        offset = whole.access_offset[[unit * UNIT, (unit + 1) * UNIT]]
+        assert count == offset[1] - offset[0]
+
+
+def test_a_short_run_is_whole_and_exact(traced):
+    whole = of_trace(traced, units=100_000, max_instructions=200 * UNIT, progress=False)
+    assert whole.whole
+    machines = [load_machine(name) for name in MACHINES]
+    found = LivePointsSimulator(whole).simulate(machines, 1)
+    with Trace(traced) as opened:
+        cycles = simulated_cycles(
+            machines, decode(opened.address, opened.code, opened.isa), opened.chunks(stop=200 * UNIT)
+        )
+    assert np.array_equal(found.cycles, cycles)
+    assert not found.half_width.any()
+
+
+def test_estimates_hold_against_the_simulation_of_every_instruction(points, truth):
+    assert not points.whole
+    found = LivePointsSimulator(points).simulate([load_machine(name) for name in MACHINES], 2, stacks=True)
+    error = found.cycles / truth - 1
+    assert np.all(np.abs(error) <= 0.06), error  # most where TAGE-SC-L learns a long pattern (README.md)
+    assert np.all(found.half_width / found.cycles <= 0.05)
+    assert np.allclose(found.stacks.sum(axis=1), found.cycles, rtol=1e-3)
+
+
+def test_changes_are_nearer_than_levels(points, traced):
+    base = load_machine("base")
+    machines = [base, replace_field(base, "l1d.size_kib", 8), replace_field(base, "pipeline.rob_entries", 96)]
+    found = LivePointsSimulator(points).simulate(machines, 1).cycles
+    with Trace(traced) as opened:
+        cycles = simulated_cycles(machines, decode(opened.address, opened.code, opened.isa), opened.chunks())
+    change, true = found[1:] / found[0] - 1, cycles[1:] / cycles[0] - 1
+    assert np.all(np.abs(change - true) <= 0.01), (change, true)
+
+
+def test_a_stream_gives_what_its_trace_does(program, points):
+    with stream([str(program)], stdout=subprocess.DEVNULL) as running:
+        streamed = of_stream(running, units=256, progress=False)
+    assert abs(streamed.instructions - points.instructions) < 1000  # where it starts depends on its surroundings
+    machines = [load_machine("base")]
+    one, other = (LivePointsSimulator(each).simulate(machines).cycles for each in (streamed, points))
+    assert one == pytest.approx(other, rel=0.02)
+
+
+def test_weights_stand_for_the_run():
+    random = np.random.default_rng(0)
+    rows = random.gamma(2, 1, (5000, 36)).astype(np.float32)
+    numbers = np.arange(5000, dtype=np.uint64)
+    held = np.sort(random.choice(numbers, 1500, replace=False))
+    drawn = draw(numbers, rows, held, 5000, 300, seed=1)
+    sample = drawn.sample
+    assert set(drawn.unit.tolist()) <= set(held.tolist())
+    assert sample.weight.sum() == pytest.approx(5000, rel=1e-6)
+    assert np.bincount(sample.stratum).min() >= 3 and sample.size.sum() == pytest.approx(5000)
+    linear = rows[:, :20] @ random.normal(1, 0.1, 20) + 3  # known from the signatures: almost without error
+    values = linear[drawn.unit.astype(int)][None].astype(float)
+    assert sample.totals(values)[0] == pytest.approx(linear.sum(), rel=2e-3)
+    assert sample.half_width(values)[0] < 0.005 * linear.sum()
+
+
+def test_intervals_cover():
+    """Of values that signatures tell in part, 95 % intervals hold nine times of ten at least."""
+    random = np.random.default_rng(1)
+    rows = random.gamma(2, 1, (4000, 36)).astype(np.float32)
+    numbers = np.arange(4000, dtype=np.uint64)
+    values = rows[:, 0] + rows[:, 5] ** 2 + random.gamma(0.5, 3, 4000)
+    inside = []
+    for seed in range(60):
+        held = np.sort(np.random.default_rng(seed).choice(numbers, 1200, replace=False))
+        drawn = draw(numbers, rows, held, 4000, 200, seed=seed)
+        some = values[drawn.unit.astype(int)][None]
+        inside.append(abs(drawn.sample.totals(some)[0] - values.sum()) <= drawn.sample.half_width(some)[0])
+    assert np.mean(inside) >= 0.9
+
+
+def test_branches_without_a_core_are_those_of_a_front_end_with_the_same_times():
+    run = mixed(7, 20_000)
+    static, whole = run.static(), run.chunk()
+    branch = np.flatnonzero(static.flags[whole.static_id] & Flag.BRANCH)[:-1]
+    ids, following = whole.static_id[branch], whole.next_static_id[branch]
+    steps = np.diff(branch, prepend=-1).astype(np.uint16)
+    found = timing.TimelessBranches(
+        kind="ltage", entries=4096, btb_entries=1024, ras_entries=16, window=40
+    ).outcomes(static.address, static.length, static.flags, ids, following, steps)  # fmt: skip
+    unit, now, expected = timing.parts.BranchUnit("ltage", 4096, 1024, 16), 0, []
+    for row, after, step in zip(ids.tolist(), following.tolist(), steps.tolist(), strict=True):
+        pc = int(static.address[row])
+        now += step
+        redirect = unit.fetch(
+            pc, pc + int(static.length[row]), int(static.address[after]), int(static.flags[row]), now, now + 40
+        )
+        expected.append(list(timing.parts.Redirect.__members__.values()).index(redirect))
+        now += 40 if redirect == timing.parts.Redirect.EXECUTE else 0
+    assert (found & 3).tolist() == expected
+    assert 2 in expected
+
+
+def test_a_file_is_read_as_it_was_written(points, tmp_path):
+    path = tmp_path / "x.livepoints.h5"
+    save(points, path)
+    again = load(path)
+    assert (again.program, again.digest, again.units) == (points.program, points.digest, points.units)
+    for group in ("pieces", "sample", "static"):
+        for name, value in vars(getattr(points, group)).items():
+            if isinstance(value, np.ndarray):
+                assert np.array_equal(value, getattr(getattr(again, group), name)), name
+    assert path.stat().st_size < 20_000 * len(points.pieces)
+
+
+DAMAGE = {
+    "static_id": ("pieces/static_id", lambda d: d.__setitem__(5, 1 << 30)),
+    "line_offset": ("pieces/line_offset", lambda d: d.__setitem__(1, -4)),
+    "branch": ("pieces/branch_following", lambda d: d.__setitem__(0, 1 << 31)),
+    "accesses": ("pieces/accesses", lambda d: d.__setitem__(0, 77)),
+    "unit": ("pieces/unit", lambda d: d.__setitem__(0, 1 << 40)),
+    "weight": ("sample/weight", lambda d: d.__setitem__(0, np.nan)),
+    "stratum": ("sample/stratum", lambda d: d.__setitem__(0, 1 << 20)),
+    "register": ("static/sources", lambda d: d.__setitem__((0, 0), 200)),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_file_that_does_not_fit_together_is_refused(points, tmp_path, what):
+    path = tmp_path / "x.livepoints.h5"
+    save(points, path)
+    name, change = DAMAGE[what]
+    with h5py.File(path, "r+") as file:
+        change(file[name])
+    seal(path)
+    with pytest.raises(InputError, match=r"x\.livepoints\.h5: .*damaged"):
+        load(path)
+
+
+def test_other_versions_and_cut_files_are_refused(points, tmp_path):
+    path = tmp_path / "x.livepoints.h5"
+    save(points, path)
+    with h5py.File(path, "r+") as file:
+        file.attrs["version"] = 99
+    seal(path)
+    with pytest.raises(InputError, match="version 99"):
+        load(path)
+    save(points, path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match="SHA-256"):
+        load(path)
+
+
+def test_a_machine_with_more_cache_than_lines_are_known_of_is_refused(points):
+    base = load_machine("base")
+    huge = replace(base, name="huge", l3=replace(base.l3, size_kib=1 << 21))
+    with pytest.raises(InputError, match=r"huge: l3\.size_kib"):
+        LivePointsSimulator(points).simulate([huge])
+
+
+def test_the_commands(program, tmp_path):
+    path = tmp_path / "x.livepoints.h5"
+    command = [sys.executable, "-m", "perfvec"]
+    made = subprocess.run(
+        [*command, "live-points", "-o", path, "--units", "128", "--", program],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "x.livepoints.h5: mixture" in made.stderr
+    done = subprocess.run(
+        [*command, "simulate", path, "--uarch", "base", "--json"], capture_output=True, text=True, check=True
+    )
+    [row] = json.loads(done.stdout)["simulations"]
+    assert row["interval"][0] < row["cycles"] < row["interval"][1]
+    assert sum(row["stack"].values()) == pytest.approx(row["cycles"])
+    wrong = subprocess.run(
+        [*command, "simulate", path, "--uarch", "base", "--start", "5"], capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 2 and "leave --start" in wrong.stderr

@@ -1,0 +1,153 @@
+// The recorder as a Python extension module: tracegen.live_points._core. record.py is its only caller.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <stdexcept>
+
+#include "recorder.hpp"
+
+namespace py = pybind11;
+
+namespace perfvec {
+namespace {
+
+template <typename T>
+using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+// Appends the rows behind those that there are.
+void grow(Recorder& recorder, const Array<std::uint64_t>& pc, const Array<std::uint8_t>& length,
+          const Array<std::uint8_t>& latency, const Array<std::uint16_t>& flags, const Array<std::uint8_t>& sources,
+          const Array<std::uint8_t>& destinations) {
+    const py::ssize_t size = pc.size();
+    if (length.size() != size || latency.size() != size || flags.size() != size || sources.ndim() != 2 ||
+        sources.shape(0) != size || sources.shape(1) != SOURCES || destinations.ndim() != 2 ||
+        destinations.shape(0) != size || destinations.shape(1) != DESTINATIONS)
+        throw std::invalid_argument("the columns of static instructions differ in length");
+    constexpr int NONE = 255;
+    for (py::ssize_t k = static_cast<py::ssize_t>(recorder.statics.size()); k < size; ++k) {
+        Static row{};
+        row.pc = pc.data()[k];
+        row.length = std::max<std::uint8_t>(length.data()[k], 1);
+        row.latency = latency.data()[k];
+        row.flags = flags.data()[k];
+        for (int n = 0; n < SOURCES; ++n)
+            if (sources.data()[k * SOURCES + n] != NONE) row.sources[row.source_count++] = sources.data()[k * SOURCES + n];
+        for (int n = 0; n < DESTINATIONS; ++n)
+            if (destinations.data()[k * DESTINATIONS + n] != NONE)
+                row.destinations[row.destination_count++] = destinations.data()[k * DESTINATIONS + n];
+        recorder.statics.push_back(row);
+    }
+}
+
+void observe(Recorder& recorder, const Array<std::uint32_t>& id, const Array<std::uint32_t>& following,
+             const Array<std::int64_t>& offset, const Array<std::uint64_t>& address, const Array<std::uint8_t>& size,
+             const Array<std::uint8_t>& is_store) {
+    const auto n = static_cast<std::size_t>(id.size());
+    if (static_cast<std::size_t>(following.size()) != n || static_cast<std::size_t>(offset.size()) != n + 1)
+        throw std::invalid_argument("the columns of instructions differ in length");
+    const std::int64_t first = offset.data()[0], accesses = offset.data()[n] - first;
+    if (address.size() < accesses || size.size() < accesses || is_store.size() < accesses)
+        throw std::invalid_argument("there are fewer accesses than access_offset says");
+    for (std::size_t k = 0; k < n; ++k)
+        if (id.data()[k] >= recorder.statics.size() || offset.data()[k] > offset.data()[k + 1])
+            throw std::invalid_argument("static_id is beyond the program's instructions, or access_offset falls");
+    const ChunkView chunk{n, id.data(), following.data(), offset.data(), address.data() - first, size.data() - first,
+                          is_store.data() - first};
+    py::gil_scoped_release release;
+    recorder.observe(chunk);
+}
+
+template <typename T, typename Get>
+Array<T> joined(const std::vector<Piece>& pieces, Get get) {
+    std::size_t size = 0;
+    for (const Piece& piece : pieces) size += get(piece).size();
+    Array<T> all(static_cast<py::ssize_t>(size));
+    T* out = all.mutable_data();
+    for (const Piece& piece : pieces)
+        for (const auto& value : get(piece)) *out++ = value;
+    return all;
+}
+
+template <typename Get>
+Array<std::int64_t> offsets(const std::vector<Piece>& pieces, Get get) {
+    Array<std::int64_t> all(static_cast<py::ssize_t>(pieces.size() + 1));
+    std::int64_t at = 0, *out = all.mutable_data();
+    *out++ = 0;
+    for (const Piece& piece : pieces) *out++ = at += static_cast<std::int64_t>(get(piece).size());
+    return all;
+}
+
+py::dict pieces(const Recorder& recorder) {
+    const std::vector<Piece>& all = recorder.pieces;
+    py::dict columns;
+    Array<std::uint64_t> unit(static_cast<py::ssize_t>(all.size()));
+    Array<bool> counted(static_cast<py::ssize_t>(all.size()));
+    for (std::size_t k = 0; k < all.size(); ++k) {
+        unit.mutable_data()[k] = all[k].unit;
+        counted.mutable_data()[k] = all[k].counted;
+    }
+    columns["unit"] = unit;
+    columns["counted"] = counted;
+    columns["static_id"] = joined<std::uint32_t>(all, [](const Piece& p) -> auto& { return p.executed.id; });
+    columns["next_static_id"] = joined<std::uint32_t>(all, [](const Piece& p) -> auto& { return p.executed.following; });
+    columns["accesses"] = joined<std::uint32_t>(all, [](const Piece& p) -> auto& { return p.executed.accesses; });
+    columns["address"] = joined<std::uint64_t>(all, [](const Piece& p) -> auto& { return p.executed.address; });
+    columns["size"] = joined<std::uint8_t>(all, [](const Piece& p) -> auto& { return p.executed.size; });
+    columns["is_store"] = joined<std::uint8_t>(all, [](const Piece& p) -> auto& { return p.executed.is_store; });
+    columns["line_offset"] = offsets(all, [](const Piece& p) -> auto& { return p.gap.lines; });
+    columns["line"] = joined<std::uint64_t>(all, [](const Piece& p) -> auto& { return p.gap.lines; });
+    const Array<std::int64_t> branch_offset = offsets(all, [](const Piece& p) -> auto& { return p.gap.branches; });
+    columns["branch_offset"] = branch_offset;
+    const py::ssize_t branches = branch_offset.data()[all.size()];
+    Array<std::uint32_t> branch(branches), following(branches);
+    py::ssize_t at = 0;
+    for (const Piece& piece : all)
+        for (const Branch& one : piece.gap.branches) {
+            branch.mutable_data()[at] = one.id;
+            following.mutable_data()[at++] = one.following;
+        }
+    columns["branch"] = branch;
+    columns["branch_following"] = following;
+    return columns;
+}
+
+// The numbers of the units that count.
+Array<std::uint64_t> held(const Recorder& recorder) {
+    std::vector<std::uint64_t> units;
+    for (const Piece& piece : recorder.pieces)
+        if (piece.counted) units.push_back(piece.unit);
+    return Array<std::uint64_t>(static_cast<py::ssize_t>(units.size()), units.data());
+}
+
+py::tuple signatures(const Recorder& recorder) {
+    const auto count = static_cast<py::ssize_t>(recorder.signatures.size());
+    Array<std::uint64_t> units(count);
+    Array<float> rows({count, py::ssize_t{Signature::SIZE}});
+    std::copy(recorder.signature_units.begin(), recorder.signature_units.end(), units.mutable_data());
+    float* out = rows.mutable_data();
+    for (const auto& row : recorder.signatures) out = std::copy(row.begin(), row.end(), out);
+    return py::make_tuple(units, rows);
+}
+
+}  // namespace
+}  // namespace perfvec
+
+PYBIND11_MODULE(_core, module) {
+    using namespace perfvec;
+    module.attr("UNIT") = UNIT;
+    module.attr("CODE") = CODE;
+    module.attr("DIRTY") = DIRTY;
+    py::class_<Recorder>(module, "Recorder")
+        .def(py::init<std::size_t, std::size_t, std::size_t, std::uint64_t>(), py::kw_only(), py::arg("capacity"),
+             py::arg("signatures"), py::arg("branches"), py::arg("seed"))
+        .def("grow", &grow)
+        .def("observe", &observe)
+        .def("keep", &Recorder::keep)
+        .def("held", &held)
+        .def("pieces", &pieces)
+        .def("signatures", &signatures)
+        .def_property_readonly("statics", [](const Recorder& recorder) { return recorder.statics.size(); })
+        .def_readonly("units", &Recorder::units)
+        .def_readonly("instructions", &Recorder::instructions);
+}

@@ -1,0 +1,116 @@
+// When each cache line was last touched, and which lines were touched since a gap began, in the order of their last touch.
+//
+// For least-recently-used replacement this order alone decides what a cache of any size and associativity holds (Mattson
+// et al., IBM Systems Journal 1970; Barr et al., ISPASS 2005).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace perfvec {
+
+using Touch = std::uint64_t;  // line << 2 | CODE | DIRTY
+constexpr Touch DIRTY = 1, CODE = 2;
+
+class LastTouch {
+  public:
+    static constexpr std::uint64_t NEVER = ~std::uint64_t{0};
+
+    LastTouch() : slots_(std::size_t{1} << 12) {}
+
+    // Touches a line; returns how many touches ago the last one was, NEVER where there was none.
+    std::uint64_t touch(std::uint64_t line, bool code, bool store) {
+        const std::uint64_t key = line << 1 | code;
+        std::size_t& hint = hints_[(line ^ (code ? HINTS / 2 : 0)) & (HINTS - 1)];
+        Slot* slot = &slots_[hint];
+        if (slot->key != key) {
+            hint = find(key);
+            slot = &slots_[hint];
+        }
+        const std::uint64_t before = slot->time;
+        const bool fresh = before < gap_;  // not touched in this gap yet
+        if (fresh) {
+            if (before == 0) ++count_;
+            slot->key = key;
+            slot->dirty = false;
+            touched_.push_back(key);
+        }
+        slot->time = ++clock_;
+        slot->dirty |= store;
+        if (before == 0) {
+            if (count_ * 2 > slots_.size()) resize();
+            return NEVER;
+        }
+        return clock_ - before;
+    }
+
+    // What was touched since the last call, the latest last.
+    std::vector<Touch> end_gap() {
+        std::vector<std::pair<std::uint64_t, Touch>> order;
+        order.reserve(touched_.size());
+        for (const std::uint64_t key : touched_) {
+            const Slot& slot = slots_[find(key)];
+            order.emplace_back(slot.time, (key >> 1) << 2 | (key & 1 ? CODE : 0) | (slot.dirty ? DIRTY : 0));
+        }
+        std::sort(order.begin(), order.end());
+        std::vector<Touch> touches;
+        touches.reserve(order.size());
+        for (const auto& [time, touch] : order) touches.push_back(touch);
+        begin_gap();
+        return touches;
+    }
+
+    void begin_gap() {
+        touched_.clear();
+        gap_ = clock_ + 1;
+    }
+
+  private:
+    struct Slot {
+        std::uint64_t key = ~std::uint64_t{0};
+        std::uint64_t time : 63;  // of the last touch, from 1 on; 0: the slot is empty
+        std::uint64_t dirty : 1;  // stored to in this gap
+        Slot() : time(0), dirty(0) {}
+    };
+    static constexpr std::size_t HINTS = 1 << 10;
+    static constexpr std::size_t MOST = std::size_t{1} << 24;  // lines that are remembered: a gigabyte's
+
+    std::size_t find(std::uint64_t key) const {
+        std::size_t at = (key * 0x9E3779B97F4A7C15u) >> 20 & (slots_.size() - 1);
+        while (slots_[at].time != 0 && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
+        return at;
+    }
+
+    // Twice the room; of more lines than MOST, the half touched longest ago is forgotten, but not what this gap needs.
+    void resize() {
+        std::uint64_t from = 0;
+        std::size_t left = count_;
+        if (count_ > MOST) {
+            std::vector<std::uint64_t> times;
+            for (const Slot& slot : slots_)
+                if (slot.time != 0) times.push_back(slot.time);
+            std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+            from = std::min(times[times.size() / 2], gap_);
+            left = std::count_if(times.begin(), times.end(), [&](std::uint64_t time) { return time >= from; });
+        }
+        const std::size_t size = left * 4 > slots_.size() * 3 / 2 ? slots_.size() * 2 : slots_.size();
+        std::vector<Slot> old(size);
+        old.swap(slots_);
+        count_ = 0;
+        for (const Slot& slot : old) {
+            if (slot.time == 0 || slot.time < from) continue;
+            slots_[find(slot.key)] = slot;
+            ++count_;
+        }
+        std::fill(std::begin(hints_), std::end(hints_), 0);
+    }
+
+    std::vector<Slot> slots_;
+    std::size_t hints_[HINTS] = {};  // where lines were found lately
+    std::vector<std::uint64_t> touched_;
+    std::uint64_t clock_ = 0, gap_ = 1;
+    std::size_t count_ = 0;
+};
+
+}  // namespace perfvec

@@ -1,0 +1,234 @@
+#include "recorder.hpp"
+
+#include <unordered_map>
+
+namespace perfvec {
+
+namespace {
+
+// A gap that grows at its end.
+class Joined {
+  public:
+    explicit Joined(std::size_t branches) : most_branches_(branches) {}
+
+    void add(const Gap& gap) {
+        lines_.insert(lines_.end(), gap.lines.begin(), gap.lines.end());
+        branches_.insert(branches_.end(), gap.branches.begin(), gap.branches.end());
+    }
+
+    void add(const Executed& executed, const std::vector<Static>& statics) {
+        std::size_t access = 0;
+        for (std::size_t k = 0; k < executed.id.size(); ++k) {
+            const Static& row = statics[executed.id[k]];
+            const std::uint64_t last = (row.pc + row.length - 1) >> 6;
+            for (std::uint64_t line = row.pc >> 6; line <= last; ++line) lines_.push_back(line << 2 | CODE);
+            for (std::uint32_t n = 0; n < executed.accesses[k]; ++n, ++access) {
+                const std::uint64_t address = executed.address[access];
+                const std::uint64_t end = (address + std::max<int>(executed.size[access], 1) - 1) >> 6;
+                for (std::uint64_t line = address >> 6; line <= end; ++line)
+                    lines_.push_back(line << 2 | (executed.is_store[access] ? DIRTY : 0));
+            }
+            if (row.flags & BRANCH) branches_.push_back({executed.id[k], executed.following[k]});
+        }
+    }
+
+    bool empty() const { return lines_.empty() && branches_.empty(); }
+
+    // The whole, each line once where it was touched last, dirty where it was stored to at all.
+    Gap take() {
+        Gap gap;
+        std::unordered_map<Touch, std::size_t> place;
+        place.reserve(lines_.size());
+        for (std::size_t k = lines_.size(); k-- > 0;) {
+            const auto [found, fresh] = place.try_emplace(lines_[k] & ~DIRTY, gap.lines.size());
+            if (fresh)
+                gap.lines.push_back(lines_[k]);
+            else
+                gap.lines[found->second] |= lines_[k] & DIRTY;
+        }
+        std::reverse(gap.lines.begin(), gap.lines.end());
+        const std::size_t count = std::min(branches_.size(), most_branches_);
+        gap.branches.assign(branches_.end() - static_cast<std::ptrdiff_t>(count), branches_.end());
+        lines_.clear();
+        branches_.clear();
+        return gap;
+    }
+
+  private:
+    std::size_t most_branches_;
+    std::vector<Touch> lines_;
+    std::vector<Branch> branches_;
+};
+
+}  // namespace
+
+// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014).
+std::uint64_t Recorder::key(std::uint64_t unit) const {
+    std::uint64_t state = seed_ + (unit + 1) * 0x9E3779B97F4A7C15u;
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9u;
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EBu;
+    return state ^ (state >> 31);
+}
+
+void Recorder::observe(const ChunkView& chunk) {
+    for (std::size_t begin = 0; begin < chunk.size;) {
+        if (in_unit_ == 0) begin_unit();
+        const std::size_t end = std::min(chunk.size, begin + UNIT - in_unit_);
+        if (recording_) append(chunk, begin, end);
+        execute(chunk, begin, end);
+        in_unit_ += end - begin;
+        begin = end;
+        if (in_unit_ == UNIT) end_unit();
+    }
+    instructions += chunk.size;
+}
+
+void Recorder::begin_unit() {
+    recording_ = detailed(units);
+    if (!recording_) return;
+    Piece piece;
+    piece.unit = units;
+    piece.counted = key(units) <= bound_;
+    if (!after_piece_) {
+        Joined gap(branches_);
+        gap.add(open_);
+        gap.add({lines_.end_gap(), last_branches()});
+        piece.gap = gap.take();
+        open_ = {};
+    }
+    pieces.push_back(std::move(piece));
+}
+
+void Recorder::end_unit() {
+    in_unit_ = 0;
+    if (key(units) <= signature_bound_) {
+        signature_units.push_back(units);
+        signatures.push_back(signature_.take());
+        if (signatures.size() > 2 * most_signatures_) thin_signatures();
+    } else {
+        signature_.take();
+    }
+    ++units;
+    if (recording_) {
+        lines_.begin_gap();
+        branch_count_ = 0;
+        counted_ += pieces.back().counted;
+        if (counted_ > 2 * capacity_) thin();
+    }
+    after_piece_ = recording_ && !pieces.empty() && pieces.back().unit == units - 1;
+}
+
+void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t end) {
+    for (std::size_t k = begin; k < end; ++k) {
+        if (k + 8 < end) __builtin_prefetch(&statics[chunk.id[k + 8]]);
+        const Static& row = statics[chunk.id[k]];
+        int code_class = 0, data_class = 0;
+        const std::uint64_t last = (row.pc + row.length - 1) >> 6;
+        for (std::uint64_t line = row.pc >> 6; line <= last; ++line)
+            code_class = std::max(code_class, signature_.code(line, lines_.touch(line, true, false)));
+        int loads = 0, stores = 0;
+        for (std::int64_t which = chunk.offset[k]; which < chunk.offset[k + 1]; ++which) {
+            const std::uint64_t address = chunk.address[which];
+            const bool store = chunk.is_store[which] != 0;
+            const std::uint64_t end_line = (address + std::max<int>(chunk.access_size[which], 1) - 1) >> 6;
+            for (std::uint64_t line = address >> 6; line <= end_line; ++line) {
+                const int reuse = signature_.data(line, lines_.touch(line, false, store));
+                if (!store) data_class = std::max(data_class, reuse);
+            }
+            (store ? stores : loads)++;
+        }
+        signature_.accesses(loads, stores);
+        signature_.latency(row);
+        bool wrong = false;
+        if (row.flags & BRANCH) {
+            const std::uint32_t next = chunk.following[k];
+            const std::uint64_t target = next < statics.size() ? statics[next].pc : row.pc + row.length;
+            wrong = signature_.branch(row, chunk.id[k], target);
+            ring_[branch_count_++ % branches_] = {chunk.id[k], next};
+        }
+        signature_.execute(row, data_class, code_class, wrong);
+    }
+}
+
+void Recorder::append(const ChunkView& chunk, std::size_t begin, std::size_t end) {
+    Executed& into = pieces.back().executed;
+    into.id.insert(into.id.end(), chunk.id + begin, chunk.id + end);
+    into.following.insert(into.following.end(), chunk.following + begin, chunk.following + end);
+    for (std::size_t k = begin; k < end; ++k)
+        into.accesses.push_back(static_cast<std::uint32_t>(chunk.offset[k + 1] - chunk.offset[k]));
+    const std::int64_t from = chunk.offset[begin], to = chunk.offset[end];
+    into.address.insert(into.address.end(), chunk.address + from, chunk.address + to);
+    into.size.insert(into.size.end(), chunk.access_size + from, chunk.access_size + to);
+    into.is_store.insert(into.is_store.end(), chunk.is_store + from, chunk.is_store + to);
+}
+
+std::vector<Branch> Recorder::last_branches() const {
+    const std::uint64_t count = std::min<std::uint64_t>(branch_count_, branches_);
+    std::vector<Branch> last;
+    last.reserve(count);
+    for (std::uint64_t k = branch_count_ - count; k < branch_count_; ++k) last.push_back(ring_[k % branches_]);
+    return last;
+}
+
+// Lets the pieces marked so count; those that neither count nor warm one that does become part of gaps. `next_counts`:
+// whether the unit after the last piece does.
+void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
+    std::vector<Piece> kept;
+    Joined gap(branches_);
+    for (std::size_t k = 0; k < pieces.size(); ++k) {
+        Piece& piece = pieces[k];
+        const bool last = k + 1 == pieces.size();
+        const bool warms = last ? next_counts : counted[k + 1] && pieces[k + 1].unit == piece.unit + 1;
+        if (counted[k] || warms) {
+            if (!gap.empty()) {
+                gap.add(piece.gap);
+                piece.gap = gap.take();
+            }
+            piece.counted = counted[k];
+            kept.push_back(std::move(piece));
+        } else {
+            gap.add(piece.gap);
+            gap.add(piece.executed, statics);
+        }
+    }
+    pieces = std::move(kept);
+    open_ = gap.take();
+}
+
+void Recorder::thin() {
+    std::vector<std::uint64_t> keys;
+    for (const Piece& piece : pieces)
+        if (piece.counted) keys.push_back(key(piece.unit));
+    std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(capacity_), keys.end());
+    bound_ = keys[capacity_] - 1;
+    std::vector<bool> counted;
+    counted_ = 0;
+    for (const Piece& piece : pieces) {
+        counted.push_back(key(piece.unit) <= bound_);
+        counted_ += counted.back();
+    }
+    dissolve(counted, key(units) <= bound_);
+}
+
+void Recorder::keep(const std::vector<std::uint64_t>& units) {
+    std::vector<bool> counted;
+    for (const Piece& piece : pieces) counted.push_back(std::binary_search(units.begin(), units.end(), piece.unit));
+    dissolve(counted, false);
+}
+
+void Recorder::thin_signatures() {
+    std::vector<std::uint64_t> keys;
+    for (const std::uint64_t unit : signature_units) keys.push_back(key(unit));
+    std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(most_signatures_), keys.end());
+    signature_bound_ = keys[most_signatures_] - 1;
+    std::size_t kept = 0;
+    for (std::size_t k = 0; k < signature_units.size(); ++k) {
+        if (key(signature_units[k]) > signature_bound_) continue;
+        signature_units[kept] = signature_units[k];
+        signatures[kept++] = signatures[k];
+    }
+    signature_units.resize(kept);
+    signatures.resize(kept);
+}
+
+}  // namespace perfvec

@@ -1,0 +1,91 @@
+// One pass over a run: sampling units drawn at random, what lies between them as far as a machine's state needs it, and
+// every unit's signature.
+//
+// A run is divided into units of UNIT instructions; one is counted where a hash of its number is below a bound, which
+// halves whenever there are too many: the counted units are a simple random sample at any time (bottom-k sampling,
+// Cohen & Kaplan, PODC 2007), and memory does not grow with the run. A counted unit is kept with the one before it,
+// its warm-up, instruction by instruction; what lies between is a gap: the lines that were touched, in the order of
+// their last touch, and the last branches.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "last_touch.hpp"
+#include "signature.hpp"
+
+namespace perfvec {
+
+constexpr std::size_t UNIT = 1024;  // instructions
+
+struct Branch {  // an executed branch, and the instruction after it
+    std::uint32_t id, following;
+};
+
+struct Gap {
+    std::vector<Touch> lines;      // the latest touch last
+    std::vector<Branch> branches;  // the latest last
+};
+
+struct Executed {  // consecutive instructions
+    std::vector<std::uint32_t> id, following, accesses;  // accesses: how many it makes
+    std::vector<std::uint64_t> address;
+    std::vector<std::uint8_t> size, is_store;
+};
+
+struct Piece {  // a unit that is kept, and the gap before it, empty where the piece before it is the unit before it
+    std::uint64_t unit = 0;
+    bool counted = false;
+    Gap gap;
+    Executed executed;
+};
+
+struct ChunkView {
+    std::size_t size;
+    const std::uint32_t *id, *following;
+    const std::int64_t* offset;
+    const std::uint64_t* address;
+    const std::uint8_t *access_size, *is_store;
+};
+
+class Recorder {
+  public:
+    Recorder(std::size_t capacity, std::size_t signatures, std::size_t branches, std::uint64_t seed)
+        : capacity_(capacity), most_signatures_(signatures), branches_(branches), seed_(seed), ring_(branches) {}
+
+    void observe(const ChunkView& chunk);
+
+    // Lets only these units count, and dissolves the others into gaps; what comes after the last one goes.
+    void keep(const std::vector<std::uint64_t>& units);
+
+    std::vector<Static> statics;  // grows with the program; rows never change
+    std::vector<Piece> pieces;
+    std::vector<std::uint64_t> signature_units;
+    std::vector<std::array<float, Signature::SIZE>> signatures;
+    std::uint64_t units = 0, instructions = 0;
+
+  private:
+    std::uint64_t key(std::uint64_t unit) const;
+    bool detailed(std::uint64_t unit) const { return key(unit) <= bound_ || key(unit + 1) <= bound_; }
+    void execute(const ChunkView& chunk, std::size_t begin, std::size_t end);
+    void append(const ChunkView& chunk, std::size_t begin, std::size_t end);
+    void begin_unit();
+    void end_unit();
+    void thin();
+    void thin_signatures();
+    void dissolve(const std::vector<bool>& counted, bool next_counts);
+    std::vector<Branch> last_branches() const;
+
+    std::size_t capacity_, most_signatures_, branches_;
+    std::uint64_t seed_, bound_ = ~std::uint64_t{0}, signature_bound_ = ~std::uint64_t{0};
+    LastTouch lines_;
+    Signature signature_;
+    Gap open_;  // what was dissolved behind the last piece
+    std::vector<Branch> ring_;
+    std::uint64_t branch_count_ = 0;  // since the last piece
+    std::size_t in_unit_ = 0, counted_ = 0;
+    bool recording_ = false, after_piece_ = true;
+};
+
+}  // namespace perfvec

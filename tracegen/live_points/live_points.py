@@ -1,0 +1,229 @@
+"""The live-points file `*.livepoints.h5`: format, reading, writing (README.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from tracegen.decode import ISAS
+from tracegen.files import damage_in, open_h5, read_dataset, read_slice, read_text, sealed_h5
+from tracegen.live_points import _core
+from tracegen.live_points.sampling import Sample
+from uarch.errors import InputError
+from uarch.instructions import LAST, MAX_DESTINATIONS, MAX_SOURCES, REGISTERS, Chunk, Flag, StaticInstructions
+
+FORMAT = "perfvec-live-points"
+VERSION = 1
+UNIT = _core.UNIT
+SUFFIX = ".livepoints.h5"
+_TEXTS = ("program", "isa", "source", "command", "digest")
+_NUMBERS = ("instructions", "units", "seed")
+_PIECES = {
+    "unit": "<u8", "counted": "|b1", "static_id": "<u4", "next_static_id": "<u4", "accesses": "<u4", "address": "<u8",
+    "size": "u1", "is_store": "u1", "line_offset": "<i8", "line": "<u8", "branch_offset": "<i8", "branch": "<u4",
+    "branch_following": "<u4",
+}  # fmt: skip
+_SAMPLE = {"weight": "<f8", "stratum": "<i4", "size": "<f8", "signature": "<f4"}
+_WIDTHS = {"sources": MAX_SOURCES, "destinations": MAX_DESTINATIONS}
+_NONE = 255  # of a register
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """P units in the order of the run: the counted ones, and those before them, which warm pipelines.
+
+    Before piece k lie the lines `line[line_offset[k]:line_offset[k + 1]]` (address // 64 << 2 | code << 1 | stored to),
+    each once, in the order of their last touch since the piece before, and the last of the branches, each with the
+    instruction after it; none where the piece before it is the unit before it.
+    """
+
+    unit: NDArray[np.uint64]  # [P] its number: instructions unit · UNIT …
+    counted: NDArray[np.bool_]  # [P]
+    static_id: NDArray[np.uint32]  # [P · UNIT]
+    next_static_id: NDArray[np.uint32]  # [P · UNIT]
+    accesses: NDArray[np.uint32]  # [P · UNIT] that each instruction makes
+    address: NDArray[np.uint64]  # [accesses in all]
+    size: NDArray[np.uint8]
+    is_store: NDArray[np.uint8]
+    line_offset: NDArray[np.int64]  # [P + 1]
+    line: NDArray[np.uint64]
+    branch_offset: NDArray[np.int64]  # [P + 1]
+    branch: NDArray[np.uint32]
+    branch_following: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The executed instructions of each piece."""
+        offset = np.concatenate([[0], np.cumsum(self.accesses, dtype=np.int64)])
+        for k, unit in enumerate(self.unit.tolist()):
+            rows = slice(k * UNIT, (k + 1) * UNIT)
+            here = offset[rows.start : rows.stop + 1]
+            accesses = slice(int(here[0]), int(here[-1]))
+            yield Chunk(
+                unit * UNIT, self.static_id[rows], self.next_static_id[rows], here, self.address[accesses],
+                self.size[accesses], self.is_store[accesses],
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LivePoints:
+    """Sampled units of a run with what warms any machine."""
+
+    program: str
+    isa: str
+    source: str
+    command: str  # a JSON list
+    digest: str  # of the trace, or of what the program executed
+    instructions: int
+    units: int  # of the run; what is left at its end is no unit
+    seed: int
+    static: StaticInstructions
+    pieces: Pieces
+    sample: Sample
+
+    @property
+    def name(self) -> str:
+        """As of a trace."""
+        return self.program
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        return (
+            f"{self.program}, {self.instructions:,} instructions, {int(self.pieces.counted.sum()):,} of "
+            f"{self.units:,} units of {UNIT:,}"
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether every unit of the run is there."""
+        return bool(self.pieces.counted.all()) and len(self.pieces) == self.units
+
+
+def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
+    """Write the file; it appears when it is complete, with its seal."""
+    with sealed_h5(path) as file:
+        file.attrs["format"], file.attrs["version"], file.attrs["unit"] = FORMAT, VERSION, UNIT
+        for name in (*_TEXTS, *_NUMBERS):
+            file.attrs[name] = getattr(points, name)
+        for field in fields(StaticInstructions):
+            value = getattr(points.static, field.name)
+            if isinstance(value, np.ndarray):
+                _write(file, f"static/{field.name}", value)
+        for name in _PIECES:
+            _write(file, f"pieces/{name}", getattr(points.pieces, name))
+        for name in _SAMPLE:
+            _write(file, f"sample/{name}", getattr(points.sample, name))
+
+
+def _write(file: h5py.File, name: str, data: NDArray[Any]) -> None:
+    if data.size == 0:
+        file.create_dataset(name, data=data)
+        return
+    chunks = (min(len(data), 1 << 17), *data.shape[1:])
+    file.create_dataset(name, data=data, chunks=chunks, compression="gzip", compression_opts=3, shuffle=True)
+
+
+def load(path: str | os.PathLike[str]) -> LivePoints:
+    """Read a file. Raises InputError where it is missing, damaged, of another version, or does not fit together."""
+    with open_h5(path, FORMAT, VERSION) as file:
+        with damage_in(path, "an attribute"):
+            attributes: dict[str, Any] = {name: read_text(file, name) for name in _TEXTS}
+            attributes |= {name: int(file.attrs[name]) for name in _NUMBERS}
+            unit = int(file.attrs["unit"])
+        if unit != UNIT:
+            raise InputError(f"{path}: its units have {unit} instructions, not {UNIT}; make it again")
+        if attributes["isa"] not in ISAS:
+            raise InputError(f"{path}: unknown isa {attributes['isa']!r}; one of {', '.join(ISAS)}")
+        static = _static(file, attributes["isa"])
+        pieces = Pieces(**{name: _whole(file, f"pieces/{name}", dtype) for name, dtype in _PIECES.items()})
+        sample = Sample(
+            **{
+                name: _whole(file, f"sample/{name}", dtype, 2 if name == "signature" else 1)
+                for name, dtype in _SAMPLE.items()
+            }
+        )
+    points = LivePoints(**attributes, static=static, pieces=pieces, sample=sample)
+    why = _misfit(points)
+    if why:
+        raise InputError(f"{path}: {why}; the file is damaged, make it again")
+    return points
+
+
+def _whole(file: h5py.File, name: str, dtype: str, dimensions: int = 1) -> NDArray[Any]:
+    return read_slice(read_dataset(file, name, dtype, dimensions), slice(None))
+
+
+def _static(file: h5py.File, isa: str) -> StaticInstructions:
+    columns: dict[str, NDArray[Any]] = {}
+    size: int | None = None
+    for field in fields(StaticInstructions):
+        if field.name == "isa" or (field.default is None and f"static/{field.name}" not in file):
+            continue
+        dtype = {"address": "<u8", "flags": "<u2", "chained": "|b1", "vector_unit": "|b1", "float_move": "|b1"}
+        column = _whole(file, f"static/{field.name}", dtype.get(field.name, "u1"), 2 if field.name in _WIDTHS else 1)
+        size = len(column) if size is None else size
+        width = _WIDTHS.get(field.name)
+        if len(column) != size or (width is not None and column.shape[1] != width):
+            raise InputError(f"{file.filename}: static instructions differ in length; the file is damaged")
+        if width is not None and np.any((column >= REGISTERS) & (column != _NONE)):
+            raise InputError(f"{file.filename}: static/{field.name} has no such register; the file is damaged")
+        columns[field.name] = column
+    return StaticInstructions(**columns, isa=isa)
+
+
+def _misfit(points: LivePoints) -> str | None:
+    """What does not fit together, so that no native code sees it."""
+    pieces, sample, size = points.pieces, points.sample, len(points.static)
+    executed, counted = len(pieces) * UNIT, int(pieces.counted.sum())
+    if size == 0 or len(pieces) == 0 or counted == 0:
+        return "it holds no units"
+    lengths = {name: len(getattr(pieces, name)) for name in ("static_id", "next_static_id", "accesses")}
+    if set(lengths.values()) != {executed} or len(pieces.counted) != len(pieces):
+        return "the columns of instructions differ in length"
+    accesses = int(pieces.accesses.sum(dtype=np.uint64))
+    if {len(pieces.address), len(pieces.size), len(pieces.is_store)} != {accesses}:
+        return "the columns of accesses differ in length"
+    for offset, columns in (
+        (pieces.line_offset, (pieces.line,)), (pieces.branch_offset, (pieces.branch, pieces.branch_following)),
+    ):  # fmt: skip
+        if len(offset) != len(pieces) + 1 or offset[0] != 0 or np.any(np.diff(offset) < 0):
+            return "offsets of lines or branches are not in order"
+        if any(len(column) != offset[-1] for column in columns):
+            return "the columns of lines or branches differ in length"
+    ids = (pieces.static_id, pieces.branch)
+    following = (pieces.next_static_id, pieces.branch_following)
+    if any(np.any(column >= size) for column in ids) or any(
+        np.any((column >= size) & (column != LAST)) for column in following
+    ):
+        return f"an instruction is beyond the {size:,} static ones"
+    if np.any((points.static.flags[pieces.branch] & Flag.BRANCH) == 0):
+        return "one of the branches is none"
+    if np.any(np.diff(pieces.unit.astype(np.int64)) <= 0) or pieces.unit[-1] >= max(points.units, 1):
+        return "units are not in order"
+    if not 0 < points.units * UNIT <= points.instructions:
+        return "the number of units is not that of the instructions"
+    strata = len(sample.size)
+    if {len(sample.weight), len(sample.stratum), len(sample.signature)} != {counted} or strata == 0:
+        return "the sample is not of the counted units"
+    if sample.stratum.min() < 0 or sample.stratum.max() >= strata:
+        return "a stratum is not there"
+    if not all(np.isfinite(column).all() for column in (sample.weight, sample.size, sample.signature)):
+        return "weights are not finite"
+    if np.any(sample.size <= 0) or np.any(np.bincount(sample.stratum, minlength=strata) == 0):
+        return "a stratum is empty"
+    return None
+
+
+def is_live_points(path: str | os.PathLike[str]) -> bool:
+    """Whether the name is one of a live-points file."""
+    return Path(path).name.endswith(SUFFIX)

@@ -1,0 +1,123 @@
+"""Live-points of a trace or of a running program, in one pass over it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+
+import numpy as np
+from tqdm import tqdm
+
+from tracegen.decode import decode
+from tracegen.live_points import _core
+from tracegen.live_points.live_points import LivePoints, Pieces
+from tracegen.live_points.sampling import draw
+from tracegen.qemu.stream import ProgramStream
+from tracegen.trace import Trace
+from uarch.errors import InputError
+from uarch.instructions import Chunk, Operation, StaticInstructions
+
+UNITS = 384  # that are simulated, by default
+LEAST_UNITS = 64
+_POOL = 2048  # units that are held of a run, at least; up to twice as many
+_SIGNATURES = 1 << 17  # units that are known by what they are like, at least
+_BRANCHES = 8192  # before a unit, at most
+# Cycles of a simple machine's operations; one where none is named. They tell units apart and are in no result.
+_LATENCY = {
+    Operation.INT_MUL: 3, Operation.INT_DIV: 12, Operation.FP_ADD: 4, Operation.FP_MUL: 4, Operation.FP_FMA: 4,
+    Operation.FP_DIV: 13, Operation.FP_SQRT: 16, Operation.FP_MISC: 20, Operation.SIMD_MUL: 4,
+    Operation.SIMD_FP_ADD: 4, Operation.SIMD_FP_MUL: 4, Operation.SIMD_FP_FMA: 4, Operation.SIMD_FP_DIV: 13,
+    Operation.SIMD_FP_SQRT: 16, Operation.CRYPTO: 3,
+}  # fmt: skip
+
+
+def of_trace(
+    trace: str | os.PathLike[str], *, units: int = UNITS, seed: int = 0, max_instructions: int | None = None,
+    progress: bool = True,
+) -> LivePoints:  # fmt: skip
+    """Return the live-points of a trace (or of its first `max_instructions`), about so many `units` of them.
+
+    Raises InputError for a bad trace, too few units, or a run of less than two units.
+    """
+    with Trace(trace) as opened:
+        instructions = decode(opened.address, opened.code, opened.isa)
+        total = len(opened) if max_instructions is None else min(max_instructions, len(opened))
+        recorder = _recorder(units, seed)
+        _grow(recorder, instructions)
+        _pass(recorder, opened.chunks(stop=total), opened.name, total, progress)
+        return _live_points(
+            recorder, instructions, units, seed, program=opened.name, isa=opened.isa, source=opened.source,
+            command=json.dumps(opened.command), digest=opened.digest,
+        )  # fmt: skip
+
+
+def of_stream(stream: ProgramStream, *, units: int = UNITS, seed: int = 0, progress: bool = True) -> LivePoints:
+    """Return the live-points of a program while it runs; nothing else is written. As `of_trace`."""
+    recorder = _recorder(units, seed)
+
+    def chunks() -> Iterable[Chunk]:
+        for chunk in stream.chunks():
+            _grow(recorder, stream.instructions)
+            yield chunk
+
+    _pass(recorder, chunks(), stream.program, None, progress)
+    return _live_points(
+        recorder, stream.instructions, units, seed, program=stream.program, isa=stream.isa, source="qemu",
+        command=json.dumps(stream.command), digest=stream.digest,
+    )  # fmt: skip
+
+
+def _recorder(units: int, seed: int) -> _core.Recorder:
+    if units < LEAST_UNITS:
+        raise InputError(f"{units} units are too few to tell a run by; at least {LEAST_UNITS}, by default {UNITS}")
+    mixed = int(np.random.SeedSequence([seed, 0]).generate_state(1, np.uint64)[0])
+    return _core.Recorder(capacity=max(_POOL, 4 * units), signatures=_SIGNATURES, branches=_BRANCHES, seed=mixed)
+
+
+def _grow(recorder: _core.Recorder, instructions: StaticInstructions) -> None:
+    if recorder.statics == len(instructions):
+        return
+    latency = np.ones(256, np.uint8)
+    latency[[int(operation) for operation in _LATENCY]] = list(_LATENCY.values())
+    recorder.grow(
+        instructions.address, instructions.length, latency[instructions.operation], instructions.flags,
+        instructions.sources, instructions.destinations,
+    )  # fmt: skip
+
+
+def _pass(recorder: _core.Recorder, chunks: Iterable[Chunk], name: str, total: int | None, progress: bool) -> None:
+    with tqdm(
+        total=total, unit="instr", unit_scale=True, desc=f"live-points {name}", disable=None if progress else True
+    ) as bar:
+        for chunk in chunks:
+            recorder.observe(
+                chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
+            )
+            bar.update(len(chunk))
+
+
+def _live_points(
+    recorder: _core.Recorder, instructions: StaticInstructions, units: int, seed: int, *, program: str, isa: str,
+    source: str, command: str, digest: str,
+) -> LivePoints:  # fmt: skip
+    if recorder.units < 2:
+        raise InputError(
+            f"{program}: {recorder.instructions:,} instructions are too few for live-points, whose units have "
+            f"{_core.UNIT:,}; simulate the trace itself"
+        )
+    numbers, signatures = recorder.signatures()
+    held = recorder.held()
+    drawn = draw(numbers, signatures, held, recorder.units, min(units, len(held)), seed)
+    recorder.keep(drawn.unit.tolist())
+    pieces = Pieces(**recorder.pieces())
+    if not np.array_equal(pieces.unit[pieces.counted], drawn.unit):
+        raise AssertionError("the recorder kept other units than were drawn")
+    if recorder.units > len(held) and len(held) < units:
+        print(f"{program}: {len(held)} units are all that was held of the run", file=sys.stderr)
+    return LivePoints(
+        program=program, isa=isa, source=source, command=command, digest=digest, seed=seed,
+        instructions=recorder.instructions, units=recorder.units, static=instructions, pieces=pieces,
+        sample=drawn.sample,
+    )  # fmt: skip

@@ -1,0 +1,171 @@
+"""Machines simulated on live-points: cycles, counters and CPI stacks of the whole run, estimated.
+
+A machine passes the pieces in the order of the run. Before a piece its caches and TLBs take in the lines of the gap,
+each level by its own geometry, and prefetchers see them; so no contents are lost between units, and none is stored
+twice. What branches are redirected is found beforehand, without a core (`timeless_branches.hpp`), once for all machines
+with the same predictor. The piece before a counted unit fills the pipeline, queues and memory controller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracegen.live_points.live_points import UNIT, LivePoints
+from uarch.configuration import BranchPredictor, InOrderPipeline, Machine
+from uarch.errors import InputError
+from uarch.instructions import Flag
+from uarch.timing import _core
+from uarch.timing.simulation import Simulation, new_stack
+from uarch.timing.simulations import processors
+from uarch.timing.stack import CAUSES
+
+MOST_KIB = 1 << 19  # of a cache: as many lines as are remembered of a run
+_IN_FLIGHT = 1 / 4  # of a reorder buffer, of _MOST_IN_FLIGHT entries at most, is between a branch and its retirement
+_MOST_IN_FLIGHT = 320
+_FEW = 8  # instructions in flight in order
+_FARTHEST = 200  # instructions between two branches, at most
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """Of K machines and n counted units."""
+
+    cycles: NDArray[np.float64]  # [K] of the whole run
+    half_width: NDArray[np.float64]  # [K] of 95 % intervals
+    units: NDArray[np.float64]  # [K, n] cycles of each counted unit
+    counts: list[dict[str, float]]  # [K] as Simulation.statistics, of the whole run
+    stacks: NDArray[np.float64] | None  # [K, len(CAUSES)] cycles of each cause
+
+
+class LivePointsSimulator:
+    """Simulates machines on one program's live-points; keeps what machines share."""
+
+    def __init__(self, points: LivePoints) -> None:
+        self.points = points
+        pieces = points.pieces
+        branch = (points.static.flags[pieces.static_id] & Flag.BRANCH) != 0
+        self._chunks = [_core.Chunk(chunk, len(points.static)) for chunk in pieces.chunks()]
+        inside = np.add.reduceat(branch, np.arange(0, len(branch), UNIT), dtype=np.int64)
+        before = np.diff(pieces.branch_offset)
+        executed = np.concatenate([[0], np.cumsum(inside)])
+        ids, following = pieces.static_id[branch], pieces.next_static_id[branch]
+        parts, after = [], []
+        for k in range(len(pieces)):
+            gap, own = slice(*pieces.branch_offset[k : k + 2]), slice(*executed[k : k + 2])
+            parts += [pieces.branch[gap], ids[own]]
+            after += [pieces.branch_following[gap], following[own]]
+        self._branches, self._following = np.concatenate(parts), np.concatenate(after)
+        end = np.cumsum(before + inside)
+        self._own = [slice(int(e - n), int(e)) for e, n in zip(end, inside, strict=True)]
+        rank = np.argsort(np.argsort(points.static.address, kind="stable"), kind="stable")
+        entered = np.minimum(np.append(np.uint32(0), self._following[:-1]), len(rank) - 1)  # LAST: the run's end
+        steps = rank[self._branches] - rank[entered] + 1
+        self._steps = np.clip(steps, 1, _FARTHEST).astype(np.uint16)
+        self._outcomes: dict[tuple[BranchPredictor, int], NDArray[np.uint8]] = {}
+        self._lock = Lock()
+
+    @property
+    def work(self) -> int:
+        """Instructions that a machine's simulation passes."""
+        return len(self._chunks) * UNIT
+
+    def outcomes(self, machine: Machine) -> NDArray[np.uint8]:
+        """[branches] the outcome of each branch of the gaps and pieces, found once for machines alike in this."""
+        predictor, window = machine.branch_predictor, _window(machine)
+        with self._lock:
+            found = self._outcomes.get((predictor, window))
+        if found is None:
+            static = self.points.static
+            found = _core.TimelessBranches(
+                kind=predictor.kind, entries=predictor.entries, btb_entries=predictor.btb_entries,
+                ras_entries=predictor.ras_entries, window=window,
+            ).outcomes(
+                static.address, static.length, static.flags, self._branches, self._following, self._steps
+            )  # fmt: skip
+            with self._lock:
+                self._outcomes[predictor, window] = found
+        return found
+
+    def simulate(
+        self, machines: Sequence[Machine], threads: int | None = None, *, stacks: bool = False,
+        done: Callable[[], object] = lambda: None,
+    ) -> Estimated:  # fmt: skip
+        """Estimate the whole run on each of `machines`, so many at once (one a processor by default).
+
+        Raises InputError for a machine with a cache that holds more lines than are known of a run.
+        """
+        for machine in machines:
+            _require_warm(machine)
+        points = self.points
+        rows = points.instructions / (points.units * UNIT)  # what is left at the run's end is like the rest
+
+        def one(machine: Machine) -> tuple[NDArray[np.float64], dict[str, float], NDArray[np.float64] | None]:
+            found = self._one(machine, stacks)
+            done()
+            return found
+
+        with ThreadPoolExecutor(min(threads or processors(), max(len(machines), 1))) as pool:
+            each = list(pool.map(one, machines))
+        units = np.array([cycles for cycles, _, _ in each]).reshape(len(machines), -1)
+        sample = points.sample
+        return Estimated(
+            rows * sample.totals(units), rows * sample.half_width(units), units,
+            [{name: rows * total for name, total in counts.items()} for _, counts, _ in each],
+            rows * np.array([stack for _, _, stack in each]) if stacks else None,
+        )  # fmt: skip
+
+    def _one(
+        self, machine: Machine, stacks: bool
+    ) -> tuple[NDArray[np.float64], dict[str, float], NDArray[np.float64] | None]:
+        pieces = self.points.pieces
+        simulation = Simulation(machine, self.points.static)
+        follow = None if self.points.whole else self.outcomes(machine)
+        cycles: list[float] = []
+        totals = dict.fromkeys(simulation.statistics, 0.0)
+        stack, sums = new_stack(1), np.zeros(len(CAUSES))
+        whole = np.zeros(UNIT, np.uint32)
+        for k, chunk in enumerate(self._chunks):
+            gap = slice(*pieces.line_offset[k : k + 2])
+            simulation.touch(pieces.line[gap])
+            counted = bool(pieces.counted[k])
+            if counted:
+                simulation.reset_counters()
+                stack[:] = 0
+            outcomes = None if follow is None else follow[self._own[k]]
+            if stacks and counted:
+                simulation.run_with_stacks(chunk, [(stack, whole)], outcomes)
+            else:
+                simulation.run(chunk, outcomes)
+            if not counted:
+                continue
+            weight, counts = self.points.sample.weight[len(cycles)], simulation.statistics
+            cycles.append(float(counts["cycles"]))
+            for name, count in counts.items():
+                totals[name] += weight * count
+            sums += weight * stack[0]
+        return np.array(cycles), totals, sums if stacks else None
+
+
+def _window(machine: Machine) -> int:
+    """Instructions in flight behind a branch, to the nearest power of two, so that many machines share it."""
+    pipeline = machine.pipeline
+    if isinstance(pipeline, InOrderPipeline):
+        return _FEW
+    return int(2 ** round(math.log2(max(min(pipeline.rob_entries, _MOST_IN_FLIGHT) * _IN_FLIGHT, _FEW))))
+
+
+def _require_warm(machine: Machine) -> None:
+    for level in ("l1i", "l1d", "l2", "l3"):
+        cache = getattr(machine, level)
+        if cache is not None and cache.size_kib > MOST_KIB:
+            raise InputError(
+                f"{machine.name}: {level}.size_kib {cache.size_kib:,} is more than live-points can warm, "
+                f"{MOST_KIB:,}; simulate the trace"
+            )

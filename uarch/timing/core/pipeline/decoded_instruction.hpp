@@ -1,0 +1,109 @@
+// A static instruction as the out-of-order core's loop reads it: one line of the host's cache.
+//
+// What an instruction reads and writes differs from one to the next, which the host's branch predictor cannot foresee. So
+// registers are sorted once, by what they are waited for, and the loop reads and writes the usual number of places
+// whatever their number is: those that are not there are REGISTERS, which is always ready.
+#pragma once
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "../instruction.hpp"
+#include "release_ring.hpp"
+
+namespace perfvec {
+
+struct alignas(64) DecodedInstruction {
+    static constexpr int USUAL_ADDRESS = 2, USUAL_OTHERS = 3, USUAL_DESTINATIONS = 3, USUAL_BASES = 1;
+    using Register = std::uint8_t;
+
+    Address pc;
+    std::uint16_t flags;
+    std::int16_t micro_operations;
+    std::int16_t latency;
+    Divider divider;
+    Interruption interruption;
+    std::uint8_t length;
+    std::uint8_t computes;
+    std::uint8_t unit, execution;
+    std::uint8_t cycles_before, cycles_after;
+    std::uint8_t int_destinations, fp_destinations;
+    std::uint8_t chained;
+    bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
+    bool few_destinations;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
+    std::uint8_t rounds;  // of a divide
+    std::uint8_t source_count, address_count, destination_count, base_count;
+    Register sources[MAX_SOURCES];     // the first `address_count` form the address
+    Register address[USUAL_ADDRESS];   // those again, where a plain instruction's are read,
+    Register others[USUAL_OTHERS];     // and the others
+    Register destinations[MAX_DESTINATIONS];
+    Register bases[MAX_DESTINATIONS];  // of the destinations: the address register moved on
+
+    DecodedInstruction(const StaticInstruction& row, Address where)
+        : pc(where),
+          flags(row.flags),
+          micro_operations(row.micro_operations),
+          latency(row.latency),
+          divider(row.divider),
+          interruption(row.interruption),
+          length(byte(row.length)),
+          computes(byte(row.computes)),
+          unit(byte(row.unit)),
+          execution(byte(row.execution)),
+          cycles_before(byte(row.cycles_before)),
+          cycles_after(byte(row.cycles_after)),
+          int_destinations(byte(row.int_destinations)),
+          fp_destinations(byte(row.fp_destinations)),
+          chained(byte(row.chained)),
+          few_destinations(row.destination_count < USUAL_DESTINATIONS),
+          rounds(byte(static_cast<std::int16_t>(row.rounds()))),
+          source_count(byte(row.source_count)),
+          address_count(byte(std::min(row.address_count, row.source_count))),
+          destination_count(0),
+          base_count(0) {
+        std::transform(row.sources, row.sources + MAX_SOURCES, sources, byte);
+        const bool places = address_count <= USUAL_ADDRESS && source_count - address_count <= USUAL_OTHERS;
+        std::fill_n(address, USUAL_ADDRESS, REGISTERS);
+        std::fill_n(others, USUAL_OTHERS, REGISTERS);
+        if (places) {
+            std::copy_n(sources, address_count, address);
+            std::copy_n(sources + address_count, source_count - address_count, others);
+        }
+        const auto put = [](Register* registers, std::uint8_t& count, std::int16_t which) {
+            const Register name = byte(which);
+            if (std::find(registers, registers + count, name) == registers + count) registers[count++] = name;
+        };
+        std::fill_n(destinations, MAX_DESTINATIONS, REGISTERS);
+        std::fill_n(bases, MAX_DESTINATIONS, REGISTERS);
+        for (int destination = 0; destination < row.destination_count; ++destination)
+            (row.base_updates >> destination) & 1 ? put(bases, base_count, row.destinations[destination])
+                                                  : put(destinations, destination_count, row.destinations[destination]);
+        plain = !is(STRING | ATOMIC | BARRIER | SERIALIZING | SYSCALL) && interruption == Interruption::None &&
+                divider == Divider::None && !chained && computes <= 1 && places &&
+                destination_count <= USUAL_DESTINATIONS && base_count <= USUAL_BASES &&
+                std::max<int>({micro_operations, int_destinations, fp_destinations}) <= ReleaseRing::USUAL;
+    }
+
+    bool is(std::uint16_t mask) const { return (flags & mask) != 0; }
+    Address fall_through() const { return pc + length; }
+
+  private:
+    static std::uint8_t byte(std::int16_t value) {
+        if (value < 0 || value > 255) throw std::invalid_argument("a column of an instruction's row is beyond a byte");
+        return static_cast<std::uint8_t>(value);
+    }
+};
+static_assert(sizeof(DecodedInstruction) == 64);
+
+using DecodedProgram = std::vector<DecodedInstruction>;  // sorted by address
+
+inline DecodedProgram decoded(const Program& program) {
+    DecodedProgram instructions;
+    instructions.reserve(program.size);
+    for (std::size_t which = 0; which < program.size; ++which)
+        instructions.emplace_back(program.rows[which], program.pc[which]);
+    return instructions;
+}
+
+}  // namespace perfvec
