@@ -135,7 +135,8 @@ def measure(gem5: Path, loops: list[Loop], machines: list[Machine], workers: int
     """Runs the loops on gem5 and keeps cycles an instruction in `gem5.json`."""
     version = subprocess.run([str(gem5), "--version"], capture_output=True, text=True).stdout.split()[-1:]
     kept: dict[str, Any] = json.loads(MEASURED.read_text()) if MEASURED.exists() else {"cycles": {}}
-    kept["gem5"], kept["date"] = "v" + version[0] if version else "?", str(datetime.date.today())
+    kept["gem5"] = "v" + version[0].removeprefix("v") if version else "?"
+    kept["date"] = str(datetime.date.today())
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
         folder = Path(name)
         jobs = [
@@ -199,6 +200,8 @@ def main() -> None:
     arguments = parser.parse_args()
     loops = [loop for loop in all_loops() if not arguments.loops or loop.name in arguments.loops]
     machines = [m for m in all_machines() if not arguments.machines or m.name in arguments.machines]
+    if arguments.gem5 is None and not MEASURED.exists():
+        parser.error(f"{MEASURED} is not there; --gem5 makes it")
     if arguments.gem5:
         measure(arguments.gem5.resolve(), loops, machines, arguments.workers)
     print(table(compared(loops, machines)))
