@@ -310,6 +310,7 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
     Inside inside{{NEVER, 0}, {NEVER, 0}, false};
     const auto part = [&](std::int64_t count) {
         const Address begin = inside.fetched.first == NEVER ? pc : behind - 1;  // its lines are at hand then
+        front_.make_room();  // a string may have any number of rounds
         const Span fetched = front_.fetch<STACK>(caches_, begin, static_cast<std::int64_t>(behind - begin), count, waits_);
         const Span decoded = front_.decode<STACK>(fetched, count, rename_.cycle, waits_);
         inside.fetched = {std::min(inside.fetched.first, fetched.first), fetched.last};
@@ -587,6 +588,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
             front_.end_group(target);
     } else {
         if (!PLAIN && again_within) {
+            make_room();
             const std::int64_t most = std::min(operations - 1, reorder_buffer_.entries() - 1);
             const Cycle resolved = std::max(dispatched + 1, complete - (stores > 0 ? stores - 1 : 0));
             reorder_buffer_.book(most, retire(complete, operations - 1));
