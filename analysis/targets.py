@@ -91,6 +91,8 @@ def targets_of(
     """
     if not paths and not program:
         raise InputError("no target: name traces (*.trace.h5), vectors (*.vector.npz), or give `-- PROGRAM ARGS…`")
+    for path in paths:
+        require_writable_name(os.fspath(path))
     found = [_target(model, path, max_instructions, span, progress) for path in paths]
     if not program:
         yield found

@@ -112,7 +112,7 @@ def test_a_sweep_within_a_budget(data, tmp_path):
     document = json.loads(found.stdout)
     assert {point["source"] for point in document["points"]} == {"simulated"}
     assert "simulated" in page.read_text() and "simulated" in csv.read_text()
-    wide = perfvec("sweep", target, "--space", "default", "--sample", 3000, "--budget", 30, "--best", 3)
+    wide = perfvec("sweep", target, "--space", "default", "--sample", 3000, "--budget", 2, "--best", 3)
     assert wide.returncode == 0, wide.stderr
     assert "corrected" in wide.stdout and "90% intervals" in wide.stdout
     assert max(map(len, wide.stdout.splitlines())) <= 80

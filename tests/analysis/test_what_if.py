@@ -73,7 +73,7 @@ def test_a_grid_is_corrected(monkeypatch):
     table = what_if.summary(changes, orders).set_index(["source", "programs"])
     mine = table.loc[("corrected", "all")]
     assert 0.9 * what_if.FROM_GRID <= mine["simulated"] <= what_if.FROM_GRID
-    assert mine["error"] < 1 and mine["tau"] > 0.95 and mine["regret"] < 0.5
+    assert mine["error"] < 2 and mine["tau"] > 0.95 and mine["regret"] < 0.5
     assert table.loc[("zero-shot", "all"), "error"] > 5
 
 

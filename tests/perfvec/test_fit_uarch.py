@@ -150,13 +150,13 @@ def test_the_commands(data, measured, tmp_path, capsys):
         ("target\na", "needs one of the columns 'seconds' and 'cycles'"),
         ("target,seconds,cycles\na,1,2", "and not both"),
         ("seconds\n1", "needs one of the columns 'program' and 'target'"),
-        ("target,seconds\na,1\nb,0", "line 3: seconds = 0 must be positive"),
+        ("target,seconds\na,1\nb,0", "line 3: seconds = '0' must be positive"),
         ("target,seconds\na,-1", "must be positive"),
         ("target,seconds\na,nan", "must be a finite number"),
         ("target,seconds\na,fast", "line 2: seconds = 'fast' must be a finite number"),
         ("target,seconds\n,1", "target is missing"),
         ("target,seconds\na", "seconds = None must be a finite number"),
-        ("target,seconds,uncertainty\na,1,-1", "uncertainty = -1 must not be negative"),
+        ("target,seconds,uncertainty\na,1,-1", "uncertainty = '-1' must not be negative"),
     ],
 )
 def test_a_wrong_times_file_is_one_line(text, message, tmp_path):

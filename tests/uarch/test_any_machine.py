@@ -24,7 +24,9 @@ def values(rule: Rule, field: str) -> st.SearchStrategy:
     if rule.power_of_two:
         return st.integers(0, int(math.log2(high))).map(lambda power: 1 << power)
     if rule.type is float:
-        return st.sampled_from((low, high)) | st.floats(math.log(low), math.log(high)).map(math.exp)
+        return st.sampled_from((low, high)) | st.floats(math.log(low), math.log(high)).map(
+            lambda power: min(max(math.exp(power), low), high)
+        )
     return st.sampled_from((int(low), int(high))) | st.integers(int(low), int(high))
 
 

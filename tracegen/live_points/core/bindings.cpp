@@ -116,7 +116,7 @@ py::dict pieces(const Recorder& recorder) {
 Array<std::uint64_t> held(const Recorder& recorder) {
     std::vector<std::uint64_t> units;
     for (const Piece& piece : recorder.pieces)
-        if (piece.counted) units.push_back(piece.unit);
+        if (piece.counted && piece.unit < recorder.units) units.push_back(piece.unit);  // the last one may be cut short
     return Array<std::uint64_t>(static_cast<py::ssize_t>(units.size()), units.data());
 }
 
