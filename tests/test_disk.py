@@ -74,7 +74,7 @@ WRITING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kib", [1, 8])
+@pytest.mark.parametrize("kib", [1, 4])
 @pytest.mark.parametrize("command", WRITING[1:])  # what is traced has the limit too
 def test_a_limit_on_the_size_of_files_is_one_line_and_leaves_nothing(traced, tmp_path, kib, command):
     words = command.format(trace=traced, disk=tmp_path).split()

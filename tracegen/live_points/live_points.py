@@ -169,7 +169,7 @@ def _static(file: h5py.File, isa: str) -> StaticInstructions:
     for field in fields(StaticInstructions):
         if field.name == "isa" or (field.default is None and f"static/{field.name}" not in file):
             continue
-        dtype = {"address": "<u8", "flags": "<u2", "chained": "|b1", "vector_unit": "|b1", "float_move": "|b1"}
+        dtype = {"address": "<u8", "flags": "<u2", "vector_unit": "|b1", "float_move": "|b1"}
         column = _whole(file, f"static/{field.name}", dtype.get(field.name, "u1"), 2 if field.name in _WIDTHS else 1)
         size = len(column) if size is None else size
         width = _WIDTHS.get(field.name)
