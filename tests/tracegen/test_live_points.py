@@ -194,8 +194,9 @@ def test_a_stream_gives_what_its_trace_does(program, points):
         streamed = of_stream(running, units=256, progress=False)
     assert abs(streamed.instructions - points.instructions) < 1000  # where it starts depends on its surroundings
     machines = [load_machine("base")]
-    one, other = (LivePointsSimulator(each).simulate(machines).cycles for each in (streamed, points))
-    assert one == pytest.approx(other, rel=0.02)
+    one, other = (LivePointsSimulator(each).simulate(machines) for each in (streamed, points))
+    # Static instructions are numbered in another order, so other units are alike.
+    assert abs(one.cycles - other.cycles) <= one.half_width + other.half_width
 
 
 def test_weights_stand_for_the_run():

@@ -27,6 +27,7 @@ from uarch.timing.simulations import processors
 from uarch.timing.stack import CAUSES
 
 MOST_KIB = 1 << 19  # of a cache: as many lines as are remembered of a run
+COLD = 0.03  # of the cycles, in 95 of 100 cases: what state that was not warm enough makes (README.md)
 _IN_FLIGHT = 1 / 4  # of a reorder buffer, of _MOST_IN_FLIGHT entries at most, is between a branch and its retirement
 _MOST_IN_FLIGHT = 320
 _FEW = 8  # instructions in flight in order
@@ -38,7 +39,7 @@ class Estimated:
     """Of K machines and n counted units."""
 
     cycles: NDArray[np.float64]  # [K] of the whole run
-    half_width: NDArray[np.float64]  # [K] of 95 % intervals
+    half_width: NDArray[np.float64]  # [K] of 95 % intervals: of sampling and of cold state
     units: NDArray[np.float64]  # [K, n] cycles of each counted unit
     counts: list[dict[str, float]]  # [K] as Simulation.statistics, of the whole run
     stacks: NDArray[np.float64] | None  # [K, len(CAUSES)] cycles of each cause
@@ -114,9 +115,11 @@ class LivePointsSimulator:
         with ThreadPoolExecutor(min(threads or processors(), max(len(machines), 1))) as pool:
             each = list(pool.map(one, machines))
         units = np.array([cycles for cycles, _, _ in each]).reshape(len(machines), -1)
-        sample = points.sample
+        cycles, width = rows * points.sample.totals(units), rows * points.sample.half_width(units)
+        if not points.whole:
+            width = np.hypot(width, COLD * cycles)
         return Estimated(
-            rows * sample.totals(units), rows * sample.half_width(units), units,
+            cycles, width, units,
             [{name: rows * total for name, total in counts.items()} for _, counts, _ in each],
             rows * np.array([stack for _, _, stack in each]) if stacks else None,
         )  # fmt: skip
