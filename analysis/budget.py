@@ -1,4 +1,4 @@
-"""What a budget of seconds allows: every point simulated, or those that teach most and the rest corrected by them.
+"""Answers within a budget of seconds: every point simulated, or those that teach most and the rest corrected by them.
 
 Every number that comes out says which it is, its `source`:
 
@@ -48,7 +48,7 @@ class Answer:
 
     @property
     def simulated(self) -> int:
-        """How many points were simulated."""
+        """Number of simulated points."""
         return int((self.source == SOURCES.index("simulated")).sum())
 
     @property
@@ -113,7 +113,7 @@ def answer(
 
 
 def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
-    """What each program gets of the budget: in proportion to what its simulation takes; 0 for one that cannot be."""
+    """Return each program's share of the budget: in proportion to what its simulation takes; 0 for one that cannot be."""
     work = [0 if program is None else program.work for program in programs]
     whole = max(sum(work), 1)
     return [seconds if np.isinf(seconds) and one else seconds * one / whole if one else 0.0 for one in work]
@@ -249,7 +249,7 @@ class _Run:
         return rows[~np.isin(rows, self.rows)][: self.affordable()]
 
     def affordable(self) -> int:
-        """How many more points the rest of the budget allows, by the rate so far."""
+        """Return how many more points the rest of the budget allows, by the rate so far."""
         room = self.points.count - self.count
         if self.limit is not None:
             room = min(room, self.limit - self.count)
@@ -260,7 +260,7 @@ class _Run:
         return max(min(int(left / max(each, 1e-9)), room), 0)
 
     def simulate(self, rows: NDArray[np.int64]) -> int:
-        """How many of these rows were simulated: a batch at a time, until the budget is spent."""
+        """Simulate these rows and return how many were: a batch at a time, until the budget is spent."""
         done = 0
         batch = max(self.threads, 1)
         while done < len(rows) and (done == 0 or self.affordable() >= 1):

@@ -1,4 +1,4 @@
-"""Where the points of a design lie: what a surface over them reads of each.
+"""Coordinates of the points of a design: what a surface over them reads of each.
 
 A number is its logarithm and, where it has few values, besides a step at each: a machine is as slow as its narrowest
 part, so that beyond some value a field often changes nothing. Names are one-hot, what a machine lacks is 0.

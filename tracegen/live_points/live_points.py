@@ -182,7 +182,7 @@ def _static(file: h5py.File, isa: str) -> StaticInstructions:
 
 
 def _misfit(points: LivePoints) -> str | None:
-    """What does not fit together, so that no native code sees it."""
+    """Return what does not fit together, None where all does: native code sees only what fits."""
     pieces, sample, size = points.pieces, points.sample, len(points.static)
     executed, counted = len(pieces) * UNIT, int(pieces.counted.sum())
     if size == 0 or len(pieces) == 0 or counted == 0:

@@ -1,4 +1,4 @@
-"""Which units of a run are simulated, what each stands for, and how far off their sum may be.
+"""The sample of a run: units drawn within strata, their weights, and the error of the sum.
 
 Units are stratified by their signatures (k-means), and as many are drawn of each stratum as its size and the spread of
 a simple machine's cycles in it ask for (Neyman, JRSS 1934). The sample's weights are then calibrated, so that the sums

@@ -1,4 +1,4 @@
-// What an execution of a unit of instructions is like, in a few numbers that cost some nanoseconds an instruction: counts,
+// The signature of a unit of executed instructions: a few numbers that cost some nanoseconds an instruction: counts,
 // distances between touches of a line, code, and the cycles of three simple machines (interval model: Eyerman et al.,
 // TOCS 2009). They tell units apart before any machine is simulated.
 #pragma once
