@@ -113,7 +113,7 @@ def answer(
 
 
 def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
-    """Return each program's share of the budget: in proportion to what its simulation takes; 0 for one that cannot be."""
+    """Return each program's share of the budget, in proportion to its simulation's work; 0 where it has none."""
     work = [0 if program is None else program.work for program in programs]
     whole = max(sum(work), 1)
     return [seconds if np.isinf(seconds) and one else seconds * one / whole if one else 0.0 for one in work]
