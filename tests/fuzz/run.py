@@ -179,8 +179,8 @@ def _resident(*, peak: bool = False) -> int:
 
 
 def _outcome(reader: object, path: Path, expected: str) -> tuple[str, str]:
+    from support.errors import InputError
     from tests.fuzz.readers import Reader
-    from uarch.errors import InputError
 
     assert isinstance(reader, Reader)
     try:
