@@ -53,9 +53,9 @@ class InOrderPipeline:
 class FunctionalUnits:
     """How many units of a kind, and latencies in cycles.
 
-    `div_latency` is what gem5's IntDiv is: a whole division of AArch64 and RISC-V, and one step of the seven and more that
-    its microcode takes for a division of x86-64. `div_step_latency`, which a machine need not have, is such a step's own
-    latency, so that a machine divides in as many cycles as its silicon whatever the instruction set.
+    `div_latency` is that of gem5's IntDiv: a whole division of AArch64 and RISC-V, but one step of the seven and more
+    that its microcode takes for a division of x86-64. `div_step_latency`, which a machine need not have, is such a
+    step's own, so that a machine divides in as many cycles as its silicon whatever the instruction set.
     """
 
     int_alu: int

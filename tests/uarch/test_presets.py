@@ -1,4 +1,4 @@
-"""Presets mean what they say: loops with known answers, of each preset's own fields and the latencies in its comments."""
+"""Presets mean what they say: loops whose answers are known from a preset's own fields and comments."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from gem5_loops import COMPILE, LOOPS
 
+from benchmarks.uarch.gem5_loops import COMPILE, LOOPS
 from tracegen.decode import decode
+from tracegen.formats.trace import Trace
 from tracegen.qemu import trace
-from tracegen.trace import Trace
 from uarch.configuration import PRESETS, Machine, load_machine, preset_names, replace_field
 from uarch.instructions import LAST, Chunk, StaticInstructions
 from uarch.timing.simulation import Simulation
@@ -94,7 +94,7 @@ def test_chains_take_the_latencies_of_the_fields(machine):
 @needs_qemu
 @of_each
 def test_a_division_takes_what_the_comment_says(machine):
-    """Seven steps of gem5's microcode; those of x86-64 cores as their silicon, of 32 bits (comments cite the sources)."""
+    """Seven steps of gem5's microcode: of x86-64 cores as their silicon's of 32 bits (the comments have the sources)."""
     text = (PRESETS / f"{machine.name}.yaml").read_text()
     (said,) = re.findall(r"div_step_latency: .*: (\d+) cycles a division", text)
     step = machine.functional_units.div_step_latency
@@ -145,7 +145,7 @@ def test_loads_take_what_the_comment_says(machine):
 @needs_qemu
 @of_each
 def test_a_load_gets_what_was_just_stored(machine):
-    """Out of order no sooner than from L1D or in three cycles; in order the store buffer answers the next cycle or two."""
+    """Out of order no sooner than from L1D or in three cycles; in order from the store buffer, in two to three."""
     found = cycles(LOOPS_OF["store and load"], machine)
     if machine.core == "in-order":
         assert 2 <= found <= 3
