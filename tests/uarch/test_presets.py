@@ -94,7 +94,7 @@ def test_chains_take_the_latencies_of_the_fields(machine):
 @needs_qemu
 @of_each
 def test_a_division_takes_what_the_comment_says(machine):
-    """Seven steps of gem5's microcode: of x86-64 cores as their silicon's of 32 bits (the comments have the sources)."""
+    """Seven steps of gem5's microcode: of x86-64 cores as their silicon's of 32 bits (sources: comments)."""
     text = (PRESETS / f"{machine.name}.yaml").read_text()
     (said,) = re.findall(r"div_step_latency: .*: (\d+) cycles a division", text)
     step = machine.functional_units.div_step_latency
