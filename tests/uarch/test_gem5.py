@@ -198,7 +198,7 @@ def test_fields_set_gem5s_parameters():
         assert f'("IntDiv", {latency}, False)' in gem5_script(load_machine("zen4"), isa)
     assert found["system.clk_domain"]["clock"] == [200]
     cache = found["system.l2"]
-    assert [cache[name] for name in ("tag_latency", "data_latency", "response_latency", "mshrs")] == [6, 6, 3, 48]
+    assert [cache[name] for name in ("tag_latency", "data_latency", "response_latency", "mshrs")] == [7, 7, 3, 48]
     assert (cache["tgts_per_mshr"], cache["write_buffers"], cache["size"]) == (16, 8, 1 << 20)
     assert cache["prefetcher"]["type"] == "TaggedPrefetcher"
     assert found["system.l1i"]["response_latency"] == 1
