@@ -119,14 +119,15 @@ void Recorder::end_unit() {
 }
 
 void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t end) {
+    std::int64_t stores = 0;
     for (std::size_t k = begin; k < end; ++k) {
         if (k + 8 < end) __builtin_prefetch(&statics[chunk.id[k + 8]]);
         const Static& row = statics[chunk.id[k]];
         int code_class = 0, data_class = 0;
         const std::uint64_t last = (row.pc + row.length - 1) >> 6;
         for (std::uint64_t line = row.pc >> 6; line <= last; ++line)
-            code_class = std::max(code_class, signature_.code(line, lines_.touch(line, true, false)));
-        int loads = 0, stores = 0;
+            if (!lines_.touch_same_code(line))
+                code_class = std::max(code_class, signature_.code(line, lines_.touch_code(line)));
         for (std::int64_t which = chunk.offset[k]; which < chunk.offset[k + 1]; ++which) {
             const std::uint64_t address = chunk.address[which];
             const bool store = chunk.is_store[which] != 0;
@@ -135,10 +136,8 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
                 const int reuse = signature_.data(line, lines_.touch(line, false, store));
                 if (!store) data_class = std::max(data_class, reuse);
             }
-            (store ? stores : loads)++;
+            stores += store;
         }
-        signature_.accesses(loads, stores);
-        signature_.latency(row);
         bool wrong = false;
         if (row.flags & BRANCH) {
             const std::uint32_t next = chunk.following[k];
@@ -148,6 +147,7 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
         }
         signature_.execute(row, data_class, code_class, wrong);
     }
+    signature_.accesses(chunk.offset[end] - chunk.offset[begin], stores);
 }
 
 void Recorder::append(const ChunkView& chunk, std::size_t begin, std::size_t end) {
