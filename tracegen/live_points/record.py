@@ -24,7 +24,7 @@ from uarch.instructions import Chunk, Operation, StaticInstructions
 UNITS = 384  # that are simulated, by default
 LEAST_UNITS = 64
 _POOL = 2048  # units that are held of a run, at least; up to twice as many
-_SIGNATURES = 1 << 17  # units that are known by what they are like, at least
+_SIGNATURES = 1 << 16  # units that are known by what they are like, at least
 _BRANCHES = 8192  # before a unit, at most
 _AHEAD = 4  # chunks that are read before they are recorded
 # Cycles of a simple machine's operations; one where none is named. They tell units apart and are in no result.

@@ -45,6 +45,9 @@ class LastTouch {
         return clock_ - before;
     }
 
+    // Has the host fetch a line of data's slot.
+    void prefetch(std::uint64_t line) const { __builtin_prefetch(&slots_[home(line << 1)]); }
+
     // Touches a line of code; as `touch`. Until another line of code is touched, the slot waits for this one's last time.
     std::uint64_t touch_code(std::uint64_t line) {
         settle();
@@ -105,8 +108,10 @@ class LastTouch {
         code_line_ = NEVER;
     }
 
+    std::size_t home(std::uint64_t key) const { return (key * 0x9E3779B97F4A7C15u) >> 20 & (slots_.size() - 1); }
+
     std::size_t find(std::uint64_t key) const {
-        std::size_t at = (key * 0x9E3779B97F4A7C15u) >> 20 & (slots_.size() - 1);
+        std::size_t at = home(key);
         while (slots_[at].time != 0 && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
         return at;
     }

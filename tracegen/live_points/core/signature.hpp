@@ -134,8 +134,9 @@ class Signature {
         return wrong;
     }
 
+    void follow() { ++since_branch_; }
+
     void execute(const Static& row, int data_class, int code_class, bool mispredicted) {
-        ++since_branch_;
         machines_.execute(row, data_class, code_class, mispredicted);
         kinds_ += ADDS[row.kinds];
     }
