@@ -28,10 +28,12 @@ from analysis.report import Section
 from analysis.targets import Target
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
+from support.errors import InputError
+from support.text import nearest, show
+from support.yaml_files import read_yaml
 from uarch.columns import of_machines
-from uarch.configuration import Machine, field_names, machine_from_dict, nearest, read_yaml, show
+from uarch.configuration import Machine, field_names, machine_from_dict
 from uarch.constraints import CORES
-from uarch.errors import InputError
 
 IDEAL = Path(__file__).parent / "ideal.yaml"
 MOST_GROUPS = 8

@@ -18,7 +18,7 @@ from analysis.targets import check_model
 from perfvec.model import Model
 from perfvec.representation import library
 from perfvec.representation.vector import ProgramVector, load_vector
-from uarch.errors import InputError
+from support.errors import InputError
 
 MAPS = ("pca", "tsne")
 _PERPLEXITY = 30.0  # at most: scikit-learn's default

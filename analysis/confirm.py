@@ -13,15 +13,15 @@ from typing import Any
 import pandas as pd
 
 from analysis.sweep import Design, best, fields_of
-from tracegen.files import atomic_path
+from support.errors import InputError
+from support.files import atomic_path
+from support.text import parse_json
 from tracegen.gem5.source import read_facts
 from tracegen.gem5.statistics import read_statistics
 from uarch.configuration import machine_from_dict
-from uarch.errors import InputError
 from uarch.gem5.config import machine_from_config, read_config, simulation_from_config
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import digest
-from uarch.text import parse_json
 
 PREDICTIONS = "predictions.json"
 _FORMAT = "perfvec-confirm/1"

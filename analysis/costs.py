@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.representation.sums import Sums
+from support.errors import InputError
 from uarch.configuration import Machine
-from uarch.errors import InputError
 from uarch.timing.stack import CAUSES
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from perfvec.machines.encoder import MachineEncoder, field_names
 from perfvec.machines.features import features, quantities
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
-from tracegen.files import atomic_path
+from support.files import atomic_path
 from uarch.columns import of_machine
 from uarch.configuration import Machine, load_machine, preset_names, replace_field
 from uarch.configuration import field_names as fields_of_machine

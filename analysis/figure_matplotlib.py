@@ -29,8 +29,8 @@ from analysis.figure import (
     categories,
     label,
 )
-from tracegen.files import atomic_path
-from uarch.errors import InputError
+from support.errors import InputError
+from support.files import atomic_path
 
 PICTURES = (".png", ".svg", ".pdf")
 _MOST_TICKS = 16  # of a heat map's side

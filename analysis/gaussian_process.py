@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from analysis.coordinates import Coordinates
-from uarch.text import parse_json
+from support.text import parse_json
 
 _USUAL = Path(__file__).parent / "usual_hyperparameters.json"
 _JITTER = 1e-8
@@ -54,7 +54,7 @@ def _one_thread() -> Iterator[None]:
 @cache
 def usual_hyperparameters() -> dict[str, tuple[float, float]]:
     """What the logarithms of slope and inverse length scale of each coordinate of the space `default`, and of the joint
-    part and the noise, are above the general prior on average over 29 programs (`tests/analysis/fit_usual.py`).
+    part and the noise, are above the general prior on average over 29 programs (`benchmarks/analysis/fit_usual.py`).
     """
     return {name: (first, second) for name, (first, second) in parse_json(_USUAL.read_text(encoding="utf-8")).items()}
 

@@ -17,7 +17,7 @@ from analysis.sensitivity import sensitivity
 from analysis.targets import Target
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
-from tracegen.phases import phases as find_phases
+from tracegen.control_flow.phases import phases as find_phases
 from uarch.configuration import Machine
 
 _SWEPT: dict[str, list[Any]] = {

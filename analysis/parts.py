@@ -20,16 +20,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perfvec.representation.sums import Sums, by_static_instruction
-from tracegen.basic_blocks import BlockVectors
-from tracegen.call_tree import CallTree
+from support.errors import InputError
+from tracegen.binary.source_lines import source_lines
+from tracegen.control_flow.basic_blocks import BlockVectors
+from tracegen.control_flow.call_tree import CallTree
+from tracegen.control_flow.edges import EdgeCounter, Edges
+from tracegen.control_flow.loops import Loops, find_loops
+from tracegen.control_flow.phases import choose
 from tracegen.decode import decode
-from tracegen.edges import EdgeCounter, Edges
-from tracegen.loops import Loops, find_loops
-from tracegen.phases import choose
+from tracegen.formats.trace import Trace
 from tracegen.qemu.runner import trace as run_trace
-from tracegen.source_lines import source_lines
-from tracegen.trace import Trace
-from uarch.errors import InputError
 from uarch.instructions import Chunk, Flag, Operation, StaticInstructions
 
 PARTITIONS = ("function", "line", "loop", "class", "interval", "phase")
@@ -104,7 +104,7 @@ class Parts:
         return Partition(distinct, self.statics.merge(group, len(distinct)))
 
     def _by_phase(self) -> Partition:
-        """Intervals that execute the same code alike (`tracegen.phases`), numbered by their first."""
+        """Intervals that execute the same code alike (`tracegen.control_flow.phases`), numbered by their first."""
         found = choose(self.blocks).label
         _, first, inverse = np.unique(found, return_index=True, return_inverse=True)
         order = np.argsort(first)

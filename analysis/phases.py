@@ -1,4 +1,4 @@
-"""Pictures of a trace's phases over time (`tracegen.phases`)."""
+"""Pictures of a trace's phases over time (`tracegen.control_flow.phases`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.figure import Axis, Bars, Figure, Panel, Spans
 from analysis.report import Section
-from tracegen.phases import Phases
+from tracegen.control_flow.phases import Phases
 
 
 def sections(found: Phases) -> list[Section]:

@@ -7,7 +7,7 @@ import os
 from analysis.parts import Grouping, Parts, opened
 from perfvec.model import Model
 from perfvec.representation.by_instruction import grouped_sums
-from tracegen.trace import Trace
+from tracegen.formats.trace import Trace
 
 
 def collect(

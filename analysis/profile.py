@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from analysis.costs import Costs, main_causes
 from analysis.figure import Axis, Bars, Figure, Lines, Panel, distinct
 from analysis.parts import Parts
+from support.errors import InputError
+from support.text import nearest
 from tracegen.decode import disassemble
-from uarch.configuration import nearest
-from uarch.errors import InputError
 from uarch.timing.stack import CAUSES, GROUPS
 
 _SHORTEST = 12  # letters of a name in the terminal

@@ -20,11 +20,11 @@ from analysis.report import Section
 from perfvec.model import Model
 from perfvec.representation.sample import HALF_WIDTH, represent_stream_sampled
 from perfvec.representation.vector import load_vector
-from tracegen.files import atomic_path
+from support.errors import InputError
+from support.files import atomic_path
 from tracegen.qemu import stream
 from tracegen.suite.timing import time_workloads
 from tracegen.suite.workloads import Workload, select
-from uarch.errors import InputError
 
 TIMES = "times.csv"
 

@@ -22,7 +22,7 @@ import pandas as pd
 
 from analysis.figure import Figure
 from analysis.figure_plotly import document, packed_library
-from tracegen.files import atomic_path
+from support.files import atomic_path
 
 __all__ = ["Section", "fill", "table", "to_script", "write_report"]
 _HERE = Path(__file__).parent

@@ -18,9 +18,9 @@ from analysis.sweep import Design, Outcome, encoder_of, fields_of_columns, requi
 from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
+from support.errors import InputError
 from uarch.columns import Columns, Grid, concatenate, possible
 from uarch.configuration import Machine
-from uarch.errors import InputError
 from uarch.space import Constraint, base_of, load_space
 from uarch.space_columns import columns_of
 

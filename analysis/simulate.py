@@ -22,13 +22,13 @@ from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.parts import opened, traced
 from analysis.profile import columns
 from analysis.report import Section
+from support.errors import InputError
 from tracegen.decode import decode
+from tracegen.formats.trace import Trace
 from tracegen.label import WARMUP
 from tracegen.live_points.live_points import is_live_points, load
 from tracegen.live_points.simulate import LivePointsSimulator
-from tracegen.trace import Trace
 from uarch.configuration import Machine
-from uarch.errors import InputError
 from uarch.instructions import Chunk
 from uarch.timing.simulation import SIMULATOR, new_stack
 from uarch.timing.simulations import Simulations, processors

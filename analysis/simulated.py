@@ -18,9 +18,9 @@ from tqdm import tqdm
 
 from analysis.simulate import Span, timed
 from tracegen.decode import decode
+from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import load
 from tracegen.live_points.simulate import LivePointsSimulator
-from tracegen.trace import Trace
 from uarch.configuration import Machine
 from uarch.instructions import StaticInstructions
 from uarch.timing.simulations import Simulations, processors

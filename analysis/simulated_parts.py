@@ -12,7 +12,7 @@ from analysis.costs import Costs, simulated
 from analysis.parts import Grouping, Parts, opened
 from analysis.simulate import Span, timed
 from perfvec.representation.sums import Sums
-from tracegen.trace import Trace
+from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
 from uarch.timing.simulation import new_stack
 from uarch.timing.simulations import Simulations, processors

@@ -25,7 +25,7 @@ from analysis.sweep import encoder_of, require_model
 from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
-from uarch.errors import InputError
+from support.errors import InputError
 from uarch.space_columns import sample_columns
 
 ON = ("machines", "vectors")

@@ -29,9 +29,10 @@ from perfvec.machines.columns import cycles_of_columns, outside_of_columns
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
+from support.errors import InputError
+from support.text import nearest
 from uarch.columns import MOST_POINTS, Columns, Grid, of_machine, possible, rule_of
-from uarch.configuration import Machine, nearest, parse_value, replace_field
-from uarch.errors import InputError
+from uarch.configuration import Machine, parse_value, replace_field
 from uarch.expression import Expression, parse
 from uarch.space import Constraint, load_space, parse_constraint
 from uarch.space_columns import sample_columns

@@ -16,10 +16,10 @@ from analysis.simulated import Simulable, SimulableLivePoints, SimulableTrace
 from perfvec.model import Model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector, load_vector
+from support.errors import InputError
+from support.text import require_writable_name
 from tracegen.live_points.live_points import SUFFIX, is_live_points
 from tracegen.qemu.runner import trace
-from uarch.errors import InputError
-from uarch.text import require_writable_name
 
 
 def resolve(

@@ -30,14 +30,14 @@ from perfvec.machines.posterior import Observations, fit
 from perfvec.model import Model
 from perfvec.representation.library import estimate
 from perfvec.representation.represent import represent
+from support.errors import InputError
 from tracegen.decode import decode
-from tracegen.host_time import host_time
+from tracegen.formats.trace import Trace
 from tracegen.qemu import Region, parse_place
 from tracegen.qemu.runner import trace
+from tracegen.suite.host_time import host_time
 from tracegen.suite.inputs import compile_c
-from tracegen.trace import Trace
 from uarch.configuration import Machine
-from uarch.errors import InputError
 from uarch.timing.simulations import simulated_cycles
 
 KERNEL = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels" / "tiled_matmul.c"

@@ -34,12 +34,12 @@ from analysis.sweep import Design, Outcome, encoder_of, first_points, grid_desig
 from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model, configuration_key
 from perfvec.representation.represent import represent
-from tracegen.files import atomic_path
+from support.errors import InputError
+from support.files import atomic_path
+from support.text import parse_json
 from uarch.columns import Columns, of_machines
 from uarch.configuration import Machine, get_field, load_machine, replace_field
-from uarch.errors import InputError
 from uarch.space import sample
-from uarch.text import parse_json
 from uarch.timing.simulation import SIMULATOR
 
 MACHINES = ("base", "zen2", "cortex-a53")

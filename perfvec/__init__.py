@@ -1,1 +1,1 @@
-"""Learning: the instruction foundation model, machine vectors, program vectors, and the `perfvec` command."""
+"""Learning: the instruction foundation model, machine vectors, program vectors."""

@@ -1,5 +1,5 @@
 """`python -m perfvec` is the `perfvec` command."""
 
-from perfvec.cli import main
+from analysis.cli.main import main
 
 main()

@@ -18,10 +18,10 @@ from perfvec.architectures.convolution import Convolution
 from perfvec.model import load_model
 from perfvec.precision import native_bf16
 from perfvec.training.ranks import device_of
+from support.errors import InputError
 from tracegen.gem5.label import find_gem5
 from tracegen.gem5.label import version as gem5_version
 from tracegen.qemu.plugin import find_qemu, plugin_for
-from uarch.errors import InputError
 
 _PACKAGES = {
     "dask": ("distributed", "--scheduler and --cluster"),

@@ -24,12 +24,12 @@ from perfvec.model import Model, configuration_key
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import STRETCH, lane_sums
 from perfvec.training.data import WARMUP, pair_files
+from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.features import Schema
-from tracegen.latency import LatencyFile
-from tracegen.trace import Trace
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
-from uarch.errors import InputError
 
 _LANE, _LANES = 1000, 32  # instructions of a lane, at least; lanes of a stretch, at most
 _COUNTED = (("program", "program"), ("uarch", "machine"), ("model", "model"))

@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from perfvec.architectures import State, build, complete
 from perfvec.intervals.calibration import Calibration, calibration_from_json
 from perfvec.machines.encoder import MachineEncoder
+from support.errors import InputError
+from support.files import atomic_path
+from support.text import parse_json
 from tracegen.features import Schema, get_schema
-from tracegen.files import atomic_path
 from uarch.configuration import Machine, machine_from_dict
-from uarch.errors import InputError
-from uarch.text import parse_json
 
 FORMAT = "perfvec-model"
 VERSION = 3  # 2: no digest; 1: LSTMs only

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from support.jit import cached
 from tracegen.features import Schema
-from uarch.jit import cached
 
 
 class Projection:

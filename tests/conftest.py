@@ -11,11 +11,11 @@ import pytest
 from perfvec.model import Model
 from perfvec.training.recipe import Recipe
 from perfvec.training.train import train
+from support.unsealed import ALLOWED
+from tracegen.formats.trace import Trace
 from tracegen.label import label
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import compile_c
-from tracegen.trace import Trace
-from tracegen.unsealed import ALLOWED
 from uarch.configuration import Machine, load_machine
 from uarch.space import sample
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.conftest import KERNELS
 from tracegen.decode import decode
+from tracegen.formats.trace import Trace
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import compile_c
-from tracegen.trace import Trace
 from uarch.configuration import load_machine, replace_field
 from uarch.timing.simulation import Simulation
 

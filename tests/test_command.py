@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tracegen.trace import Trace
+from tracegen.formats.trace import Trace
 
 
 def perfvec(*arguments, environment=None, stdin=None):

@@ -7,22 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfvec import cli
+from analysis.cli import main as cli
 from perfvec.representation import represent as representing
 from perfvec.representation import shards
 from perfvec.representation.represent import represent, represent_file
 from perfvec.representation.shards import represent_on_cluster
 from perfvec.representation.vector import load_vector
+from support.errors import InputError
+from support.executor import connect
 from tests.cluster import one_killed, workers
 from tracegen import label as labelling
-from tracegen.executor import connect
 from tracegen.features.file import FeaturesFile
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
 from tracegen.label import label
-from tracegen.latency import LatencyFile
 from tracegen.qemu.runner import trace
 from tracegen.suite import run
-from tracegen.trace import Trace
-from uarch.errors import InputError
 
 
 @pytest.fixture(scope="module")

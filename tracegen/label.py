@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from support.errors import InputError
+from support.executor import Executor, Local, settle
+from support.files import require_writable
 from tracegen.decode import decode
-from tracegen.executor import Executor, Local, settle
-from tracegen.files import require_writable
-from tracegen.latency import LatencyFile, LatencyWriter, join
-from tracegen.trace import Trace
+from tracegen.formats.latency import LatencyFile, LatencyWriter, join
+from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
-from uarch.errors import InputError
 from uarch.timing.simulation import COUNTERS, SIMULATOR
 from uarch.timing.simulations import Simulations
 

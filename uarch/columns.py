@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from uarch.configuration import Machine, RelationError, flatten, machine_from_dict, replace_field, show
+from support.errors import InputError
+from support.text import show
+from uarch.configuration import Machine, RelationError, flatten, machine_from_dict, replace_field
 from uarch.constraints import RELATIONS, RULES, Relation, Rule
-from uarch.errors import InputError
 from uarch.space import Constraint
 
 MOST_POINTS = 4_000_000

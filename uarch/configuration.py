@@ -7,8 +7,6 @@ The field names are those of the latency files (`uarch` there); `Machine.to_dict
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +14,11 @@ from typing import Any
 
 import yaml
 
+from support.errors import InputError
+from support.text import name_of, nearest, show
+from support.yaml_files import read_yaml
 from uarch.constraints import RELATIONS, RULES, Rule, memory_models
-from uarch.errors import InputError
 from uarch.formula import is_power_of_two
-from uarch.text import parse_json, read_text
 
 
 @dataclass(frozen=True)
@@ -137,17 +136,11 @@ _SECTIONS: dict[str, type] = {
 _PIPELINES: dict[str, type] = {"out-of-order": OutOfOrderPipeline, "in-order": InOrderPipeline}
 
 
-def nearest(name: Any, names: Iterable[str]) -> str:
-    """' (did you mean x?)' where some name is close, else nothing."""
-    close = difflib.get_close_matches(_word(name), list(names), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
 def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     """A validated machine from the nested mapping of the latency files. Raises InputError."""
     if not isinstance(values, Mapping):
         raise InputError(f"a machine is a mapping of fields, not {show(values)}")
-    where = f"machine {_word(values.get('name', '(unnamed)'))}"
+    where = f"machine {name_of(values.get('name', '(unnamed)'))}"
     _refuse_unknown(where, values)
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
     for field in ("name", "core", "frequency_ghz"):
@@ -175,25 +168,6 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     return machine
 
 
-_SHORT = reprlib.Repr()  # shortens before it formats: a value may be of any size
-_SHORT.maxlevel = 3
-_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 200
-
-
-def show(value: Any) -> str:
-    """A wrong value for an error message: one line of at most 60 letters."""
-    try:
-        text = " ".join(_SHORT.repr(value).split())
-    except ValueError:  # an integer of thousands of digits
-        text = "an enormous number"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _word(name: Any) -> str:
-    """A name as it is where that is one line, else quoted."""
-    return name if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 60 else show(name)
-
-
 def _refuse_unknown(where: str, values: Mapping[str, Any]) -> None:
     """Raise InputError for a name that no machine has, in any section: it tells more than a missing one does."""
     kinds: dict[str, type] = dict(_SECTIONS)
@@ -209,7 +183,7 @@ def _known_names(where: str, prefix: str, values: Mapping[str, Any], expected: l
     for name in values:
         if name not in expected:
             hint = nearest(name, expected) or f" (valid: {', '.join(expected)})"
-            raise InputError(f"{where}: unknown field {prefix}{_word(name)} = {show(values[name])}{hint}")
+            raise InputError(f"{where}: unknown field {prefix}{name_of(name)} = {show(values[name])}{hint}")
 
 
 def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
@@ -420,68 +394,3 @@ def save_machines(machines: Iterable[Machine], folder: str | Path) -> list[Path]
     except OSError as error:
         raise InputError(f"cannot write machines to {folder}: {error.strerror}") from None
     return paths
-
-
-_MOST_REPEATED = 1_000_000  # nodes that the aliases of a YAML file stand for together
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a name may be given only once, and whose aliases do not stand for more than memory holds."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._size: dict[yaml.Node, int] = {}  # nodes in each, those that aliases repeat counted again
-        self._composed = self._repeated = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Count, as aliases of aliases stand for exponentially many nodes (also where `<<` merges them)."""
-        is_alias, before = self.check_event(yaml.AliasEvent), self._composed
-        node = super().compose_node(parent, index)
-        if node is None:
-            return None
-        if is_alias:
-            repeated = self._size.get(node, 0)  # 0: of one around it
-            self._composed += repeated
-            self._repeated += repeated
-            if self._repeated > _MOST_REPEATED:
-                raise ValueError(f"its aliases (*name) stand for more than {_MOST_REPEATED:,} values")
-        else:
-            self._composed += 1
-            self._size[node] = self._composed - before
-        return node
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Refuse a name that is given twice, before `<<` adds those that it merges."""
-        node = super().compose_mapping_node(anchor)
-        _require_unique(
-            name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode) and name.value != "<<"
-        )
-        return node
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A mapping of JSON, in which too a name may be given only once."""
-    _require_unique(name for name, _ in pairs)
-    return dict(pairs)
-
-
-def _require_unique(names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{_word(name)} is given twice")
-        seen.add(name)
-
-
-def read_yaml(path: Path, what: str) -> Any:
-    """The content of a `.json` or YAML file, in which a name may stand once; `what` names it in errors. Raises
-    InputError.
-    """
-    text = read_text(path, what)
-    try:
-        if path.suffix == ".json":
-            return parse_json(text, object_pairs_hook=_unique)
-        return yaml.load(text, _Loader)  # a SafeLoader
-    except (ValueError, TypeError, AttributeError, yaml.YAMLError, RecursionError) as error:
-        kind = "json" if path.suffix == ".json" else "yaml"
-        raise InputError(f"{path} is not valid {kind}: {' '.join(str(error).split())}") from None

@@ -21,8 +21,10 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.configuration import Machine, SimpleMemory, load_machine, nearest, preset_names, read_yaml, show
-from uarch.errors import InputError
+from support.errors import InputError
+from support.text import nearest, show
+from support.yaml_files import read_yaml
+from uarch.configuration import Machine, SimpleMemory, load_machine, preset_names
 
 DEVICES = Path(__file__).parent / "devices"
 

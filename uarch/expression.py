@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from uarch.configuration import nearest, show
-from uarch.errors import InputError
+from support.errors import InputError
+from support.text import nearest, show
 
 _DEEPEST = 100
 _LONGEST = 500  # letters: a tree is never deeper than its text is long

@@ -19,19 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from uarch.configuration import (
-    Machine,
-    RelationError,
-    check_value,
-    flatten,
-    load_machine,
-    machine_from_dict,
-    nearest,
-    read_yaml,
-    show,
-)
+from support.errors import InputError
+from support.text import nearest, show
+from support.yaml_files import read_yaml
+from uarch.configuration import Machine, RelationError, check_value, flatten, load_machine, machine_from_dict
 from uarch.constraints import RULES, Rule
-from uarch.errors import InputError
 from uarch.expression import Expression, parse
 
 SPACES = Path(__file__).parent / "spaces"

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from uarch.columns import MOST_POINTS, Column, Columns, check_values, column_of, concatenate, of_machine, possible
 from uarch.configuration import Machine
 from uarch.constraints import CORES
-from uarch.errors import InputError
 from uarch.space import Constraint, Space, base_of, load_space
 
 _BATCH = 1 << 16

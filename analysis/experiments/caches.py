@@ -20,8 +20,8 @@ from analysis.figure import Axis, Figure, Panel, Points
 from analysis.report import Section
 from analysis.subset import medoids
 from perfvec.model import Model
+from support.errors import InputError
 from uarch.configuration import Machine
-from uarch.errors import InputError
 
 TRAINED = 3
 REPEATS = 5  # of what draws at random

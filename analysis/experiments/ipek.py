@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.experiments.study import Answer, Study
-from uarch.errors import InputError
+from support.errors import InputError
 
 SIMULATIONS = 9  # of 36: the share of the exhaustive hours that PerfVec's comparison gives it, 150 of 600
 _HIDDEN = 16

@@ -24,12 +24,12 @@ from tqdm import tqdm
 
 from perfvec.model import Model, configuration_key
 from perfvec.representation.represent import Pass
+from support.errors import InputError
+from support.files import atomic_path
 from tracegen.decode import decode
-from tracegen.files import atomic_path
+from tracegen.formats.trace import Trace
 from tracegen.label import WARMUP
-from tracegen.trace import Trace
 from uarch.configuration import Machine
-from uarch.errors import InputError
 from uarch.instructions import Chunk
 from uarch.timing.simulation import SIMULATOR, Simulation
 

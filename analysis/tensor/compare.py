@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.tensor.history import History, read
-from uarch.errors import InputError
+from support.errors import InputError
 
 
 def compare(folders: Sequence[Path], reference: int = 0) -> pd.DataFrame:

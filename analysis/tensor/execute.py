@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from support.errors import InputError
 from tracegen.tensor.measure import Measured, arguments, summary
-from uarch.errors import InputError
 
 _MOST, _FEWEST = 100, 5
 Specification = Sequence[tuple[str, tuple[int, ...]]]  # type and shape of each input

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perfvec.tensor.records import FeatureGroup
+from support.errors import InputError
 from tracegen.tensor import compact_ast, primitives, statements
 from tracegen.tensor.candidates import trace_json
 from tracegen.tensor.dataset import Rows
-from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from support.errors import InputError
 from tracegen.tensor.installation import require_tvm, without_tensor_intrinsics
 from tracegen.tensor.tasks import Task, lowered, network_module, task_of
-from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule

@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from tracegen.files import atomic_path
-from uarch.errors import InputError
-from uarch.text import parse_json
+from support.errors import InputError
+from support.files import atomic_path
+from support.text import parse_json
 
 HEADER, ROUNDS = "search.json", "history.jsonl"
 

@@ -27,12 +27,12 @@ from analysis.tensor.streams import levels, list_schedule
 from perfvec.model import Model
 from perfvec.representation.represent import STRETCH, Pass
 from perfvec.representation.vector import ProgramVector, load_vector
+from support.errors import InputError
+from support.files import atomic_path
+from support.text import parse_json
 from tracegen.decode import decode
-from tracegen.files import atomic_path
-from tracegen.trace import Trace
+from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
-from uarch.errors import InputError
-from uarch.text import parse_json
 
 if TYPE_CHECKING:
     from analysis.tensor.replay import Kernel

@@ -25,6 +25,7 @@ from analysis.tensor.streams import levels, list_schedule
 from analysis.tensor.tune import best_record, open_database
 from perfvec.tensor.contract import CostModel
 from perfvec.tensor.model_file import load_model
+from support.errors import InputError
 from tracegen.tensor import work
 from tracegen.tensor.build import TARGETS, require_device
 from tracegen.tensor.candidates import REPLAY_TRACE, sample, trace_json
@@ -34,7 +35,6 @@ from tracegen.tensor.measure import Measured
 from tracegen.tensor.tasks import Task, parse_network
 from tracegen.tensor.worker import Failure, Worker
 from uarch.devices import load_device
-from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

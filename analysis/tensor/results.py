@@ -18,8 +18,8 @@ from analysis.report import Section
 from analysis.tensor.compare import compare
 from analysis.tensor.history import History, read
 from perfvec.tensor import metrics
-from uarch.errors import InputError
-from uarch.text import parse_json
+from support.errors import InputError
+from support.text import parse_json
 
 
 def sections(paths: Sequence[str | os.PathLike[str]]) -> list[Section]:

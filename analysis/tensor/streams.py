@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 
 @dataclass(frozen=True)

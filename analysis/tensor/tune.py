@@ -26,6 +26,7 @@ from analysis.tensor.graph import Graph, network_graph
 from analysis.tensor.history import History, Round
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.model_file import SHIPPED, load_model
+from support.errors import InputError
 from tracegen.tensor import work
 from tracegen.tensor.build import TARGETS, require_device
 from tracegen.tensor.candidates import trace_json
@@ -34,7 +35,6 @@ from tracegen.tensor.installation import require_tvm, without_tensor_intrinsics
 from tracegen.tensor.tasks import Task, parse_network
 from tracegen.tensor.worker import Failure, Worker
 from uarch.devices import load_device
-from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.s_tir.meta_schedule import TuneContext

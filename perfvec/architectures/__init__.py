@@ -11,7 +11,7 @@ from perfvec.architectures.linear import Linear
 from perfvec.architectures.lstm import Lstm
 from perfvec.architectures.mlp import Mlp
 from perfvec.architectures.transformer import Transformer
-from uarch.errors import InputError
+from support.errors import InputError
 
 ARCHITECTURES: dict[str, type[Architecture]] = {
     "lstm": Lstm,

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tracegen.compiled import compiled
-from uarch.errors import InputError
+from support.compiled import compiled
+from support.errors import InputError
 
 SOURCE = Path(__file__).with_name("amx.c")
 _FLAGS = ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512bf16", "-mfma", "-mamx-tile", "-mamx-bf16")

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from uarch.jit import cached
+from support.jit import cached
 
 # Division by zero must not be an exception, or nothing is vectorised. NaN passes through.
 _kernel = cached(nogil=True, error_model="numpy", fastmath={"contract"})

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, pad, scaled_dot_product_attention
 
 from perfvec.architectures.contract import Architecture, State
-from uarch.errors import InputError
+from support.errors import InputError
 
 
 class Transformer(Architecture):

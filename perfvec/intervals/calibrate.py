@@ -14,7 +14,7 @@ from perfvec.intervals.calibration import Calibration, Errors, calibrate_way, le
 from perfvec.intervals.held_out import held_out_errors
 from perfvec.intervals.level import DEFAULT_LEVEL, least_groups, require_level
 from perfvec.model import Model
-from uarch.errors import InputError
+from support.errors import InputError
 
 _OLDEST = "table"  # the way whose machines are the model's own, not examples of new ones
 

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from perfvec.intervals.conformal import hierarchical_quantiles
-from uarch.errors import InputError
+from support.errors import InputError
 
 LEVELS = np.round(np.arange(0.5, 0.9951, 0.005), 3)
 FORMAT = "perfvec-calibration/1"

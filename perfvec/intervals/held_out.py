@@ -15,8 +15,8 @@ from perfvec.evaluate import Stretch, labelled_stretches, machine_ways
 from perfvec.intervals.novelty import machine_neighbours, program_neighbours
 from perfvec.model import Model, configuration_key
 from perfvec.training.data import pair_files
-from tracegen.latency import LatencyFile
-from uarch.errors import InputError
+from support.errors import InputError
+from tracegen.formats.latency import LatencyFile
 
 WAYS = {"seen": "table", "fitted": "fitted", "zero-shot": "encoder"}  # the protocol's words → predict's
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 DEFAULT_LEVEL = 0.9
 

@@ -21,11 +21,12 @@ from perfvec.machines.times import gather, read_times
 from perfvec.model import Model, configuration_key
 from perfvec.representation.vector import ProgramVector
 from perfvec.training.data import pair_files
-from tracegen.files import require_writable
-from tracegen.latency import LatencyFile
-from tracegen.trace import Trace
-from uarch.configuration import Machine, load_machine, nearest
-from uarch.errors import InputError
+from support.errors import InputError
+from support.files import require_writable
+from support.text import nearest
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
+from uarch.configuration import Machine, load_machine
 
 Resolve = Callable[[Model, Sequence[str]], list[ProgramVector]]
 

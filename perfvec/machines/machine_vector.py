@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from tracegen.arrays import load_arrays, save_arrays
+from support.arrays import load_arrays, save_arrays
+from support.errors import InputError
+from support.text import parse_json
 from uarch.configuration import Machine, load_machine
-from uarch.errors import InputError
-from uarch.text import parse_json
 
 if TYPE_CHECKING:
     from perfvec.model import Model

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from perfvec.model import Model
-from uarch.errors import InputError
+from support.errors import InputError
 
 # Log-normal priors of τ and σ: an encoder's typical error, and a foundation model's on unseen programs.
 _TAU, _SIGMA, _SPREAD = 0.25, 0.1, 0.7

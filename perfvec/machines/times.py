@@ -15,10 +15,9 @@ import numpy as np
 
 from perfvec.machines.posterior import Observations
 from perfvec.representation.vector import ProgramVector
-from tracegen.trace import Trace
-from uarch.configuration import nearest, show
-from uarch.errors import InputError
-from uarch.text import parse_json
+from support.errors import InputError
+from support.text import nearest, parse_json, show
+from tracegen.formats.trace import Trace
 
 _AGREE = 0.1  # by what fraction times of one program may differ and still be repetitions of one measurement
 

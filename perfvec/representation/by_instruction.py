@@ -17,9 +17,9 @@ from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import OVERLAP, STRETCH, lane_pieces
 from perfvec.representation.sums import Grouping, Sums
-from tracegen.trace import Trace
+from support.jit import cached
+from tracegen.formats.trace import Trace
 from uarch.instructions import StaticInstructions
-from uarch.jit import cached
 
 
 def grouped_sums(

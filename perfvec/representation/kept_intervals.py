@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.arrays import load_arrays, save_arrays
-from uarch.errors import InputError
+from support.arrays import load_arrays, save_arrays
+from support.errors import InputError
 
 FORMAT = "perfvec-intervals/1"
 _EVERY_S = 20.0

@@ -18,10 +18,10 @@ from perfvec.model import Model
 from perfvec.representation.pool import UNIT, Listed, Pool
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
-from tracegen.arrays import load_arrays, save_arrays
+from support.arrays import load_arrays, save_arrays
+from support.errors import InputError
 from tracegen.decode import decode
-from tracegen.trace import Trace
-from uarch.errors import InputError
+from tracegen.formats.trace import Trace
 
 FORMAT = "perfvec-library/2"  # 1: no digest
 _KINDS = {"model": "U0", "program": "U1", "isa": "U1", "trace_digest": "U1", "instructions": "i1", "vector": "f2"}

@@ -14,8 +14,8 @@ from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import OVERLAP, lane_sums
 from perfvec.representation.signatures import Reservoir, UnitSignatures
 from perfvec.representation.spread import spread
+from support.jit import cached
 from uarch.instructions import Chunk, StaticInstructions
-from uarch.jit import cached
 
 UNIT = 1024  # instructions; divides the chunks of a trace, and is a multiple of 16
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features

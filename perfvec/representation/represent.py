@@ -28,10 +28,10 @@ from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.spread import spread
 from perfvec.representation.vector import ProgramVector
 from perfvec.representation.windowed import WINDOW, windowed_sums
-from tracegen.ahead import ahead
+from support.ahead import ahead
 from tracegen.decode import decode
+from tracegen.formats.trace import Trace
 from tracegen.qemu.stream import ProgramStream
-from tracegen.trace import Trace
 from uarch.instructions import Chunk, StaticInstructions
 
 OVERLAP = 256  # as far as four convolutions of four taps look back; recurrent states forget sooner

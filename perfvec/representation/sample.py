@@ -24,12 +24,12 @@ from perfvec.representation.represent import OVERLAP, STRETCH, reference_machine
 from perfvec.representation.signatures import Reservoir
 from perfvec.representation.stratified import Estimate, allocate, estimate, relative_variance, suffices, variances
 from perfvec.representation.vector import ProgramVector, Sampling
+from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.features.schema import extracted
-from tracegen.kmeans import kmeans
+from tracegen.formats.trace import Trace
 from tracegen.qemu.stream import ProgramStream
-from tracegen.trace import Trace
-from uarch.errors import InputError
+from tracegen.statistics.kmeans import kmeans
 
 HALF_WIDTH = 0.02
 STRATA = 48  # at most

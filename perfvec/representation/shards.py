@@ -23,11 +23,11 @@ from perfvec.precision import native_bf16, rounded
 from perfvec.representation.kept_intervals import KeptIntervals
 from perfvec.representation.represent import OVERLAP, STRETCH, lane_sums, whole_vector, work_of
 from perfvec.representation.vector import ProgramVector
-from tracegen.executor import Executor, settle
+from support.errors import InputError
+from support.executor import Executor, settle
+from support.files import require_writable
 from tracegen.features.file import FeaturesFile, extract
-from tracegen.files import require_writable
-from tracegen.trace import Trace
-from uarch.errors import InputError
+from tracegen.formats.trace import Trace
 
 SHARD = 4  # stretches of a task: one to ten seconds of the model
 

@@ -13,7 +13,7 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.basic_blocks import BlockVectors
+from tracegen.control_flow.basic_blocks import BlockVectors
 from uarch.instructions import Chunk, StaticInstructions
 
 MOST = 1 << 20  # a billion instructions' units; 140 MB

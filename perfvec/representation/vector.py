@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from tracegen.arrays import load_arrays, save_arrays
-from tracegen.files import require_writable
-from uarch.errors import InputError
+from support.arrays import load_arrays, save_arrays
+from support.errors import InputError
+from support.files import require_writable
 
 FORMAT = "perfvec-vector/3"  # 1 and 2: no digest
 CONFIDENCE = 0.95

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from perfvec.tensor.models import MODELS, make
-from uarch.configuration import read_yaml
-from uarch.errors import InputError
+from support.errors import InputError
+from support.yaml_files import read_yaml
 
 FOLDER = Path(__file__).parent / "configurations"
 DEFAULT = "two-cores"

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfvec.tensor.records import FeatureGroup, Records
+from support.errors import InputError
 from tracegen.tensor.dataset import Device, Rows
-from uarch.errors import InputError
 
 Floats = NDArray[np.float64]
 P = TypeVar("P")

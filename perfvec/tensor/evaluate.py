@@ -31,11 +31,11 @@ from perfvec.tensor.fine_tuning import fine_tune
 from perfvec.tensor.model_file import load_model
 from perfvec.tensor.models import make
 from perfvec.tensor.records import Records, read_records
-from tracegen.files import atomic_path
+from support.errors import InputError
+from support.files import atomic_path
+from support.text import parse_json
 from tracegen.tensor import selection, splits
 from tracegen.tensor.dataset import Dataset
-from uarch.errors import InputError
-from uarch.text import parse_json
 
 Integers = NDArray[np.int64]
 SPLITS = splits.SPLITS

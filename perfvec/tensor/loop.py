@@ -19,8 +19,8 @@ from perfvec.tensor.contract import Budget
 from perfvec.tensor.discrepancy import central_moment_discrepancy
 from perfvec.tensor.records import Records
 from perfvec.tensor.targets import Target, relevance
+from support.errors import InputError
 from tracegen.tensor.dataset import Rows
-from uarch.errors import InputError
 
 LOSSES = ("mse", "huber", "mape", "rank", "lambda", "cmd")
 _SMALLEST_DOMAIN = 8  # candidates of a domain in a batch, for moments to mean something

@@ -21,11 +21,11 @@ from safetensors.numpy import save
 
 from perfvec.tensor.contract import CostModel, State
 from perfvec.tensor.models import make
-from tracegen.arrays import digest
-from tracegen.files import atomic_path
+from support.arrays import digest
+from support.errors import InputError
+from support.files import atomic_path
+from support.text import parse_json
 from tracegen.tensor.dataset import Device
-from uarch.errors import InputError
-from uarch.text import parse_json
 
 FORMAT = "perfvec-tensor-model"
 VERSION = 2  # 1: no digest

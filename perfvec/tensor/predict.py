@@ -13,9 +13,9 @@ import pandas as pd
 from perfvec.tensor.contract import CostModel
 from perfvec.tensor.model_file import load_model
 from perfvec.tensor.records import FeatureGroup
+from support.errors import InputError
 from tracegen.tensor.dataset import Dataset, Device
 from tracegen.tensor.read import read
-from uarch.errors import InputError
 
 
 def predict(

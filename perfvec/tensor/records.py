@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from support.errors import InputError
 from tracegen.tensor.dataset import Dataset, Device, Outcome, Rows
-from uarch.errors import InputError
 
 
 @dataclass(frozen=True)

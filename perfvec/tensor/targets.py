@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from perfvec.tensor.metrics import groups_of
-from uarch.errors import InputError
+from support.errors import InputError
 
 KINDS = ("score", "log", "box-cox")
 _REACH = 12.0  # standard deviations that a prediction may lie outside the training latencies

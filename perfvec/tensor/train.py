@@ -13,7 +13,7 @@ from perfvec.tensor.fine_tuning import Step, fine_tune
 from perfvec.tensor.model_file import describe, load_model, save_model
 from perfvec.tensor.models import make
 from perfvec.tensor.records import read_records
-from tracegen.files import require_writable
+from support.files import require_writable
 
 
 @dataclass(frozen=True)

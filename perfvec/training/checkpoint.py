@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tracegen.files import atomic_path
+from support.files import atomic_path
 
 Weights = dict[str, Tensor]
 

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.model import configuration_key
+from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.features import Schema
-from tracegen.latency import LatencyFile
-from tracegen.trace import Trace
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
-from uarch.errors import InputError
 
 WARMUP = 128  # instructions kept before the labelled ones
 SATURATED = 65535

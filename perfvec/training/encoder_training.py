@@ -21,9 +21,9 @@ from perfvec.model import FoundationModel, Model, configuration_key
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import lane_sums
 from perfvec.training.data import Labels, Shard, pair_files
-from tracegen.latency import LatencyFile
+from support.errors import InputError
+from tracegen.formats.latency import LatencyFile
 from uarch.configuration import Machine
-from uarch.errors import InputError
 
 WINDOW = 20_000  # instructions
 _WINDOWS = 6  # windows of one shard, spread over it

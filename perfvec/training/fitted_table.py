@@ -18,10 +18,10 @@ from perfvec.evaluate import labelled_windows
 from perfvec.machines.posterior import Observations, fit_windows
 from perfvec.model import Model, Program, configuration_key
 from perfvec.training.data import pair_files
-from tracegen.latency import LatencyFile
-from tracegen.trace import Trace
+from support.errors import InputError
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
-from uarch.errors import InputError
 
 
 def require_trained(

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tracegen.files import atomic_path
-from uarch.errors import InputError
+from support.errors import InputError
+from support.files import atomic_path
 
 COLUMNS = (
     "step", "instructions", "loss", "learning_rate", "validation_error", "instructions_per_second",

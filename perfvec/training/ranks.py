@@ -15,7 +15,7 @@ from datetime import timedelta
 import torch
 from torch import Tensor, distributed
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 _PATIENCE = timedelta(days=7)  # the others wait while the first one makes the shards
 

@@ -10,7 +10,7 @@ from perfvec.architectures import complete
 from perfvec.training.data import WARMUP
 from perfvec.training.loss import SEGMENTS
 from perfvec.training.optimizer import OPTIMIZERS
-from uarch.errors import InputError
+from support.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,9 @@ from perfvec.training.metrics import Metrics, require_tensorboard
 from perfvec.training.optimizer import optimizer_for
 from perfvec.training.ranks import Ranks, device_of, processes
 from perfvec.training.recipe import Recipe
+from support.errors import InputError
+from support.files import require_writable
 from tracegen.features import Schema, get_schema
-from tracegen.files import require_writable
-from uarch.errors import InputError
 
 CHECKPOINT_SECONDS = 60.0
 _NOTHING_LEFT_OUT = Split()

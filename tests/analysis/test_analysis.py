@@ -9,8 +9,8 @@ import pytest
 from analysis import compare, predict, sweep
 from analysis.report import write_report
 from perfvec.representation.vector import ProgramVector
+from support.errors import InputError
 from uarch.configuration import get_field, load_machine
-from uarch.errors import InputError
 
 
 def vector(name, values, instructions=100, model="m"):

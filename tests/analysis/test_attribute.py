@@ -14,8 +14,8 @@ from analysis.attribute import IDEAL, REST, answered, attribute, coalitions, loa
 from analysis.simulated import Estimates
 from analysis.targets import Target
 from perfvec.representation.represent import represent
+from support.errors import InputError
 from uarch.configuration import field_names, get_field, load_machine, preset_names
-from uarch.errors import InputError
 
 
 @pytest.fixture(scope="module")

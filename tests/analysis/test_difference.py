@@ -7,7 +7,7 @@ import pytest
 
 from analysis.costs import predicted
 from analysis.difference import PARTITIONS, diff, shown, to_json
-from uarch.errors import InputError
+from support.errors import InputError
 
 
 @pytest.mark.parametrize("by", PARTITIONS)

@@ -8,11 +8,11 @@ import pytest
 from analysis.experiments import caches, dubach, ipek, li, machine_vectors, simulations, surface
 from analysis.experiments.simulations import Windows
 from analysis.experiments.study import Answer, Study, designs_of, quality, spread
+from support.errors import InputError
 from tests.analysis.vectors import shipped
+from tracegen.formats.latency import LatencyFile
 from tracegen.label import label
-from tracegen.latency import LatencyFile
 from uarch.configuration import load_machine
-from uarch.errors import InputError
 
 pytest.importorskip("sklearn", reason="the compared methods need scikit-learn (extra `experiment`)")
 

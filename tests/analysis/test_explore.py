@@ -12,11 +12,11 @@ from selenium.webdriver.common.keys import Keys
 from analysis.attribute import attribute
 from analysis.explore import contents, explore, stops
 from analysis.predict import predict
+from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machine, of_machines, possible
 from uarch.configuration import load_machine, machine_from_dict, replace_field
 from uarch.constraints import RULES, Rule
-from uarch.errors import InputError
 from uarch.formula import evaluate
 from uarch.space import sample
 

@@ -13,8 +13,8 @@ from analysis.parts import PARTITIONS
 from analysis.predicted_parts import collect
 from analysis.profile import annotate, profile, shown, shown_annotation, to_json
 from analysis.report import Section, write_report
+from support.errors import InputError
 from tests.analysis.conftest import PROGRAM
-from uarch.errors import InputError
 
 SOURCE = PROGRAM.read_text().splitlines()
 

@@ -8,9 +8,9 @@ import pytest
 
 from analysis import compare, novelty, subset
 from perfvec.model import load_model, save_model
+from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from uarch.configuration import load_machine, replace_field
-from uarch.errors import InputError
 
 
 def with_vector(name, vector, **changes):

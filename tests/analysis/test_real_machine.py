@@ -7,13 +7,13 @@ import pytest
 from analysis import real_machine
 from perfvec.machines.times import read_times
 from perfvec.representation.vector import load_vector
-from tracegen.host_clock import clock_ghz
-from tracegen.host_time import HostTime, host_time
+from support.errors import InputError
+from tracegen.formats.trace import Trace
 from tracegen.qemu.runner import trace
 from tracegen.suite import timing
+from tracegen.suite.host_clock import clock_ghz
+from tracegen.suite.host_time import HostTime, host_time
 from tracegen.suite.workloads import Workload
-from tracegen.trace import Trace
-from uarch.errors import InputError
 
 
 def test_median_and_its_error_by_hand():

@@ -11,6 +11,7 @@ import pytest
 from scipy.cluster.hierarchy import linkage
 
 from analysis import attribute, compare, difference, predict, profile, subset, sweep
+from analysis.cli.output import require_outputs
 from analysis.costs import predicted
 from analysis.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Panel, Points, Rule, Spans, distinct
 from analysis.figure_matplotlib import canvas, write_picture
@@ -21,11 +22,10 @@ from analysis.report import MOST_ROWS, Section, table, to_script, write_report
 from analysis.sensitivity import sensitivity
 from analysis.simulated_parts import collect as simulate_parts
 from analysis.targets import Target
-from perfvec.commands.output import require_outputs
 from perfvec.intervals.calibration import LEVELS, Calibration, Scale, WayCalibration
+from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from uarch.configuration import load_machine
-from uarch.errors import InputError
 from uarch.timing.stack import GROUPS
 
 EVERYTHING = Figure(

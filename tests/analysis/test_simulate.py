@@ -26,12 +26,12 @@ from analysis.simulate import (
     to_json,
 )
 from analysis.simulated_parts import collect
+from support.errors import InputError
 from tracegen.decode import decode
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
 from tracegen.label import label_one
-from tracegen.latency import LatencyFile
-from tracegen.trace import Trace
 from uarch.configuration import load_machine
-from uarch.errors import InputError
 from uarch.timing.simulation import Simulation
 from uarch.timing.stack import CAUSES
 

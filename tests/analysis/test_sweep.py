@@ -11,10 +11,10 @@ from analysis import confirm, search, sweep
 from analysis.intervals import readable
 from analysis.sensitivity import sensitivity
 from perfvec.machines.encoder import machine_features
+from support.errors import InputError
 from tests.analysis.vectors import program, shipped
-from tests.tracegen import gem5_runs
+from tests.tracegen.gem5 import gem5_runs
 from uarch.configuration import load_machine, replace_field
-from uarch.errors import InputError
 from uarch.gem5.table import digest
 from uarch.space import sample
 

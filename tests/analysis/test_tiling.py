@@ -9,10 +9,10 @@ import pytest
 
 from analysis import tiling
 from analysis.tiling import Experiment
+from support.errors import InputError
+from tracegen.formats.trace import Trace
 from tracegen.qemu.runner import trace
-from tracegen.trace import Trace
 from uarch.configuration import load_machine
-from uarch.errors import InputError
 
 
 def frame():

@@ -24,21 +24,21 @@ from perfvec.representation.library import load_library, save_library
 from perfvec.representation.vector import ProgramVector, Sampling, load_vector
 from perfvec.tensor import model_file
 from perfvec.tensor.configuration import FOLDER, read_entries
-from tracegen import elf
-from tracegen import trace as trace_module
-from tracegen.champsim import import_champsim
-from tracegen.dwarf import file_lines
+from support.errors import InputError
+from support.unsealed import ALLOWED
+from tracegen.binary import elf
+from tracegen.binary.dwarf import file_lines
 from tracegen.features import SCHEMAS
 from tracegen.features.file import FeaturesFile, extract
+from tracegen.formats import trace as trace_module
+from tracegen.formats.champsim import import_champsim
+from tracegen.formats.latency import LatencyFile, LatencyWriter
+from tracegen.formats.trace import Trace, TraceWriter
 from tracegen.gem5.reader import import_gem5
-from tracegen.latency import LatencyFile, LatencyWriter
 from tracegen.tensor.ansor import read_log
 from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Task
-from tracegen.trace import Trace, TraceWriter
-from tracegen.unsealed import ALLOWED
 from uarch.configuration import PRESETS, load_machine
 from uarch.devices import DEVICES, load_device
-from uarch.errors import InputError
 from uarch.gem5.config import import_config
 from uarch.space import SPACES, load_space
 

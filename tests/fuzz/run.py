@@ -146,8 +146,8 @@ def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path)
 
 
 def _outcome(reader: object, path: Path, expected: str) -> tuple[str, str]:
+    from support.errors import InputError
     from tests.fuzz.readers import Reader
-    from uarch.errors import InputError
 
     assert isinstance(reader, Reader)
     try:

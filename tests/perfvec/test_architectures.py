@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from perfvec.architectures import ARCHITECTURES, build, convolution
 from perfvec.model import FoundationModel, Model, load_model, save_model
+from support.errors import InputError
 from tests.precision import with_bf16_lstm
 from tracegen.features import get_schema
 from uarch.configuration import load_machine
-from uarch.errors import InputError
 
 INPUTS, WIDTH, STEPS = 5, 8, 40
 NUMBERS = {"transformer": {"window": 7, "heads": 2}, "convolution": {"kernel": 3}}

@@ -12,9 +12,9 @@ from perfvec.representation.sums import Sums, by_static_instruction
 from tests.conftest import KERNELS
 from tracegen.decode import decode
 from tracegen.features import get_schema
+from tracegen.formats.trace import Trace
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import compile_c
-from tracegen.trace import Trace
 from uarch.configuration import load_machine
 
 

@@ -14,8 +14,8 @@ from perfvec.representation.represent import Pass, lane_sums, represent
 from tests.precision import with_bf16_lstm
 from tracegen.decode import decode
 from tracegen.features import get_schema
+from tracegen.formats.trace import Trace
 from tracegen.suite import run
-from tracegen.trace import Trace
 
 CPU = torch.device("cpu")
 

@@ -11,8 +11,8 @@ import torch
 
 from perfvec.evaluate import by, describe, evaluate, summary, to_json
 from perfvec.model import Model
-from tracegen.seal import seal
-from uarch.errors import InputError
+from support.errors import InputError
+from support.seal import seal
 
 
 def fold(model, left_out, digest):

@@ -5,18 +5,18 @@ import json
 import numpy as np
 import pytest
 
+from analysis.cli.main import main
 from analysis.predict import predict, to_json
 from analysis.targets import resolve
-from perfvec.cli import main
 from perfvec.evaluate import labelled_windows
 from perfvec.machines.fit_uarch import fit_labels, fit_times
 from perfvec.machines.machine_vector import MachineVector, load_machine_vector
 from perfvec.machines.times import Time, gather, read_times
 from perfvec.representation.represent import represent
-from tracegen.latency import LatencyFile
-from tracegen.trace import Trace
+from support.errors import InputError
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
 from uarch.configuration import load_machine
-from uarch.errors import InputError
 
 
 @pytest.fixture(scope="module")

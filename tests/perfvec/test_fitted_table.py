@@ -10,9 +10,9 @@ from perfvec.model import load_model, save_model
 from perfvec.training.data import Split
 from perfvec.training.fitted_table import fit_table
 from perfvec.training.train import train
-from tracegen.latency import LatencyFile
-from tracegen.trace import Trace
-from uarch.errors import InputError
+from support.errors import InputError
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
 
 
 @pytest.fixture(scope="module")

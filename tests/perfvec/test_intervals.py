@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis import intervals, predict, sweep
-from perfvec.cli import main
+from analysis.cli.main import main
 from perfvec.intervals.calibrate import calibrate, coverage
 from perfvec.intervals.calibration import (
     LEVELS,
@@ -31,8 +31,8 @@ from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import load_model, save_model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import Sampling
+from support.errors import InputError
 from uarch.configuration import load_machine, replace_field
-from uarch.errors import InputError
 
 
 def errors(error, program, machine=None, distance=None, machine_distance=None, new_machines=False):

@@ -9,9 +9,9 @@ from perfvec.model import load_model
 from perfvec.representation import library
 from perfvec.representation.pool import UNIT, Listed, Pool
 from perfvec.representation.represent import represent
+from support.errors import InputError
 from tracegen.decode import decode
-from tracegen.trace import Trace
-from uarch.errors import InputError
+from tracegen.formats.trace import Trace
 
 
 def test_an_estimate_is_the_mean_of_units_at_equal_distances(data):

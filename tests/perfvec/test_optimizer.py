@@ -6,8 +6,8 @@ import torch
 from perfvec.model import FoundationModel
 from perfvec.training.optimizer import Muon, optimizer_for, orthogonal
 from perfvec.training.recipe import Recipe
+from support.errors import InputError
 from tracegen.features import get_schema
-from uarch.errors import InputError
 
 
 @pytest.mark.parametrize("shape", [(3, 16, 16), (1, 8, 40), (2, 40, 8)])

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from perfvec.machines import posterior
 from perfvec.machines.posterior import Observations, fit
-from uarch.errors import InputError
+from support.errors import InputError
 
 
 def problem(rng, programs=12, width=6, deviation=0.2, noise=0.0):

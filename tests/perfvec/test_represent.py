@@ -13,11 +13,11 @@ from perfvec.representation import represent as representing
 from perfvec.representation.represent import lane_sums, represent
 from perfvec.representation.vector import load_vector
 from perfvec.representation.windowed import windowed_sums
+from support.errors import InputError
 from tests.precision import with_bf16_lstm
 from tracegen.decode import decode
-from tracegen.trace import Trace
+from tracegen.formats.trace import Trace
 from uarch.configuration import load_machine, replace_field
-from uarch.errors import InputError
 
 
 def features(data):

@@ -24,11 +24,11 @@ from perfvec.representation.sample import (
 from perfvec.representation.signatures import Reservoir
 from perfvec.representation.stratified import allocate, estimate, suffices
 from perfvec.representation.vector import Sampling, load_vector
+from support.errors import InputError
 from tracegen.decode import decode
+from tracegen.formats.trace import Trace
 from tracegen.qemu import stream
 from tracegen.qemu import trace as trace_program
-from tracegen.trace import Trace
-from uarch.errors import InputError
 
 
 def test_all_samples_together_are_unbiased_and_so_is_their_variance():

@@ -5,7 +5,7 @@ import pytest
 
 from perfvec.representation.signatures import Reservoir, UnitSignatures, keys
 from tracegen.decode import decode
-from tracegen.trace import Trace
+from tracegen.formats.trace import Trace
 
 ALL = np.arange(40)
 

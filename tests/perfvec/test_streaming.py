@@ -15,7 +15,7 @@ from perfvec.representation import kept_intervals
 from perfvec.representation import represent as representing
 from perfvec.representation.represent import represent, represent_file, represent_stream
 from perfvec.representation.vector import load_vector
-from tracegen.arrays import save_arrays
+from support.arrays import save_arrays
 from tracegen.qemu import stream, trace
 
 LOOP = "i=0; while :; do i=$((i+1)); if [ $i = 100 ]; then : > started; fi; done"

@@ -15,8 +15,8 @@ from perfvec.training.data import Split, prepare, work_folder
 from perfvec.training.loss import OUTLIER, SEGMENTS, segment_loss
 from perfvec.training.recipe import Recipe
 from perfvec.training.train import shape_options, train
-from tracegen.seal import seal
-from uarch.errors import InputError
+from support.errors import InputError
+from support.seal import seal
 
 
 def test_a_tiny_run_learns_its_programs(data):

@@ -26,10 +26,10 @@ from perfvec.training.metrics import require_tensorboard
 from perfvec.training.ranks import device_of
 from perfvec.training.recipe import Recipe, parse_numbers
 from perfvec.training.train import fit, validation_error
+from support.errors import InputError
+from support.seal import seal
 from tests.conftest import Data
 from tracegen.features import get_schema
-from tracegen.seal import seal
-from uarch.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 LANES, STEPS = 4, 24
@@ -118,7 +118,7 @@ def test_a_checkpoint_of_another_recipe_is_not_continued(labels, tmp_path, capsy
 
 STEADY = """
 import sys
-from perfvec.cli import main
+from analysis.cli.main import main
 from perfvec.training import optimizer, train
 optimizer._EPSILON = float(sys.argv.pop(1))
 train.native_bf16 = lambda device=None: False
@@ -264,7 +264,7 @@ def test_rates_are_told_by_the_clock_and_by_processor_time(labels, tmp_path):
 
 
 def test_shards_are_the_labels_and_their_mean(data, labels):
-    from tracegen.latency import LatencyFile
+    from tracegen.formats.latency import LatencyFile
 
     for shard in labels.shards:
         with LatencyFile(shard.latency_file) as file:
@@ -275,7 +275,7 @@ def test_shards_are_the_labels_and_their_mean(data, labels):
 
 def test_shards_expand_to_the_traces_features(data, labels):
     from tracegen.decode import decode
-    from tracegen.trace import Trace
+    from tracegen.formats.trace import Trace
 
     schema = get_schema("default")
     for shard in labels.shards:

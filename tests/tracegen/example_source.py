@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tracegen.trace import TraceWriter
+from tracegen.formats.trace import TraceWriter
 
 
 def import_text(source: Path, output: Path) -> None:

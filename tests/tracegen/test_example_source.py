@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.tracegen.example_source import import_text
 from tracegen.decode import decode
-from tracegen.trace import Trace
+from tracegen.formats.trace import Trace
 
 FOLDER = Path(__file__).parent
 

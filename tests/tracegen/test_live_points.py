@@ -11,8 +11,11 @@ import h5py
 import numpy as np
 import pytest
 
+from support.errors import InputError
+from support.seal import seal
 from tests.uarch.programs import mixed
 from tracegen.decode import decode
+from tracegen.formats.trace import Trace
 from tracegen.live_points import _core
 from tracegen.live_points.live_points import UNIT, load, save
 from tracegen.live_points.record import of_stream, of_trace
@@ -20,11 +23,8 @@ from tracegen.live_points.sampling import draw
 from tracegen.live_points.simulate import LivePointsSimulator
 from tracegen.qemu import stream
 from tracegen.qemu.runner import trace
-from tracegen.seal import seal
 from tracegen.suite.inputs import compile_c
-from tracegen.trace import Trace
 from uarch.configuration import load_machine, replace_field
-from uarch.errors import InputError
 from uarch.instructions import Flag
 from uarch.timing import _core as timing
 from uarch.timing.simulations import simulated_cycles

@@ -13,8 +13,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.errors import InputError
+from support.text import show
+from support.yaml_files import _require_unique, read_yaml
 from uarch.configuration import (
-    _require_unique,
     field_names,
     get_field,
     load_machine,
@@ -22,11 +24,8 @@ from uarch.configuration import (
     machine_from_dict,
     parse_value,
     preset_names,
-    read_yaml,
     replace_field,
-    show,
 )
-from uarch.errors import InputError
 from uarch.space import sample
 
 CONFIGURATIONS = Path(__file__).parents[3] / "shared" / "gem5-x86" / "uarch.json"
@@ -302,7 +301,7 @@ def test_every_number_is_bounded_on_both_sides(field, value):
 def test_the_command_names_the_field(tmp_path):
     (tmp_path / "odd.yaml").write_text(yaml.safe_dump(BASE.to_dict()).replace("associativity: 8", "associativity: 0"))
     result = subprocess.run(
-        [sys.executable, "-m", "perfvec.cli", "uarch", "show", tmp_path / "odd.yaml"], capture_output=True, text=True
+        [sys.executable, "-m", "perfvec", "uarch", "show", tmp_path / "odd.yaml"], capture_output=True, text=True
     )
     assert result.returncode == 2
     assert "l1i.associativity = 0 must be a whole number from 1 to 64" in result.stderr

@@ -8,9 +8,9 @@ import os
 import numpy as np
 import pytest
 
+from support.errors import InputError
 from uarch.configuration import load_machine
 from uarch.devices import DEVICES, NUMBERS, device_names, load_device, machine_device, numbers
-from uarch.errors import InputError
 
 
 @pytest.mark.parametrize("name", device_names())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uarch.errors import InputError
+from support.errors import InputError
 from uarch.expression import parse
 
 _NUMBERS = st.floats(0.01, 100).map(lambda value: f"{value:.4g}")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.errors import InputError
 from uarch.configuration import (
     field_names,
     get_field,
@@ -21,7 +22,6 @@ from uarch.configuration import (
     preset_names,
     replace_field,
 )
-from uarch.errors import InputError
 from uarch.gem5.config import import_config, machine_from_config
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import as_read_back, as_simulated, digest, plainest
@@ -442,7 +442,7 @@ def test_the_plainest_number():
 
 def perfvec(*words) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "perfvec.cli", "uarch", *map(str, words)], capture_output=True, text=True
+        [sys.executable, "-m", "perfvec", "uarch", *map(str, words)], capture_output=True, text=True
     )
 
 

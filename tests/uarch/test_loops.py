@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from gem5_loops import MEASURED, all_loops, all_machines, compared
+
+from benchmarks.uarch.gem5_loops import MEASURED, all_loops, all_machines, compared
 
 LOOPS = [loop for loop in all_loops() if loop.skip <= 100_000]  # the others take long to trace
 

@@ -7,8 +7,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.errors import InputError
 from uarch.configuration import field_names, get_field, load_machine, load_machines, machine_from_dict, save_machines
-from uarch.errors import InputError
 from uarch.space import SPACES, load_space, sample, space_names
 
 DEFAULT = yaml.safe_load(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from programs import Instruction, Program, load, repeated, store
 
+from support.errors import InputError
 from uarch.configuration import load_machine, replace_field
-from uarch.errors import InputError
 from uarch.instructions import Flag, Operation
 from uarch.timing.ideal import IDEAL, idealised
 from uarch.timing.simulation import Simulation, new_stack

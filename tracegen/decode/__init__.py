@@ -14,9 +14,9 @@ import capstone
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from tracegen.decode import aarch64, champsim, riscv64, x86_64
 from tracegen.decode.decoded import Decoded
-from uarch.errors import InputError
 from uarch.instructions import MAX_DESTINATIONS, MAX_SOURCES, NO_REGISTER, Operation, StaticInstructions
 
 

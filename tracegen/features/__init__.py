@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from support.errors import InputError
 from tracegen.features.default import DEFAULT
 from tracegen.features.perfvec51 import PERFVEC_51
 from tracegen.features.schema import Column, Extractor, Schema
-from uarch.errors import InputError
 
 SCHEMAS: dict[str, Schema] = {schema.name: schema for schema in (DEFAULT, PERFVEC_51)}
 

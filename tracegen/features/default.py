@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen import branch_entropy, dependency
-from tracegen.branch_entropy import Sites, goes_elsewhere
+from support.jit import kernel
+from tracegen.control_flow.straight_line import LINE_BITS, find, successors
 from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
-from tracegen.quantise import FIRST, STEPS, Codes, code_of, code_tables
-from tracegen.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
-from tracegen.straight_line import LINE_BITS, find, successors
+from tracegen.statistics import branch_entropy, dependency
+from tracegen.statistics.branch_entropy import Sites, goes_elsewhere
+from tracegen.statistics.quantise import FIRST, STEPS, Codes, code_of, code_tables
+from tracegen.statistics.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
 from uarch.instructions import NO_REGISTER, VECTOR_REGISTERS, Chunk, Flag, Operation, StaticInstructions
-from uarch.jit import kernel
 
 PAGE_BITS = 12
 _BRANCH = int(Flag.BRANCH)

@@ -9,7 +9,7 @@
 
 A column of the schema is stored for every instruction, or where another column or static feature is not 0
 (`Column.where`); no run crosses a block. The attributes name the schema and the trace's digest, and give the number of
-instructions. A seal tells damage (tracegen/seal.py).
+instructions. A seal tells damage (support/seal.py).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from support.errors import InputError
+from support.executor import Executor, settle
+from support.files import open_h5, read_dataset, read_slice, require_writable, sealed_h5
+from support.seal import check_seal
 from tracegen.decode import decode
-from tracegen.executor import Executor, settle
 from tracegen.features import get_schema
 from tracegen.features.schema import Schema, extracted
-from tracegen.files import open_h5, read_dataset, read_slice, require_writable, sealed_h5
+from tracegen.formats.trace import Trace
 from tracegen.qemu.stream import ProgramStream
-from tracegen.seal import check_seal
-from tracegen.trace import Trace
-from uarch.errors import InputError
 from uarch.instructions import StaticInstructions
 
 FORMAT = "perfvec-features"

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen import branch_entropy
-from tracegen.branch_entropy import NO_COLUMN, Sites, goes_elsewhere
+from support.jit import compiled, kernel
+from tracegen.control_flow.straight_line import LINE_BITS, find, successors
 from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
-from tracegen.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
-from tracegen.straight_line import LINE_BITS, find, successors
+from tracegen.statistics import branch_entropy
+from tracegen.statistics.branch_entropy import NO_COLUMN, Sites, goes_elsewhere
+from tracegen.statistics.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
 from uarch.instructions import (
     FLAGS_REGISTER,
     MAX_DESTINATIONS,
@@ -31,7 +32,6 @@ from uarch.instructions import (
     Operation,
     StaticInstructions,
 )
-from uarch.jit import compiled, kernel
 
 _FAR = 1 << 24  # stored for a first reference: farther than any cache reaches
 _ENTROPY_STEPS = 1 << 16

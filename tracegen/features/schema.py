@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.ahead import ahead
-from uarch.errors import InputError
+from support.ahead import ahead
+from support.errors import InputError
+from support.jit import cached
 from uarch.instructions import FLAG_GROUPS, FLAGS_REGISTER, NO_REGISTER, Chunk, StaticInstructions
-from uarch.jit import cached
 
 
 @dataclass(frozen=True)

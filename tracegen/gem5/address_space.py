@@ -23,8 +23,8 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from numpy.typing import NDArray
 
-from tracegen import elf
-from uarch.errors import InputError
+from support.errors import InputError
+from tracegen.binary import elf
 
 _PAGE = 4096
 _EXECUTABLE = 1  # PF_X

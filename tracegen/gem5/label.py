@@ -32,14 +32,14 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from support.errors import InputError
+from support.files import atomic_path, require_writable
 from tracegen.decode import decode
-from tracegen.files import atomic_path, require_writable
+from tracegen.formats.latency import LatencyFile, LatencyWriter
+from tracegen.formats.trace import Trace
 from tracegen.gem5.reader import Reader
 from tracegen.gem5.source import Run, Source, read_facts
-from tracegen.latency import LatencyFile, LatencyWriter
-from tracegen.trace import Trace
 from uarch.configuration import Machine
-from uarch.errors import InputError
 from uarch.gem5.config import Simulation
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import as_simulated, digest, period_ps

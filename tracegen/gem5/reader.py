@@ -26,18 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from tracegen import elf
+from support.errors import InputError
+from support.files import require_writable
+from tracegen.binary import elf
 from tracegen.decode import decode
-from tracegen.files import require_writable
+from tracegen.formats.latency import LatencyWriter
+from tracegen.formats.trace import Trace, TraceWriter
 from tracegen.gem5 import text
 from tracegen.gem5.access_size import access_bytes, shares
 from tracegen.gem5.address_space import AddressSpace
 from tracegen.gem5.source import Run, blocks, find_source, read_facts, read_run
 from tracegen.gem5.statistics import memory_references, read_statistics
-from tracegen.latency import LatencyWriter
-from tracegen.trace import Trace, TraceWriter
 from uarch.configuration import Machine, OutOfOrderPipeline
-from uarch.errors import InputError
 from uarch.instructions import Flag
 
 _OUTPUT = 1 << 18  # instructions and accesses the scanner finds before they are written

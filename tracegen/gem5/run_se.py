@@ -26,8 +26,8 @@ MACHINES = {62: "x86-64", 183: "aarch64", 243: "riscv64"}  # e_machine of the EL
 
 def script(words: list[str]) -> tuple[str, list[str]]:
     """The configuration script for a command line, and the words that are left to it. Raises InputError."""
+    from support.errors import InputError
     from uarch.configuration import load_machine
-    from uarch.errors import InputError
     from uarch.gem5.script import gem5_script
 
     own, program = (words[: words.index("--")], words[words.index("--") :]) if "--" in words else (words, [])
@@ -41,7 +41,7 @@ def script(words: list[str]) -> tuple[str, list[str]]:
 
 def isa_of(program: str) -> str:
     """The instruction set that an ELF program is for. Raises InputError."""
-    from uarch.errors import InputError
+    from support.errors import InputError
 
     path = shutil.which(program) or program
     try:
@@ -75,7 +75,7 @@ def stop(reason: str) -> NoReturn:
 def main() -> None:
     find_modules()
     try:
-        from uarch.errors import InputError
+        from support.errors import InputError
     except ImportError as error:
         stop(str(error))
     try:

@@ -14,8 +14,8 @@ from typing import IO, Any
 
 from isal import igzip_lib, isal_zlib  # three times as fast as zlib, which would be half of the import
 
+from support.errors import InputError
 from uarch.configuration import Machine, machine_from_dict
-from uarch.errors import InputError
 from uarch.gem5.config import Simulation, machine_from_config, read_config, simulation_from_config
 
 TEXTS = ("trace.out.gz", "trace.out")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 _LINE = re.compile(r"([\w.:|]+)\s+(-?[\d.]+(?:e[+-]?\d+)?)\s")
 _BEGIN, _END = "---------- Begin Simulation Statistics", "---------- End Simulation Statistics"

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.jit import cached
+from support.jit import cached
 
 # Why `scan` returned.
 DONE, FULL, GROW, MAPPING = range(4)

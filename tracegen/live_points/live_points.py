@@ -12,11 +12,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
+from support.files import damage_in, open_h5, read_dataset, read_slice, read_text, sealed_h5
 from tracegen.decode import ISAS
-from tracegen.files import damage_in, open_h5, read_dataset, read_slice, read_text, sealed_h5
 from tracegen.live_points import _core
 from tracegen.live_points.sampling import Sample
-from uarch.errors import InputError
 from uarch.instructions import LAST, MAX_DESTINATIONS, MAX_SOURCES, REGISTERS, Chunk, Flag, StaticInstructions
 
 FORMAT = "perfvec-live-points"

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 import numpy as np
 from tqdm import tqdm
 
+from support.errors import InputError
 from tracegen.decode import decode
+from tracegen.formats.trace import Trace
 from tracegen.live_points import _core
 from tracegen.live_points.live_points import LivePoints, Pieces
 from tracegen.live_points.sampling import draw
 from tracegen.qemu.stream import ProgramStream
-from tracegen.trace import Trace
-from uarch.errors import InputError
 from uarch.instructions import Chunk, Operation, StaticInstructions
 
 UNITS = 384  # that are simulated, by default

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from tracegen.kmeans import kmeans
+from tracegen.statistics.kmeans import kmeans
 
 STRATA = 96  # at most
 _UNITS_A_STRATUM = 40  # at least, on average

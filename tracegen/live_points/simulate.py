@@ -17,9 +17,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from tracegen.live_points.live_points import UNIT, LivePoints
 from uarch.configuration import BranchPredictor, InOrderPipeline, Machine
-from uarch.errors import InputError
 from uarch.instructions import Flag
 from uarch.timing import _core
 from uarch.timing.simulation import Simulation, new_stack

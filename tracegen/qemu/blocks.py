@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from tracegen.qemu.encoding import atomic_read_modify_writes, repeated_strings
-from uarch.errors import InputError
 
 BLOCK_WINDOW = 4 << 20  # bytes, as in plugin.c
 MAX_BLOCK = 512  # instructions; QEMU's limit

@@ -13,11 +13,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
+from support.jit import cached
 from tracegen.decode import decode
 from tracegen.qemu.blocks import UNKNOWN, BlockTable, Kernel
-from uarch.errors import InputError
 from uarch.instructions import Flag
-from uarch.jit import cached
 
 WHOLE = -1
 EXAMINE = -2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tracegen import elf
+from tracegen.binary import elf
 
 
 def read_mappings(path: Path) -> Iterator[elf.Mapping]:

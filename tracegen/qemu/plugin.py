@@ -9,8 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tracegen.compiled import compiled
-from uarch.errors import InputError
+from support.compiled import compiled
+from support.errors import InputError
 
 SOURCE = Path(__file__).with_name("plugin.c")
 _FLAGS = ("-O2", "-pthread")

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracegen import elf
-from uarch.errors import InputError
+from support.errors import InputError
+from tracegen.binary import elf
 
 _SYSROOTS = {
     "x86-64": ("/usr/x86_64-linux-gnu",),

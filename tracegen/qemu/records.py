@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
+from tracegen.formats.trace import TraceWriter
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
 from tracegen.qemu.interruption import WHOLE, Interruptions
 from tracegen.qemu.replay import Replay, expand
 from tracegen.qemu.ring import Ring
-from tracegen.trace import TraceWriter
-from uarch.errors import InputError
 
 _EXPANSION = 1 << 17  # static ids at once
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tracegen import elf
+from support.errors import InputError
+from tracegen.binary import elf
 from tracegen.qemu.mappings import read_mappings
-from uarch.errors import InputError
 
 _MAX_SITES = 255  # as in plugin.c
 _ASKED, _ANSWERED, _FROM_COUNT, _TO_COUNT, _FROM = range(5)  # struct sites

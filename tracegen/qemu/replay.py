@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
+from support.jit import cached
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable, Kernel
 from tracegen.qemu.interruption import EXAMINE, WHOLE, Interruptions, left_after, may_be_left
-from uarch.errors import InputError
-from uarch.jit import cached
 
 ONLY = 2 << 30
 WITHOUT = 3 << 30

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 WINDOW_WORDS = 1 << 17  # as in plugin.c
 _HEADER = 4096

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from tracegen import elf
+from support.errors import InputError
+from tracegen.binary import elf
 from tracegen.qemu.blocks import BlockTable
 from tracegen.qemu.interruption import Interruptions
 from tracegen.qemu.mappings import read_mappings
@@ -25,7 +26,6 @@ from tracegen.qemu.plugin import find_qemu, plugin_for, plugin_option
 from tracegen.qemu.program import find_program, sysroot_arguments
 from tracegen.qemu.region import Region, Sites
 from tracegen.qemu.ring import Ring
-from uarch.errors import InputError
 
 _POLL_S = 0.002
 _GRACE_S = 2.0  # after Ctrl-C, before the program is terminated

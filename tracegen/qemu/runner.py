@@ -25,15 +25,15 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
-from tracegen import elf
-from tracegen.dwarf import lines_at_run_time
-from tracegen.files import require_writable
+from support.errors import InputError
+from support.files import require_writable
+from tracegen.binary import elf
+from tracegen.binary.dwarf import lines_at_run_time
+from tracegen.formats.trace import TraceWriter
 from tracegen.qemu.program import Program, find_program
 from tracegen.qemu.records import ThreadRecords
 from tracegen.qemu.region import Region
 from tracegen.qemu.run import Run
-from tracegen.trace import TraceWriter
-from uarch.errors import InputError
 
 
 @dataclass(frozen=True)

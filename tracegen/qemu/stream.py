@@ -14,15 +14,15 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from tracegen.decode import decode
+from tracegen.formats.trace import CHUNK
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
 from tracegen.qemu.interruption import WHOLE
 from tracegen.qemu.region import Region
 from tracegen.qemu.replay import ONLY, Accesses, Replay, expand
 from tracegen.qemu.ring import Ring
 from tracegen.qemu.run import Outcome, Run
-from tracegen.trace import CHUNK
-from uarch.errors import InputError
 from uarch.instructions import LAST, Chunk, StaticInstructions
 
 _CONTEXT = 128  # bytes before an instruction that may tell how it is decoded

@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tracegen.files import atomic_path
+from support.errors import InputError
+from support.files import atomic_path
 from tracegen.suite import contents
-from uarch.errors import InputError
 
 
 def _library() -> bytes:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from support.errors import InputError
 from tracegen.decode import decode
+from tracegen.formats.trace import Trace
 from tracegen.suite.workloads import catalogue
-from tracegen.trace import Trace
-from uarch.errors import InputError
 from uarch.instructions import Flag
 
 LINE = 64  # bytes

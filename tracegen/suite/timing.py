@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 from tqdm import tqdm
 
-from tracegen.host_time import host_time
+from support.errors import InputError
+from tracegen.suite.host_time import host_time
 from tracegen.suite.workloads import select
-from uarch.errors import InputError
 
 
 def time_workloads(

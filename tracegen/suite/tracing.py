@@ -21,11 +21,11 @@ from threading import Thread
 
 from tqdm import tqdm
 
-from tracegen.executor import Executor, Local
+from support.errors import InputError
+from support.executor import Executor, Local
+from tracegen.formats.trace import Trace
 from tracegen.qemu.runner import TraceResult, trace
 from tracegen.suite.workloads import Workload, select
-from tracegen.trace import Trace
-from uarch.errors import InputError
 
 _WORK = ".work"
 

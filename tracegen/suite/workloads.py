@@ -11,10 +11,10 @@ from pathlib import Path
 
 import yaml
 
-from tracegen.files import atomic_path
+from support.errors import InputError
+from support.files import atomic_path
 from tracegen.suite import random_loops
 from tracegen.suite.inputs import compile_c, input_file
-from uarch.errors import InputError
 
 _FOLDER = Path(__file__).parent
 _SETS = {

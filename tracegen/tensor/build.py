@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule

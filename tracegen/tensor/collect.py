@@ -24,6 +24,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from support.errors import InputError
 from tracegen.tensor import work
 from tracegen.tensor.build import TARGETS, level_of
 from tracegen.tensor.candidates import EVOLUTIONARY, REPLAY_TRACE, Candidate
@@ -37,7 +38,6 @@ from tracegen.tensor.simulation import Simulations
 from tracegen.tensor.tasks import Task
 from tracegen.tensor.worker import Failure, Worker
 from uarch.devices import load_device
-from uarch.errors import InputError
 
 _AHEAD = 24  # built and not yet measured, at most
 _SAMPLE_LIMIT_S = 300.0

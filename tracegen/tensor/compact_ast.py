@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from support.errors import InputError
 from tracegen.tensor import loop_nest
 from tracegen.tensor.index_form import index_form
 from tracegen.tensor.installation import require_tvm
 from tracegen.tensor.program import children
-from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule

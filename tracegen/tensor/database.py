@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from support.errors import InputError
 from tracegen.tensor.dataset import Outcome
 from tracegen.tensor.lines import Problem, RecordError, document, is_number, read_lines, short
 from tracegen.tensor.primitives import Primitive, StepError, from_metaschedule
-from uarch.errors import InputError
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 _MAX_WORKLOAD = 256 << 20  # bytes of a line; constants of a network may be in it

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from tracegen.files import atomic_path
+from support.errors import InputError
+from support.files import atomic_path
 from tracegen.tensor import compact_ast, dataset, primitives, statements
 from tracegen.tensor.build import TARGETS, level_of
 from tracegen.tensor.candidates import scheduled
@@ -31,7 +32,6 @@ from tracegen.tensor.reference import TOLERANCE
 from tracegen.tensor.simulated import PREFIX, VECTOR_BYTES, isa_of
 from uarch.configuration import machine_from_dict
 from uarch.devices import load_device, machine_device
-from uarch.errors import InputError
 
 _OUTCOMES = {
     "": Outcome.OK, BUILD_FAILED: Outcome.BUILD_FAILED, RUN_FAILED: Outcome.RUN_FAILED, TIMEOUT: Outcome.TIMEOUT,

@@ -8,7 +8,7 @@ import types
 from importlib import metadata
 from pathlib import Path
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 TVM_VERSION, FFI_VERSION = "0.27.0.post1", "0.1.14.post1"
 

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from support.errors import InputError
+from support.text import parse_json
 from tracegen.tensor.candidates import Candidate
 from tracegen.tensor.reference import TOLERANCE
 from tracegen.tensor.tasks import Task, merged
-from uarch.errors import InputError
-from uarch.text import parse_json
 
 BUILD_FAILED, RUN_FAILED, TIMEOUT = "build failed", "run failed", "timeout"
 INVALID, TOO_LONG = "invalid", "too long"  # wrong results; more instructions than are simulated

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 MAX_LINE = 4 << 20  # bytes; records have some 1,000 to 20,000
 _BROKEN = (OSError, EOFError, zlib.error)

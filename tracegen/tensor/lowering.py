@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from support.errors import InputError
 from tracegen.tensor.compact_ast import compact_ast
 from tracegen.tensor.database import Workload
 from tracegen.tensor.dataset import Task
 from tracegen.tensor.installation import require_tvm, without_tensor_intrinsics
 from tracegen.tensor.statements import operator_class, statement_features
-from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule

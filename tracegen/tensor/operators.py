@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from support.errors import InputError
 from tracegen.tensor.tasks import Task, task_of
-from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.te import Tensor

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from support.errors import InputError
 from tracegen.tensor.build import require_device
 from tracegen.tensor.operators import parse_operator
 from tracegen.tensor.replay import Replay, read_replay
 from tracegen.tensor.simulated import PREFIX, simulated_devices
 from tracegen.tensor.tasks import parse_network
 from uarch.configuration import Machine
-from uarch.errors import InputError
 
 
 @dataclass(frozen=True)

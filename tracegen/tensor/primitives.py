@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 VERSION = "primitives-1"
 ARGUMENTS = 16

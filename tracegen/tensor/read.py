@@ -12,12 +12,12 @@ from typing import Any
 
 from tqdm import tqdm
 
+from support.errors import InputError
 from tracegen.tensor import ansor, database, primitives
 from tracegen.tensor.dataset import DatasetWriter, Device, Outcome, Task, latency
 from tracegen.tensor.lines import Problem
 from tracegen.tensor.tenset import Source, find
 from uarch.devices import device_names, is_host, load_device
-from uarch.errors import InputError
 
 _GPUS = ("cuda", "rocm", "opencl", "metal", "vulkan", "nvidia")
 _TARGET_KEYS = {  # of a MetaSchedule target, by the names of `uarch.devices`

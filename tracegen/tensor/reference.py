@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from tracegen.files import atomic_path
+from support.files import atomic_path
 from tracegen.tensor.measure import arguments
 from tracegen.tensor.tasks import Task
 from tracegen.tensor.worker import Failure, Worker

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from support.errors import InputError
 from tracegen.tensor.candidates import Candidate
 from tracegen.tensor.dataset import Dataset, Outcome
 from tracegen.tensor.operators import parse_operator
 from tracegen.tensor.subset import chosen
 from tracegen.tensor.tasks import parse_network
-from uarch.errors import InputError
 
 OPERATOR = "operator:"  # what a journal and a dataset put before an operator's name among the networks
 

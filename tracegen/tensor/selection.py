@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from tracegen.kmeans import kmeans
+from support.errors import InputError
+from tracegen.statistics.kmeans import kmeans
 from tracegen.tensor.dataset import Dataset
-from uarch.errors import InputError
 
 _PIECE = 1 << 14  # schedules at a time
 

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from tracegen.tensor.build import compiled
 from tracegen.tensor.layout import layouts_of, rearranged
 from tracegen.tensor.measure import arguments
 from tracegen.tensor.reference import Reference, unwritten
 from tracegen.tensor.tasks import Task, arguments_of
 from uarch.configuration import Machine, load_machine
-from uarch.errors import InputError
 from uarch.space import sample
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
-    from tracegen.trace import Trace
+    from tracegen.formats.trace import Trace
 
 PREFIX = "sim:"
 # What each ISA's programs are built for: QEMU runs it, and the tracer decodes it.
@@ -156,9 +156,9 @@ def simulated_seconds(
     Raises TooLong where one call executes more than `max_instructions`, InputError where the program fails.
     """
     from tracegen.decode import decode
+    from tracegen.formats.trace import Trace
     from tracegen.qemu import trace
     from tracegen.qemu.region import Region, parse_place
-    from tracegen.trace import Trace
     from uarch.timing.simulations import Simulations
 
     region = Region(start=parse_place("kernel"), returns=True)

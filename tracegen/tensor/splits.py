@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from tracegen.tensor.dataset import Dataset, Outcome
-from uarch.errors import InputError
 
 SPLITS = ("within_task", "by_task", "by_target", "cross_model", "cross_device")
 

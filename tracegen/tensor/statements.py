@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from tracegen.tensor.dataset import OPERATORS
 from tracegen.tensor.installation import require_tvm, without_tensor_intrinsics
-from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from support.errors import InputError
 from tracegen.tensor.networks import network_named
-from uarch.errors import InputError
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 LOGS = (".json", ".json.gz", ".log", ".log.gz")
 PICKLES = (".pkl", ".pickle")

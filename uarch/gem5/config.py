@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from uarch.configuration import Machine, field_names, get_field, machine_from_dict, show
+from support.errors import InputError
+from support.text import show
+from uarch.configuration import Machine, field_names, get_field, machine_from_dict
 from uarch.constraints import RULES, dram_models
-from uarch.errors import InputError
 from uarch.gem5.objects import Configuration
 from uarch.gem5.table import (
     CACHE,

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from uarch.configuration import show
-from uarch.errors import InputError
+from support.errors import InputError
+from support.text import show
 
 # Objects that requests pass on their way from a cache to the next.
 _PASSED = ("CoherentXBar", "NoncoherentXBar", "CommMonitor", "Bridge")

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from support.errors import InputError
 from uarch.configuration import FunctionalUnits, Machine, SimpleMemory, machine_from_dict, replace_field
-from uarch.errors import InputError
 
 
 @dataclass(frozen=True)

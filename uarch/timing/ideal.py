@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from types import MappingProxyType
 
+from support.errors import InputError
 from uarch.configuration import Machine
-from uarch.errors import InputError
 
 # What can be ideal → what that means.
 IDEAL = MappingProxyType(

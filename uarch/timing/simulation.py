@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from uarch.configuration import DramMemory, Machine
 from uarch.constraints import dram_models
-from uarch.errors import InputError
 from uarch.gem5.table import ADDED_REGISTERS, ISAS
 from uarch.instructions import Chunk, StaticInstructions
 from uarch.timing.ideal import idealised

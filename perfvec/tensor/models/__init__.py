@@ -18,7 +18,7 @@ from perfvec.tensor.models.mean import Mean
 from perfvec.tensor.models.mlp import MLP
 from perfvec.tensor.models.tabnet import TabNet
 from perfvec.tensor.models.xgboost import XGBoost
-from uarch.errors import InputError
+from support.errors import InputError
 
 MODELS: dict[str, type[CostModel]] = {
     model.NAME: model

@@ -17,7 +17,7 @@ from perfvec.tensor.batches import Batch
 from perfvec.tensor.loop import Network, Training
 from perfvec.tensor.models.layers import DeviceEncoder, perceptron, total
 from perfvec.tensor.network import NetworkModel
-from uarch.errors import InputError
+from support.errors import InputError
 
 
 @dataclass(frozen=True)

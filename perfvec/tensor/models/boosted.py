@@ -28,8 +28,8 @@ from perfvec.tensor.devices import DeviceScale, device_scale, fit_devices
 from perfvec.tensor.models.pooled import pooled, rows_of, work
 from perfvec.tensor.records import Records
 from perfvec.tensor.targets import Target, fit_target
+from support.errors import InputError
 from tracegen.tensor.dataset import Device, Rows
-from uarch.errors import InputError
 
 ROUNDS = 10  # of boosting that a budget's epoch stands for
 KINDS = ("pooled", "packed", "summed")

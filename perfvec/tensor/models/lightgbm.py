@@ -10,7 +10,7 @@ import numpy as np
 
 from perfvec.tensor.contract import Floats, library
 from perfvec.tensor.models.boosted import Boosted, Matrix, Objective
-from uarch.errors import InputError
+from support.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import pytest
 
 from analysis.tensor.features import features
 from perfvec.tensor.contract import Budget
+from support.errors import InputError
 from tracegen.tensor.dataset import Device
 from uarch.devices import load_device
-from uarch.errors import InputError
 
 DEVICE = Device("x86-64-v3", load_device("x86-64-v3").to_dict())
 

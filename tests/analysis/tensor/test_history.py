@@ -9,7 +9,7 @@ import pytest
 from analysis.tensor import compare
 from analysis.tensor.history import History, Round, begin, read
 from analysis.tensor.tune import next_task
-from uarch.errors import InputError
+from support.errors import InputError
 
 TASKS = [{"key": "a", "name": "dense", "weight": 2}, {"key": "b", "name": "add", "weight": 1}]
 HEADER = {"network": "n", "model": "xgb", "device": "x86-64-v3", "seed": 0, "tasks": TASKS}

@@ -10,8 +10,8 @@ from analysis.tensor.programs import INDEX, NETWORK, export, read, replay_machin
 from analysis.tensor.replay import DEFAULT, Kernel
 from perfvec.model import load_model
 from perfvec.representation.vector import load_vector
+from support.errors import InputError
 from uarch.configuration import load_machine
-from uarch.errors import InputError
 
 MACHINES = ("zen4", "cortex-a53")
 

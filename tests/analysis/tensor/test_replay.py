@@ -18,8 +18,8 @@ from analysis.tensor.replay import (
     without_database,
 )
 from perfvec.tensor.model_file import save_model
+from support.errors import InputError
 from tests.analysis.tensor.test_cost_model import DEVICE
-from uarch.errors import InputError
 
 
 def test_the_graph_has_the_calls_and_what_they_wait_for(graph):

@@ -11,8 +11,8 @@ import pytest
 
 from analysis.report import write_report
 from analysis.tensor import results
+from support.errors import InputError
 from tests.analysis.tensor.test_history import done, history
-from uarch.errors import InputError
 
 PREDICTED = [  # best first; two tasks have one name
     ("t", "d", 3.0, 1e-3, 1e-3), ("t", "d", 2.0, 2e-3, 4e-3), ("t", "d", 1.0, 3e-3, 2e-3),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.tensor.streams import levels, list_schedule
-from uarch.errors import InputError
+from support.errors import InputError
 
 # a (2 s) → c (1 s) ─┐
 # b (3 s) → d (2 s) ─┴→ e (1 s)

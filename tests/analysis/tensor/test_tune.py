@@ -10,7 +10,7 @@ import pytest
 from analysis.tensor.history import read
 from analysis.tensor.tune import Plan, open_database, tune, tune_graph
 from perfvec.tensor.model_file import save_model
-from uarch.errors import InputError
+from support.errors import InputError
 
 SMALL = {"round": 3, "population": 8, "generations": 1, "budget_s": 0.01}
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from perfvec import cli
+from analysis.cli import main as cli
 from perfvec.tensor import evaluate as evaluation
 from perfvec.tensor.configuration import Entry, choose, read_entries
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.evaluate import Protocol, evaluate, summary
 from perfvec.tensor.records import read_records
 from perfvec.tensor.train import train
+from support.errors import InputError
 from tests.perfvec.tensor.conftest import made_up
 from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task, merge
-from uarch.errors import InputError
 
 ENTRIES = [Entry("trees", "lightgbm", {"leaves": 15}), Entry("mean", "mean")]
 QUICK = Protocol(seeds=2, budget=Budget(epochs=4), fine_tuning=Budget(epochs=3), selections=("kmeans", "random"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfvec import cli
+from analysis.cli import main as cli
 from perfvec.tensor.limits import limits, other_devices, twins
 from tests.perfvec.tensor.conftest import made_up
 from tests.perfvec.tensor.test_evaluate import written

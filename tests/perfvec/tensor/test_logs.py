@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfvec import cli
+from analysis.cli import main as cli
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.metrics import pairwise_accuracy
 from perfvec.tensor.model_file import save_model

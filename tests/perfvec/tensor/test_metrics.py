@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfvec.tensor.metrics import bias, mape, pairwise_accuracy, rmse, top_k
 from perfvec.tensor.targets import fit_target, relevance
-from uarch.errors import InputError
+from support.errors import InputError
 
 
 def test_mape_and_rmse():

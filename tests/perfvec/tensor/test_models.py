@@ -19,10 +19,10 @@ from perfvec.tensor.models import MODELS, make
 from perfvec.tensor.models.boosted import log_sum, summed_gradient
 from perfvec.tensor.models.pooled import rows_of, work
 from perfvec.tensor.records import FeatureGroup, measurements
+from support.errors import InputError
 from tests.perfvec.tensor.conftest import WIDTH, made_up
 from tracegen.tensor import compact_ast
 from tracegen.tensor.dataset import Device, Rows
-from uarch.errors import InputError
 
 SMALL = {
     "atformer": {"width": 32, "feed": 64, "layers": 1, "training": {"batch": 64, "learning_rate": 2e-3}},

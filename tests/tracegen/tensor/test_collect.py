@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 pytest.importorskip("tvm", reason="TVM is not installed")
 if sys.platform != "linux":
@@ -225,7 +225,7 @@ def test_other_work_on_the_core_is_not_counted(tmp_path: Path, steps: int):
 
 def test_a_killed_collection_goes_on(tmp_path: Path):
     output = tmp_path / "killed.tensor.h5"
-    command = [sys.executable, "-m", "perfvec.cli", "tensor", "collect", "--operators", "matmul:16x16x16"]
+    command = [sys.executable, "-m", "perfvec", "tensor", "collect", "--operators", "matmul:16x16x16"]
     command += [
         "--device",
         "x86-64-v2",

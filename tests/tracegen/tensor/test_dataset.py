@@ -9,6 +9,7 @@ import random
 import numpy as np
 import pytest
 
+from support.errors import InputError
 from tracegen.tensor.dataset import (
     Dataset,
     DatasetWriter,
@@ -21,7 +22,6 @@ from tracegen.tensor.dataset import (
     merge,
     summary,
 )
-from uarch.errors import InputError
 
 FEATURES = {"statements": "s1", "ast": "a1"}
 

@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("tvm", reason="TVM is not installed")
 
+from support.errors import InputError
 from tracegen.tensor import compact_ast as ast_module
 from tracegen.tensor import loop_nest, statements
 from tracegen.tensor.compact_ast import COLUMNS, compact_ast, positional_encoding
 from tracegen.tensor.installation import without_tensor_intrinsics
 from tracegen.tensor.statements import operator_class, statement_features
-from uarch.errors import InputError
 
 M, N, K = 8, 16, 32
 PAPERS = len(COLUMNS) - len(loop_nest.COLUMNS)  # columns of CDMPP's kind; the others have a test of their own

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.errors import InputError
 from tracegen.tensor import ansor, database, lines
 from tracegen.tensor.ansor import device_name, read_log, task_of
 from tracegen.tensor.dataset import Dataset, Outcome
 from tracegen.tensor.lines import Problem, RecordError
 from tracegen.tensor.read import read
 from tracegen.tensor.tenset import find
-from uarch.errors import InputError
 
 SHARED = Path(__file__).parents[4] / "shared" / "ansor-logs"
 needs_logs = pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} is not there")

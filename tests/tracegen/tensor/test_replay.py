@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from support.errors import InputError
 from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task
 from tracegen.tensor.replay import read_replay
-from uarch.errors import InputError
 
 if sys.platform != "linux":
     pytest.skip("processes are pinned as Linux does it", allow_module_level=True)
@@ -90,7 +90,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(capfd):
     """`perfvec tensor …` as (exit status, what it wrote to stderr)."""
-    from perfvec.cli import main
+    from analysis.cli.main import main
 
     def run(*arguments: str | Path) -> tuple[int, str]:
         status: object = 0

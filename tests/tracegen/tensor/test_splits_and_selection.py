@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.errors import InputError
 from tracegen.tensor import selection, splits
 from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task
-from uarch.errors import InputError
 
 NETWORKS = ({"a": 1}, {"a": 2, "b": 1}, {"b": 1}, {}, {"c": 4})
 DEVICES = (("cpu0", "cpu"), ("cpu1", "cpu"), ("gpu0", "gpu"))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from support.errors import InputError
 from tracegen.tensor.candidates import Candidate
 from tracegen.tensor.journal import Journal, Record
 from tracegen.tensor.simulated import isa_of, require_simulated, simulated_devices
 from tracegen.tensor.subset import spread, subset
 from tracegen.tensor.tasks import Task
 from uarch.configuration import load_machine
-from uarch.errors import InputError
 from uarch.space import sample
 
 SIM = ("sim:a", "sim:b")

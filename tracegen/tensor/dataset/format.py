@@ -36,7 +36,7 @@ import h5py
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 FORMAT = "perfvec-tensor"
 VERSION = 1

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from support.errors import InputError
 from tracegen.tensor.dataset.format import RECORDS, Device, Outcome, Task
 from tracegen.tensor.dataset.reader import Dataset
 from tracegen.tensor.dataset.writer import DatasetWriter
-from uarch.errors import InputError
 
 _PIECE = 1 << 15  # schedules or records at a time
 

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from tracegen.files import damage_in, open_h5, read_dataset, read_slice, read_strings, read_text
+from support.errors import InputError
+from support.files import damage_in, open_h5, read_dataset, read_slice, read_strings, read_text
 from tracegen.tensor.dataset.format import FORMAT, GROUPS, LABELS, RECORDS, TASK_TEXTS, VERSION, Outcome, Rows, digest
-from uarch.errors import InputError
 
 
 class Dataset:

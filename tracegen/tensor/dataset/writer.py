@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.files import sealed_h5, write_strings
+from support.errors import InputError
+from support.files import sealed_h5, write_strings
 from tracegen.tensor.dataset.columns import Numbers, Ragged
 from tracegen.tensor.dataset.format import (
     FORMAT,
@@ -30,7 +31,6 @@ from tracegen.tensor.dataset.format import (
     Task,
     digest,
 )
-from uarch.errors import InputError
 
 
 class DatasetWriter:

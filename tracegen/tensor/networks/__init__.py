@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from uarch.errors import InputError
+from support.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -1,0 +1,29 @@
+"""What is there to work with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+import typer
+
+from analysis.cli.options import Json
+
+app = typer.Typer()
+
+
+@app.command("doctor")
+def doctor(as_json: Json = False) -> None:
+    """What this machine has of all that the toolkit uses; status 1 where tracing or predicting will not work."""
+    from perfvec.doctor import examine
+
+    found = []
+    for finding in examine():
+        found.append(finding)
+        if not as_json:
+            print(f"{finding.state:8}{finding.what:18}{finding.detail}", flush=True)
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in found]))
+    if any(finding.state == "missing" for finding in found):
+        sys.exit(1)

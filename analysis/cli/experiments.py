@@ -1,0 +1,59 @@
+"""Experiments of the literature, repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.cli.options import Csv, Html, Json, ModelFile, Picture
+
+app = typer.Typer(help="Experiments of the literature, repeated: caches.", no_args_is_help=True)
+
+
+@app.callback()
+def experiment() -> None:
+    """Experiments of the literature, repeated."""
+
+
+@app.command()
+def caches(
+    traces: Annotated[list[Path], typer.Argument(help="Traces, or folders of traces.")],
+    work: Annotated[Path, typer.Option("-o", "--output", help="Folder that keeps the simulations; a run goes on.")],
+    base: Annotated[str, typer.Option(help="The machine whose L1 data and L2 caches vary: preset or file.")] = (
+        "cortex-a53"
+    ),
+    train: Annotated[
+        list[str] | None, typer.Option(help="A program to learn from beforehand; repeat. By default three medoids.")
+    ] = None,
+    start: Annotated[int, typer.Option(min=0, help="First timed instruction; caches are warmed by all before.")] = (
+        2_000_000
+    ),
+    count: Annotated[int, typer.Option(min=1, help="Timed instructions.")] = 2_097_152,
+    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of the methods that draw at random.")] = 5,
+    model_file: ModelFile = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """36 L1 and L2 sizes: which design each method chooses for each program, and what it had to simulate for that.
+
+    PerfVec, fitted and zero-shot, beside Ïpek 2006, Dubach 2007 and Li 2016; the embedded timing model is the truth.
+    """
+    from analysis.cli.output import draw, require_outputs, write
+    from analysis.experiments import caches as study
+    from analysis.targets import trace_files
+    from perfvec.model import load_model
+    from uarch.configuration import load_machine
+
+    require_outputs(csv=csv, html=html, picture=picture)
+    result = study.caches(
+        load_model(model_file), trace_files(traces), load_machine(base), work, train=train or [], start=start,
+        count=count, repeats=repeats,
+    )  # fmt: skip
+    draw(
+        "Cache sizes", lambda: study.sections(result), lambda: study.plot(result), html=html, picture=picture
+    )  # fmt: skip
+    write(result.methods, result.to_json(), study.shown(result), as_json=as_json, csv=csv)

@@ -1,0 +1,56 @@
+"""Labels: times of traces on machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.cli.inputs import machines_named
+from analysis.cli.options import ClusterFile, Machines, Scheduler
+
+app = typer.Typer()
+
+
+@app.command()
+def label(
+    traces: Annotated[list[Path], typer.Argument(help="Traces to label.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the latency files.")],
+    machines: Machines = None,
+    presets: Annotated[bool, typer.Option("--presets", help="Label on every preset.")] = False,
+    sample: Annotated[int, typer.Option(min=0, help="Label on so many machines sampled from the design space.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    machines_of: Annotated[Path | None, typer.Option(help="Label on the machines of this latency file.")] = None,
+    start: Annotated[int, typer.Option(min=0, help="First labelled instruction; caches are warmed by all before.")] = 0,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Labelled instructions; to the trace's end by default.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Traces (with gem5: simulations) side by side.")] = 2,
+    simulator: Annotated[str, typer.Option(help="embedded, or gem5, which runs the traces' programs.")] = "embedded",
+    gem5: Annotated[Path | None, typer.Option(help="gem5's binary; by default the environment's GEM5.")] = None,
+    scheduler: Scheduler = None,
+    cluster: ClusterFile = None,
+) -> None:
+    """Time traces on machines: latency files for training and evaluation."""
+    from support.executor import connect
+    from tracegen.formats.latency import LatencyFile
+    from tracegen.label import label as run_label
+    from uarch.configuration import preset_names
+    from uarch.space import sample as sample_space
+
+    chosen = machines_named(machines) if machines else []
+    if presets:
+        chosen += machines_named(preset_names())
+    if sample:
+        chosen += sample_space(sample, seed)
+    if machines_of:
+        with LatencyFile(machines_of) as labels:
+            chosen += labels.machines
+    with connect(scheduler, cluster) as workers_elsewhere:
+        outputs = run_label(
+            traces, chosen, output, start=start, count=count, workers=workers, cluster=workers_elsewhere,
+            simulator=simulator, gem5=gem5,
+        )  # fmt: skip
+    for path in outputs:
+        print(path)

@@ -1,0 +1,286 @@
+"""Models: train, evaluate, fit machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.cli.options import Csv, Html, Json, Level, MaxInstructions, ModelFile, Picture
+from analysis.cli.output import draw, require_outputs, shown_table, write, write_csv
+from perfvec.intervals.level import DEFAULT_LEVEL
+from support.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command()
+def train(
+    traces: Annotated[Path, typer.Option(help="Folder with traces.")],
+    latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model to write.")],
+    encoder_latencies: Annotated[
+        Path | None, typer.Option(help="Latency files of more machines, for the encoder.")
+    ] = None,
+    table_latencies: Annotated[
+        Path | None, typer.Option(help="Latency files of machines to fit vectors for, after training.")
+    ] = None,
+    encoder: Annotated[
+        bool, typer.Option("--encoder/--no-encoder", help="Whether to fit an encoder of other machines.")
+    ] = True,
+    exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
+    fold: Annotated[str, typer.Option(help="K/N: leave out the K-th of N folds of the programs.")] = "",
+    hold_machines: Annotated[int, typer.Option(min=0, help="Leave out so many of the labels' machines.")] = 0,
+    machine_seed: Annotated[int, typer.Option(min=0, help="Seed of which machines are left out.")] = 0,
+    validate_programs: Annotated[
+        str, typer.Option(help="Programs A,B,… that do not train but tell which weights are the best.")
+    ] = "",
+    validate_fraction: Annotated[
+        float, typer.Option(min=0.0, max=0.5, help="Validate on this fraction of the programs instead.")
+    ] = 0.0,
+    validate_every: Annotated[int, typer.Option(min=1, help="Steps between validations.")] = 500,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Validations without a better one before training stops; 0: never.")
+    ] = 0,
+    schema: Annotated[
+        str | None, typer.Option(help="Feature schema; NAME~COLUMN hides one.", show_default="--initial's, or default")
+    ] = None,
+    architecture: Annotated[
+        str | None,
+        typer.Option(help="lstm, gru, convolution, transformer, linear or mlp.", show_default="--initial's, or lstm"),
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, help="Length of the vectors.", show_default="--initial's, or 256")
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(min=1, help="Layers of the architecture.", show_default="--initial's, or 2")
+    ] = None,
+    number: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE of the architecture, as window=32 of a transformer; repeat for more."),
+    ] = None,
+    skip: Annotated[
+        bool | None,
+        typer.Option(
+            "--skip/--no-skip",
+            help="Features also enter an instruction's vector by a linear map.",
+            show_default="--initial's, or no",
+        ),
+    ] = None,
+    instructions: Annotated[
+        int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")
+    ] = 60_000_000,
+    lanes: Annotated[int, typer.Option(min=1, help="Chunks in a batch.")] = 16,
+    optimizer: Annotated[str, typer.Option(help="muon (matrices by Muon, the rest by Adam) or adam.")] = "muon",
+    learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
+    matrix_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Muon's peak learning rate.")] = 0.02,
+    weight_decay: Annotated[float, typer.Option(min=0.0, help="Decay of the weights, as AdamW's.")] = 0.0,
+    average: Annotated[
+        float, typer.Option(min=0.0, max=0.999999, help="Save a moving average of the weights with this decay a step.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    initial: Annotated[Path | None, typer.Option(help="A model to go on from, instead of from nothing.")] = None,
+    device: Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")] = "auto",
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
+    shards: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the training data, which stays, for several runs on the same labels."),
+    ] = None,
+    keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep shards and checkpoint afterwards.")] = False,
+) -> None:
+    """Train the foundation model and the machine encoder; a killed run continues where its checkpoint was.
+
+    Several GPUs or processors: torchrun --nproc-per-node N -m perfvec train …
+    """
+    from perfvec.model import load_model
+    from perfvec.training.data import Split
+    from perfvec.training.recipe import Recipe, parse_numbers
+    from perfvec.training.train import shape_options
+    from perfvec.training.train import train as run_train
+
+    start = load_model(initial) if initial else None
+    shape = shape_options(
+        start, schema=schema, architecture=architecture, width=width, layers=layers,
+        numbers=parse_numbers(number or []) or None, skip=skip,
+    )  # fmt: skip
+    recipe = Recipe(
+        **shape, instructions=instructions, lanes=lanes, optimizer=optimizer, learning_rate=learning_rate,
+        matrix_rate=matrix_rate, weight_decay=weight_decay, average=average, validate_every=validate_every,
+        patience=patience, seed=seed,
+    )  # fmt: skip
+    split = Split(
+        exclude=tuple(exclude or []), fold=fold, hold_machines=hold_machines, machine_seed=machine_seed,
+        validate_programs=tuple(filter(None, validate_programs.split(","))), validate_fraction=validate_fraction,
+    )  # fmt: skip
+    run_train(
+        traces, latencies, output, recipe=recipe, split=split, encoder_latencies=encoder_latencies,
+        table_latencies=table_latencies, encoder=encoder, initial=start,
+        device=device, tensorboard=tensorboard, shards=shards, keep_work=keep_work,
+    )  # fmt: skip
+
+
+@app.command()
+def evaluate(
+    traces: Annotated[list[Path], typer.Option(help="Folder with traces; for --what-if also traces, repeated.")],
+    latencies: Annotated[Path | None, typer.Option(help="Folder with latency files of those traces.")] = None,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="The what-if protocol instead: changes of time, against simulations.")
+    ] = False,
+    work: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Of --what-if: folder that keeps simulations; a run goes on.")
+    ] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Option("--task", help="Of --what-if: only this task, as 'one field'; repeat for more.")
+    ] = None,
+    max_instructions: MaxInstructions = None,
+    model_files: Annotated[
+        list[Path] | None, typer.Option("--model", help="Model file, the shipped one by default; repeat for folds.")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--by", help="A table by program, uarch or model instead.")] = None,
+    as_json: Json = False,
+    csv: Csv = None,
+) -> None:
+    """The accuracy protocol: errors for seen and unseen programs and machines, of one model or of several folds.
+
+    --what-if: how well changes of a machine are told, simulated, corrected and by the model (analysis/WHATIF.md).
+    """
+    if what_if:
+        _what_if(traces, work, tasks, max_instructions, model_files, as_json, csv)
+        return
+    if latencies is None or len(traces) != 1:
+        raise InputError("give one folder with --traces and its labels with --latencies, or --what-if")
+    from perfvec import evaluate as evaluation
+    from perfvec.model import load_model
+    from support.files import atomic_path
+
+    if group is not None:
+        evaluation.require_group(group)
+    models = [load_model(path) for path in model_files] if model_files else [load_model()]
+    pairs = evaluation.evaluate(models, traces[0], latencies)
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            pairs.to_csv(temporary, index=False)
+    if as_json:
+        print(json.dumps(evaluation.to_json(pairs), allow_nan=False))
+    else:
+        files = {model.digest: str(path) for model, path in zip(models, model_files or [], strict=False)}
+        print(shown_table(evaluation.summary(pairs) if group is None else evaluation.by(pairs, group, files)))
+        print(evaluation.describe(pairs), file=sys.stderr)
+
+
+def _what_if(
+    traces: list[Path], work: Path | None, tasks: list[str] | None, limit: int | None, model_files: list[Path] | None,
+    as_json: bool, csv: Path | None,
+) -> None:  # fmt: skip
+    from analysis import what_if
+    from analysis.targets import trace_files
+    from perfvec.model import load_model
+
+    if work is None:
+        raise InputError("--what-if keeps its simulations: name a folder with -o")
+    if wrong := set(tasks or []) - set(what_if.task_names()):
+        raise InputError(f"--task {min(wrong)}: expected one of {', '.join(what_if.task_names())}")
+    require_outputs(csv=csv)
+    model = load_model(model_files[0] if model_files else None)
+    programs = what_if.programs_of(model, trace_files(traces), work, max_instructions=limit)
+    changes, orders = what_if.evaluate(programs, tasks=tasks)
+    table = what_if.summary(changes, orders)
+    write(table, what_if.to_json(changes, orders), what_if.shown(table), as_json=as_json, csv=csv)
+
+
+@app.command()
+def calibrate(
+    traces: Annotated[Path, typer.Option(help="Folder with traces.")],
+    latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
+    fold_files: Annotated[
+        list[Path], typer.Option("--fold", help="A model like this one that left programs out; repeat for each fold.")
+    ],
+    model_file: ModelFile = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The calibrated model to write; may be --model itself.")
+    ] = None,
+    level: Level = DEFAULT_LEVEL,
+    as_json: Json = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write every held-out pair with its interval.")] = None,
+) -> None:
+    """Give a model intervals for its predictions, from its folds' errors on programs that they left out.
+
+    The table: how often an interval held for a program that was left out of the calibration too.
+    """
+    from perfvec.intervals import calibrate as calibrating
+    from perfvec.model import load_model, save_model
+    from support.files import require_writable
+
+    for path in (output, csv):
+        if path is not None:
+            require_writable(path)
+    calibrating.require_level(level)
+    folds = [load_model(path) for path in fold_files]
+    found = calibrating.calibrate(load_model(model_file), folds, traces, latencies, level=level)
+    for warning in found.warnings:
+        print(f"perfvec: {warning}", file=sys.stderr)
+    if output is not None:
+        save_model(found.model, output)
+    if csv is not None:
+        write_csv(found.pairs, csv)
+    if as_json:
+        print(json.dumps(calibrating.to_json(found), allow_nan=False))
+    else:
+        print(shown_table(calibrating.shown(found.coverage)))
+
+
+@app.command("fit-uarch")
+def fit_uarch(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The machine vector to write (*.machine.npz).")],
+    times: Annotated[
+        Path | None, typer.Option(help="CSV or JSON: target, seconds or cycles, and optionally uncertainty.")
+    ] = None,
+    traces: Annotated[Path | None, typer.Option(help="Folder with traces, for --latencies.")] = None,
+    latencies: Annotated[Path | None, typer.Option(help="Folder with latency files: fit to labels.")] = None,
+    machine: Annotated[
+        str | None, typer.Option("--uarch", help="What is known of the machine: preset, file, or a name in the labels.")
+    ] = None,
+    frequency_ghz: Annotated[
+        float | None, typer.Option("--frequency-ghz", help="Core clock; by default that of --uarch.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The machine's name; by default that of --uarch or the file.")
+    ] = None,
+    model_file: ModelFile = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """Fit a machine's vector to whole-program times, or to labels; predict --uarch FILE then uses it.
+
+    left_out: seconds predicted from the other programs; prior_error: of --uarch, or the mean machine, unfitted.
+    """
+    from analysis import real_machine
+    from analysis.targets import resolve
+    from perfvec.machines import fit_uarch as fitting
+    from perfvec.model import load_model
+
+    fitting.require_name(output)
+    require_outputs(csv=csv, html=html, picture=picture)
+    if (times is None) == (latencies is None) or (latencies is None) != (traces is None):
+        raise InputError("give one source: --times FILE, or --traces DIR with --latencies DIR")
+    if times is not None:
+        fitted = fitting.fit_times(
+            times, output, load_model=lambda: load_model(model_file), resolve=resolve, uarch=machine,
+            frequency_ghz=frequency_ghz, name=name,
+        )  # fmt: skip
+    else:
+        assert traces is not None
+        assert latencies is not None
+        fitted = fitting.fit_labels(load_model(model_file), traces, latencies, output, uarch=machine, name=name)
+    for warning in fitted.warnings:
+        print(f"perfvec: {warning}", file=sys.stderr)
+    draw(
+        f"{fitted.machine.name}, fitted", lambda: real_machine.sections(fitted.table),
+        lambda: real_machine.plot(fitted.table), html=html, picture=picture,
+    )  # fmt: skip
+    write(fitted.table, fitted.to_json(), real_machine.shown(fitted.table), as_json=as_json, csv=csv)

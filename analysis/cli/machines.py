@@ -1,0 +1,145 @@
+"""Machines: list, show, diff, sample, to and from gem5."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from analysis.cli.inputs import machines_named
+from analysis.cli.options import Json
+from support.errors import InputError
+
+if TYPE_CHECKING:
+    from uarch.configuration import Machine
+
+app = typer.Typer(help="Machines: list, show, diff, sample, to and from gem5.", no_args_is_help=True)
+
+
+@app.command("list")
+def uarch_list(as_json: Json = False) -> None:
+    """The presets, a line each."""
+    found = machines_named(None)
+    if as_json:
+        print(json.dumps([machine.to_dict() for machine in found]))
+        return
+    for machine in found:
+        print(_machine_line(machine))
+
+
+def _machine_line(machine: Machine) -> str:
+    caches = " ".join(f"{c.size_kib}K" if c else "-" for c in (machine.l1i, machine.l1d, machine.l2, machine.l3))
+    return f"{machine.name:20} {machine.core:13} {machine.frequency_ghz:4.2f} GHz  {caches:24} {machine.memory.model}"
+
+
+@app.command("show")
+def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_json: Json = False) -> None:
+    """One machine's configuration."""
+    from uarch.configuration import machine_yaml
+
+    machine = machines_named([name])[0]
+    print(json.dumps(machine.to_dict()) if as_json else machine_yaml(machine).rstrip("\n"))
+
+
+@app.command("diff")
+def uarch_diff(first: str, second: str) -> None:
+    """The fields in which two machines differ."""
+    from uarch.configuration import field_names, get_field
+
+    one, other = machines_named([first, second])
+    names = list(dict.fromkeys([*field_names(one), *field_names(other)]))
+    for name in names:
+        values = [get_field(m, name) if name in field_names(m) else "-" for m in (one, other)]
+        if values[0] != values[1]:
+            print(f"{name:36} {values[0]!s:>14} {values[1]!s:>14}")
+
+
+@app.command("export")
+def uarch_export(
+    machine: Annotated[str, typer.Argument(help="Preset or file.")],
+    gem5: Annotated[bool, typer.Option("--gem5", help="A configuration script for stock gem5 v23 or v24.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write; the terminal otherwise.")
+    ] = None,
+    isa: Annotated[str, typer.Option(help="x86-64, aarch64 or riscv64.")] = "x86-64",
+) -> None:
+    """A machine for a simulator: perfvec uarch export --gem5 zen4 -o zen4.py, then gem5.opt zen4.py -- PROGRAM ARGS…"""
+    from support.files import atomic_path
+    from uarch.gem5.script import gem5_script
+    from uarch.gem5.table import as_simulated
+
+    if not gem5:
+        raise InputError("say for which simulator: --gem5")
+    chosen = machines_named([machine])[0]
+    text = gem5_script(chosen, isa)
+    for note in as_simulated(chosen, isa)[1]:
+        print(note, file=sys.stderr)
+    if output is None:
+        print(text, end="")
+        return
+    with atomic_path(output) as temporary:
+        temporary.write_text(text)
+
+
+@app.command("import")
+def uarch_import(
+    config: Annotated[Path, typer.Argument(help="config.json of a gem5 output folder.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="YAML to write; the terminal otherwise.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The machine's name; by default the folder's.")] = None,
+    base: Annotated[str | None, typer.Option(help="Machine (preset or file) for what gem5 cannot tell.")] = None,
+) -> None:
+    """The machine that a gem5 run simulated; a line on stderr for each thing that had to be assumed."""
+    from support.files import atomic_path
+    from uarch.configuration import machine_yaml
+    from uarch.gem5.config import import_config
+
+    machine, notes = import_config(config, name=name, base=machines_named([base])[0] if base else None)
+    for note in notes:
+        print(note, file=sys.stderr)
+    if output is None:
+        print(machine_yaml(machine), end="")
+        return
+    with atomic_path(output) as temporary:
+        temporary.write_text(machine_yaml(machine))
+
+
+@app.command("sample")
+def uarch_sample(
+    count: Annotated[int, typer.Argument(min=1, help="Number of machines.")],
+    space: Annotated[str, typer.Option(help="Design space: a name (perfvec uarch spaces) or a YAML file.")] = "default",
+    method: Annotated[str, typer.Option(help="sobol or lhs (Latin hypercube).")] = "sobol",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample.")] = 0,
+    base: Annotated[str | None, typer.Option(help="Machine for the fields that the space leaves alone.")] = None,
+    as_json: Json = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for one YAML a machine.")] = None,
+) -> None:
+    """Machines sampled from a design space."""
+    from uarch.configuration import save_machines
+    from uarch.space import sample
+
+    machines = sample(count, seed, space, method, base)
+    if output is not None:
+        save_machines(machines, output)
+    if as_json:
+        print(json.dumps([machine.to_dict() for machine in machines], indent=1))
+    elif output is None:
+        for machine in machines:
+            print(_machine_line(machine))
+
+
+@app.command("spaces")
+def uarch_spaces(as_json: Json = False) -> None:
+    """The named design spaces."""
+    from uarch.space import load_space, space_names
+
+    spaces = [load_space(name) for name in space_names()]
+    if as_json:
+        print(json.dumps([{"name": s.name, "description": s.description, "varied": s.varied} for s in spaces]))
+        return
+    for space in spaces:
+        print(f"{space.name:12} {len(space.varied):3} fields  {space.description}")

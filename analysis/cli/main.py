@@ -1,0 +1,136 @@
+"""The `perfvec` command: every command is a thin call of a documented function.
+
+Tables go to the terminal, `--json` to stdout, progress to stderr. A wrong input is one line on stderr and status 2.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from analysis.cli import (
+    comparing,
+    examining,
+    experiments,
+    imports,
+    labelling,
+    learning,
+    machines,
+    predicting,
+    profiling,
+    representing,
+    sampling,
+    simulating,
+    tensor,
+    tracing,
+    tuning,
+    workloads,
+)
+from support.errors import InputError, is_full
+from support.unsealed import ALLOWED
+
+
+@contextmanager
+def _unread() -> Iterator[None]:
+    """Ends as SIGPIPE would where the reader of our output is gone: nobody is left to tell."""
+    try:
+        yield
+    except BrokenPipeError:
+        _discard(sys.stdout)
+        _discard(sys.stderr)
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _discard(stream: TextIO) -> None:
+    """What it still holds cannot be written, and the interpreter would try it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Commands(TyperGroup):
+    """Typer would take a broken pipe for its own affair, and exit with 1."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """As of the group; prints help."""
+        with _unread():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: Any) -> Any:
+        """As of the group; runs a command."""
+        with _unread():
+            return super().invoke(context)
+
+
+app = typer.Typer(
+    name="perfvec", cls=_Commands, help="Profile a program once, predict its run time on any microarchitecture.",
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+)  # fmt: skip
+
+
+@app.callback()
+def options(
+    unsealed: Annotated[
+        bool, typer.Option("--unsealed", help="Also read HDF5 files without a seal; anywhere before --.")
+    ] = False,
+) -> None:
+    """Set what holds for every command, and for the processes that it starts."""
+    if unsealed:
+        os.environ[ALLOWED] = "1"
+
+
+for theme in (
+    tracing, labelling, learning, representing, sampling, predicting, simulating, profiling, comparing, examining,
+):  # fmt: skip
+    app.add_typer(theme.app)
+app.add_typer(machines.app, name="uarch")
+app.add_typer(imports.app, name="import")
+app.add_typer(workloads.app, name="suite")
+app.add_typer(experiments.app, name="experiment")
+tensor.app.add_typer(tuning.app)
+app.add_typer(tensor.app, name="tensor")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point: what follows `--` is a program and its arguments."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    program: list[str] = []
+    if "--" in words:
+        cut = words.index("--")
+        words, program = words[:cut], words[cut + 1 :]
+        if not program:
+            _fail(InputError("nothing follows --; write -- PROGRAM ARGS…"))
+    words.sort(key=lambda word: word != "--unsealed")  # to the front, where an option of all commands stands
+    try:
+        with _unread():
+            try:
+                app(words, obj=program, standalone_mode=True)
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()  # not at the interpreter's end, which tells of a failure in its own words
+    except InputError as error:
+        _fail(error)
+    except UnicodeEncodeError as error:  # the name of a file, as Python takes it in
+        near = error.object[max(0, error.start - 30) : error.end + 10]
+        _fail(InputError(f"a name that is not UTF-8 cannot be written: {near!a}; rename the file"))
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None and not is_full(error):
+            _fail(InputError(f"{error.filename!s}: {(error.strerror or 'unreadable').lower()}"))
+        if not is_full(error):
+            raise
+        _discard(sys.stdout)
+        _fail(InputError("the disk is full, or a file larger than is allowed"))
+
+
+def _fail(error: InputError) -> NoReturn:
+    print(f"perfvec: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

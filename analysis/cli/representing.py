@@ -1,0 +1,181 @@
+"""Programs as vectors, and their phases."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from analysis.cli.options import (
+    ClusterFile,
+    Csv,
+    Cwd,
+    Device,
+    Env,
+    Html,
+    Json,
+    MaxInstructions,
+    ModelFile,
+    Picture,
+    RegionFunction,
+    RegionStart,
+    RegionStop,
+    RegionTimes,
+    Scheduler,
+    Skip,
+    Stdin,
+)
+from analysis.cli.output import draw, require_outputs, shown_table, write_csv
+from analysis.cli.running import leave_as, region_of, surroundings
+from support.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+app = typer.Typer()
+
+
+@app.command()
+def represent(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The vector file to write, or their folder.")],
+    targets: Annotated[list[Path] | None, typer.Argument(help="Traces; or -- PROGRAM ARGS…")] = None,
+    model_file: ModelFile = None,
+    sample: Annotated[
+        str | None, typer.Option(help="auto: from a part of the instructions, with an interval of confidence.")
+    ] = None,
+    half_width: Annotated[
+        str, typer.Option(help="Of the 95 % interval, relative, on every machine of the model's table.")
+    ] = "2%",
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    windowed: Annotated[
+        bool,
+        typer.Option("--windowed", help="Of a trace: a 256-step window per instruction, PerfVec's way; very slow."),
+    ] = False,
+    device: Device = "auto",
+    scheduler: Scheduler = None,
+    cluster: ClusterFile = None,
+    max_instructions: MaxInstructions = None,
+    skip: Skip = 0,
+    region: RegionFunction = None,
+    start: RegionStart = None,
+    stop: RegionStop = None,
+    times: RegionTimes = None,
+    stdin: Stdin = None,
+    cwd: Cwd = None,
+    env: Env = None,
+) -> None:
+    """Turn a program into its vector: a trace (a killed run continues), or a program while it runs, with no trace.
+
+    Of several traces, or where --output is a folder, into NAME.vector.npz there. The options after --max-instructions
+    are for a program, as of perfvec trace; its exit status is passed through. Ctrl-C ends the program and keeps the
+    vector of what was seen.
+    """
+    from perfvec.model import load_model
+    from perfvec.representation.represent import represent_file, represent_stream
+    from perfvec.representation.sample import parse_half_width, represent_sampled, represent_stream_sampled
+    from perfvec.representation.shards import represent_on_cluster
+    from perfvec.representation.vector import vector_files
+    from perfvec.training.ranks import device_of
+    from support.executor import connect
+    from support.files import require_writable
+    from tracegen.qemu import stream
+
+    if (not targets) == (not context.obj):
+        raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
+    if sample not in (None, "auto"):
+        raise InputError(f"--sample {sample!r} must read auto")
+    if windowed and (not targets or sample is not None):
+        raise InputError("--windowed is for a whole trace: give a trace file and leave --sample out")
+    elsewhere = scheduler is not None or cluster is not None
+    if elsewhere and (not targets or sample is not None or windowed or device not in ("auto", "cpu")):
+        raise InputError("--scheduler and --cluster are for exact vectors of traces, on processors: leave the rest out")
+    place = device_of("cpu" if elsewhere else device)
+    if targets:
+        outputs = vector_files(targets, output)
+        width = parse_half_width(half_width)
+        with connect(scheduler, cluster) as workers:
+            if workers is not None:
+                represent_on_cluster(model_file, targets, outputs, workers, max_instructions=max_instructions)
+            else:
+                model = load_model(model_file).to(place)
+                for target, path in zip(targets, outputs, strict=True):
+                    if sample is None:
+                        represent_file(model, target, path, max_instructions=max_instructions, windowed=windowed)
+                    else:
+                        options: dict[str, Any] = {
+                            "half_width": width, "max_instructions": max_instructions, "seed": seed
+                        }  # fmt: skip
+                        represent_sampled(model, target, **options).save(path)
+        for path in outputs:
+            print(_vector_line(path), file=sys.stderr)
+        return
+    require_writable(output)
+    width, model = parse_half_width(half_width), load_model(model_file).to(place)
+    with (
+        surroundings(stdin, cwd, env) as around,
+        stream(
+            context.obj, max_instructions=max_instructions, skip=skip, region=region_of(region, start, stop, times),
+            **around,
+        ) as running,
+    ):  # fmt: skip
+        if sample is None:
+            represent_stream(model, running).save(output)
+        else:
+            represent_stream_sampled(model, running, half_width=width, seed=seed).save(output)
+    print(_vector_line(output), file=sys.stderr)
+    if running.outcome is None:
+        raise typer.Exit(130)
+    leave_as(running.outcome)
+
+
+def _vector_line(path: Path) -> str:
+    from perfvec.representation.vector import load_vector
+
+    vector = load_vector(path)
+    sampling = vector.sampling
+    part = f", {sampling.units_represented:,} of {sampling.units:,} units represented" if sampling else ""
+    return f"{path}: {vector.program}, {vector.instructions:,} instructions{part}"
+
+
+@app.command()
+def phases(
+    trace_file: Annotated[Path, typer.Argument(help="A trace.")],
+    interval: Annotated[
+        int | None, typer.Option(min=1000, help="Instructions of an interval; a 200th of the trace by default.")
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, help="Phases at most.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Of the clustering.")] = 0,
+    prefix: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write PREFIX.simpoints, PREFIX.weights and PREFIX.bb.")
+    ] = None,
+    as_json: Json = False,
+    csv: Csv = None,
+    html: Html = None,
+    picture: Picture = None,
+) -> None:
+    """Phases of a trace, as SimPoint finds them, and their simulation points, for gem5."""
+    import pandas as pd
+
+    from analysis import phases as pictures
+    from tracegen.control_flow.phases import phases as run_phases
+    from tracegen.control_flow.phases import strip, write_simpoints
+
+    require_outputs(csv=csv, html=html, picture=picture)
+    found = run_phases(trace_file, interval=interval, most=most, seed=seed)
+    for path in write_simpoints(found, prefix) if prefix is not None else []:
+        print(path, file=sys.stderr)
+    table = pd.DataFrame(found.document()["phases"])
+    write_csv(table, csv)
+    draw(
+        f"Phases of {found.trace}", lambda: pictures.sections(found), lambda: pictures.plot(found),
+        html=html, picture=picture,
+    )  # fmt: skip
+    if as_json:
+        print(json.dumps(found.document(), allow_nan=False))
+    else:
+        print(shown_table(table))
+        print(f"over time, {found.interval:,} instructions an interval: {strip(found)}")

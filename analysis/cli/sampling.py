@@ -1,0 +1,76 @@
+"""Live-points of programs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.cli.options import (
+    Cwd,
+    Env,
+    MaxInstructions,
+    RegionFunction,
+    RegionStart,
+    RegionStop,
+    RegionTimes,
+    Skip,
+    Stdin,
+)
+from analysis.cli.running import leave_as, region_of, surroundings
+from support.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command("live-points")
+def live_points(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, NAME.livepoints.h5.")],
+    trace: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
+    units: Annotated[int, typer.Option(min=64, help="Units of 1,024 instructions to simulate, about.")] = 384,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    max_instructions: MaxInstructions = None,
+    skip: Skip = 0,
+    region: RegionFunction = None,
+    start: RegionStart = None,
+    stop: RegionStop = None,
+    times: RegionTimes = None,
+    stdin: Stdin = None,
+    cwd: Cwd = None,
+    env: Env = None,
+) -> None:
+    """Sample a run once, so that any machine is simulated on it in a fraction of a second: perfvec simulate FILE.
+
+    The options after --max-instructions are for a program, as of perfvec trace; its exit status is passed through.
+    """
+    from support.files import require_writable
+    from tracegen.live_points.live_points import SUFFIX, save
+    from tracegen.live_points.record import of_stream, of_trace
+    from tracegen.qemu import stream
+
+    if (trace is None) == (not context.obj):
+        raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
+    if not output.name.endswith(SUFFIX):
+        raise InputError(f"{output}: the name of a live-points file ends in {SUFFIX}")
+    require_writable(output)
+    if trace is not None:
+        points = of_trace(trace, units=units, seed=seed, max_instructions=max_instructions)
+        save(points, output)
+        print(f"{output}: {points.summary}", file=sys.stderr)
+        return
+    with (
+        surroundings(stdin, cwd, env) as around,
+        stream(
+            context.obj, max_instructions=max_instructions, skip=skip, region=region_of(region, start, stop, times),
+            **around,
+        ) as running,
+    ):  # fmt: skip
+        points = of_stream(running, units=units, seed=seed)
+        save(points, output)
+    print(f"{output}: {points.summary}", file=sys.stderr)
+    if running.outcome is None:
+        raise typer.Exit(130)
+    leave_as(running.outcome)

@@ -1,0 +1,329 @@
+"""Tensor programs: logs and databases become datasets of tasks, schedules, latencies and features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Tensor programs: data sets, cost models, predictions.", no_args_is_help=True)
+
+
+@app.command("read")
+def read(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Logs of Ansor (.json, .gz), folders of them, TenSet's folder, or MetaSchedule database folders."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The dataset to write, *.tensor.h5.")],
+    device: Annotated[
+        str | None, typer.Option(help="The device of all records; by default the folder's or the target's.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse the first line that is no record instead of skipping it.")
+    ] = False,
+    features: Annotated[
+        bool, typer.Option("--features", help="Also FLOPs and features of a database's candidates; needs TVM.")
+    ] = False,
+) -> None:
+    """What other tuners measured becomes a dataset; nothing of it is executed."""
+    import sys
+
+    from tracegen.tensor.read import read as run_read
+
+    done = run_read(paths, output, device=device, strict=strict, features=features)
+    for note in done.notes():
+        print(note, file=sys.stderr)
+    found = f"{done.records:,} records of {done.schedules:,} schedules of {done.tasks:,} tasks"
+    print(f"{done.output}: {found} from {done.files:,} files", file=sys.stderr)
+
+
+@app.command("card")
+def card(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the dataset's card in Markdown: noise and provenance too.")
+    ] = False,
+) -> None:
+    """What a dataset holds: tasks, devices, schedules, records, failures, features."""
+    import json
+
+    from analysis.cli.output import shown_table
+    from tracegen.tensor.dataset import Dataset, summary
+
+    with Dataset(dataset) as data:
+        if markdown:
+            from tracegen.tensor.card import card as markdown_card
+
+            print(markdown_card(data), end="")
+            return
+        document, frame = summary(data)
+    if as_json:
+        print(json.dumps(document, allow_nan=False))
+        return
+    for name, value in document.items():
+        if not isinstance(value, list):
+            print(f"{name}: {value}")
+    print(shown_table(frame))
+
+
+@app.command("merge")
+def merge(
+    datasets: Annotated[list[Path], typer.Argument(help="Datasets, *.tensor.h5.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The dataset to write, *.tensor.h5.")],
+    device: Annotated[
+        list[str] | None, typer.Option(help="Keep only this device, or those of a pattern ('sim:*'); several.")
+    ] = None,
+) -> None:
+    """One dataset of several: the same tasks, schedules and devices become one; or some devices of them."""
+    import sys
+
+    from tracegen.tensor.dataset import Dataset
+    from tracegen.tensor.dataset import merge as run_merge
+
+    run_merge(datasets, output, devices=device or ())
+    with Dataset(output) as data:
+        found = f"{data.record_count:,} records of {data.schedule_count:,} schedules of {len(data.tasks):,} tasks"
+        print(f"{output}: {found} on {len(data.devices):,} devices", file=sys.stderr)
+
+
+@app.command("train")
+def train(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
+    model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "atformer",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, or a YAML file with entries.")] = "two-cores",
+    initial: Annotated[
+        Path | None, typer.Option(help="A model to fine-tune instead; cross-validation chooses how many passes.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds, at most.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
+) -> None:
+    """Train a cost model on a dataset's measured records."""
+    import json
+    from dataclasses import asdict
+
+    from perfvec.tensor.configuration import choose, read_entries
+    from perfvec.tensor.contract import Budget
+    from perfvec.tensor.train import train as run_train
+
+    (entry,) = choose(read_entries(configuration), [model])
+    done = run_train(dataset, output, entry, budget=Budget(epochs, seconds), seed=seed, initial=initial)
+    if as_json:
+        print(json.dumps({**asdict(done), "output": str(output)}, allow_nan=False))
+    else:
+        print(
+            f"{output}: {done.model}, {done.records:,} records, {done.seconds:.1f} s; knows {', '.join(done.devices)}"
+        )
+        if done.fine_tuned is not None:
+            factor = "a factor of the device and " if done.fine_tuned.factor else ""
+            print(f"fine-tuned by {factor}{done.fine_tuned.passes} of {epochs} passes, by cross-validation")
+
+
+@app.command("evaluate")
+def evaluate(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    models: Annotated[str, typer.Option(help="A,B,… of the configuration; all of it by default.")] = "",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, or a YAML file with entries.")] = "two-cores",
+    splits: Annotated[
+        str, typer.Option("--splits", help="Of within_task, by_task, by_target, cross_model, cross_device.")
+    ] = "within_task,by_task",
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds, of split and training.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning, at most.")] = 20,
+    test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,
+    train_records: Annotated[int, typer.Option(min=0, help="Train on at most so many records; 0: all.")] = 0,
+    networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
+    kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu or cpu.")] = "gpu",
+    device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
+    share: Annotated[
+        float, typer.Option(min=0.001, max=0.9, help="Of the tasks, or records, to fine-tune on there.")
+    ] = 0.1,
+    selections: Annotated[
+        str, typer.Option(help="Of kmeans, verma, random: tasks; records: some of every task's.")
+    ] = "kmeans,verma,random",
+    saved: Annotated[
+        Path | None, typer.Option(help="Judge this trained model, or shipped, on --device, and fine-tuned there.")
+    ] = None,
+    work: Annotated[Path | None, typer.Option(help="Finished rows are kept here; a killed run goes on.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write a row per seed as CSV.")] = None,
+) -> None:
+    """One table: models, all trained on the same records within the same budget, per split."""
+    import json
+
+    from analysis.cli.output import shown_table
+    from perfvec.tensor import evaluate as evaluation
+    from perfvec.tensor.configuration import choose, read_entries
+    from perfvec.tensor.contract import Budget
+    from support.files import atomic_path
+
+    protocol = evaluation.Protocol(
+        splits=tuple(filter(None, splits.split(","))), seeds=seeds, test=test, budget=Budget(epochs, seconds),
+        fine_tuning=Budget(tune_epochs, seconds), networks=tuple(filter(None, networks.split(","))), kind=kind,
+        device=device, share=share, selections=tuple(filter(None, selections.split(","))), train_records=train_records,
+    )  # fmt: skip
+    if saved is not None:
+        rows = evaluation.evaluate_saved(saved, dataset, protocol)
+    else:
+        entries = read_entries(configuration)
+        names = [name for name in models.split(",") if name]
+        rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            rows.to_csv(temporary, index=False)
+    table = evaluation.summary(rows)
+    print(
+        json.dumps(evaluation.to_json(rows, table), allow_nan=False)
+        if as_json
+        else shown_table(evaluation.shown(table))
+    )
+
+
+@app.command("limits")
+def limits(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
+) -> None:
+    """How good a cost model of these measurements can be: noise, ties, and what other devices say."""
+    import json
+
+    from perfvec.tensor.limits import limits
+
+    found = limits(dataset, seed)
+    if as_json:
+        print(json.dumps(found, allow_nan=False))
+        return
+    print(f"{found['records']:,} records; log latencies of a task on a device deviate by {found['spread'] or 0:.2f}")
+    if found["twins"] is None:
+        print("no two schedules of a task have the same features: nothing says how noisy they are")
+    else:
+        twins = found["twins"]
+        print(
+            f"{twins['pairs']:,} pairs of the same features: {twins['median']:.1%} apart (median), {twins['p90']:.1%} "
+            f"(90th percentile); {found['close']:.1%} of all pairs are closer than that median"
+        )
+        print(f"pairwise accuracy of one measurement by another: {found['pairwise']:.3f}")
+    if found["again"] is not None:
+        again = found["again"]
+        print(
+            f"records measured again differ by {again['median']:.1%} (median): pairwise accuracy of one measurement by "
+            f"another {again['pairwise']:.3f}, of the true latencies {again['model']:.3f}"
+        )
+    for device, errors in found["devices"].items():
+        said = ", ".join(f"{way} {error:.1%}" for way, error in errors.items())
+        print(f"{device} from the other devices' measured latencies, MAPE: {said}")
+
+
+@app.command("predict")
+def predict(
+    model: Annotated[Path, typer.Argument(help="A trained model (*.safetensors), or shipped.")],
+    dataset: Annotated[Path, typer.Argument(help="Candidates: a dataset (*.tensor.h5), or what read reads.")],
+    device: Annotated[list[str] | None, typer.Option(help="Predict for this device; repeat for more.")] = None,
+    top: Annotated[int, typer.Option(min=0, help="Only the best so many of each task; 0: all.")] = 0,
+    zero_shot: Annotated[bool, typer.Option("--zero-shot", help="Devices that did not train the model too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
+) -> None:
+    """Latency or score of every candidate by a trained model, the best first."""
+    import json
+
+    from analysis.cli.output import shown_table
+    from perfvec.tensor import predict as prediction
+    from support.files import atomic_path
+
+    frame = prediction.predict(model, dataset, devices=device, top=top, zero_shot=zero_shot)
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            frame.to_csv(temporary, index=False)
+    print(json.dumps({"predictions": prediction.to_json(frame)}, allow_nan=False) if as_json else shown_table(frame))
+
+
+@app.command("collect")
+def collect(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The dataset to write, *.tensor.h5.")],
+    network: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A network's tasks: NAME[:batch=B][,size=S]; several times; `all`. Without --network and --operators: "
+            "the tasks of an earlier call."
+        ),
+    ] = None,
+    operators: Annotated[
+        list[str] | None, typer.Option(help="A single operator: NAME or NAME:64x64x64; several times; `all`.")
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="x86-64-v2, -v3 (default), -v4, or LEVEL@NAME to tell computers apart; simulated: sim:MACHINE, or "
+            "sim:SPACE:N, N machines of a design space; several."
+        ),
+    ] = None,
+    schedules_of: Annotated[
+        Path | None, typer.Option(help="Measure the schedules that this dataset holds, instead of new ones.")
+    ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="So many of that dataset's tasks only, of all sizes.")
+    ] = None,
+    schedules: Annotated[
+        int, typer.Option(min=0, help="Candidate schedules of each task, at most; 0: those of an earlier call.")
+    ] = 64,
+    evolutionary: Annotated[
+        float, typer.Option(min=0, max=1, help="Part of them found by evolutionary search; the others are random.")
+    ] = 0.5,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so long, with what there is.")] = None,
+    cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
+    builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
+    budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
+    again: Annotated[
+        float, typer.Option(min=0, max=1, help="Part of the records that is measured again, to know the noise.")
+    ] = 0.02,
+    isa: Annotated[str, typer.Option(help="Of the programs that machines simulate: x86-64 or aarch64.")] = "x86-64",
+    max_instructions: Annotated[
+        int, typer.Option(min=1, help="Programs that execute more are not simulated.")
+    ] = 5_000_000,
+    simulated_tasks: Annotated[
+        int | None, typer.Option(min=1, help="Simulate so many tasks only, small ones of all sizes.")
+    ] = None,
+    simulated_schedules: Annotated[
+        int | None, typer.Option(min=1, help="Simulate so many schedules of each task only.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    features: Annotated[
+        bool, typer.Option(help="Statement features and compact ASTs into the dataset (some 50 ms a schedule).")
+    ] = True,
+    finish_only: Annotated[
+        bool, typer.Option("--finish-only", help="Measure nothing; write what an earlier call measured.")
+    ] = False,
+) -> None:
+    """Measure candidate schedules of tensor programs on this machine. Stopped or killed, the same command goes on."""
+    import sys
+
+    from support.files import require_writable
+    from tracegen.tensor.collect import collect as run_collect
+    from tracegen.tensor.finish import finish
+    from tracegen.tensor.networks import networks
+    from tracegen.tensor.operators import sizes
+    from tracegen.tensor.plan import Plan
+
+    require_writable(output)
+    if not finish_only:
+        every_network, every_operator = network == ["all"], operators == ["all"]
+        plan = Plan(
+            networks=tuple(networks() if every_network else network or ()),
+            operators=tuple(sizes() if every_operator else operators or ()), devices=tuple(device or ["x86-64-v3"]),
+            schedules_of=None if schedules_of is None else str(schedules_of), tasks=tasks, again=again,
+            schedules=schedules, evolutionary=evolutionary, minutes=minutes, cpu=cpu, builder_cpu=builder_cpu,
+            budget_s=budget, seed=seed, isa=isa, max_instructions=max_instructions, simulated_tasks=simulated_tasks,
+            simulated_schedules=simulated_schedules,
+        )  # fmt: skip
+        run_collect(plan, output)
+    print(f"{output}: {finish(output, features):,} records", file=sys.stderr)

@@ -1,0 +1,155 @@
+"""Traces of programs, their features and their character."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from analysis.cli.options import (
+    ClusterFile,
+    Csv,
+    Cwd,
+    Env,
+    Json,
+    MaxInstructions,
+    RegionFunction,
+    RegionStart,
+    RegionStop,
+    RegionTimes,
+    Scheduler,
+    Skip,
+    Stdin,
+)
+from analysis.cli.running import leave_as, region_of, surroundings
+from support.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+app = typer.Typer()
+
+
+@app.command()
+def trace(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
+    max_instructions: MaxInstructions = None,
+    skip: Skip = 0,
+    region: RegionFunction = None,
+    start: RegionStart = None,
+    stop: RegionStop = None,
+    times: RegionTimes = None,
+    threads: Annotated[
+        bool, typer.Option("--threads", help="Trace every thread, each into a file of its own.")
+    ] = False,
+    stdin: Stdin = None,
+    cwd: Cwd = None,
+    env: Env = None,
+) -> None:
+    """Trace a program: perfvec trace -o T.trace.h5 -- PROGRAM ARGS…; its exit status is passed through.
+
+    Children that it forks run untraced; where it becomes another program by exec, the trace ends.
+    """
+    from tracegen.qemu import trace as run_trace
+
+    if not context.obj:
+        raise InputError("no program to trace; write perfvec trace -o T.trace.h5 -- PROGRAM ARGS…")
+    with surroundings(stdin, cwd, env) as around:
+        result = run_trace(
+            context.obj, output, max_instructions=max_instructions, skip=skip, threads=threads,
+            region=region_of(region, start, stop, times), **around,
+        )  # fmt: skip
+    paths = ", ".join(str(path) for path in (result.path, *result.threads))
+    print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
+    leave_as(result)
+
+
+@app.command()
+def features(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write, or their folder.")],
+    traces: Annotated[list[Path] | None, typer.Argument(help="Traces; or -- PROGRAM ARGS…")] = None,
+    schema: Annotated[str, typer.Option(help="Feature schema: default or perfvec-51.")] = "default",
+    workers: Annotated[int, typer.Option(min=1, help="Of several traces: so many side by side.")] = 2,
+    scheduler: Scheduler = None,
+    cluster: ClusterFile = None,
+    max_instructions: MaxInstructions = None,
+    skip: Skip = 0,
+    region: RegionFunction = None,
+    start: RegionStart = None,
+    stop: RegionStop = None,
+    times: RegionTimes = None,
+    stdin: Stdin = None,
+    cwd: Cwd = None,
+    env: Env = None,
+) -> None:
+    """Extract a trace's features into a file, or a program's while it runs, with no trace in between.
+
+    Of several traces, or where --output is a folder, into NAME.features.h5 there; what is there already stays. The
+    options after --cluster are for a program, as of perfvec trace; its exit status is passed through.
+    """
+    from support.executor import Local, connect
+    from support.files import require_writable
+    from tracegen.features import get_schema
+    from tracegen.features.file import extract, extract_several, extract_stream
+    from tracegen.formats.trace import Trace
+    from tracegen.qemu import stream
+
+    chosen = get_schema(schema)
+    if (not traces) == (not context.obj):
+        raise InputError("give one source of features: traces, or -- PROGRAM ARGS…")
+    elsewhere = scheduler is not None or cluster is not None
+    if traces and (len(traces) > 1 or output.is_dir() or elsewhere):
+        with connect(scheduler, cluster) as workers_elsewhere:
+            for path in extract_several(traces, chosen, output, workers_elsewhere or Local(workers)):
+                print(path)
+        return
+    if elsewhere:
+        raise InputError("a program runs on this machine; leave --scheduler and --cluster out")
+    require_writable(output)
+    if traces:
+        with Trace(traces[0]) as opened:
+            extract(opened, chosen, output)
+        return
+    with (
+        surroundings(stdin, cwd, env) as around,
+        stream(
+            context.obj, max_instructions=max_instructions, skip=skip, region=region_of(region, start, stop, times),
+            **around,
+        ) as running,
+    ):  # fmt: skip
+        instructions = extract_stream(running, chosen, output)
+    print(f"{output}: {instructions:,} instructions, {running.isa}", file=sys.stderr)
+    assert running.outcome is not None
+    leave_as(running.outcome)
+
+
+@app.command()
+def characterise(
+    trace_file: Annotated[Path, typer.Argument(help="A trace.")],
+    as_json: Json = False,
+    csv: Csv = None,
+    max_instructions: MaxInstructions = None,
+) -> None:
+    """A trace's microarchitecture-independent profile: mix, branch entropy, footprints, miss ratios, parallelism."""
+    import pandas as pd
+
+    from support.files import atomic_path, require_writable
+    from tracegen.statistics.characterise import characterise as run_characterise
+    from tracegen.statistics.characterise import rows
+
+    if csv is not None:
+        require_writable(csv)
+    document = run_characterise(trace_file, max_instructions=max_instructions)
+    frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            frame.to_csv(temporary, index=False)
+    if as_json:
+        print(json.dumps(document, allow_nan=False))
+    else:
+        print(frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"))

@@ -1,0 +1,198 @@
+"""What tensor cost models are used for: `perfvec tensor tune`, `replay`, and their like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.cli.options import Machines
+
+app = typer.Typer()
+
+
+@app.command("tune")
+def tune(
+    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The work folder: MetaSchedule's database, and the search's history.")
+    ],
+    model: Annotated[
+        str, typer.Option(help="A trained model (*.safetensors), shipped, xgb (TVM's own), or random.")
+    ] = "xgb",
+    device: Annotated[str, typer.Option(help="x86-64-v2, -v3, or -v4.")] = "x86-64-v3",
+    trials: Annotated[
+        int | None,
+        typer.Option(min=1, help="Candidates to measure, of all tasks together; default: two rounds a task."),
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Start no round after so long.")] = None,
+    round_: Annotated[
+        int, typer.Option("--round", min=1, help="Candidates of a task that are measured at a time.")
+    ] = 32,
+    population: Annotated[int, typer.Option(min=8, help="Of the evolutionary search.")] = 256,
+    generations: Annotated[int, typer.Option(min=1, help="Of the evolutionary search, a round.")] = 3,
+    update_epochs: Annotated[
+        int, typer.Option(min=0, help="Passes of the model over the measurements after a round; 0: no updates.")
+    ] = 5,
+    cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
+    builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
+    budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
+    seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
+) -> None:
+    """Search fast schedules of a network, ranked by a cost model. Stopped or killed, the same command goes on."""
+    import json
+
+    from analysis.cli.output import shown_table
+    from analysis.tensor import tune as tuning
+
+    plan = tuning.Plan(
+        network, model, device, trials=trials, minutes=minutes, round=round_, population=population,
+        generations=generations, update_epochs=update_epochs, seed=seed, budget_s=budget, cpu=cpu,
+        builder_cpu=builder_cpu,
+    )  # fmt: skip
+    found = tuning.tune(plan, output)
+    document = tuning.to_json(found)
+    if as_json:
+        print(json.dumps(document, allow_nan=False))
+        return
+    print(shown_table(found.tasks().drop(columns="key")))
+    latency = (
+        "unknown, some task never ran" if document["latency_s"] is None else f"{1e3 * document['latency_s']:.3f} ms"
+    )
+    print(f"estimated latency {latency}; {found.trials} trials, {found.elapsed_s:.0f} s; database: {output}")
+
+
+@app.command("compare-searches")
+def compare_searches(
+    folders: Annotated[list[Path], typer.Argument(help="Work folders of tune, of one network and device.")],
+    reference: Annotated[
+        int, typer.Option(min=0, help="The search, counted from 0, whose final latency is the goal.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
+) -> None:
+    """Searches beside each other: latency found, and trials and time to reach what the reference found."""
+    from analysis.cli.output import shown_table, write
+    from analysis.tensor import compare
+
+    frame = compare.compare(folders, reference)
+    write(frame, compare.to_json(frame), shown_table(frame), as_json=as_json, csv=csv)
+
+
+@app.command("replay")
+def replay(
+    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
+    model: Annotated[
+        Path | None, typer.Option(help="A trained model (*.safetensors) that predicts latencies, or shipped.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="A device that the model knows.")] = "x86-64-v3",
+    database: Annotated[
+        Path | None, typer.Option(help="Folder of a MetaSchedule database (tune's) with the kernels' schedules.")
+    ] = None,
+    schedules: Annotated[
+        str, typer.Option(help="Without a database: predicted (the best of random candidates), or default (none).")
+    ] = "predicted",
+    candidates: Annotated[int, typer.Option(min=1, help="Random candidates a kernel, for `predicted`.")] = 64,
+    streams: Annotated[str, typer.Option(help="Numbers of streams A,B,… to replay on.")] = "1,2,4",
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also measure kernels and network, on this machine, one thread.")
+    ] = False,
+    cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
+    kernels: Annotated[
+        Path | None, typer.Option(help="With --uarch: what export-kernels wrote; needs no cost model and no TVM.")
+    ] = None,
+    machines: Machines = None,
+    foundation: Annotated[
+        Path | None, typer.Option(help="With --uarch: the foundation model; the shipped one.")
+    ] = None,
+    zero_shot: Annotated[bool, typer.Option("--zero-shot", help="A device that did not train the model too.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the random candidates.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table of kernels as CSV.")] = None,
+) -> None:
+    """A network's latency from its kernels' predicted ones, replayed over its graph, beside the measured latency.
+
+    On this computer's devices by a tensor cost model (--model), or on machines of `uarch/` (--uarch) by the kernels'
+    program vectors (--kernels).
+    """
+    import json
+
+    from analysis.cli.output import shown_table
+    from analysis.tensor import replay as replaying
+    from support.errors import InputError
+    from support.files import atomic_path
+
+    numbers = [part.strip() for part in streams.split(",")]
+    if not all(part.isdigit() for part in numbers):
+        raise InputError(f"--streams {streams}: expected numbers with commas between them, such as 1,2,4")
+    if machines:
+        if kernels is None:
+            raise InputError("--uarch needs --kernels DIR; make it with perfvec tensor export-kernels")
+        _replay_machines(network, kernels, machines, foundation, [int(part) for part in numbers], as_json, csv)
+        return
+    if model is None:
+        raise InputError("name a trained cost model with --model, or machines with --uarch and --kernels")
+    found = replaying.replay(
+        network, model, device, database=database, schedules=schedules, candidates=candidates,
+        streams=[int(part) for part in numbers], measuring=replaying.Measuring(cpu=cpu) if measure else None, seed=seed,
+        zero_shot=zero_shot,
+    )  # fmt: skip
+    if csv is not None:
+        with atomic_path(csv) as temporary:
+            found.kernels.to_csv(temporary, index=False)
+    document = replaying.to_json(found)
+    if as_json:
+        print(json.dumps(document, allow_nan=False))
+        return
+    print(shown_table(found.kernels.drop(columns="key")))
+    print(shown_table(found.streams))
+    print(f"critical path {1e3 * found.critical_path_s:.3f} ms")
+    if found.network is not None:
+        print(f"measured end to end {1e3 * found.network.seconds:.3f} ms; predicted {document['error']:+.1%}")
+
+
+def _replay_machines(
+    network: str, folder: Path, names: list[str], foundation: Path | None, streams: list[int], as_json: bool,
+    csv: Path | None,
+) -> None:  # fmt: skip
+    from analysis.cli.output import shown_table, write
+    from analysis.tensor import programs
+    from perfvec.machines.machine_vector import load_predictable
+    from perfvec.model import load_model
+    from support.errors import InputError
+
+    exported = programs.read(folder)
+    if exported.network != network:
+        raise InputError(f"{folder}: holds the kernels of {exported.network}, not of {network}")
+    model = load_model(foundation)
+    frame, whole = programs.replay_machines(folder, model, load_predictable(names, model), streams)
+    text = f"{shown_table(frame)}\n{shown_table(whole)}"
+    write(frame, programs.to_json(frame, whole), text, as_json=as_json, csv=csv)
+
+
+@app.command("export-kernels")
+def export_kernels(
+    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write: a vector for every kernel.")],
+    database: Annotated[
+        Path | None, typer.Option(help="Folder of a MetaSchedule database (tune's); without, kernels are unscheduled.")
+    ] = None,
+    isa: Annotated[str, typer.Option(help="x86-64 (level v2) or aarch64.")] = "x86-64",
+    foundation: Annotated[Path | None, typer.Option(help="The foundation model; the shipped one.")] = None,
+    max_instructions: Annotated[int, typer.Option(min=1, help="Of one call of a kernel, at most.")] = 50_000_000,
+) -> None:
+    """A network's kernels, and the network, as program vectors for predict, sweep, compare and replay --uarch."""
+    import sys
+
+    from analysis.tensor import programs
+    from analysis.tensor.replay import database_or_default
+    from perfvec.model import load_model
+    from tracegen.tensor.simulated import require_simulated
+
+    require_simulated(isa)
+    model = load_model(foundation)
+    graph, kernels = database_or_default(network, database)
+    done = programs.export(graph, kernels, model, output, isa=isa, max_instructions=max_instructions)
+    print(f"{output}: {len(done.vectors)} kernels, {programs.NETWORK}", file=sys.stderr)

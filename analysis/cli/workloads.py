@@ -1,0 +1,124 @@
+"""The catalogue of workloads: list, run, represent, time, table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from analysis.cli.options import ClusterFile, Json, ModelFile, Scheduler
+from analysis.cli.output import shown_table
+
+if TYPE_CHECKING:
+    pass
+
+app = typer.Typer(help="The catalogue of workloads: list, run, represent, time, table.", no_args_is_help=True)
+
+
+@app.command("list")
+def suite_list() -> None:
+    """The workloads; those whose program is not on this machine, and what to install for them."""
+    from tracegen.suite import catalogue, packages_missing
+
+    workloads = catalogue().values()
+    for w in workloads:
+        missing_here = "" if w.available else "(not on this machine)"
+        print(f"{w.name:16} {w.group:12} {w.set:8} {w.package:20} {missing_here}".rstrip())
+    if missing := packages_missing(workloads):
+        print(f"apt-get install --no-install-recommends {' '.join(missing)}", file=sys.stderr)
+
+
+@app.command("run")
+def suite_run(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the traces.")],
+    names: Annotated[list[str] | None, typer.Argument(help="Workloads; all that the machine has by default.")] = None,
+    set_name: Annotated[
+        str | None, typer.Option("--set", help="All of one set: default, debian, mix, loops or laps.")
+    ] = None,
+    max_instructions: Annotated[int, typer.Option(min=1000, help="Most instructions of each.")] = 4_000_000,
+    workers: Annotated[int, typer.Option(min=1, help="Programs traced side by side.")] = 2,
+    scheduler: Scheduler = None,
+    cluster: ClusterFile = None,
+) -> None:
+    """Trace the workloads; traces that are there already stay. Status 2 where one failed; the others are there then."""
+    from support.executor import connect
+    from tracegen.suite import run
+
+    with connect(scheduler, cluster) as workers_elsewhere:
+        traced = run(
+            names or [], output, max_instructions, set_name=set_name, workers=workers, cluster=workers_elsewhere
+        )
+    for name, instructions in traced.instructions.items():
+        print(f"{name:16} {instructions:>12,}")
+    for name, reason in traced.failures.items():
+        print(f"perfvec: {name} has no trace: {' '.join(reason.split())}", file=sys.stderr)
+    if traced.failures:
+        raise typer.Exit(2)
+
+
+@app.command("represent")
+def suite_represent(
+    traces: Annotated[list[Path], typer.Argument(help="Traces, or folders of traces.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The library to write (*.library.npz).")],
+    units: Annotated[int, typer.Option(min=2, help="Units of 1,024 instructions represented of each.")] = 128,
+    model_file: ModelFile = None,
+) -> None:
+    """Vectors of many programs in one small file, for compare --library; a run that was stopped goes on."""
+    from analysis.targets import trace_files
+    from perfvec.model import load_model
+    from perfvec.representation.library import represent_library
+    from support.files import require_writable
+
+    require_writable(output)
+    found = represent_library(load_model(model_file), trace_files(traces), output, units=units)
+    print(f"{output}: {len(found)} programs, {output.stat().st_size / 1024:.0f} KiB", file=sys.stderr)
+
+
+@app.command("time")
+def suite_time(
+    names: Annotated[list[str], typer.Argument(help="Workloads, of tens of milliseconds each.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for times.csv and the runs' vectors.")],
+    repeats: Annotated[int, typer.Option(min=1, help="Measured runs of each.")] = 11,
+    half_width: Annotated[str, typer.Option(help="As of represent --sample auto.")] = "2%",
+    units: Annotated[
+        int | None, typer.Option(min=24, help="Represent so many units of 1,024 instructions instead: faster.")
+    ] = None,
+    model_file: ModelFile = None,
+    as_json: Json = False,
+) -> None:
+    """Time whole runs on this computer (user mode, median) and represent them, for fit-uarch --times DIR/times.csv."""
+    from analysis.real_machine import TIMES, time_suite
+    from perfvec.model import load_model
+    from perfvec.representation.sample import parse_half_width
+    from tracegen.suite.host_clock import clock_ghz
+
+    clock = clock_ghz()
+    found, failures = time_suite(
+        load_model(model_file), names, output, repeats=repeats, half_width=parse_half_width(half_width), units=units
+    )
+    for name, reason in failures.items():
+        print(f"perfvec: {name} is left out: {' '.join(reason.split())}", file=sys.stderr)
+    print(json.dumps(found.to_dict(orient="records")) if as_json else shown_table(found.drop(columns="repeats")))
+    print(
+        f"its clock is {clock:.2f} GHz, measured; now perfvec fit-uarch --times {output / TIMES} "
+        f"--frequency-ghz {clock:.2f} -o HOST.machine.npz", file=sys.stderr,
+    )  # fmt: skip
+
+
+@app.command("table")
+def suite_table(
+    folder: Annotated[Path, typer.Argument(help="Folder with traces.")],
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What the traces of a folder are like: instructions, bytes, footprint, branches."""
+    import pandas as pd
+
+    from tracegen.suite import table
+    from tracegen.suite.table import markdown
+
+    rows = table(folder)
+    print(json.dumps(rows) if as_json else markdown(rows) if as_markdown else shown_table(pd.DataFrame(rows)))

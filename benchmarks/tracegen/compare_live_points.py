@@ -1,0 +1,112 @@
+"""Live-points against the simulation of every instruction (a tool, not a test):
+
+    python benchmarks/tracegen/compare_live_points.py T.trace.h5… --instructions 50000000 --sampled 8
+
+Of each trace: the error of the estimated cycles on all presets and some sampled machines, what of it is cold state (the
+counted units, as they are in the whole run, against these), whether the 95 % intervals hold, and the error of one-field
+changes of `base`, in points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracegen.decode import decode
+from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import UNIT
+from tracegen.live_points.record import UNITS, of_trace
+from tracegen.live_points.simulate import LivePointsSimulator
+from uarch.configuration import Machine, load_machine, preset_names, replace_field
+from uarch.space import sample
+from uarch.timing.simulations import Simulations
+
+CHANGES = {
+    "l1d.size_kib": 64, "l1i.size_kib": 64, "l2.size_kib": 1024, "l3.size_kib": 8192, "pipeline.rob_entries": 96,
+    "pipeline.issue_width": 4, "branch_predictor.kind": "bimode", "l2.latency": 12, "functional_units.load_ports": 1,
+}  # fmt: skip
+
+
+def changed() -> list[Machine]:
+    base = load_machine("base")
+    return [replace(replace_field(base, field, value), name=f"{field}={value}") for field, value in CHANGES.items()]
+
+
+def cycles_by_unit(path: Path, machines: list[Machine], units: int, threads: int) -> NDArray[np.int64]:
+    """[K, units] cycles of each unit in the whole run."""
+    with Trace(path) as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        with Simulations(machines, instructions, threads) as running:
+            parts = [
+                running.run(chunk).reshape(len(machines), -1, UNIT).sum(axis=2, dtype=np.int64)
+                for chunk in trace.chunks(stop=units * UNIT)
+            ]
+    return np.concatenate(parts, axis=1)
+
+
+def compare(path: Path, machines: list[Machine], arguments: argparse.Namespace) -> list[NDArray[np.float64]]:
+    begin = time.perf_counter()
+    points = of_trace(
+        path, units=arguments.units, max_instructions=arguments.instructions, seed=arguments.seed, progress=False
+    )
+    made = time.perf_counter() - begin
+    simulator = LivePointsSimulator(points)
+    begin = time.process_time()
+    for machine in machines:
+        simulator.outcomes(machine)
+    branches, begin = time.process_time() - begin, time.process_time()
+    found = simulator.simulate(machines, 1)
+    each = (time.process_time() - begin) / len(machines)
+    true = cycles_by_unit(path, machines, points.units, arguments.threads)
+    whole = true.sum(axis=1) * (points.instructions / (points.units * UNIT))
+    error, width = found.cycles / whole - 1, found.half_width / found.cycles
+    counted = points.pieces.unit[points.pieces.counted].astype(np.int64)
+    cold = points.sample.totals(found.units) / points.sample.totals(true[:, counted].astype(np.float64)) - 1
+    base = [machine.name for machine in machines].index("base")
+    changes = np.arange(len(machines) - len(CHANGES), len(machines))
+    change = found.cycles[changes] / found.cycles[base] - whole[changes] / whole[base]
+    print(
+        f"\n{points.summary}; made at {points.instructions / made / 1e6:.1f} M instructions/s; "
+        f"{each * 1e3:.0f} ms a machine, branches {branches * 1e3:.0f} ms in all"
+    )
+    print(f"{'machine':28} {'CPI':>7} {'error':>8} {'cold':>8} {'95 %':>7}")
+    for k, machine in enumerate(machines):
+        inside = "" if abs(error[k]) <= width[k] else "  outside"
+        print(
+            f"{machine.name:28} {whole[k] / points.instructions:7.3f} {error[k]:+8.2%} {cold[k]:+8.2%} "
+            f"{width[k]:7.2%}{inside}"
+        )
+    _shown(error, cold, width, change)
+    return [error, cold, width, change]
+
+
+def _shown(error: NDArray, cold: NDArray, width: NDArray, change: NDArray) -> None:
+    held = np.mean(np.abs(error) <= width)
+    print(
+        f"|error| mean {np.abs(error).mean():.2%}, 95th percentile {np.quantile(np.abs(error), 0.95):.2%}; cold state "
+        f"{np.abs(cold).mean():.2%}; intervals hold {held:.0%}; changes off by {100 * np.abs(change).mean():.2f} points"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", type=Path, nargs="+")
+    parser.add_argument("--instructions", type=int, default=50_000_000, help="of each trace, at most")
+    parser.add_argument("--sampled", type=int, default=8, help="machines of the default space")
+    parser.add_argument("--units", type=int, default=UNITS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2, help="of the simulation of every instruction")
+    arguments = parser.parse_args()
+    machines = [*map(load_machine, preset_names()), *sample(arguments.sampled, seed=27), *changed()]
+    all_of = [compare(path, machines, arguments) for path in arguments.traces]
+    print("\nall:")
+    _shown(*(np.concatenate(parts) for parts in zip(*all_of, strict=True)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""How far the timing model is from gem5 on the labelled windows, as Markdown tables (a tool, not a test):
+
+    python benchmarks/uarch/compare_gem5.py ../shared/gem5-x86 --programs perl lua k_chase --machines u001 u000
+
+Caches see everything before the window's warm-up, the core the 50,000 instructions of warm-up and the window.
+
+Set PERFVEC_UNSEALED=1 for data without a seal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from scipy.stats import kendalltau
+from tqdm import tqdm
+
+from tracegen.decode import decode
+from tracegen.formats.trace import Trace
+from uarch.configuration import machine_from_dict
+from uarch.timing.simulation import Simulation
+
+LEVELS = ("l1i", "l1d", "l2", "l3")
+COLUMNS = {"mispredicts": "mispredictions", "l1i_misses": "l1i_misses", "l1d_accesses": "l1d_accesses",
+           "l1d_misses": "l1d_misses", "l2_misses": "l2_misses", "l3_misses": "l3_misses"}  # fmt: skip
+
+
+def with_merged(counters: dict[str, float]) -> dict[str, float]:
+    """gem5 counts an access to a line that is on its way as a miss."""
+    merged = {f"{level}_misses": counters[f"{level}_misses"] + counters[f"{level}_merged"] for level in LEVELS}
+    return counters | merged
+
+
+def windows(folder: Path, program: str, wanted: set[str]) -> list[dict[str, Any]]:
+    """One row for each machine and window of a program."""
+    trace = Trace(folder / f"{program}.trace.h5")
+    instructions = decode(trace.address, trace.code, trace.isa)
+    rows = []
+    for path in sorted(folder.glob(f"{program}*.latency.h5")):
+        if path.name.split(".")[0] not in (program, f"{program}-2"):
+            continue
+        with h5py.File(path) as file:
+            start, warmup = int(file.attrs["start"]), int(file.attrs["warmup"])
+            machines = [machine_from_dict(json.loads(text)) for text in file["uarch"][:]]
+            chosen = [k for k, machine in enumerate(machines) if not wanted or machine.name in wanted]
+            latency, counters = file["latency"][:][chosen], file["counters"][:][chosen]
+            columns = list(file["counters"].attrs["columns"])
+        length = latency.shape[1]
+        before = list(trace.chunks(1 << 18, 0, start - warmup))
+        (warm,) = trace.chunks(warmup, start - warmup, start)
+        (window,) = trace.chunks(length, start, start + length)
+        for k, which in enumerate(chosen):
+            simulation = Simulation(machines[which], instructions)
+            for chunk in before:
+                simulation.warm(chunk)
+            simulation.reset_counters()
+            simulation.run(warm)
+            measured = simulation.run(window)
+            rows.append(
+                {
+                    "window": path.name.split(".")[0],
+                    "machine": machines[which],
+                    "gem5": latency[k].sum() / length,
+                    "ours": measured.sum(dtype=np.int64) / length,
+                    "latency": measured,
+                    "gem5_latency": latency[k],
+                    "gem5_counters": dict(zip(columns, counters[k], strict=True)),
+                    "counters": with_merged(simulation.counters),
+                }
+            )
+    return rows
+
+
+def measured(folder: Path, program: str, wanted: set[str]) -> list[dict[str, Any]]:
+    return [
+        {key: value for key, value in row.items() if "latency" not in key} for row in windows(folder, program, wanted)
+    ]
+
+
+def agreement(rows: list[dict[str, Any]]) -> float:
+    """Kendall's rank correlation of the machines' times, on average over the windows."""
+    by_window: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        period = 1 / row["machine"].frequency_ghz
+        by_window.setdefault(row["window"], []).append((row["gem5"] * period, row["ours"] * period))
+    found = [kendalltau(*zip(*pairs, strict=True)).statistic for pairs in by_window.values() if len(pairs) > 2]
+    return float(np.mean(found)) if found else float("nan")
+
+
+def line(name: str, rows: list[dict[str, Any]]) -> str:
+    """A row of a Markdown table."""
+    ratio = np.array([row["ours"] / row["gem5"] for row in rows])
+    error = np.abs(ratio - 1)
+    return (
+        f"| {name} | {len(rows)} | {np.median(error):.1%} | {error.mean():.1%} | {np.quantile(error, 0.9):.1%}"
+        f" | {error.max():.0%} | {np.median(ratio) - 1:+.1%} | {agreement(rows):.3f} |"
+    )
+
+
+def counts(rows: list[dict[str, Any]], gem5: str, ours: str) -> str:
+    """A row for a counter, of the pairs where gem5 counts at least 500."""
+    chosen = [row for row in rows if row["gem5_counters"][gem5] >= 500]
+    ratio = np.array([row["counters"][ours] / row["gem5_counters"][gem5] for row in chosen])
+    error = np.abs(ratio - 1)
+    within = np.mean(error <= 0.05)
+    return f"| {gem5} | {len(chosen)} | {np.median(ratio):.3f} | {np.median(error):.1%} | {within:.0%} |"
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    def grouped(title: str, key: Callable[[dict[str, Any]], str]) -> list[str]:
+        heads = f"\n| {title} | pairs | median | mean | 90th percentile | worst | bias | Kendall |\n|{'---|' * 8}"
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            groups.setdefault(key(row), []).append(row)
+        return [heads, *(line(name, groups[name]) for name in sorted(groups))]
+
+    text = grouped("core", lambda row: row["machine"].core)
+    text.append(line("**all**", rows))
+    text += grouped("predictor", lambda row: row["machine"].branch_predictor.kind)
+    text += grouped("memory", lambda row: getattr(row["machine"].memory, "model", "simple"))
+    text += grouped("window", lambda row: row["window"])
+    text += grouped("machine", lambda row: row["machine"].name)
+    predicted = [row for row in rows if row["machine"].core == "out-of-order"]
+    text.append("\n| counter | pairs | median ratio | median error | within 5 % |\n|---|---|---|---|---|")
+    for gem5, ours in COLUMNS.items():
+        text.append(counts(predicted if gem5 == "mispredicts" else rows, gem5, ours))
+    return "\n".join(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--programs", nargs="*", default=[])
+    parser.add_argument("--machines", nargs="*", default=[])
+    parser.add_argument("--workers", type=int, default=2, help="programs side by side")
+    parser.add_argument("--each", action="store_true", help="a line for each pair, with counters (ours/gem5)")
+    arguments = parser.parse_args()
+    programs = arguments.programs or sorted(p.name.split(".")[0] for p in arguments.folder.glob("*.trace.h5"))
+    rows: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(measured, arguments.folder, program, set(arguments.machines)) for program in programs]
+        for job in tqdm(as_completed(jobs), total=len(jobs), unit="program"):
+            rows += job.result()
+    if arguments.each:
+        for row in rows:
+            found = "  ".join(
+                f"{name} {row['counters'][ours]:.0f}/{row['gem5_counters'][name]:.0f}" for name, ours in COLUMNS.items()
+            )
+            print(f"{row['window']:10s} {row['machine'].name} CPI {row['ours']:7.3f} {row['gem5']:7.3f}  {found}")
+    print(report(rows))
+
+
+if __name__ == "__main__":
+    main()

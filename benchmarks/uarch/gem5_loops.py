@@ -1,0 +1,211 @@
+"""Small loops on stock gem5 and in the timing model (a tool, not a test): cycles a round of each, as a Markdown table.
+
+    python benchmarks/uarch/gem5_loops.py > uarch/timing/LOOPS.md             # the timing model beside what gem5 gave
+    python benchmarks/uarch/gem5_loops.py --gem5 gem5.opt --loops stores loads  # runs gem5 and keeps what it gives
+
+`tests/uarch/loops` holds a loop in each .S file, `loops.yaml` which core it is for, `machines.json` the machines and
+`gem5.json` what gem5 gave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from tracegen.decode import decode
+from tracegen.formats.trace import Trace
+from tracegen.qemu import trace
+from uarch.configuration import Machine, load_machine, machine_from_dict
+from uarch.gem5.script import gem5_script
+from uarch.gem5.table import as_simulated
+from uarch.timing.simulation import Simulation
+
+LOOPS = Path(__file__).parents[2] / "tests" / "uarch" / "loops"
+MEASURED = LOOPS / "gem5.json"
+ROUNDS = "1000000000"  # more than are ever run
+COMPILE = ("gcc", "-nostdlib", "-static", "-Wl,--build-id=none", "-Wl,-z,noexecstack")
+
+
+@dataclass(frozen=True)
+class Loop:
+    name: str
+    cores: str  # out-of-order, in-order or both
+    skip: int = 0  # instructions that only warm the caches
+    warmup: int = 5000  # instructions of the machine's own core before the measured ones
+    instructions: int = 20000
+    machines: tuple[str, ...] = ()
+    within: float = 0.05  # how far the timing model may be from gem5
+
+    @property
+    def source(self) -> Path:
+        return LOOPS / f"{self.name}.S"
+
+    @property
+    def mechanism(self) -> str:
+        """The comment at the head of the source."""
+        return " ".join(self.source.read_text().partition("*/")[0].removeprefix("/*").split())
+
+    def build(self, folder: Path) -> Path:
+        program = folder / self.name
+        subprocess.run([*COMPILE, "-o", str(program), str(self.source)], check=True)
+        return program
+
+    def runs_on(self, machine: Machine) -> bool:
+        if self.machines:
+            return machine.name in self.machines
+        return self.cores in (machine.core, "both")
+
+
+def all_loops() -> list[Loop]:
+    described = yaml.safe_load((LOOPS / "loops.yaml").read_text())
+    return [
+        Loop(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()})
+        for name, fields in described.items()
+    ]
+
+
+def all_machines() -> list[Machine]:
+    """As gem5 simulates them."""
+    content = json.loads((LOOPS / "machines.json").read_text())
+    return [
+        as_simulated(load_machine(each) if isinstance(each, str) else machine_from_dict(each))[0] for each in content
+    ]
+
+
+class Traced:
+    """A loop's trace, in pieces: what warms the caches, the core, and what is measured."""
+
+    def __init__(self, loop: Loop, folder: Path) -> None:
+        self.program = loop.build(folder)
+        path = folder / f"{loop.name}.trace.h5"
+        end = loop.skip + loop.warmup + loop.instructions
+        trace([str(self.program), ROUNDS], path, max_instructions=end, progress=False)
+        with Trace(path) as file:
+            self.instructions = decode(file.address, file.code, file.isa)
+            self.skipped = list(file.chunks(1 << 18, 0, loop.skip)) if loop.skip else []
+            (self.warm,) = file.chunks(loop.warmup, loop.skip, loop.skip + loop.warmup)
+            (self.window,) = file.chunks(loop.instructions, loop.skip + loop.warmup, end)
+        path.unlink()
+        executed = np.bincount(self.window.static_id, minlength=len(file.address))
+        self.rounds = loop.instructions / max(executed.sum() / executed[self._closing(executed)], 1)
+
+    def _closing(self, executed: np.ndarray) -> int:
+        """The branch of `AGAIN`: what is executed last of the loop."""
+        jumps = np.flatnonzero(executed)
+        backwards = self.window.next_static_id < self.window.static_id
+        return int(np.max(self.window.static_id[backwards])) if backwards.any() else int(jumps[-1])
+
+    def cycles(self, machine: Machine) -> float:
+        """The timing model's cycles a round."""
+        simulation = Simulation(machine, self.instructions)
+        for chunk in self.skipped:
+            simulation.warm(chunk)
+        simulation.run(self.warm)
+        return float(simulation.run(self.window).sum(dtype=np.int64)) / self.rounds
+
+
+def gem5_cycles(gem5: Path, loop: Loop, machine: Machine, program: Path, folder: Path) -> tuple[int, int]:
+    """Instructions that gem5 measured, and their cycles."""
+    script = folder / f"{machine.name}.py"
+    script.write_text(gem5_script(machine))
+    options = [f"--warmup={loop.warmup}", f"--max-instructions={loop.instructions}"]
+    options += [f"--fast-forward={loop.skip}"] if loop.skip else []
+    output = folder / f"{loop.name}-{machine.name}"
+    command = [str(gem5), "-q", "-d", str(output), str(script), *options, "--", str(program), ROUNDS]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    found = re.search(r"^(\d+) instructions, (\d+) cycles$", run.stdout, re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"{' '.join(command)}:\n{run.stdout}\n{run.stderr}")
+    return int(found[1]), int(found[2])
+
+
+def measure(gem5: Path, loops: list[Loop], machines: list[Machine], workers: int) -> None:
+    """Runs the loops on gem5 and keeps cycles an instruction in `gem5.json`."""
+    version = subprocess.run([str(gem5), "--version"], capture_output=True, text=True).stdout.split()[-1:]
+    kept: dict[str, Any] = json.loads(MEASURED.read_text()) if MEASURED.exists() else {"cycles": {}}
+    kept["gem5"] = "v" + version[0].removeprefix("v") if version else "?"
+    kept["date"] = str(datetime.date.today())
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
+        folder = Path(name)
+        jobs = [
+            (loop, machine, pool.submit(gem5_cycles, gem5, loop, machine, loop.build(folder), folder))
+            for loop in loops
+            for machine in machines
+            if loop.runs_on(machine)
+        ]
+        for loop, machine, job in jobs:
+            instructions, cycles = job.result()
+            kept["cycles"].setdefault(loop.name, {})[machine.name] = round(cycles / instructions, 5)
+            print(f"{loop.name} {machine.name}: {cycles / instructions:.4f} cycles an instruction", file=sys.stderr)
+            MEASURED.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Cycles a round of a loop on a machine."""
+
+    loop: Loop
+    machine: Machine
+    gem5: float
+    ours: float
+
+    @property
+    def error(self) -> float:
+        return self.ours / self.gem5 - 1
+
+
+def compared(loops: list[Loop], machines: list[Machine]) -> list[Pair]:
+    """The timing model beside what gem5 gave, where it gave something."""
+    kept = json.loads(MEASURED.read_text())["cycles"]
+    pairs = []
+    with tempfile.TemporaryDirectory() as name:
+        for loop in loops:
+            chosen = [machine for machine in machines if machine.name in kept.get(loop.name, {})]
+            if not chosen:
+                continue
+            traced = Traced(loop, Path(name))
+            length = loop.instructions / traced.rounds
+            for machine in chosen:
+                pairs.append(Pair(loop, machine, kept[loop.name][machine.name] * length, traced.cycles(machine)))
+    return pairs
+
+
+def table(pairs: list[Pair]) -> str:
+    lines = ["| loop | machine | gem5 | ours | error |", "|---|---|---|---|---|"]
+    for pair in pairs:
+        lines.append(
+            f"| {pair.loop.name} | {pair.machine.name} | {pair.gem5:.2f} | {pair.ours:.2f} | {pair.error:+.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gem5", type=Path, help="gem5.opt for X86; its results are kept")
+    parser.add_argument("--loops", nargs="*", default=[])
+    parser.add_argument("--machines", nargs="*", default=[])
+    parser.add_argument("--workers", type=int, default=2, help="runs of gem5 side by side")
+    arguments = parser.parse_args()
+    loops = [loop for loop in all_loops() if not arguments.loops or loop.name in arguments.loops]
+    machines = [m for m in all_machines() if not arguments.machines or m.name in arguments.machines]
+    if arguments.gem5 is None and not MEASURED.exists():
+        parser.error(f"{MEASURED} is not there; --gem5 makes it")
+    if arguments.gem5:
+        measure(arguments.gem5.resolve(), loops, machines, arguments.workers)
+    print(table(compared(loops, machines)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+"""HDF5 files that are whole or absent: written under a temporary name and renamed; read with clear errors."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from support import seal, unsealed
+from support.errors import InputError, is_full
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it there on success, remove it on any exception.
+
+    It is locked while it is written. What killed writers of the same path left, which nobody locks, is removed. Write
+    into the file that is there: one put in its place would not be locked.
+    """
+    target = Path(path)
+    require_writable(target)
+    _remove_left(target)
+    handle, temporary = _locked(target)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        executable = temporary.stat().st_mode & 0o111
+        temporary.chmod((0o666 | executable) & ~umask)  # mkstemp's 0600 is for secrets
+        temporary.replace(target)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if is_full(error):
+            raise InputError(f"{target}: the disk is full, or the file larger than is allowed") from error
+        raise
+    finally:
+        os.close(handle)  # and lets go of the lock
+
+
+def _locked(target: Path) -> tuple[int, Path]:
+    """A new temporary file for `target`, and the handle that locks it."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            break  # a file system without locks: nobody can tell what was left, and nobody removes it
+        if os.fstat(handle).st_nlink:  # not removed as left in between
+            break
+        os.close(handle)
+    return handle, Path(name)
+
+
+def _remove_left(target: Path) -> None:
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        try:
+            handle = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue  # gone meanwhile, or somebody else's
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink(missing_ok=True)
+        except OSError:
+            pass  # its writer is alive
+        finally:
+            os.close(handle)
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Raise InputError unless a file can be created at `path` (call it before long work)."""
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{target}: is a folder; name a file to write")
+    if not target.parent.is_dir():
+        raise InputError(f"{target}: the folder {target.parent} does not exist; create it first")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"{target}: the folder {target.parent} is not writable")
+
+
+@contextmanager
+def open_h5(path: str | os.PathLike[str], file_format: str, version: int) -> Iterator[h5py.File]:
+    """Open an HDF5 file of the toolkit for reading, checking its format name and version."""
+    file = _open(Path(path), file_format, version)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+@contextmanager
+def sealed_h5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
+    """An HDF5 file to write: sealed and put in place on success, removed on any exception."""
+    with atomic_path(path) as temporary:
+        # HDF5's own lock would wait for ours.
+        file = _Written(temporary, "w", libver="latest", userblock_size=seal.BLOCK, locking=False)
+        try:
+            yield file
+            file.flush()
+            file.close()
+        except BaseException as error:
+            _throw_away(file, full=is_full(error))
+            raise
+        seal.seal(temporary)
+
+
+def _throw_away(file: h5py.File, *, full: bool) -> None:
+    """Close a file that nobody will read. HDF5 writes what it holds of it, and crashes later where it cannot: so it
+    writes elsewhere, and where that is for want of room or a limit, to what takes every byte.
+    """
+    if file.id.valid:
+        elsewhere = os.open("/dev/zero", os.O_RDWR) if full else os.memfd_create("thrown-away")
+        os.dup2(elsewhere, file.id.get_vfd_handle())
+        os.close(elsewhere)
+        with suppress(OSError, RuntimeError):  # a device cannot be given its length
+            file.close()
+
+
+class _Written(h5py.File):
+    """Keeps its datasets until it is closed: HDF5 writes what it holds of one that is let go, where a failure cannot be
+    raised.
+    """
+
+    def create_dataset(self, *arguments: Any, **options: Any) -> h5py.Dataset:
+        """As of h5py."""
+        dataset = super().create_dataset(*arguments, **options)
+        self.__dict__.setdefault("_kept", []).append(dataset)
+        return dataset
+
+
+def _check_bytes(path: Path, file_format: str) -> None:
+    """Refuse a file that is not as it was written before HDF5's library, which trusts what it reads, sees it.
+
+    Files of other makers have no seal (support/unsealed.py); they begin with HDF5's signature, where ours have a user
+    block.
+    """
+    with damage_in(path, "the file"), path.open("rb") as stream:
+        if stream.read(len(_SIGNATURE)) == _SIGNATURE:
+            unsealed.require_readable(path, file_format)
+            return
+        stream.seek(seal.BLOCK)
+        if stream.read(len(_SIGNATURE)) != _SIGNATURE:
+            raise InputError(f"{path}: truncated, or not an HDF5 file; expected a {file_format} file")
+    try:
+        seal.check_seal(path, file_format)
+    except InputError as error:
+        raise InputError(
+            f"{path}: its bytes are not those that were written (SHA-256); expected a {file_format} file"
+        ) from error
+
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+# What h5py raises where a file is damaged: an OSError or RuntimeError of HDF5's own, or Python's where a type, a length
+# or a text is not what it claims.
+DAMAGE = (
+    OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, MemoryError, SystemError
+)  # fmt: skip
+_MAX_CHUNK = 256 << 20  # bytes that HDF5 decodes at once
+_MAX_RATIO: dict[str | None, int] = {"gzip": 1032, "lzf": 128, "szip": 4096, None: 1}  # of compression, at most
+_OTHER_RATIO = 1 << 16
+_SLACK = 1 << 20  # bytes that may be claimed in any case
+
+
+@contextmanager
+def damage_in(path: str | os.PathLike[str], part: str) -> Iterator[None]:
+    """Report what h5py raises for a damaged file as a single line that names the file and the part of it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except DAMAGE as error:
+        why = " ".join(str(error).split())[:160] or type(error).__name__
+        raise InputError(f"{path}: {part} cannot be read; the file is damaged ({why})") from error
+
+
+def _open(path: Path, file_format: str, version: int) -> h5py.File:
+    if not path.exists():
+        raise InputError(f"{path}: no such file; expected a {file_format} file")
+    if not path.is_file():  # a pipe would wait for its writer
+        found = "a folder" if path.is_dir() else "a pipe or a device"
+        raise InputError(f"{path}: is {found}; expected a {file_format} file")
+    _check_bytes(path, file_format)
+    try:
+        file = h5py.File(path, "r", locking=False)  # files are replaced, never changed
+    except DAMAGE as error:
+        raise InputError(f"{path}: truncated, or not an HDF5 file; expected a {file_format} file") from error
+    try:
+        with damage_in(path, "the attributes 'format' and 'version'"):
+            found, found_version = file.attrs.get("format"), file.attrs.get("version", 0)
+            if not isinstance(found, str) or found != file_format:
+                name = repr(found)[:60] if found is not None else "foreign data"
+                raise InputError(f"{path}: holds {name}; expected the format {file_format!r}")
+            if int(found_version) != version:
+                raise InputError(
+                    f"{path}: version {found_version} of {file_format}; this release reads version {version}"
+                )
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def read_dataset(file: h5py.File, name: str, dtype: str, dimensions: int = 1) -> h5py.Dataset:
+    """The dataset `name`, checked for presence, element type, number of dimensions, and that the file can hold it.
+
+    The data must be in the file itself (no link to another one), in chunks that fit memory, and not more than what is
+    stored can unpack to, so that a header alone cannot claim any amount of memory.
+    """
+    path = file.filename
+    with damage_in(path, repr(name)):
+        parts = name.split("/")
+        for depth in range(1, len(parts) + 1):
+            if not isinstance(file.get("/".join(parts[:depth]), getlink=True), h5py.HardLink):
+                raise InputError(f"{path}: the dataset {name!r} is missing; the file is incomplete or foreign")
+        dataset = file.get(name)
+        if not isinstance(dataset, h5py.Dataset):
+            raise InputError(f"{path}: the dataset {name!r} is missing; the file is incomplete or foreign")
+        if dataset.dtype != dtype or dataset.ndim != dimensions:
+            raise InputError(
+                f"{path}: {name!r} is {dataset.dtype}{list(dataset.shape or ())}; "
+                f"expected {dtype} with {dimensions} dimensions"
+            )
+        require_stored(dataset)
+    return dataset
+
+
+def require_stored(dataset: h5py.Dataset) -> None:
+    """Raise InputError unless the file itself can hold what the dataset claims to be."""
+    path, name = dataset.file.filename, dataset.name
+    if dataset.is_virtual or dataset.external:
+        raise InputError(f"{path}: {name} points to other files; expected the data itself")
+    width = max(dataset.dtype.itemsize, 1)
+    chunk = math.prod(dataset.chunks or (1,)) * width
+    if chunk > _MAX_CHUNK:
+        raise InputError(f"{path}: {name} has chunks of {chunk:,} bytes; at most {_MAX_CHUNK:,} are expected")
+    claimed = math.prod(dataset.shape) * width
+    stored = min(dataset.id.get_storage_size(), Path(path).stat().st_size)
+    ratio = _MAX_RATIO.get(dataset.compression, _OTHER_RATIO) if _is_known(dataset) else _OTHER_RATIO
+    if claimed > _SLACK + chunk + ratio * stored:
+        raise InputError(f"{path}: {name} claims {claimed:,} bytes where {stored:,} are stored; the file is damaged")
+
+
+def _is_known(dataset: h5py.Dataset) -> bool:
+    """Whether h5py's `compression` names all that may shrink a chunk."""
+    known = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_LZF}
+    properties = dataset.id.get_create_plist()
+    return all(properties.get_filter(index)[0] in known for index in range(properties.get_nfilters()))
+
+
+def read_slice(dataset: h5py.Dataset, selection: Any) -> Any:
+    """`dataset[selection]`, with damage in the file reported as a single line."""
+    with damage_in(dataset.file.filename, str(dataset.name)):
+        return dataset[selection]
+
+
+def read_text(file: h5py.File, name: str) -> str:
+    """The file's attribute `name`, a text."""
+    with damage_in(file.filename, f"the attribute {name!r}"):
+        value = file.attrs[name]
+    if not isinstance(value, str):
+        raise InputError(f"{file.filename}: the attribute {name!r} is {type(value).__name__}; a text is expected")
+    return value
+
+
+def write_strings(file: h5py.File, name: str, texts: Sequence[str]) -> None:
+    """Texts of any length as a one-dimensional dataset."""
+    file.create_dataset(name, data=list(texts), dtype=h5py.string_dtype(), shape=(len(texts),), compression="gzip")
+
+
+def read_strings(file: h5py.File, name: str) -> list[str]:
+    """The texts of the dataset `name` [n]."""
+    path = file.filename
+    with damage_in(path, repr(name)):
+        dataset = file.get(name)
+        if (
+            not isinstance(file.get(name, getlink=True), h5py.HardLink)
+            or not isinstance(dataset, h5py.Dataset)
+            or h5py.check_string_dtype(dataset.dtype) is None
+            or dataset.ndim != 1
+        ):
+            raise InputError(f"{path}: {name!r} is missing or holds no texts; the file is incomplete or foreign")
+        require_stored(dataset)
+        return [text.decode(errors="replace") for text in dataset[:]]

@@ -1,0 +1,70 @@
+"""A seal on an HDF5 file, in its user block: the SHA-256 of the SHA-256s of all that follows, by pieces of 64 MiB.
+
+HDF5's library trusts what it reads: a damaged file may crash it, hang it, or give other numbers. So a sealed file is
+compared with its seal before the library sees it, by as many threads as there are processors. The seal tells damage,
+not malice: anybody can set a new one. Files sealed before 2026-11-24 have the SHA-256 of the whole, and stay readable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from support.errors import InputError
+
+BLOCK = 512  # bytes; HDF5's smallest user block (format specification, §II.A)
+_BY_PIECES = b"perfvec-seal-2 sha256 "
+_AT_ONCE = b"perfvec-seal sha256 "
+_PIECE = 64 << 20
+_READ = 1 << 20
+
+
+def _digest(path: Path, begin: int, end: int) -> bytes:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        file.seek(begin)
+        while begin < end and (read := file.read(min(_READ, end - begin))):
+            digest.update(read)
+            begin += len(read)
+    return digest.digest()
+
+
+def _seal_of(path: Path, mark: bytes = _BY_PIECES) -> bytes:
+    """The user block that seals what lies behind it."""
+    size = path.stat().st_size
+    if mark == _AT_ONCE:
+        whole = _digest(path, BLOCK, size)
+    else:
+        begins = range(BLOCK, size, _PIECE)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            parts = threads.map(lambda begin: _digest(path, begin, min(begin + _PIECE, size)), begins)
+            whole = hashlib.sha256(b"".join(parts)).digest()
+    return (mark + whole.hex().encode() + b"\n").ljust(BLOCK, b"\0")
+
+
+def seal(path: Path) -> None:
+    """Set the seal of a complete, closed file made with `userblock_size=BLOCK`."""
+    block = _seal_of(path)
+    with path.open("r+b") as file:
+        file.write(block)
+
+
+def check_seal(path: Path, what: str) -> None:
+    """Raise InputError unless `path` is a `what` file as `seal` left it.
+
+    Reads it once, at half a gigabyte a second and thread, twice that where the processor has SHA instructions.
+    """
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; expected a {what} file")
+    try:
+        with path.open("rb") as file:
+            found = file.read(BLOCK)
+        mark = next((mark for mark in (_BY_PIECES, _AT_ONCE) if found.startswith(mark)), None)
+        if mark is None:
+            raise InputError(f"{path}: truncated, damaged, or not a {what} file of this release; extract it again")
+        if found != _seal_of(path, mark):
+            raise InputError(f"{path}: its bytes are not those that were written (SHA-256); extract it again")
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or 'unreadable').lower()}; expected a {what} file") from error

@@ -1,0 +1,85 @@
+"""Files without a seal: refused, or tried in a process of its own where the user trusts them.
+
+HDF5's library may crash, hang or fill the memory where a file is damaged. So all of an unsealed file is read once by a
+child with limits on time and memory; only what it could read is opened here, where the readers check it as any other.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import h5py
+
+from support.errors import InputError
+
+ALLOWED = "PERFVEC_UNSEALED"  # environment variable; the option --unsealed sets it, for workers too
+_MEMORY = 1 << 30
+_CPU_S = 5
+_BYTES_PER_S = 20 << 20  # of a large file
+_WALL = 20  # times as much on a machine that is busy
+_CHILD = "import sys; sys.path[:] = sys.argv[3:]; from support.unsealed import child; child(*sys.argv[1:3])"
+_PIECE = 1 << 22  # elements
+
+
+def require_readable(path: Path, what: str) -> None:
+    """Raise InputError unless unsealed files are allowed and a child could read this one."""
+    if not os.environ.get(ALLOWED):
+        raise InputError(
+            f"{path}: has no seal as {what} files have, so that damage in it cannot be told; add --unsealed "
+            f"(in Python: set {ALLOWED}=1) if you trust who made it"
+        )
+    status = path.stat()
+    if reason := _reason(str(path.absolute()), status.st_ino, status.st_size, status.st_mtime_ns):
+        raise InputError(f"{path}: cannot be read as HDF5 ({reason}); expected a {what} file")
+
+
+@cache
+def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
+    """Why a child could not read the file; empty where it could."""
+    limit = _CPU_S + size // _BYTES_PER_S
+    command = [sys.executable, "-c", _CHILD, path, str(limit), *sys.path]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each thread would reserve memory
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", env=environment,
+            timeout=_WALL * limit, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "it takes too long"
+    if done.returncode < 0:
+        return f"its library ends by signal {-done.returncode}"
+    return " ".join(done.stdout.split())[:160] or f"status {done.returncode}" if done.returncode else ""
+
+
+def _read_all(path: str) -> None:
+    from support.files import require_stored
+
+    def read(item: h5py.Dataset | h5py.Group) -> None:
+        for name in item.attrs:
+            item.attrs[name]
+        if isinstance(item, h5py.Dataset) and item.shape:
+            require_stored(item)
+            step = max(1, _PIECE // max(1, item.size // max(1, len(item))))
+            for begin in range(0, len(item), step):
+                item[begin : begin + step]
+
+    with h5py.File(path, "r", locking=False) as file:
+        read(file)
+        file.visititems(lambda _, item: read(item))
+
+
+def child(path: str, cpu_s: str) -> None:
+    """Read all of the file within the limits; end with status 1, and the reason on standard output, where it fails."""
+    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s)))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        _read_all(path)
+    except Exception as error:  # h5py's of all kinds
+        print(str(error) or type(error).__name__)
+        sys.exit(1)

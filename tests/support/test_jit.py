@@ -1,0 +1,52 @@
+"""The lock under which kernels are compiled: in the cache's folder, and never somebody else's."""
+
+import fcntl
+import os
+import subprocess
+import sys
+
+import pytest
+
+from support.jit import _one_at_a_time
+
+_COMPILES = """
+import numpy as np
+from support.jit import kernel
+@kernel
+def two(values):
+    values[0] = 2
+values = np.zeros(1)
+two(values)
+assert values[0] == 2
+"""
+LOCK = ".perfvec-kernels.lock"
+
+
+def test_the_lock_lies_in_the_cache_and_not_in_the_shared_temporary_folder(tmp_path):
+    temporary, cache = tmp_path / "temporary", tmp_path / "cache"
+    temporary.mkdir()
+    script = tmp_path / "kernels.py"
+    script.write_text(_COMPILES)
+    environment = os.environ | {"TMPDIR": str(temporary), "NUMBA_CACHE_DIR": str(cache)}
+    subprocess.run([sys.executable, script], env=environment, check=True)
+    assert list(temporary.iterdir()) == [] and len(list(cache.glob(f"*/{LOCK}"))) == 1
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / LOCK).symlink_to(tmp_path / "elsewhere")
+    with _one_at_a_time(tmp_path):
+        assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_somebody_elses_lock_is_not_waited_for(tmp_path):
+    with (tmp_path / LOCK).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        os.chown(tmp_path / LOCK, 12345, 12345)
+        with _one_at_a_time(tmp_path):
+            pass
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(tmp_path):
+    with _one_at_a_time(tmp_path / "absent"):
+        pass

@@ -1,0 +1,64 @@
+"""The seal: its known answer, every byte counts, and files with the older one."""
+
+import hashlib
+
+import pytest
+
+from support.errors import InputError
+from support.seal import BLOCK, check_seal, seal
+
+PIECE = 64 << 20
+
+
+def _sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+@pytest.fixture(params=[0, 1000, PIECE, PIECE + 1, 2 * PIECE + 12345], ids="{:,} bytes".format)
+def sealed(request, tmp_path):
+    path = tmp_path / "file.h5"
+    content = hashlib.shake_128(b"content").digest(1 << 16) * (request.param // (1 << 16) + 1)
+    path.write_bytes(bytes(BLOCK) + content[: request.param])
+    seal(path)
+    return path
+
+
+def test_the_seal_is_the_hash_of_the_pieces_hashes(sealed):
+    block, content = sealed.read_bytes()[:BLOCK], sealed.read_bytes()[BLOCK:]
+    pieces = b"".join(_sha256(content[begin : begin + PIECE]) for begin in range(0, len(content), PIECE))
+    assert block.rstrip(b"\0") == b"perfvec-seal-2 sha256 " + _sha256(pieces).hex().encode() + b"\n"
+    check_seal(sealed, "test")
+
+
+@pytest.mark.parametrize("where", [0.0, 0.3, 0.7, 1.0])
+def test_every_byte_counts(sealed, where):
+    size = sealed.stat().st_size
+    place = BLOCK + int(where * (size - BLOCK - 1))
+    with sealed.open("r+b") as file:
+        file.seek(place)
+        old = file.read(1) or b"a"
+        file.seek(place)
+        file.write(bytes([old[0] ^ 1]))
+    with pytest.raises(InputError, match="not those that were written"):
+        check_seal(sealed, "test")
+
+
+def test_a_file_cut_short_or_grown_is_refused(sealed):
+    with sealed.open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(InputError, match="not those that were written"):
+        check_seal(sealed, "test")
+    with sealed.open("r+b") as file:
+        file.truncate(BLOCK - 1)
+    with pytest.raises(InputError, match="not those that were written"):
+        check_seal(sealed, "test")
+
+
+def test_the_older_seal_is_read(tmp_path):
+    path, content = tmp_path / "old.h5", bytes(range(256)) * 1000
+    mark = b"perfvec-seal sha256 " + _sha256(content).hex().encode() + b"\n"
+    path.write_bytes(mark.ljust(BLOCK, b"\0") + content)
+    check_seal(path, "test")
+    path.write_bytes(mark.ljust(BLOCK, b"\0") + content[:-1])
+    with pytest.raises(InputError, match="not those that were written"):
+        check_seal(path, "test")

@@ -1,0 +1,125 @@
+"""ELF headers and symbols."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from support.errors import InputError
+from tracegen.binary import elf
+from tracegen.binary.dwarf import file_lines
+from tracegen.formats.trace import Trace
+from tracegen.qemu.runner import trace
+
+SOURCE = "__attribute__((noinline)) int twice(int x) { return 2 * x; }\nint main(void) { return twice(0); }\n"
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("elf")
+    (folder / "p.c").write_text(SOURCE)
+
+    def build(*flags):
+        program = folder / f"p{''.join(flags)}"
+        subprocess.run(["gcc", "-O1", *flags, "-o", str(program), str(folder / "p.c")], check=True)
+        return program
+
+    return build
+
+
+def test_dynamic_program(compiled):
+    found = elf.inspect(compiled("-pie"))
+    assert (found.isa, found.is_pie, found.is_dynamic) == ("x86-64", True, True)
+    assert found.interpreter is not None and Path(found.interpreter).name.startswith("ld-linux")
+
+
+def test_static_program(compiled):
+    found = elf.inspect(compiled("-static", "-no-pie"))
+    assert (found.isa, found.is_pie, found.is_dynamic) == ("x86-64", False, False)
+
+
+def test_object_file_is_refused(compiled):
+    with pytest.raises(InputError, match="not executable"):
+        elf.inspect(compiled("-c"))
+
+
+def test_other_file_is_refused(tmp_path):
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(InputError, match="not an ELF program"):
+        elf.inspect(tmp_path / "text")
+
+
+def test_function_symbols_are_sorted_and_sized(compiled):
+    symbols = elf.function_symbols(compiled("-no-pie"))
+    assert np.all(np.diff(symbols.address.astype(np.int64)) > 0)
+    assert symbols.size[symbols.name.index("twice")] > 0
+
+
+def test_stripped_program_has_no_own_functions(compiled):
+    assert "twice" not in elf.function_symbols(compiled("-s")).name
+
+
+def test_symbols_of_a_mapping_are_shifted(compiled):
+    program = compiled("-pie")
+    symbols = elf.function_symbols(program)
+    at = symbols.name.index("main")
+    base = 0x7F0000000000
+    mapping = elf.Mapping(base, base + 0x10000, 0, str(program))
+    executed = np.array([base + int(symbols.address[at])], np.uint64)
+    shifted = elf.symbols_at_run_time([mapping, mapping], executed)
+    assert shifted.address[shifted.name.index("main")] == executed[0]
+    assert len(shifted.name) == len(symbols.name)
+
+
+def test_mappings_without_executed_code_give_no_symbols(compiled):
+    mapping = elf.Mapping(0x1000, 0x2000, 0, sys.executable)
+    assert elf.symbols_at_run_time([mapping], np.array([0x5000], np.uint64)).name == []
+
+
+def test_a_program_with_damaged_sections_keeps_its_trace(compiled, tmp_path, capsys):
+    """Linux runs it: symbols and source lines, whose sections claim a size that no file has, are left out with a line
+    each.
+    """
+    program = tmp_path / "damaged"
+    data = bytearray(compiled("-static", "-no-pie", "-g").read_bytes())
+    with compiled("-static", "-no-pie", "-g").open("rb") as stream:
+        file = ELFFile(stream)
+        for name in (".symtab", ".debug_line"):
+            header = file["e_shoff"] + file.get_section_index(name) * file["e_shentsize"]
+            struct.pack_into("<Q", data, header + 32, 1 << 63)  # sh_size; OverflowError, MemoryError where less
+    program.write_bytes(data)
+    program.chmod(0o755)
+    result = trace([str(program)], tmp_path / "t.trace.h5")
+    with Trace(tmp_path / "t.trace.h5") as traced:
+        assert len(traced) == result.instructions > 1000
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    for line, part in zip(said, ("its symbols", "its source lines"), strict=True):
+        assert line.startswith(f"perfvec: {program}: {part} cannot be read, and are left out")
+
+
+def test_lines_whose_names_are_missing_are_left_out(compiled, tmp_path, capsys):
+    program = tmp_path / "damaged"
+    data = bytearray(compiled("-static", "-no-pie", "-g").read_bytes())
+    with compiled("-static", "-no-pie", "-g").open("rb") as stream:
+        file = ELFFile(stream)
+        header = file["e_shoff"] + file.get_section_index(".debug_line_str") * file["e_shentsize"]
+        struct.pack_into("<I", data, header, 0)  # sh_name
+    program.write_bytes(data)
+    addresses = elf.function_symbols(program).address
+    assert list(file_lines(program, addresses)) == []
+    assert "its source lines cannot be read" in capsys.readouterr().err
+
+
+def test_impossible_program_headers_are_refused(compiled, tmp_path):
+    data = bytearray(compiled("-static", "-no-pie").read_bytes())
+    struct.pack_into("<Q", data, 0x20, 1 << 62)  # e_phoff
+    (tmp_path / "p").write_bytes(data)
+    with pytest.raises(InputError, match="not an ELF program"):
+        elf.inspect(tmp_path / "p")

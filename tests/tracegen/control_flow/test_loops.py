@@ -1,0 +1,97 @@
+"""Executed edges and natural loops of graphs written by hand."""
+
+import numpy as np
+
+from tests.uarch.programs import Instruction, Program
+from tracegen.control_flow.edges import EdgeCounter
+from tracegen.control_flow.loops import find_loops
+from uarch.instructions import Flag
+
+BRANCH = Instruction(flags=Flag.BRANCH | Flag.CONDITIONAL)
+CALL = Instruction(flags=Flag.BRANCH | Flag.CALL)
+RETURN = Instruction(flags=Flag.BRANCH | Flag.RETURN)
+PLAIN = Instruction()
+
+
+def loops_of(instructions, executed, function=None, piece=None):
+    program = Program(list(instructions))
+    for number in executed:
+        program.execute(number)
+    static, chunk = program.static(), program.chunk()
+    counter = EdgeCounter(len(static))
+    for begin in range(0, len(chunk), piece or len(chunk)):
+        counter.observe(chunk.part(begin, min(begin + (piece or len(chunk)), len(chunk))))
+    return find_loops(static, counter.edges(), np.array(function or [0] * len(instructions)))
+
+
+def test_edges_are_counted_across_pieces():
+    program = Program([PLAIN] * 3)
+    for number in (0, 1, 0, 1, 2):
+        program.execute(number)
+    for piece in (1, 2, 5):
+        counter = EdgeCounter(3)
+        for begin in range(0, 5, piece):
+            counter.observe(program.chunk().part(begin, min(begin + piece, 5)))
+        edges = counter.edges()
+        assert list(zip(edges.source.tolist(), edges.target.tolist(), edges.times.tolist(), strict=True)) == [
+            (0, 1, 2), (1, 0, 1), (1, 2, 1),
+        ]  # fmt: skip
+
+
+def test_straight_code_has_no_loop():
+    found = loops_of([PLAIN] * 4, [0, 1, 2, 3])
+    assert len(found.header) == 0
+    assert found.innermost.tolist() == [-1] * 4
+
+
+def test_nested_loops_and_their_iterations():
+    # 0; outer 1 … 4, inner 2 … 3; 5
+    inner = [2, 3] * 3
+    found = loops_of([PLAIN, PLAIN, PLAIN, BRANCH, BRANCH, PLAIN], [0, *([1, *inner, 4] * 2), 5], piece=3)
+    assert found.header.tolist() == [2, 1]
+    assert found.latch.tolist() == [3, 4]
+    assert found.depth.tolist() == [2, 1]
+    assert found.parent.tolist() == [1, -1]
+    assert found.iterations.tolist() == [4, 1]
+    assert found.innermost.tolist() == [-1, 1, 0, 0, 1, -1]
+
+
+def test_two_back_edges_to_one_header_are_one_loop():
+    found = loops_of([PLAIN, BRANCH, BRANCH, PLAIN], [0, 1, 0, 1, 2, 0, 1, 2, 3])
+    assert found.header.tolist() == [0]
+    assert found.iterations.tolist() == [2]
+    assert found.innermost.tolist() == [0, 0, 0, -1]
+
+
+def test_a_loop_of_one_instruction():
+    found = loops_of([PLAIN, BRANCH, PLAIN], [0, 1, 1, 1, 2])
+    assert found.header.tolist() == found.latch.tolist() == [1]
+    assert found.iterations.tolist() == [2]
+
+
+def test_a_loop_goes_on_behind_a_call_and_does_not_hold_what_it_calls():
+    # 0 … 2 is a loop with a call of 4 … 5
+    found = loops_of(
+        [PLAIN, CALL, BRANCH, RETURN, PLAIN, RETURN], [0, 1, 4, 5, 2, 0, 1, 4, 5, 2, 3], [1, 1, 1, 1, 2, 2]
+    )
+    assert found.header.tolist() == [0]
+    assert found.innermost.tolist() == [0, 0, 0, -1, -1, -1]
+
+
+def test_recursion_is_no_loop():
+    found = loops_of([PLAIN, CALL, PLAIN, RETURN], [0, 1, 0, 1, 0, 1, 2, 3, 2, 3])
+    assert len(found.header) == 0
+
+
+def test_a_cycle_with_two_entries_is_no_loop():
+    # 0 goes to 1 or 3; 1 → 2 → 3 → 1 has both as entries
+    found = loops_of([BRANCH, PLAIN, PLAIN, BRANCH, BRANCH], [0, 1, 2, 3, 1, 2, 3, 4, 0, 3, 1, 2, 3, 4])
+    assert 1 not in found.header.tolist()
+    assert 3 not in found.header.tolist()
+    assert 0 in found.header.tolist()  # the cycle around it, by way of 4
+
+
+def test_a_trace_that_begins_within_a_loop():
+    found = loops_of([PLAIN, PLAIN, BRANCH], [1, 2, 0, 1, 2, 0, 1, 2])
+    assert len(found.header) == 1
+    assert found.innermost.tolist() == [0, 0, 0]

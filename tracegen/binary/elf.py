@@ -1,0 +1,224 @@
+"""What the toolkit needs to know of ELF files: instruction set, dynamic linker, function symbols."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from numpy.typing import NDArray
+
+from support.errors import InputError
+
+# e_machine, bits -> the name of the instruction set in a trace
+ISA_OF_MACHINE = {("EM_X86_64", 64): "x86-64", ("EM_AARCH64", 64): "aarch64", ("EM_RISCV", 64): "riscv64"}
+_LABEL = 0  # STT_NOTYPE
+_FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+# What pyelftools raises where a file is no ELF file, or a damaged one: besides its own errors, whatever it runs into
+# (AssertionError, OverflowError and MemoryError for sizes that no file has, …).
+UNREADABLE = Exception
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Executable:
+    """An ELF program."""
+
+    path: Path
+    isa: str  # "x86-64", "aarch64" or "riscv64"
+    interpreter: str | None  # the dynamic linker it names, None for a static program
+    is_pie: bool
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.interpreter is not None
+
+
+class Mapping(NamedTuple):
+    """A part of a file that is mapped into the program's memory, at the program's own addresses."""
+
+    start: int
+    end: int
+    offset: int  # in the file
+    path: str
+
+
+class Symbols(NamedTuple):
+    """Function symbols in ascending order of address, one per address."""
+
+    address: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    name: list[str]
+
+
+def inspect(path: Path) -> Executable:
+    """Read the headers of a program; InputError unless it is a 64-bit little-endian executable of a known machine."""
+    with path.open("rb") as stream:
+        try:
+            elf = ELFFile(stream)
+            machine, bits, little = elf["e_machine"], elf.elfclass, elf.little_endian
+            kind = elf["e_type"]
+            interpreter = None
+            for segment in elf.iter_segments("PT_INTERP"):
+                interpreter = segment.get_interp_name()  # type: ignore[attr-defined]
+        except UNREADABLE as error:
+            raise InputError(f"{path}: not an ELF program, nor a script that starts with '#!'") from error
+    isa = ISA_OF_MACHINE.get((machine, bits))
+    if isa is None or not little:
+        found = f"{str(machine).removeprefix('EM_')}, {bits}-bit, {'little' if little else 'big'}-endian"
+        raise InputError(f"{path}: a program for {found}; 64-bit little-endian x86-64, AArch64 or RISC-V is supported")
+    if kind not in ("ET_EXEC", "ET_DYN"):
+        raise InputError(f"{path}: an ELF file that is not executable ({kind}); link it into a program first")
+    return Executable(path, isa, interpreter, kind == "ET_DYN")
+
+
+@contextmanager
+def elf_file(path: Path, what: str) -> Iterator[ELFFile | None]:
+    """The file, None where it is no readable ELF file. Where reading it fails, warn that `what` is missing: a program
+    runs with damaged sections, and symbols and lines are not worth the loss of its trace.
+    """
+    with ExitStack() as stack:
+        try:
+            elf = ELFFile(stack.enter_context(path.open("rb")))
+        except UNREADABLE:
+            elf = None
+        try:
+            yield elf
+        except UNREADABLE as error:
+            _warn(f"{path}: {what} cannot be read, and are left out ({type(error).__name__}: {error})")
+
+
+@cache
+def _warn(text: str) -> None:
+    """Once, not for every thread."""
+    print(f"perfvec: {' '.join(text.split())[:200]}", file=sys.stderr)
+
+
+class _SymbolTable(NamedTuple):
+    """The named symbols of .symtab and .dynsym."""
+
+    address: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    kind: NDArray[np.uint8]
+    is_defined: NDArray[np.bool_]
+    name: list[str]
+
+    @property
+    def is_function(self) -> NDArray[np.bool_]:
+        return np.isin(self.kind, _FUNCTIONS)
+
+
+_SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("address", "<u8"), ("size", "<u8")]
+)  # Elf64_Sym
+
+
+def _symbol_table(path: Path) -> _SymbolTable:
+    """Empty for what is no readable ELF file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return _read_symbol_table(path, 0, 0)
+    return _read_symbol_table(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=64)
+def _read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
+    """`changed` and `size` tell whether the file is still the one that was read."""
+    tables, names = [], []
+    with elf_file(path, "its symbols") as elf:
+        for section in elf.iter_sections() if elf is not None else ():
+            if isinstance(section, SymbolTableSection):
+                data = section.data()
+                table = np.frombuffer(data, _SYMBOL, len(data) // _SYMBOL.itemsize)
+                table = table[table["name"] != 0]
+                text = section.stringtable.data()
+                names += [
+                    text[begin : text.find(b"\0", begin)].decode(errors="replace") for begin in table["name"].tolist()
+                ]
+                tables.append(table)
+    table = np.concatenate(tables) if tables else np.empty(0, _SYMBOL)
+    return _SymbolTable(
+        table["address"], table["size"], (table["info"] & 15).astype(np.uint8), table["section"] != 0, names
+    )
+
+
+def function_addresses(path: Path) -> dict[str, tuple[int, ...]]:
+    """Where each function or label begins, in the file; local functions of one name begin at several places."""
+    table = _symbol_table(path)
+    found: dict[str, dict[int, None]] = {}
+    for row in np.flatnonzero(table.is_defined & (table.is_function | (table.kind == _LABEL))).tolist():
+        found.setdefault(table.name[row], {})[int(table.address[row])] = None
+    return {name: tuple(addresses) for name, addresses in found.items()}
+
+
+def imported_names(path: Path) -> set[str]:
+    """Names that the file expects of others."""
+    table = _symbol_table(path)
+    return {table.name[row] for row in np.flatnonzero(~table.is_defined).tolist()}
+
+
+def function_symbols(path: Path) -> Symbols:
+    """Function symbols of .symtab and .dynsym, at the addresses in the file. Empty for what is no readable ELF file."""
+    table = _symbol_table(path)
+    found: dict[int, tuple[int, str]] = {}
+    for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
+        name, address, size = table.name[row], int(table.address[row]), int(table.size[row])
+        known = found.get(address)
+        # Of several names for one place: the one that has a size, then the least decorated.
+        if known is None or (size > 0, -_decoration(name)) > (known[0] > 0, -_decoration(known[1])):
+            found[address] = (size, name)
+    return _symbols(found)
+
+
+def _decoration(name: str) -> int:
+    return len(name) - len(name.lstrip("_")) + 2 * name.startswith("_IO") + 4 * ("@" in name)
+
+
+def _symbols(found: dict[int, tuple[int, str]]) -> Symbols:
+    order = sorted(found)
+    return Symbols(
+        np.array(order, np.uint64),
+        np.array([found[address][0] for address in order], np.uint64),
+        [found[address][1] for address in order],
+    )
+
+
+def load_bias(path: Path, mapping: Mapping) -> int | None:
+    """Run-time address minus address in the file, from one mapping of the file; None where no segment covers it."""
+    try:
+        with path.open("rb") as stream:
+            for segment in ELFFile(stream).iter_segments("PT_LOAD"):
+                begin = segment["p_offset"] // _PAGE * _PAGE
+                if begin <= mapping.offset < segment["p_offset"] + max(segment["p_filesz"], 1):
+                    address = segment["p_vaddr"] - segment["p_offset"] + mapping.offset
+                    return mapping.start - int(address)
+    except UNREADABLE:
+        pass
+    return None
+
+
+def symbols_at_run_time(mappings: Iterable[Mapping], executed: NDArray[np.uint64]) -> Symbols:
+    """Function symbols, at run-time addresses, of the mapped files that hold one of `executed` (sorted addresses)."""
+    found: dict[int, tuple[int, str]] = {}
+    seen: set[tuple[str, int]] = set()
+    for mapping in mappings:
+        first = int(np.searchsorted(executed, np.uint64(mapping.start)))
+        if first == len(executed) or int(executed[first]) >= mapping.end:
+            continue
+        path = Path(mapping.path)
+        bias = load_bias(path, mapping)
+        if bias is None or (mapping.path, bias) in seen:
+            continue
+        seen.add((mapping.path, bias))
+        symbols = function_symbols(path)
+        for address, size, name in zip(symbols.address.tolist(), symbols.size.tolist(), symbols.name, strict=True):
+            found[(address + bias) % 2**64] = (size, name)
+    return _symbols(found)

@@ -1,0 +1,36 @@
+"""Where in its source a trace's instructions come from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tracegen.formats.trace import Trace
+
+
+def source_lines(trace: Trace) -> pd.DataFrame:
+    """Function, source file and line of each static instruction of a trace.
+
+    A row a static instruction, in the order of `static_id`; columns `address`, `function` (the symbol that covers it,
+    at run time the innermost that is not inlined), `file` and `line` (of inlined code, where that was written). Empty
+    strings and line 0 where it is not known: symbols need a program that is not stripped, lines one compiled with -g.
+    """
+    start, size, names = trace.symbols()
+    function = np.full(len(trace.address), "", object)
+    if len(start):
+        covering = np.searchsorted(start, trace.address, "right") - 1
+        candidate = np.maximum(covering, 0)
+        following = np.append(start[1:], np.uint64(2**64 - 1))
+        # A symbol without a size, as of assembly code, reaches to the next one.
+        end = np.where(size > 0, start + size, following)
+        inside = (covering >= 0) & (trace.address < end[candidate])
+        function[inside] = np.array(names, object)[candidate[inside]]
+    address, file, line, files = trace.lines()
+    known = np.isin(trace.address, address, assume_unique=True)
+    row = np.searchsorted(address, trace.address[known])
+    found_file = np.full(len(trace.address), "", object)
+    found_line = np.zeros(len(trace.address), np.uint32)
+    if len(files):
+        found_file[known] = np.array(files, object)[file[row]]
+        found_line[known] = line[row]
+    return pd.DataFrame({"address": trace.address, "function": function, "file": found_file, "line": found_line})

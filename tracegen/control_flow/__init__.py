@@ -1,0 +1,1 @@
+"""The shape of a run: basic blocks, edges, loops, calls, phases."""

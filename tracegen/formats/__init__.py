@@ -1,0 +1,1 @@
+"""Files and codecs: traces, latencies, ChampSim's traces, and how a column is compressed."""

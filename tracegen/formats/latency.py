@@ -1,0 +1,188 @@
+"""The latency file: retire latencies of a stretch of one trace on many machines (DESIGN.md, *Latency*)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from support.errors import InputError
+from support.files import (
+    damage_in,
+    open_h5,
+    read_dataset,
+    read_slice,
+    read_strings,
+    read_text,
+    sealed_h5,
+    write_strings,
+)
+from uarch.configuration import Machine, machine_from_dict
+
+FORMAT = "perfvec-latency"
+VERSION = 1
+_BLOCK = 1 << 17
+
+
+class LatencyWriter:
+    """Writes `latency` [U, n] a stretch of instructions at a time; a context manager, the file appears on clean exit.
+
+    `append` takes [U, k] cycles; `counters`, optional, [U, columns] totals.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        machines: Sequence[Machine],
+        trace: str,
+        trace_digest: str,
+        start: int,
+        simulator: str,
+        attributes: dict[str, Any] | None = None,
+    ) -> None:
+        self._path = Path(path)
+        self._machines = list(machines)
+        self._attributes = {
+            "format": FORMAT,
+            "version": VERSION,
+            "trace": trace,
+            "trace_digest": trace_digest,
+            "start": start,
+            "simulator": simulator,
+            **(attributes or {}),
+        }
+        self._stack = ExitStack()
+
+    def __enter__(self) -> LatencyWriter:
+        self._file = self._stack.enter_context(sealed_h5(self._path))
+        for name, value in self._attributes.items():
+            self._file.attrs[name] = value
+        rows = len(self._machines)
+        self._latency = self._file.create_dataset(
+            "latency", shape=(rows, 0), maxshape=(rows, None), dtype="<u2", chunks=(1, _BLOCK), compression="gzip",
+            compression_opts=1, shuffle=True,
+        )  # fmt: skip
+        texts = [json.dumps(machine.to_dict()) for machine in self._machines]
+        write_strings(self._file, "uarch", texts)
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._stack.__exit__(*error)
+
+    def append(self, latency: NDArray[np.uint16]) -> None:
+        old = self._latency.shape[1]
+        self._latency.resize(old + latency.shape[1], axis=1)
+        self._latency[:, old:] = latency
+
+    def counters(self, values: NDArray[np.float64], columns: Sequence[str]) -> None:
+        dataset = self._file.create_dataset("counters", data=values.astype("<f8"))
+        dataset.attrs["columns"] = list(columns)
+
+
+def join(parts: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> None:
+    """Write one latency file of several: the same stretch on the machines of each, in this order.
+
+    Raises InputError where the parts are damaged, or not of one stretch.
+    """
+    with ExitStack() as stack:
+        files = [stack.enter_context(LatencyFile(path)) for path in parts]
+        first = files[0]
+        for file in files:
+            if (file.trace_digest, file.start, len(file)) != (first.trace_digest, first.start, len(first)):
+                raise InputError(f"{file.path}: labels another stretch than {first.path}; remove both")
+        counters = [file.counters() for file in files]
+        writer = stack.enter_context(
+            LatencyWriter(
+                output, machines=[machine for file in files for machine in file.machines], trace=first.trace,
+                trace_digest=first.trace_digest, start=first.start, simulator=first.simulator,
+                attributes={"warmup": first.attribute("warmup", 0)},
+            )
+        )  # fmt: skip
+        for begin in range(0, len(first), 2 * _BLOCK):
+            writer.append(np.concatenate([file.read(begin, begin + 2 * _BLOCK) for file in files]))
+        writer.counters(np.concatenate([values for values, _ in counters]), counters[0][1])
+
+
+class LatencyFile:
+    """A latency file, open for reading; a context manager. Raises InputError where it is damaged or foreign.
+
+    Attributes: `trace` (file stem), `trace_digest`, `start`, `simulator`, `machines` (U of them), `path`. `len()` is
+    the number of labelled instructions.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._stack = ExitStack()
+        try:
+            self._file = file = self._stack.enter_context(open_h5(self.path, FORMAT, VERSION))
+            self.trace, self.trace_digest, self.simulator = (
+                read_text(file, name) for name in ("trace", "trace_digest", "simulator")
+            )
+            with damage_in(self.path, "the attribute 'start'"):
+                self.start = int(file.attrs["start"])
+            if self.start < 0:
+                raise InputError(f"{self.path}: start is {self.start}; it cannot be negative")
+            texts = read_strings(file, "uarch")
+            with damage_in(self.path, "'uarch'"):
+                documents = [json.loads(text) for text in texts]
+            try:
+                self.machines = [machine_from_dict(document) for document in documents]
+            except (InputError, TypeError, AttributeError) as error:
+                raise InputError(f"{self.path}: 'uarch' holds no machine ({error})") from error
+            self._latency = read_dataset(file, "latency", "<u2", 2)
+            if self._latency.shape[0] != len(self.machines) or self._latency.shape[1] == 0:
+                raise InputError(
+                    f"{self.path}: latency is {list(self._latency.shape)}; expected [{len(self.machines)}, ≥ 1]"
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def __len__(self) -> int:
+        return int(self._latency.shape[1])
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """An attribute that not every latency file has, as those of one simulator."""
+        return self._file.attrs.get(name, default)
+
+    def __enter__(self) -> LatencyFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def read(self, begin: int, end: int, rows: Sequence[int] | None = None) -> NDArray[np.uint16]:
+        """[U or len(rows), end−begin] latencies of the labelled instructions begin … end (0 is instruction `start`)."""
+        if rows is None:
+            return read_slice(self._latency, (slice(None), slice(begin, end)))
+        return np.stack([read_slice(self._latency, (row, slice(begin, end))) for row in rows])
+
+    def counters(self) -> tuple[NDArray[np.float64], list[str]]:
+        """[U, k] what the simulator counted on each machine, and the names of the k columns; none where it did not."""
+        if "counters" not in self._file:
+            return np.empty((len(self.machines), 0)), []
+        dataset = read_dataset(self._file, "counters", "<f8", 2)
+        with damage_in(self.path, "'counters'"):
+            names = [str(name) for name in dataset.attrs["columns"]]
+        if dataset.shape != (len(self.machines), len(names)):
+            raise InputError(
+                f"{self.path}: counters are {list(dataset.shape)}; expected {[len(self.machines), len(names)]}"
+            )
+        return read_slice(dataset, slice(None)), names
+
+    def cycles(self) -> NDArray[np.float64]:
+        """[U] total cycles of the labelled stretch on each machine."""
+        total = np.zeros(len(self.machines))
+        for begin in range(0, len(self), 4 * _BLOCK):
+            total += self.read(begin, begin + 4 * _BLOCK).sum(axis=1, dtype=np.float64)
+        return total

@@ -1,0 +1,1 @@
+"""Statistics of instruction and address streams: reuse distances, entropies, dependencies, clusters."""
