@@ -12,10 +12,12 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-
-import h5py
+from typing import TYPE_CHECKING
 
 from support.errors import InputError
+
+if TYPE_CHECKING:
+    import h5py  # the command line reads ALLOWED alone, and starts faster without
 
 ALLOWED = "PERFVEC_UNSEALED"  # environment variable; the option --unsealed sets it, for workers too
 _MEMORY = 1 << 30
@@ -58,6 +60,8 @@ def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
 
 def _read_all(path: str) -> None:
     from support.files import require_stored
+
+    import h5py
 
     def read(item: h5py.Dataset | h5py.Group) -> None:
         for name in item.attrs:

@@ -15,7 +15,7 @@ LOOPS = [loop for loop in all_loops() if loop.skip <= 100_000]  # the others tak
 def test_as_many_cycles_as_gem5(loop):
     """Within what `loops.yaml` says of the loop: 5 % or a cycle a round, where it says nothing.
 
-    Out of order alone: in order nearly every loop is some cycles a round too fast (uarch/timing/LOOPS.md).
+    Out of order alone: in order nearly every loop is some cycles a round too fast (docs/appendix/gem5-loops.md).
     """
     far = []
     for pair in compared([loop], [machine for machine in all_machines() if machine.core == "out-of-order"]):
