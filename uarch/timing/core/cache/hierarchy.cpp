@@ -1,6 +1,7 @@
 #include "hierarchy.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "../memory/simple_memory.hpp"
 
@@ -9,14 +10,16 @@ namespace perfvec {
 namespace {
 
 constexpr int CROSSBAR = 1;  // cycles to pass the crossbar between levels, each way
-constexpr int PAYLOAD = 1;   // further cycles until the last bytes of a line have passed 32 bytes wide
-constexpr int SYSTEM_REQUEST = 7, SYSTEM_RESPONSE = 2;  // gem5's SystemXBar: frontend 3 + forward 4, response 2
-constexpr int SYSTEM_PAYLOAD = 3;                       // 16 bytes wide
+constexpr int PAYLOAD = 2;   // further cycles until all of a line has passed it, 32 bytes wide
+// gem5's SystemXBar: frontend 3 + forward 4 and its snoop filter 1, response 2.
+constexpr int SYSTEM_REQUEST = 8, SYSTEM_RESPONSE = 2;
+constexpr double PICOSECONDS = 1000;  // of a nanosecond; gem5's clock periods are whole ones
 
 std::unique_ptr<MainMemory> make_memory(const Machine& machine) {
     const MemoryConfiguration& memory = machine.memory;
-    if (memory.dram) return std::make_unique<Dram>(*memory.dram, machine.frequency_ghz);
-    return std::make_unique<SimpleMemory>(memory.latency_ns, memory.bandwidth_gbs, machine.frequency_ghz);
+    const double frequency = PICOSECONDS / std::nearbyint(PICOSECONDS / machine.frequency_ghz);
+    if (memory.dram) return std::make_unique<Dram>(*memory.dram, frequency);
+    return std::make_unique<SimpleMemory>(memory.latency_ns, memory.bandwidth_gbs, frequency);
 }
 
 Cache make_cache(const CacheConfiguration& configuration, int next, Random& random) {
@@ -26,7 +29,7 @@ Cache make_cache(const CacheConfiguration& configuration, int next, Random& rand
     const bool last = next < 0;
     cache.latency = configuration.latency;
     cache.request = configuration.latency + (last ? SYSTEM_REQUEST : CROSSBAR);
-    cache.transfer = last ? SYSTEM_RESPONSE + SYSTEM_PAYLOAD : CROSSBAR + PAYLOAD;
+    cache.transfer = last ? SYSTEM_RESPONSE : CROSSBAR;
     cache.response = std::max(1, configuration.latency / 2);
     cache.next = next;
     if (configuration.mshrs > Prefetcher::MSHRS_LEFT)  // else it could never send anything
@@ -51,12 +54,13 @@ Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address
     return data;
 }
 
-// A hit on a line that was prefetched, or whose data may still be on its way.
+// A hit on a line that was prefetched, or whose data may still be on its way. What the miss itself asked for comes first
+// (gem5's BaseCache::serviceMSHRTargets); the rest of the line, `PAYLOAD` cycles later.
 Cycle Hierarchy::touched(int level, std::int64_t place, Address address, Cycle cycle, std::uint8_t flags, Address pc) {
     Cache& cache = levels[level];
-    const Cycle ready = cache.ready(place);
-    const Cycle data = std::max(cycle + cache.latency, ready);
     const bool waits = cache.under_way(place, cycle);
+    const Cycle ready = cache.ready(place);
+    const Cycle data = std::max(cycle + cache.latency, ready + (waits && !comes_first(level, address) ? PAYLOAD : 0));
     if (ready > cycle + cache.latency) answered_ = cache.source(place);
     if (flags & Cache::PREFETCHED) {
         ++cache.counters.useful;
@@ -75,14 +79,20 @@ Cycle Hierarchy::touched(int level, std::int64_t place, Address address, Cycle c
     return data;
 }
 
-// Puts `line` in the place of another one; a dirty victim moves down, level by level.
+// Puts `line` in the place of another one; a dirty victim moves down, level by level, and a clean one from the instruction
+// cache to the level below (gem5's `writeback_clean`, set for it alone): code that the one has lost is recent in the other.
 void Hierarchy::install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed) {
     for (;;) {
         Cache& cache = levels[level];
         const Cache::Victim victim = cache.fill(line, flags, ready);
         if (timed && victim.line >= 0 && level <= L1D) lost_[level][victim.line & (EVICTED - 1)] = {victim.line, ready};
-        if (victim.line < 0 || !victim.dirty) return;
+        if (victim.line < 0 || !(victim.dirty || level == L1I)) return;
+        const std::uint8_t dirty = victim.dirty ? Cache::DIRTY : 0;
         ++cache.counters.write_backs;
+        if (timed && level <= L1D) {
+            const Cycle sent = ready - cache.response + cache.latency;
+            writing_back_ = {sent, sent + CROSSBAR + PAYLOAD};
+        }
         level = cache.next;
         if (level < 0) {
             if (timed) memory->write(victim.line, ready);
@@ -91,12 +101,12 @@ void Hierarchy::install(int level, Line line, std::uint8_t flags, Cycle ready, b
         Cache& below = levels[level];
         const std::int64_t place = below.find(victim.line);
         if (place >= 0) {
-            below.use(victim.line, place,
-                      static_cast<std::uint8_t>((below.flags(place) & Cache::PREFETCHED) | Cache::DIRTY));
+            const int kept = below.flags(place) & (Cache::PREFETCHED | Cache::DIRTY);
+            below.use(victim.line, place, static_cast<std::uint8_t>(kept | dirty));
             return;
         }
         line = victim.line;
-        flags = static_cast<std::uint8_t>(Cache::DIRTY | level << Cache::SOURCE_SHIFT);
+        flags = static_cast<std::uint8_t>(dirty | level << Cache::SOURCE_SHIFT);
     }
 }
 
@@ -108,10 +118,16 @@ Cycle Hierarchy::unblocked_from(const Cache& cache, Cycle cycle) const {
     }
 }
 
+// Whether the miss that the access waits with asked for the same place of the line.
+bool Hierarchy::comes_first(int level, Address address) const {
+    const Waiting& waiting = waiting_[level][line_of(address) & (MERGING - 1)];
+    return waiting.line == line_of(address) && waiting.offset == offset_of(address);
+}
+
 // One more access waits for a line that comes at `end`; the last one for which there is room blocks the level.
 void Hierarchy::merge(int level, Line line, Cycle cycle, Cycle end) {
     Waiting& waiting = waiting_[level][line & (MERGING - 1)];
-    if (waiting.line != line) waiting = {line, 1};
+    if (waiting.line != line) waiting = {line, 1, 0};
     if (++waiting.count == TARGETS) {
         levels[level].crowded = {cycle, end};
         levels[level].blocked.extend(cycle, end);
@@ -130,8 +146,9 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
             const Cycle begin = cache.mshrs.free_from(cycle);
             begins[depth] = begin - held;
             held = 0;
-            cycle = begin + cache.request;
-            if (where == level && !demand) cycle -= cache.latency;  // it has not been looked up there
+            cycle = begin + (where == level && !demand ? 0 : cache.latency);  // what is prefetched is not looked up there
+            if (where <= L1D && writing_back_.contains(cycle)) cycle = writing_back_.end;
+            cycle += cache.request - cache.latency;
         }
         ++depth;
         where = cache.next;
@@ -174,7 +191,7 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
         if (where == level) flags |= demand ? write : Cache::PREFETCHED;
         install(where, line, static_cast<std::uint8_t>(flags), data, timed);
     }
-    if (timed && level <= L1D) waiting_[level][line & (MERGING - 1)] = {line, 1};
+    if (timed && level <= L1D) waiting_[level][line & (MERGING - 1)] = {line, 1, 0};
     answered_ = source;
     return data;
 }
@@ -297,7 +314,9 @@ Cycle Hierarchy::missed(int level, Address address, Cycle cycle, Cycle held, boo
         send_prefetches();
         cache.queue.unbooked = levels[L2].queue.unbooked = levels[L3].queue.unbooked = false;
     }
-    return fetch(level, line, cycle, held, write, true, timed);
+    const Cycle data = fetch(level, line, cycle, held, write, true, timed);
+    if (timed) waiting_[level][line & (MERGING - 1)].offset = offset_of(address);
+    return data;
 }
 
 }  // namespace perfvec
