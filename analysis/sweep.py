@@ -1,7 +1,7 @@
 """Sweeps: the time of every point of a grid or of a sampled design space, from the machine encoder, unsimulated.
 
-Points are columns (`uarch.columns`), not machines, so that a million of them take a few seconds. docs/how-to/sweep.md has
-examples; `analysis.search` looks for the best point where there are too many to list.
+Points are columns (`uarch.columns`), not machines, so that a million of them take a few seconds. docs/how-to/sweep.md
+has examples; `analysis.search` looks for the best point where there are too many to list.
 """
 
 from __future__ import annotations

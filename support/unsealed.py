@@ -59,9 +59,9 @@ def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
 
 
 def _read_all(path: str) -> None:
-    from support.files import require_stored
-
     import h5py
+
+    from support.files import require_stored
 
     def read(item: h5py.Dataset | h5py.Group) -> None:
         for name in item.attrs:
@@ -79,6 +79,8 @@ def _read_all(path: str) -> None:
 
 def child(path: str, cpu_s: str) -> None:
     """Read all of the file within the limits; end with status 1, and the reason on standard output, where it fails."""
+    import h5py  # noqa: F401  # before the limits, which are for the file
+
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s)))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,4 @@
-"""The documentation: links resolve, generated pages are fresh, prose keeps the house style, the site builds and opens."""
+"""The documentation: links resolve, generated pages are fresh, prose keeps the house style, the site builds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.browser import chromium
 from tools import check_prose, write_reference
@@ -79,8 +80,7 @@ def test_scripts_that_pages_name_are_there():
 
 
 def test_every_page_is_in_the_site():
-    yaml = (ROOT / "mkdocs.yml").read_text()
-    listed = set(re.findall(r": ([\w/-]+\.md)$", yaml, re.MULTILINE))
+    listed = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert listed == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
 
 
@@ -111,6 +111,12 @@ def test_prose_outside_the_house_style_is_found(text, what):
 def test_code_is_no_prose():
     assert not list(check_prose.findings("```\n" + "word " * 50 + "\n```\n\n    " + "word " * 50 + "\n"))
     assert not list(check_prose.findings("Run `" + "word " * 50 + "` now."))
+
+
+def test_the_citation_has_the_version_and_the_four_papers():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert f'version = "{citation["version"]}"' in (ROOT / "pyproject.toml").read_text()
+    assert [paper["authors"][0]["family-names"] for paper in citation["references"]] == ["Li", "Hu", "Bai", "Verma"]
 
 
 def test_the_readme_fits_three_minutes():

@@ -10,7 +10,7 @@ _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """Point links that leave docs/ at the repository, where `repo_url` is set; keep their text alone where it is not."""
+    """Point links that leave docs/ at the repository. Keep their text alone where no `repo_url` is set."""
     del files
     folder = posixpath.dirname(f"docs/{page.file.src_uri}")
 

@@ -1,6 +1,6 @@
 """Write the generated pages of the reference: every command with its options, every field of a machine.
 
-python tools/write_reference.py [--check]. `--check` writes nothing and exits with 1 where a page is not as the code says.
+python tools/write_reference.py [--check]. `--check` writes nothing and exits with 1 where a page is stale.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 import typer.main
 
+from support.errors import InputError
 from uarch.configuration import get_field, load_machine, preset_names
 from uarch.constraints import RELATIONS, RULES
-from uarch.errors import InputError
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _GENERATED = "<!-- Written by tools/write_reference.py; do not edit. -->\n"
@@ -78,14 +78,14 @@ _SECTIONS = {
 
 def commands() -> str:
     """The page of all commands, from the code that parses them."""
-    from perfvec.cli import app
+    from analysis.cli.main import app
 
     root = typer.main.get_command(app)
     lines = [
         _GENERATED,
         "# Commands\n",
-        "Every command prints this with `--help`. A TARGET is a trace, live-points, a vector, or `-- PROGRAM ARGS…`. An "
-        "error is one line on standard error, and the exit status is 2.\n",
+        "Every command prints this with `--help`. A TARGET is a trace, live-points, a vector, or `-- PROGRAM ARGS…`. "
+        "An error is one line on standard error, and the exit status is 2.\n",
         *_command(root, "perfvec"),
     ]
     return "\n".join(lines) + "\n"
@@ -133,7 +133,8 @@ def _kind(parameter: Any) -> str:
 
 
 def _text(text: str | None) -> str:
-    return " ".join((text or "").replace("\b", "").split()).replace("<", "\\<").replace("*.", "\\*.").replace("[", "\\[")
+    plain = " ".join((text or "").replace("\b", "").split())
+    return re.sub(r"<|\*(?=\.)|\[", lambda found: "\\" + found.group(0), plain)
 
 
 def configuration() -> str:
@@ -142,15 +143,16 @@ def configuration() -> str:
     lines = [
         _GENERATED,
         "# Machine configuration\n",
-        "A machine is a YAML or JSON file. `perfvec uarch show zen4` prints one to start from. Every field is required, "
-        "but `l3` may be null. Unknown fields are errors. Each field maps to gem5 parameters "
+        "A machine is a YAML or JSON file. `perfvec uarch show zen4` prints one to start from. Every field is "
+        "required, but `l3` may be null. Unknown fields are errors. Each field maps to gem5 parameters "
         "([how](../how-to/machines.md)). *Presets* gives the range over the "
         f"{len(machines)} presets.\n",
     ]
     for section, title in _SECTIONS.items():
         rows = [name for name in RULES if name.rpartition(".")[0] == section and not RULES[name].optional]
         lines += [f"## {title}\n", "| field | meaning | allowed | presets |", "|---|---|---|---|"]
-        lines += [f"| `{_shown(name)}` | {_meaning(name)} | {_allowed(name)} | {_range(machines, name)} |" for name in rows]
+        for name in rows:
+            lines.append(f"| `{_shown(name)}` | {_meaning(name)} | {_allowed(name)} | {_range(machines, name)} |")
         lines.append("")
     lines += ["## Relations between fields\n", "A machine that breaks one of these is refused.\n"]
     bounds = [(relation.field, re.sub(r" = \{[^}]*\}|\{|\}", "", relation.bound)) for relation in RELATIONS]

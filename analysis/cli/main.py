@@ -75,7 +75,7 @@ Run it once
   perfvec trace -o T.trace.h5 -- PROGRAM ARGS…     record what it executes
 
 How fast is it?
-  perfvec predict T.trace.h5 --uarch zen4          time, simulated within --budget
+  perfvec predict T.trace.h5 --uarch zen4          time, CPI, interval
   perfvec simulate T.trace.h5 --uarch zen4 --stack cycles, and what they go to
 
 Where does the time go?

@@ -102,7 +102,7 @@ def profile(
 def _collector(
     machines: list[str] | None, model_file: Path | None, simulate: bool, limit: int | None, interval: int | None = None
 ) -> Callable[[Trace | str | Path], tuple[Parts, Costs]]:
-    """Return the function that takes a trace apart, predicted or simulated; wrong machines are refused before the work."""
+    """Return the function that takes a trace apart, predicted or simulated. Refuse wrong machines before the work."""
     if simulate:
         from analysis import simulated_parts
         from analysis.simulate import Span
