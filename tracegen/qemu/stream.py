@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
+from tracegen.binary import elf
+from tracegen.binary.dwarf import lines_at_run_time
 from tracegen.decode import Decoder
 from tracegen.formats.trace import CHUNK
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
@@ -95,6 +97,16 @@ class ProgramStream:
         """SHA-256 over those of `address`, `code`, and of the columns `static_id` … `is_store` of all chunks so far."""
         parts = [hashlib.sha256(self.address.data), hashlib.sha256(self.code.data), *self._columns]
         return hashlib.sha256("".join(part.hexdigest() for part in parts).encode()).hexdigest()
+
+    def symbols(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], list[str]]:
+        """Function symbols of what was executed, as of a trace; while the run's folder is there."""
+        found = elf.symbols_at_run_time(self._run.mappings(), np.sort(self.address))
+        return found.address, found.size, list(found.name)
+
+    def lines(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], list[str]]:
+        """Source lines of what was executed, as of a trace; while the run's folder is there."""
+        address, file, line, files = lines_at_run_time(self._run.mappings(), np.sort(self.address))
+        return address, file, line, list(files)
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """The executed instructions in pieces of `size`, as `Trace.chunks` gives them; once.
