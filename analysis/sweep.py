@@ -6,7 +6,6 @@ has examples; `analysis.search` looks for the best point where there are too man
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
 from support.text import nearest
 from uarch.columns import MOST_POINTS, Columns, Grid, of_machine, possible, rule_of
-from uarch.configuration import Machine, parse_value, replace_field
+from uarch.configuration import Machine, parse_value
 from uarch.expression import Expression, parse
 from uarch.space import Constraint, load_space, parse_constraint
 from uarch.space_columns import sample_columns
@@ -161,17 +160,6 @@ def fields_of_columns(columns: Columns) -> pd.DataFrame:
             whole = rule_of(field).type is int and not np.isnan(values).any()
             found[field] = values.astype(np.int32) if whole else values
     return pd.DataFrame(found)
-
-
-def grid_machines(base: Machine, grid: Mapping[str, Sequence[Any]]) -> list[Machine]:
-    """`base` with every combination of the values, as machines; the first field varies slowest. Raises InputError."""
-    machines = []
-    for point in itertools.product(*grid.values()):
-        machine = base
-        for field, value in zip(grid, point, strict=True):
-            machine = replace_field(machine, field, value)
-        machines.append(machine)
-    return machines
 
 
 def sweep(
