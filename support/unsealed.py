@@ -40,7 +40,7 @@ def require_readable(path: Path, what: str) -> None:
 
 @cache
 def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
-    """Why a child could not read the file; empty where it could."""
+    """Return why a child could not read the file; empty where it could."""
     limit = _CPU_S + size // _BYTES_PER_S
     command = [sys.executable, "-c", _CHILD, path, str(limit), *sys.path]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each thread would reserve memory

@@ -137,7 +137,7 @@ class Grid:
 
     @property
     def count(self) -> int:
-        """How many combinations there are."""
+        """Number of combinations."""
         return math.prod(len(options) for options in self.values.values())
 
     def columns(self, options: Sequence[NDArray[np.int64]]) -> Columns:
@@ -159,7 +159,7 @@ class Grid:
 
 
 def _change(base: Machine, field: str, value: Any) -> dict[str, Any]:
-    """What fields have another value once `field` is `value`; None where they are gone."""
+    """Return the fields that have another value once `field` is `value`; None where they are gone."""
     if field == "name":
         raise InputError("name cannot vary: it changes nothing of a machine")
     with suppress(RelationError):  # possible perhaps together with another field's values

@@ -1,4 +1,4 @@
-"""How often the exact vector's prediction lies in the interval of the sampled one, and what sampling costs.
+"""Coverage of sampled vectors' intervals by the exact vector's prediction, and the cost of sampling.
 
     python benchmarks/perfvec/coverage_of_intervals.py TRACE… [--instructions N] [--thin K] [--seeds S] [--half-width W]
 

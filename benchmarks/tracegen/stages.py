@@ -1,4 +1,4 @@
-"""What each stage from a trace to a features file costs on one core, by CPU time (a tool, not a test):
+"""Cost of each stage from a trace to a features file on one core, by CPU time (a tool, not a test):
 
 python benchmarks/tracegen/stages.py TRACE… [--instructions N] [--start I]
 

@@ -23,8 +23,8 @@ def architecture(name):
     return build(name, INPUTS, WIDTH, 2, NUMBERS.get(name, {})).eval()
 
 
-def stream(lanes=2):
-    return torch.randn(STEPS, lanes, INPUTS, generator=torch.Generator().manual_seed(2))
+def stream(batch=2):
+    return torch.randn(STEPS, batch, INPUTS, generator=torch.Generator().manual_seed(2))
 
 
 def by_pieces(net, x, cuts):
@@ -78,9 +78,9 @@ def test_a_later_input_changes_no_earlier_output(name):
 
 
 @every
-def test_lanes_do_not_see_each_other(name):
+def test_sequences_do_not_see_each_other(name):
     net, x = architecture(name), stream(3)
-    alone = torch.cat([net(x[:, lane : lane + 1])[0] for lane in range(3)], dim=1)
+    alone = torch.cat([net(x[:, sequence : sequence + 1])[0] for sequence in range(3)], dim=1)
     torch.testing.assert_close(net(x)[0], alone, rtol=1e-4, atol=1e-5)
 
 

@@ -209,7 +209,7 @@ class TraceWriter:
 
 
 class _Column:
-    """What of a column waits for a whole block."""
+    """The part of a column that waits for a whole block."""
 
     dataset: h5py.Dataset
 

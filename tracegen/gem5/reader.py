@@ -1,4 +1,4 @@
-"""What a run of stock gem5 leaves → a trace and, of what its detailed core executed, the retire latencies.
+"""Reader of a run of stock gem5: a trace and, of what its detailed core executed, the retire latencies.
 
 Micro-operations are folded into instructions and squashed ones dropped (`text`), bytes come from the ELF files that ran
 (`address_space`), sizes of accesses from the bytes (`access_size`), the machine from `config.json`
@@ -49,7 +49,7 @@ _SHOWN = 60  # characters of a wrong line
 
 @dataclass(frozen=True)
 class Imported:
-    """What was read, and how it compares with gem5's own counts."""
+    """Summary of what was read, beside gem5's own counts."""
 
     path: Path
     machine: Machine

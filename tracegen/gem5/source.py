@@ -1,4 +1,4 @@
-"""What a run of gem5 leaves, found and opened: debug text (plain, gzip, a pipe), `config.json`, `stats.txt`,
+"""Files of a gem5 run, found and opened: debug text (plain, gzip, a pipe), `config.json`, `stats.txt`,
 `run.json`."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Run:
-    """What the files say of the run."""
+    """Facts about the run from its files."""
 
     source: Source
     simulation: Simulation

@@ -19,7 +19,7 @@ UNKNOWN = -2  # Kernel.last_access: not looked at yet
 
 
 class Kernel(NamedTuple):
-    """What compiled loops read of the block table: one row per block, or per instruction of a block."""
+    """Part of the block table that compiled loops read: one row per block, or per instruction of a block."""
 
     begin: NDArray[np.int64]  # [B+1] rows of the block's instructions
     first_repeat: NDArray[np.uint64]  # [B] address of the first instruction if rep-prefixed, else 0
@@ -48,7 +48,7 @@ class BlockTable:
         return len(self.kernel.begin) - 1
 
     def update(self) -> bool:
-        """Whether blocks have come. Raises InputError where the file is damaged."""
+        """Read new blocks and return whether there were any. Raises InputError where the file is damaged."""
         try:
             size = self._path.stat().st_size
         except FileNotFoundError:
@@ -110,6 +110,6 @@ class BlockTable:
 
 
 def _continues(descriptor: int, offset: int) -> bool:
-    """Whether the plugin has begun a further window; read through a mapping, as it writes."""
+    """Return whether the plugin has begun a further window; read through a mapping, as it writes."""
     with mmap.mmap(descriptor, mmap.PAGESIZE, prot=mmap.PROT_READ, offset=offset) as page:
         return page[:8] != bytes(8)

@@ -286,7 +286,7 @@ class Replay:
         return np.repeat(used, np.diff(self._blocks.kernel.begin))
 
     def _update(self) -> bool:
-        """Whether blocks have come."""
+        """Read new blocks and return whether there were any."""
         grown = self._blocks.update()
         self._interruptions.update(grown)
         self._grow()

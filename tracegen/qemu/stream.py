@@ -54,7 +54,7 @@ def stream(
 
 
 class ProgramStream:
-    """What a running program executes, once, in order.
+    """Instructions of a running program, once, in order.
 
     `isa`, `program`, `command` are as of a trace. `address` [S], `code` [S, 16] and `instructions` (decoded) hold the
     static instructions so far, in order of their first execution; they grow while `chunks` goes on, and rows never
@@ -87,7 +87,7 @@ class ProgramStream:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C has ended the program; `chunks` goes on with what it executed until then."""
+        """Return whether Ctrl-C has ended the program; `chunks` goes on with what it executed until then."""
         return self._run.interrupted
 
     @property

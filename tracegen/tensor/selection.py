@@ -1,4 +1,4 @@
-"""Which tasks or records to measure or to learn from where all are too many.
+"""Selection of tasks or records to measure or to learn from where all are too many.
 
 `joint_probability` is Verma et al.'s pruning ("Cross-Feature Transfer Learning for Efficient Tensor Program
 Generation"): tasks are drawn with a probability that is joint over FLOPs, tensor shape and execution time, so that few
