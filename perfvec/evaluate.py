@@ -136,7 +136,7 @@ def _window(
 def _features(
     trace: Trace, labels: LatencyFile, schema: Schema
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.uint32], NDArray, int, int]]:
-    """Pieces of the labelled window: static features, static ids, stored features, how many instructions at their
+    """Parts of the labelled window: static features, static ids, stored features, how many instructions at their
     begin only lead in, and the label of the first that counts."""
     instructions = decode(trace.address, trace.code, trace.isa)
     extractor = schema.extractor(instructions)

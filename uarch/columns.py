@@ -93,11 +93,11 @@ def concatenate(parts: Sequence[Columns]) -> Columns:
     """The machines of several, which have the same columns, behind one another."""
     values = dict(parts[0])
     for field in parts[0].varied:
-        pieces = [part[field] for part in parts]
+        columns = [part[field] for part in parts]
         values[field] = (
-            pd.Categorical.from_codes(np.concatenate([p.codes for p in pieces]), dtype=pieces[0].dtype)
-            if isinstance(pieces[0], pd.Categorical)
-            else np.concatenate(pieces)
+            pd.Categorical.from_codes(np.concatenate([column.codes for column in columns]), dtype=columns[0].dtype)
+            if isinstance(columns[0], pd.Categorical)
+            else np.concatenate(columns)
         )
     return Columns(values, sum(part.count for part in parts))
 

@@ -35,7 +35,7 @@ from uarch.timing.simulation import SIMULATOR, Simulation
 
 WINDOW_INSTRUCTIONS = 1 << 16
 EVERY = 8
-_PIECE = 1 << 18  # instructions that pass by at once before the windows
+_PART = 1 << 18  # instructions that pass by at once before the windows
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ def _simulate(trace: Trace, machines: Sequence[Machine], start: int, stop: int) 
             seconds[row] += time.process_time() - began
         return results
 
-    for chunk in trace.chunks(_PIECE, stop=timed):
+    for chunk in trace.chunks(_PART, stop=timed):
         each(Simulation.warm, chunk)
-    for chunk in trace.chunks(_PIECE, start=timed, stop=start):
+    for chunk in trace.chunks(_PART, start=timed, stop=start):
         each(Simulation.run, chunk)
     cycles = [each(_cycles, chunk) for chunk in trace.chunks(WINDOW_INSTRUCTIONS, start=start, stop=stop)]
     return np.array(cycles, np.float64).T, seconds
@@ -158,7 +158,7 @@ def _represent(model: Model, trace: Trace, start: int, stop: int) -> Arrays:
     """[⌈W / EVERY⌉, d] vectors of windows, and the seconds that they took."""
     running = Pass(model, decode(trace.address, trace.code, trace.isa))
     began = time.process_time()
-    for chunk in trace.chunks(_PIECE, stop=start):
+    for chunk in trace.chunks(_PART, stop=start):
         running.take(chunk)
     vectors = []
     for number, chunk in enumerate(trace.chunks(WINDOW_INSTRUCTIONS, start=start, stop=stop)):

@@ -85,7 +85,7 @@ def all_machines() -> list[Machine]:
 
 
 class Traced:
-    """A loop's trace, in pieces: what warms the caches, the core, and what is measured."""
+    """A loop's trace, in parts: what warms the caches, the core, and what is measured."""
 
     def __init__(self, loop: Loop, folder: Path) -> None:
         self.program = loop.build(folder)

@@ -18,7 +18,7 @@ class Architecture(nn.Module):
 
     `forward(x [T, B, inputs], state) -> (r [T, B, width], state)`, time first; x is normalised; r[t] depends on
     x[0 … t] only. The state carries all that later outputs need of earlier inputs, so that a stream may be cut into
-    pieces anywhere: the pieces' outputs are the whole's. Its tensors have the sequences (B) as their last dimension but
+    parts anywhere: the parts' outputs are the whole's. Its tensors have the sequences (B) as their last dimension but
     one; None stands for the beginning of a stream, and an architecture without memory has the empty tuple.
 
     A subclass is built as `Subclass(inputs, width, layers, **numbers)`; `NUMBERS` has the names and defaults of its

@@ -15,7 +15,7 @@ from perfvec.architectures import amx
 from perfvec.architectures.contract import Architecture, State, absorb_into
 from perfvec.architectures.gate import add_rounded, gated
 
-_PIECE_ROWS = 8192  # that a processor takes through all blocks at once; of half as many, a twentieth slower
+_PART_ROWS = 8192  # that a processor takes through all blocks at once; of half as many, a twentieth slower
 _APART = 1 << 24  # rows between the random numbers of one rounding and those of the next
 
 
@@ -47,7 +47,7 @@ class Convolution(Architecture):
         return self.enter
 
     def behind_first(self, entered: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """In memory that is taken once, piece by piece through all blocks."""
+        """In memory that is taken once, part by part through all blocks."""
         (steps, batch, width), kind = entered.shape, _product_type(entered)
         if self._packed is not None and kind == torch.bfloat16 and entered.device.type == "cpu":
             tiles = amx.kernel_for(width, self.kernel)
@@ -58,10 +58,10 @@ class Convolution(Architecture):
         for index, block in enumerate(self.blocks):
             assert isinstance(block, _Block)
             streams.append(_Stream(block, steps, batch, None if state is None else state[index], kind))
-        piece = steps if entered.device.type != "cpu" else max(1, _PIECE_ROWS // batch)
-        room = _Room(min(piece, steps) * batch, width, kind, entered.device)
-        for begin in range(0, steps, piece):
-            end = min(begin + piece, steps)
+        part = steps if entered.device.type != "cpu" else max(1, _PART_ROWS // batch)
+        room = _Room(min(part, steps) * batch, width, kind, entered.device)
+        for begin in range(0, steps, part):
+            end = min(begin + part, steps)
             here = entered[begin:end].flatten(0, 1)
             add_rounded(here, None, streams[0].inputs(begin, end), begin * batch)
             for index, stream in enumerate(streams):

@@ -51,8 +51,8 @@ def grouped_sums(
             groups = [np.asarray(grouping(chunk), np.int64) for grouping in groupings]
             for sums, group in zip(growing, groups, strict=True):
                 sums.count(group)
-            for piece, position in representations(foundation, static, static_id, stored, len(lead_id), bf16=bf16):
-                representation = piece.reshape(-1, model.foundation.width).cpu().numpy()
+            for part, position in representations(foundation, static, static_id, stored, len(lead_id), bf16=bf16):
+                representation = part.reshape(-1, model.foundation.width).cpu().numpy()
                 for sums, group in zip(growing, groups, strict=True):
                     _scatter(representation, position.reshape(-1), group, sums.vectors)
             lead_id, lead_stored = static_id[-OVERLAP:], stored[-OVERLAP:]

@@ -34,7 +34,7 @@ WARMUP = 128  # instructions kept before the labelled ones
 SATURATED = 65535
 _TOO_MANY = 1e-3  # share of a machine's latencies that are saturated
 _LAYOUT = 2  # of a shard's folder
-_PIECE = 1 << 17
+_PART = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -302,8 +302,8 @@ def _copy_latencies(file: LatencyFile, path: Path) -> NDArray[np.float64]:
     """Write the labels, time first, and return each machine's mean."""
     total, saturated = np.zeros(len(file.machines)), np.zeros(len(file.machines))
     with path.open("wb") as output:
-        for first in range(0, len(file), _PIECE):
-            latency = file.read(first, first + _PIECE)
+        for first in range(0, len(file), _PART):
+            latency = file.read(first, first + _PART)
             total += latency.sum(axis=1, dtype=np.float64)
             saturated += (latency == SATURATED).sum(axis=1)
             output.write(np.ascontiguousarray(latency.T, "<u2").tobytes())

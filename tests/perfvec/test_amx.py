@@ -65,7 +65,7 @@ def test_the_numbers_of_float32_but_for_rounding(width, kernel, layers, steps, b
 
 
 @needs_tiles
-def test_more_rows_than_a_piece():
+def test_more_rows_than_a_chunk():
     net = network(128, 4, 4)
     (exact, _), (found, _) = both(net, torch.randn(100, 33, 128) * 3)
     assert (found - exact).abs().max() < 0.05
@@ -74,7 +74,7 @@ def test_more_rows_than_a_piece():
 @needs_tiles
 @settings(max_examples=15, deadline=None)
 @given(cut=st.integers(1, 39))
-def test_pieces_are_the_whole_but_for_rounding(cut):
+def test_chunks_are_the_whole_but_for_rounding(cut):
     net = network()
     entered = torch.randn(40, 2, 32, generator=torch.Generator().manual_seed(3)) * 3
     _, (whole, end) = both(net, entered)

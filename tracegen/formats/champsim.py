@@ -192,11 +192,11 @@ def _blocks(stream: IO[bytes], name: str, limit: int | None) -> Iterator[NDArray
 
 def _read(stream: IO[bytes], size: int) -> bytes:
     """`size` bytes, fewer at the end only."""
-    pieces = []
-    while size and (piece := stream.read(size)):
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
+    chunks = []
+    while size and (chunk := stream.read(size)):
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
 
 
 class Executed(NamedTuple):

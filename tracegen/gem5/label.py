@@ -387,14 +387,14 @@ def _run(window: Window, machine: Machine, folder: Path, pipe: Path) -> Run:
 
 def _verified(reader: Reader, window: Window) -> NDArray[np.uint16]:
     """The latencies of the window, once every instruction has proved to be the trace's. Raises InputError."""
-    pieces = reader.addresses()
+    parts = reader.addresses()
     with Trace(window.trace) as trace:
-        ours = next(pieces, np.empty(0, np.uint64))
+        ours = next(parts, np.empty(0, np.uint64))
         index = first = window.first + _shift(trace, window, ours)
         for chunk in trace.chunks(start=first, stop=window.stop):
             wanted = trace.address[chunk.static_id]
-            while len(ours) < len(wanted) and (piece := next(pieces, None)) is not None:
-                ours = np.append(ours, piece)
+            while len(ours) < len(wanted) and (part := next(parts, None)) is not None:
+                ours = np.append(ours, part)
             both = min(len(ours), len(wanted))
             differ = np.flatnonzero(ours[:both] != wanted[:both])
             if len(differ):

@@ -53,7 +53,7 @@ class BlockTable:
             size = self._path.stat().st_size
         except FileNotFoundError:
             return False
-        pieces: list[NDArray[np.uint64]] = []
+        chunks: list[NDArray[np.uint64]] = []
         counts: list[int] = []
         with self._path.open("rb") as stream:
             while self._position < size:
@@ -61,7 +61,7 @@ class BlockTable:
                 room = BLOCK_WINDOW - self._position % BLOCK_WINDOW
                 data = stream.read(room)
                 words = np.frombuffer(data, "<u8", len(data) // 8)
-                used = self._take(words, len(self) + len(counts), pieces, counts)
+                used = self._take(words, len(self) + len(counts), chunks, counts)
                 self._position += 8 * used
                 full = used > 0 and self._position % BLOCK_WINDOW == 0  # to the last byte: nothing to skip
                 following = self._position if full else (self._position // BLOCK_WINDOW + 1) * BLOCK_WINDOW
@@ -69,10 +69,10 @@ class BlockTable:
                     break
                 self._position = following
         if counts:
-            self._extend(np.concatenate(pieces).reshape(-1, 3), np.array(counts, np.int64))
+            self._extend(np.concatenate(chunks).reshape(-1, 3), np.array(counts, np.int64))
         return bool(counts)
 
-    def _take(self, words: NDArray[np.uint64], number: int, pieces: list[NDArray[np.uint64]], counts: list[int]) -> int:
+    def _take(self, words: NDArray[np.uint64], number: int, chunks: list[NDArray[np.uint64]], counts: list[int]) -> int:
         position = 0
         while position + 2 <= len(words) and words[position] == number + 1:
             count = int(words[position + 1])
@@ -83,7 +83,7 @@ class BlockTable:
                     f"{self._path}: block {number} at byte {byte} claims {count} instructions; "
                     f"1 … {MAX_BLOCK} within its window are expected"
                 )
-            pieces.append(words[position + 2 : end])
+            chunks.append(words[position + 2 : end])
             counts.append(count)
             number += 1
             position = end

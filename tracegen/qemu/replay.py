@@ -235,7 +235,7 @@ class Replay:
         return min(int(self._state[_TOTAL]), self._limit)
 
     def read(self, words: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.uint32], Accesses]]:
-        """(sequence, accesses) piece by piece; each is valid until the next one. All that was read has come then.
+        """(sequence, accesses) chunk by chunk; each is valid until the next one. All that was read has come then.
 
         An access may come before or after its block. Raises InputError where the words are damaged.
         """

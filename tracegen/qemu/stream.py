@@ -97,7 +97,7 @@ class ProgramStream:
         return hashlib.sha256("".join(part.hexdigest() for part in parts).encode()).hexdigest()
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
-        """The executed instructions in pieces of `size`, as `Trace.chunks` gives them; once.
+        """The executed instructions in chunks of `size`, as `Trace.chunks` gives them; once.
 
         Raises InputError where the program executed nothing that was to be recorded.
         """
@@ -129,8 +129,8 @@ class ProgramStream:
             if ring is not None:
                 ring.close()
 
-    def _chunks_of(self, pieces: Iterator[tuple[NDArray[np.uint32], Accesses]], size: int) -> Iterator[Chunk]:
-        for sequence, accesses in pieces:
+    def _chunks_of(self, parts: Iterator[tuple[NDArray[np.uint32], Accesses]], size: int) -> Iterator[Chunk]:
+        for sequence, accesses in parts:
             self._pending.add_accesses(accesses)
             for ids in self._static.expand(sequence):
                 self._pending.add_ids(ids)
@@ -232,7 +232,7 @@ class _GrowingInstructions:
         self.instructions = decode(self.address, self.code, blocks.isa)
 
     def expand(self, sequence: NDArray[np.uint32]) -> Iterator[NDArray[np.uint32]]:
-        """The static ids of a sequence of blocks, piece by piece."""
+        """The static ids of a sequence of blocks, part by part."""
         self._number(sequence[sequence < ONLY].astype(np.int64))
         position = 0
         while position < len(sequence):
