@@ -1,7 +1,7 @@
 """Sweeps: the time of every point of a grid or of a sampled design space, from the machine encoder, unsimulated.
 
-Points are columns (`uarch.columns`), not machines, so that a million of them are a few seconds. analysis/SWEEP.md has
-examples; `analysis.search` looks for the best point where there are too many to list.
+Points are columns (`uarch.columns`), not machines, so that a million of them take a few seconds. docs/how-to/sweep.md
+has examples; `analysis.search` looks for the best point where there are too many to list.
 """
 
 from __future__ import annotations
@@ -443,7 +443,7 @@ def _text(values: pd.Series) -> pd.Series:
 def to_json(
     frame: pd.DataFrame, *, k: int = 10, sensitivities: pd.DataFrame | None = None, chosen: pd.DataFrame | None = None
 ) -> dict[str, Any]:
-    """The `--json` document of DESIGN: `points`, and the indices of those on the Pareto front and of the `k` best (or
+    """The `--json` document: `points`, and the indices of those on the Pareto front and of the `k` best (or
     of `chosen`, whose intervals, where they have them, are in `best_intervals`: seconds, or null).
 
     Of more than MOST_LISTED points only the front and the best are in it; `evaluated` counts all.

@@ -60,7 +60,7 @@ def predictable_machines(names: Sequence[str] | None, model_file: Path | None) -
         raise InputError("say on which machine: --uarch A, and --uarch B to compare")
     model = load_model(model_file)
     machines = load_predictable(names, model)
-    return model, predicted(model, machines)  # a machine that cannot be predicted is told before the work
+    return model, predicted(model, machines)  # before the work, since a machine may be refused
 
 
 def simulable_machines(names: Sequence[str] | None) -> list[Machine]:

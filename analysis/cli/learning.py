@@ -33,7 +33,7 @@ def train(
     ] = True,
     exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
     fold: Annotated[str, typer.Option(help="K/N: leave out the K-th of N folds of the programs.")] = "",
-    hold_machines: Annotated[int, typer.Option(min=0, help="Leave out so many of the labels' machines.")] = 0,
+    hold_machines: Annotated[int, typer.Option(min=0, help="Leave out N of the labels' machines.")] = 0,
     machine_seed: Annotated[int, typer.Option(min=0, help="Seed of which machines are left out.")] = 0,
     validate_programs: Annotated[
         str, typer.Option(help="Programs A,B,… that do not train but tell which weights are the best.")
@@ -145,7 +145,8 @@ def evaluate(
 ) -> None:
     """The accuracy protocol: errors for seen and unseen programs and machines, of one model or of several folds.
 
-    --what-if: how well changes of a machine are told, simulated, corrected and by the model (analysis/WHATIF.md).
+    --what-if: how well changes of a machine are predicted: simulated, corrected, and by the model
+    (docs/explanation/budgets.md).
     """
     if what_if:
         _what_if(traces, work, tasks, max_instructions, model_files, as_json, csv)

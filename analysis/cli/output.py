@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def require_outputs(*, csv: Path | None = None, html: Path | None = None, picture: Path | None = None) -> None:
-    """Files that cannot be written are told before the work."""
+    """Refuse files that cannot be written, before the work."""
     from support.files import require_writable
 
     if picture is not None:

@@ -110,7 +110,7 @@ def sweep(
     start: Start = 0,
     count: Count = None,
     search: Annotated[
-        int | None, typer.Option(min=1, help="Look for the best in so many trials instead of listing all (Optuna).")
+        int | None, typer.Option(min=1, help="Search the best in N trials instead of listing all points (Optuna).")
     ] = None,
     export_gem5: Annotated[
         Path | None, typer.Option("--export-gem5", help="Folder for gem5 scripts of the best points.")
@@ -149,7 +149,7 @@ def sweep(
         raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
     require_outputs(csv=csv, html=html, picture=picture)
     require_level(level)
-    # A wrong field, value or expression is told before a program is traced.
+    # A wrong field, value or expression is refused before a program is traced.
     limits = sweeping.parse_constraints(constraint or [], cost)
     grid = sweeping.parse_vary(vary) if vary else {}
     machine = load_machine(base) if base is not None else None
@@ -233,7 +233,7 @@ def attribute(
     require_outputs(csv=csv, html=html, picture=picture)
     chosen = machines_named(machines)
     for machine in chosen:
-        attribution.load_ideal(ideal or attribution.IDEAL, machine)  # a wrong file is told before a program is traced
+        attribution.load_ideal(ideal or attribution.IDEAL, machine)  # refuses a wrong file before a program is traced
     each = math.inf if simulate else seconds / len(chosen)
     with opened_targets(context, targets, model_file, max_instructions) as (model, programs):
         frames = [attribution.answered(model, programs, machine, each, ideal) for machine in chosen]

@@ -103,7 +103,7 @@ def profile(
 def _collector(
     machines: list[str] | None, model_file: Path | None, simulate: bool, limit: int | None, interval: int | None = None
 ) -> Callable[[Trace | str | Path], tuple[Parts, Costs]]:
-    """Return the function that takes a trace apart, predicted or simulated; wrong machines are told before the work."""
+    """Return the function that takes a trace apart, predicted or simulated. Refuse wrong machines before the work."""
     if simulate:
         from analysis import simulated_parts
         from analysis.simulate import Span
@@ -185,7 +185,7 @@ def tiling(
     ] = 0,
     rounds: Annotated[int, typer.Option(min=1, help="What {rounds} is where this computer is timed.")] = 200,
     units: Annotated[
-        int | None, typer.Option(min=2, help="Represent only so many units of 1,024 instructions of each trace.")
+        int | None, typer.Option(min=2, help="Represent only N units of 1,024 instructions of each trace.")
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,

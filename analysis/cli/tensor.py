@@ -139,7 +139,7 @@ def evaluate(
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
     tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning, at most.")] = 20,
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,
-    train_records: Annotated[int, typer.Option(min=0, help="Train on at most so many records; 0: all.")] = 0,
+    train_records: Annotated[int, typer.Option(min=0, help="Train on at most N records; 0: all.")] = 0,
     networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
     kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu or cpu.")] = "gpu",
     device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
@@ -228,7 +228,7 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A trained model (*.safetensors), or shipped.")],
     dataset: Annotated[Path, typer.Argument(help="Candidates: a dataset (*.tensor.h5), or what read reads.")],
     device: Annotated[list[str] | None, typer.Option(help="Predict for this device; repeat for more.")] = None,
-    top: Annotated[int, typer.Option(min=0, help="Only the best so many of each task; 0: all.")] = 0,
+    top: Annotated[int, typer.Option(min=0, help="Only the best N of each task; 0: all.")] = 0,
     zero_shot: Annotated[bool, typer.Option("--zero-shot", help="Devices that did not train the model too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
@@ -279,7 +279,7 @@ def collect(
     evolutionary: Annotated[
         float, typer.Option(min=0, max=1, help="Part of them found by evolutionary search; the others are random.")
     ] = 0.5,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so long, with what there is.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after N minutes, with what there is.")] = None,
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
@@ -291,10 +291,10 @@ def collect(
         int, typer.Option(min=1, help="Programs that execute more are not simulated.")
     ] = 5_000_000,
     simulated_tasks: Annotated[
-        int | None, typer.Option(min=1, help="Simulate so many tasks only, small ones of all sizes.")
+        int | None, typer.Option(min=1, help="Simulate only N tasks, small ones of all sizes.")
     ] = None,
     simulated_schedules: Annotated[
-        int | None, typer.Option(min=1, help="Simulate so many schedules of each task only.")
+        int | None, typer.Option(min=1, help="Simulate only N schedules of each task.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     features: Annotated[

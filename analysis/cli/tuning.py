@@ -26,7 +26,7 @@ def tune(
         int | None,
         typer.Option(min=1, help="Candidates to measure, of all tasks together; default: two rounds a task."),
     ] = None,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Start no round after so long.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Start no round after N minutes.")] = None,
     round_: Annotated[
         int, typer.Option("--round", min=1, help="Candidates of a task that are measured at a time.")
     ] = 32,

@@ -17,12 +17,15 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
+from capstone import CS_ARCH_X86, CS_MODE_64, Cs
+from elftools.elf.elffile import ELFFile
+from numpy.typing import NDArray
 
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
@@ -30,6 +33,7 @@ from tracegen.qemu import trace
 from uarch.configuration import Machine, load_machine, machine_from_dict
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import as_simulated
+from uarch.instructions import Chunk
 from uarch.timing.simulation import Simulation
 
 LOOPS = Path(__file__).parents[2] / "tests" / "uarch" / "loops"
@@ -46,7 +50,8 @@ class Loop:
     warmup: int = 5000  # instructions of the machine's own core before the measured ones
     instructions: int = 20000
     machines: tuple[str, ...] = ()
-    within: float = 0.05  # how far the timing model may be from gem5
+    within: float = 0.05  # how far the timing model may be from gem5 out of order,
+    within_in_order: float = 0.05  # and in order
 
     @property
     def source(self) -> Path:
@@ -84,6 +89,30 @@ def all_machines() -> list[Machine]:
     ]
 
 
+def whole_text(program: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+    """Addresses [S] and bytes [S, 16] of all instructions of the program and of the zeros behind them on the page.
+
+    A trace has only those that were executed, but cores fetch what lies behind a taken branch, too.
+    """
+    with program.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".text")
+        start, text = section["sh_addr"], section.data()
+    text += bytes(min(-(start + len(text)) % 4096, 2048))
+    found = [(each.address, bytes(each.bytes)) for each in Cs(CS_ARCH_X86, CS_MODE_64).disasm(text, start)]
+    code = np.zeros((len(found), 16), np.uint8)
+    for row, (_, raw) in enumerate(found):
+        code[row, : len(raw)] = list(raw)
+    return np.array([address for address, _ in found], np.uint64), code
+
+
+def renumbered(chunk: Chunk, row: NDArray[np.int64]) -> Chunk:
+    """The chunk with its static instruction `i` as `row[i]`."""
+    following = np.minimum(chunk.next_static_id, len(row) - 1)  # the last one of a trace has none
+    following = np.where(chunk.next_static_id < len(row), row[following], chunk.next_static_id)
+    static = row[chunk.static_id].astype(chunk.static_id.dtype)
+    return replace(chunk, static_id=static, next_static_id=following.astype(chunk.next_static_id.dtype))
+
+
 class Traced:
     """A loop's trace, in parts: what warms the caches, the core, and what is measured."""
 
@@ -93,12 +122,15 @@ class Traced:
         end = loop.skip + loop.warmup + loop.instructions
         trace([str(self.program), ROUNDS], path, max_instructions=end, progress=False)
         with Trace(path) as file:
-            self.instructions = decode(file.address, file.code, file.isa)
-            self.skipped = list(file.chunks(1 << 18, 0, loop.skip)) if loop.skip else []
+            address, code = whole_text(self.program)
+            self.instructions = decode(address, code, file.isa)
+            row = np.searchsorted(address, file.address)
+            self.skipped = [renumbered(chunk, row) for chunk in file.chunks(1 << 18, 0, loop.skip)] if loop.skip else []
             (self.warm,) = file.chunks(loop.warmup, loop.skip, loop.skip + loop.warmup)
             (self.window,) = file.chunks(loop.instructions, loop.skip + loop.warmup, end)
+        self.warm, self.window = renumbered(self.warm, row), renumbered(self.window, row)
         path.unlink()
-        executed = np.bincount(self.window.static_id, minlength=len(file.address))
+        executed = np.bincount(self.window.static_id, minlength=len(address))
         self.rounds = loop.instructions / max(executed.sum() / executed[self._closing(executed)], 1)
 
     def _closing(self, executed: np.ndarray) -> int:

@@ -26,5 +26,6 @@ constexpr T chosen(bool condition, T a, T b) {
 }
 
 constexpr Line line_of(Address address) { return address >> LINE_BITS; }
+constexpr Address offset_of(Address address) { return address & ((1 << LINE_BITS) - 1); }
 
 }  // namespace perfvec

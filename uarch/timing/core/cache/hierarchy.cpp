@@ -1,6 +1,7 @@
 #include "hierarchy.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "../memory/simple_memory.hpp"
 
@@ -9,14 +10,16 @@ namespace perfvec {
 namespace {
 
 constexpr int CROSSBAR = 1;  // cycles to pass the crossbar between levels, each way
-constexpr int PAYLOAD = 1;   // further cycles until the last bytes of a line have passed 32 bytes wide
-constexpr int SYSTEM_REQUEST = 7, SYSTEM_RESPONSE = 2;  // gem5's SystemXBar: frontend 3 + forward 4, response 2
-constexpr int SYSTEM_PAYLOAD = 3;                       // 16 bytes wide
+constexpr int PAYLOAD = 2;   // further cycles until all of a line has passed it, 32 bytes wide
+// gem5's SystemXBar: frontend 3 + forward 4 and its snoop filter 1, response 2.
+constexpr int SYSTEM_REQUEST = 8, SYSTEM_RESPONSE = 2;
+constexpr double PICOSECONDS = 1000;  // of a nanosecond; gem5's clock periods are whole ones
 
 std::unique_ptr<MainMemory> make_memory(const Machine& machine) {
     const MemoryConfiguration& memory = machine.memory;
-    if (memory.dram) return std::make_unique<Dram>(*memory.dram, machine.frequency_ghz);
-    return std::make_unique<SimpleMemory>(memory.latency_ns, memory.bandwidth_gbs, machine.frequency_ghz);
+    const double frequency = PICOSECONDS / std::nearbyint(PICOSECONDS / machine.frequency_ghz);
+    if (memory.dram) return std::make_unique<Dram>(*memory.dram, frequency);
+    return std::make_unique<SimpleMemory>(memory.latency_ns, memory.bandwidth_gbs, frequency);
 }
 
 Cache make_cache(const CacheConfiguration& configuration, int next, Random& random) {
@@ -26,7 +29,7 @@ Cache make_cache(const CacheConfiguration& configuration, int next, Random& rand
     const bool last = next < 0;
     cache.latency = configuration.latency;
     cache.request = configuration.latency + (last ? SYSTEM_REQUEST : CROSSBAR);
-    cache.transfer = last ? SYSTEM_RESPONSE + SYSTEM_PAYLOAD : CROSSBAR + PAYLOAD;
+    cache.transfer = last ? SYSTEM_RESPONSE : CROSSBAR;
     cache.response = std::max(1, configuration.latency / 2);
     cache.next = next;
     if (configuration.mshrs > Prefetcher::MSHRS_LEFT)  // else it could never send anything
@@ -51,12 +54,13 @@ Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address
     return data;
 }
 
-// A hit on a line that was prefetched, or whose data may still be on its way.
+// A hit on a line that was prefetched, or whose data may still be on its way. What the miss itself asked for comes first
+// (gem5's BaseCache::serviceMSHRTargets); the rest of the line, `PAYLOAD` cycles later.
 Cycle Hierarchy::touched(int level, std::int64_t place, Address address, Cycle cycle, std::uint8_t flags, Address pc) {
     Cache& cache = levels[level];
-    const Cycle ready = cache.ready(place);
-    const Cycle data = std::max(cycle + cache.latency, ready);
     const bool waits = cache.under_way(place, cycle);
+    const Cycle ready = cache.ready(place);
+    const Cycle data = std::max(cycle + cache.latency, ready + (waits && !comes_first(level, address) ? PAYLOAD : 0));
     if (ready > cycle + cache.latency) answered_ = cache.source(place);
     if (flags & Cache::PREFETCHED) {
         ++cache.counters.useful;
@@ -75,14 +79,20 @@ Cycle Hierarchy::touched(int level, std::int64_t place, Address address, Cycle c
     return data;
 }
 
-// Puts `line` in the place of another one; a dirty victim moves down, level by level.
+// Puts `line` in the place of another one; a dirty victim moves down, level by level, and a clean one from the instruction
+// cache to the level below (gem5's `writeback_clean`, set for it alone): code that the one has lost is recent in the other.
 void Hierarchy::install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed) {
     for (;;) {
         Cache& cache = levels[level];
         const Cache::Victim victim = cache.fill(line, flags, ready);
         if (timed && victim.line >= 0 && level <= L1D) lost_[level][victim.line & (EVICTED - 1)] = {victim.line, ready};
-        if (victim.line < 0 || !victim.dirty) return;
+        if (victim.line < 0 || !(victim.dirty || level == L1I)) return;
+        const std::uint8_t dirty = victim.dirty ? Cache::DIRTY : 0;
         ++cache.counters.write_backs;
+        if (timed && level <= L1D) {
+            const Cycle sent = ready - cache.response + cache.latency;
+            writing_back_ = {sent, sent + CROSSBAR + PAYLOAD};
+        }
         level = cache.next;
         if (level < 0) {
             if (timed) memory->write(victim.line, ready);
@@ -91,12 +101,12 @@ void Hierarchy::install(int level, Line line, std::uint8_t flags, Cycle ready, b
         Cache& below = levels[level];
         const std::int64_t place = below.find(victim.line);
         if (place >= 0) {
-            below.use(victim.line, place,
-                      static_cast<std::uint8_t>((below.flags(place) & Cache::PREFETCHED) | Cache::DIRTY));
+            const int kept = below.flags(place) & (Cache::PREFETCHED | Cache::DIRTY);
+            below.use(victim.line, place, static_cast<std::uint8_t>(kept | dirty));
             return;
         }
         line = victim.line;
-        flags = static_cast<std::uint8_t>(Cache::DIRTY | level << Cache::SOURCE_SHIFT);
+        flags = static_cast<std::uint8_t>(dirty | level << Cache::SOURCE_SHIFT);
     }
 }
 
@@ -108,10 +118,16 @@ Cycle Hierarchy::unblocked_from(const Cache& cache, Cycle cycle) const {
     }
 }
 
+// Whether the miss that the access waits with asked for the same place of the line.
+bool Hierarchy::comes_first(int level, Address address) const {
+    const Waiting& waiting = waiting_[level][line_of(address) & (MERGING - 1)];
+    return waiting.line == line_of(address) && waiting.offset == offset_of(address);
+}
+
 // One more access waits for a line that comes at `end`; the last one for which there is room blocks the level.
 void Hierarchy::merge(int level, Line line, Cycle cycle, Cycle end) {
     Waiting& waiting = waiting_[level][line & (MERGING - 1)];
-    if (waiting.line != line) waiting = {line, 1};
+    if (waiting.line != line) waiting = {line, 1, 0};
     if (++waiting.count == TARGETS) {
         levels[level].crowded = {cycle, end};
         levels[level].blocked.extend(cycle, end);
@@ -119,9 +135,13 @@ void Hierarchy::merge(int level, Line line, Cycle cycle, Cycle end) {
 }
 
 // Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below.
+//
+// Who has a dirty line passes it on as such to the level that asked for it, and has it clean from then on (gem5's
+// Cache::satisfyRequest), except to the instruction cache. That level answers the one above with a clean one, as it has
+// waited for the line itself, but to a write or where no time passes.
 Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed) {
     // Down to the level that has it; the cycle from which each level's MSHR is taken is noted on the way.
-    int path[LEVELS], depth = 0, source = MEMORY;
+    int path[LEVELS], depth = 0, source = MEMORY, owner = -1;
     Cycle begins[LEVELS], data = 0;
     for (int where = level;;) {
         Cache& cache = levels[where];
@@ -130,8 +150,9 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
             const Cycle begin = cache.mshrs.free_from(cycle);
             begins[depth] = begin - held;
             held = 0;
-            cycle = begin + cache.request;
-            if (where == level && !demand) cycle -= cache.latency;  // it has not been looked up there
+            cycle = begin + (where == level && !demand ? 0 : cache.latency);  // what is prefetched is not looked up there
+            if (where <= L1D && writing_back_.contains(cycle)) cycle = writing_back_.end;
+            cycle += cache.request - cache.latency;
         }
         ++depth;
         where = cache.next;
@@ -151,7 +172,9 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
                 ++below.counters.useful;
                 below.counters.late += waits;
             }
-            below.use(line, place, below.flags(place) & Cache::DIRTY);
+            const bool passed_on = (below.flags(place) & Cache::DIRTY) && path[depth - 1] != L1I;
+            if (passed_on) owner = timed && !write ? path[depth - 1] : level;
+            below.use(line, place, passed_on ? 0 : below.flags(place) & Cache::DIRTY);
             data = std::max(cycle + below.latency, below.ready(place));
             source = below.ready(place) > cycle + below.latency ? below.source(place) : where;
             below.counters.merged += waits;
@@ -172,9 +195,10 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
         data += cache.response;
         int flags = source << Cache::SOURCE_SHIFT;
         if (where == level) flags |= demand ? write : Cache::PREFETCHED;
+        if (where == owner) flags |= Cache::DIRTY;
         install(where, line, static_cast<std::uint8_t>(flags), data, timed);
     }
-    if (timed && level <= L1D) waiting_[level][line & (MERGING - 1)] = {line, 1};
+    if (timed && level <= L1D) waiting_[level][line & (MERGING - 1)] = {line, 1, 0};
     answered_ = source;
     return data;
 }
@@ -297,7 +321,9 @@ Cycle Hierarchy::missed(int level, Address address, Cycle cycle, Cycle held, boo
         send_prefetches();
         cache.queue.unbooked = levels[L2].queue.unbooked = levels[L3].queue.unbooked = false;
     }
-    return fetch(level, line, cycle, held, write, true, timed);
+    const Cycle data = fetch(level, line, cycle, held, write, true, timed);
+    if (timed) waiting_[level][line & (MERGING - 1)].offset = offset_of(address);
+    return data;
 }
 
 }  // namespace perfvec

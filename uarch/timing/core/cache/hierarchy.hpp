@@ -99,6 +99,7 @@ class Hierarchy {
     void send_prefetches_at_once();
     void send_prefetches();
     std::int64_t find_after_prefetches(Cache& cache, Line line, Cycle cycle);
+    bool comes_first(int level, Address address) const;
     void merge(int level, Line line, Cycle cycle, Cycle end);
 
     // First cycle from `cycle` on at which the level takes a request.
@@ -110,6 +111,7 @@ class Hierarchy {
     struct Waiting {  // accesses that wait for a line which comes to an L1
         Line line = -1;
         std::int64_t count = -1;
+        Address offset = 0;  // of what the miss asked for
     };
     struct Lost {  // a line that an L1 has lost, and the cycle from which on
         Line line = -1;
@@ -119,6 +121,7 @@ class Hierarchy {
     int answered_ = L1D;
     std::array<std::array<Waiting, MERGING>, 2> waiting_;
     std::array<std::array<Lost, EVICTED>, 2> lost_;
+    Interval writing_back_;  // in which the last line that left an L1 passes the crossbar
     Random random_{0x2545F491};  // one for the stride prefetchers of all levels
 };
 

@@ -1,4 +1,4 @@
-// A memory of fixed latency and bandwidth, as gem5's SimpleMemory.
+// A memory of fixed latency and bandwidth, as gem5's SimpleMemory. What it gives waits for the core's next clock edge.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace perfvec {
 class SimpleMemory : public MainMemory {
   public:
     SimpleMemory(double latency_ns, double bandwidth_gbs, double frequency_ghz)
-        : latency_(std::max<Cycle>(1, std::llrint(std::nearbyint(latency_ns * frequency_ghz)))),
+        : latency_(std::max<Cycle>(1, std::llrint(std::ceil(latency_ns * frequency_ghz - ROUNDING)))),
           slot_(std::max<Cycle>(1, std::llrint(std::nearbyint(64 / bandwidth_gbs * frequency_ghz * FRACTION)))) {}
 
     Cycle read(Line, Cycle cycle) override {
@@ -26,6 +26,7 @@ class SimpleMemory : public MainMemory {
     }
 
   private:
+    static constexpr double ROUNDING = 1e-6;  // of a whole number of cycles
     static constexpr Cycle FRACTION = 1024;  // a slot's length is kept in 1/1024 cycle
 
     Cycle take(Cycle cycle) {

@@ -5,10 +5,12 @@
 namespace perfvec {
 
 // Micro-operations that decode makes of an instruction that it meets on a path not taken: all of its microcode, one after
-// another, as it knows nothing of the branches in there (MinorCPU's Decode::evaluate).
+// another, as it knows nothing of the branches in there (MinorCPU's Decode::evaluate). A system call is one of them in
+// gem5's syscall emulation.
 static std::int64_t in_line(const StaticInstruction& row) {
     constexpr std::int64_t BYTE_SHIFT = 17, REPEATED = 6;  // PSRLDQ_XMM_I; a round and the end of a repeated string
     if (row.interruption == Interruption::Branch) return BYTE_SHIFT;
+    if (row.is(SYSCALL)) return 1;
     return row.micro_operations + (row.is(STRING) ? REPEATED : 0);
 }
 
@@ -30,7 +32,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
     const FunctionalUnits units(machine.in_order->width, machine.units);
     std::int64_t operations = 0, length = 0;
     for (std::size_t which = 0; which < program.size; ++which) {
-        operations += program.rows[which].micro_operations;
+        operations += in_line(program.rows[which]);
         length += program.rows[which].length;
     }
     if (program.size > 0) {
@@ -398,7 +400,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         return number;
     };
     const std::int64_t computing = computes ? count(row.computes) : 0;
-    const std::int64_t after = count(row.cycles_after), moves = row.base_updates && !string ? count(1) : 0;
+    const bool pair = row.chained == PAIR;
+    const std::int64_t after = pair ? 0 : count(row.cycles_after), moves = row.base_updates && !string ? count(1) : 0;
     const std::int64_t before = string || row.is(BRANCH) ? count(left) : count(row.cycles_before);
     const bool relative = lanes > 0 && row.address_count == 0;
     const bool converts = before > 0 && !simple && loads == 0;  // brings a register over to the unit
@@ -459,8 +462,12 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         if (row.rounds() > 1) {
             computed = divide<STACK>(here, row, pc, operands, loads > 0 ? LoadL1d : others_cause);
         } else {
-            for (std::int64_t each = 0; each < computing; ++each)
-                computed = operate<STACK>(operands, loads > 0 ? LoadL1d : others_cause, row.unit, row.divider, stages);
+            const Cause cause = loads > 0 ? LoadL1d : others_cause;
+            for (std::int64_t each = 1; each <= computing; ++each) {
+                computed = operate<STACK>(operands, cause, row.unit, row.divider, stages);
+                if (pair && 2 * each % computing == 0 && count(1) > 0)  // a half's sum, in the same unit
+                    computed = operate<STACK>(computed.ready, execution, row.unit, row.divider, stages);
+            }
         }
         if (row.chained == 1) chain_ = computed.ready;
     }

@@ -111,6 +111,7 @@ class InOrderCore final : public Core {
     static constexpr std::int64_t LANE = 8;   // bytes of one access of x86-64's vector registers
     static constexpr int CYCLES = 64;         // of which it is known what was committed, and what memory answered
     static constexpr Cycle TRAP = 13;
+    static constexpr int PAIR = 2;             // `chained`: in two halves, each with a sum of its own
     static constexpr std::int64_t UNIT = 256;  // of a count of micro-operations that is no whole number
 
     struct Result {

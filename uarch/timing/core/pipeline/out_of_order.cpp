@@ -274,6 +274,20 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
     return wrong;
 }
 
+// Decode finds at `decoded` that fetch went on behind the branch `here`, which is taken: the lines there were asked for.
+void OutOfOrderCore::fetched_beyond(std::uint32_t here, Cycle fetched, Cycle decoded) {
+    WrongPath::Start start;
+    start.place = wrong_path_.expected(here, false);
+    start.line = front_.line();
+    start.width = front_.fetch_width();
+    start.from = fetched + 1;
+    start.until = decoded + TO_REFETCH;
+    start.by = start.entries = start.loads = start.stores = -1;  // none of it gets beyond decode
+    start.most = front_.most_under_way();
+    squashed_.part(ready_, 0, start.from, start.from);
+    wrong_path_.walk(start, branches_, caches_, squashed_);
+}
+
 // The instruction's first micro-operation traps: it waits until it is the oldest one and all stores are written
 // (Commit::commitHead), and TRAP cycles later everything is squashed (Commit::squashFromTrap). What is behind it has run
 // ahead meanwhile and is fetched again.
@@ -582,9 +596,10 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         if (again_ > 0) fetch_again();
         if (!ideal_branches_) branches_.retire(retired_at);
         wrong_path_.note_branch(here, following, taken);
-        if (outcome == Redirect::Decode)
+        if (outcome == Redirect::Decode) {
+            fetched_beyond(here, fetched.last, decoded.last);
             front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
-        else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
+        } else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
             front_.end_group(target);
     } else {
         if (!PLAIN && again_within) {

@@ -96,6 +96,7 @@ class OutOfOrderCore final : public Core {
         bool trap;  // gem5's own runs show no stall of the front end while the reorder buffer is squashed then
     };
     std::int64_t squash(const Squash& what);
+    void fetched_beyond(std::uint32_t here, Cycle fetched, Cycle decoded);
     WrongPath::Place expected(std::uint32_t here, Address target) const;
     Cycle load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle);
     void write_next();
