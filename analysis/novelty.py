@@ -1,4 +1,4 @@
-"""Whether a program or a machine is like what trained the model, so that one knows when not to believe a number.
+"""Novelty: whether a program or a machine is like what trained the model, or a number should not be believed.
 
 A machine that is farther from the nearest of the training set than any of that is from its own nearest lies outside. So
 does a program that has fewer training programs near it than those that the model was calibrated on
@@ -76,7 +76,7 @@ def warnings(frame: pd.DataFrame) -> list[str]:
 
 
 def to_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """What `predict --json` holds under `outside`."""
+    """Return what `predict --json` holds under `outside`."""
     rows = frame[frame["outside"]].drop(columns="outside").to_dict(orient="records")
     return [{str(column): value for column, value in row.items()} for row in rows]
 

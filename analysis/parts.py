@@ -49,7 +49,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Parts:
-    """What one pass over a trace found; `by` makes a partition of it."""
+    """Result of one pass over a trace; `by` makes a partition of it."""
 
     program: str
     isa: str
@@ -152,7 +152,7 @@ class Parts:
         return pd.DataFrame(rows, columns=columns).iloc[group].reset_index(drop=True)
 
     def _offset(self, static: int) -> str:
-        """Where an instruction without a line is: bytes behind the first executed one of its function."""
+        """Return the place of an instruction without a line: bytes behind the first executed one of its function."""
         first = self.instructions.address[self.function == self.function[static]].min()
         return f"+{int(self.instructions.address[static] - first):#x}"
 

@@ -40,7 +40,7 @@ _CHUNK = 1 << 16  # instructions that all machines pass before the next
 
 @dataclass(frozen=True)
 class Span:
-    """Which instructions of a trace are timed, and how many before them warm pipeline and predictors."""
+    """Instructions of a trace to time, and the number before them that warm pipeline and predictors."""
 
     start: int = 0
     count: int | None = None  # to the trace's end

@@ -123,7 +123,7 @@ def _options(command: Any, name: str) -> Iterator[str]:
 
 
 def _kind(parameter: Any) -> str:
-    """What an option takes, in a word. Typer keeps the annotation, or a Click type where it is older."""
+    """Return what an option takes, in a word. Typer keeps the annotation, or a Click type where it is older."""
     descriptor = getattr(parameter, "type_descriptor", None)
     if descriptor is None:
         name = str(parameter.type.name).split(" ")[0]

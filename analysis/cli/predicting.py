@@ -1,4 +1,4 @@
-"""How fast: predictions, sweeps, and what the cycles are due to."""
+"""Commands that predict: times, sweeps, attribution."""
 
 from __future__ import annotations
 
@@ -222,7 +222,8 @@ def attribute(
     html: Html = None,
     picture: Picture = None,
 ) -> None:
-    """What of a machine the cycles are due to: Shapley values of its caches, predictor, widths, … against an ideal."""
+    """Attribute the cycles to a machine's parts: Shapley values of its caches, predictor, widths, … against an ideal.
+    """
     import pandas as pd
 
     from analysis import attribute as attribution

@@ -114,7 +114,7 @@ def renumbered(chunk: Chunk, row: NDArray[np.int64]) -> Chunk:
 
 
 class Traced:
-    """A loop's trace, in pieces: what warms the caches, the core, and what is measured."""
+    """A loop's trace, in parts: what warms the caches, the core, and what is measured."""
 
     def __init__(self, loop: Loop, folder: Path) -> None:
         self.program = loop.build(folder)

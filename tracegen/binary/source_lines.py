@@ -1,4 +1,4 @@
-"""Where in its source a trace's instructions come from."""
+"""Source file and line of a trace's instructions."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class LivePoints:
 
     @property
     def whole(self) -> bool:
-        """Whether every unit of the run is there."""
+        """Return whether every unit of the run is there."""
         return bool(self.pieces.counted.all()) and len(self.pieces) == self.units
 
 
@@ -248,5 +248,5 @@ def _misfit(points: LivePoints) -> str | None:
 
 
 def is_live_points(path: str | os.PathLike[str]) -> bool:
-    """Whether the name is one of a live-points file."""
+    """Return whether the name is one of a live-points file."""
     return Path(path).name.endswith(SUFFIX)

@@ -37,7 +37,7 @@ _FARTHEST = 200  # instructions between two branches, at most
 
 @dataclass(frozen=True)
 class Estimated:
-    """Of K machines and n counted units."""
+    """Estimates for K machines from n counted units."""
 
     cycles: NDArray[np.float64]  # [K] of the whole run
     half_width: NDArray[np.float64]  # [K] of 95 % intervals: of sampling and of cold state
