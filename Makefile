@@ -15,10 +15,11 @@ CORE_STAMP := $(VENV)/.core
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
-# A file's tests stay together; each process has one thread, for more would wait for one another.
-test: browser setup-dev
-	$(MAKE) check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+# All tests: those of `check`, then the slow ones. A file's stay together; each process has one thread, for more would wait.
+test: browser check
+	$(TEST) -m slow
 
 # Every reader on 10,000 mutated files, 100 kills, what cannot be written: hours. FUZZ names readers, or --cases, --seed.
 fuzz: setup-dev
@@ -26,10 +27,12 @@ fuzz: setup-dev
 	$(BIN)/python -m tests.fuzz.kills
 	$(BIN)/python -m pytest -q tests/test_disk.py tests/test_elsewhere.py
 
+# Lint, types, prose, and the tests that are not marked slow: within two minutes on two cores.
 check: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_prose.py
+	$(TEST) -m 'not slow'
 
 # The documentation as a site, in site/. Its generated pages are written first, and every warning is an error.
 docs: setup-dev

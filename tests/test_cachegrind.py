@@ -17,6 +17,7 @@ from uarch.timing.simulation import Simulation
 L1 = {"size_kib": 16, "associativity": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
 @pytest.mark.parametrize(("kernel", "arguments"), [("qsort", ["30000"]), ("spmv", ["3000", "8"])])
 def test_misses_are_those_of_cachegrind(kernel, arguments, tmp_path):

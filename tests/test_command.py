@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
+from analysis.cli.main import main
 from tracegen.formats.trace import Trace
+
+pytestmark = pytest.mark.slow
 
 
 def perfvec(*arguments, environment=None, stdin=None):
@@ -200,19 +203,21 @@ def test_labels_and_evaluation_by_command(data, tmp_path):
         (["suite", "run", "-o", "{tmp}", "nosuch"], "nosuch"),
     ],
 )
-def test_wrong_input_is_one_line_and_status_2(data, tmp_path, arguments, says):
+def test_wrong_input_is_one_line_and_status_2(data, tmp_path, capfd, arguments, says):
     (tmp_path / "text").write_text("plain text")
     (tmp_path / "odd.yaml").write_text("name: odd\ncore: sideways\n")
     before = sorted(tmp_path.iterdir())
     words = [
         word.format(tmp=tmp_path, model=data.model_file, trace=data.traces / "qsort.trace.h5") for word in arguments
     ]
-    found = perfvec(*words)
-    assert found.returncode == 2, found.stderr
-    lines = [line for line in found.stderr.splitlines() if line.strip()]
-    assert len(lines) == 1, found.stderr
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    found = capfd.readouterr()
+    assert ended.value.code == 2, found.err
+    lines = [line for line in found.err.splitlines() if line.strip()]
+    assert len(lines) == 1, found.err
     assert says in lines[0]
-    assert found.stdout == ""
+    assert found.out == ""
     assert sorted(tmp_path.iterdir()) == before  # nothing half-written
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tracegen.qemu.runner import trace
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "perfvec"]
 
 
@@ -69,7 +71,7 @@ def traced(tmp_path_factory):
 
 WRITING = [
     "trace -o {disk}/x.trace.h5 -- sort --version", "represent {trace} -o {disk}/x.vector.npz",
-    "report {trace} -o {disk}/x.html --uarch base", "label {trace} -o {disk} --uarch base",
+    "report {trace} -o {disk}/x.html --uarch base --budget 0", "label {trace} -o {disk} --uarch base",
     "features {trace} -o {disk}",
 ]  # fmt: skip
 

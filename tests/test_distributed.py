@@ -24,6 +24,8 @@ from tracegen.label import label
 from tracegen.qemu.runner import trace
 from tracegen.suite import run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def address():

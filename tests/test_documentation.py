@@ -136,6 +136,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_opens_without_an_error_or_a_request(site, tmp_path):
     pages = ["index.html", "reference/commands.html", "reference/api.html", "explanation/how-good-it-is.html"]
     with chromium(tmp_path / "profile") as browser:
@@ -149,6 +150,7 @@ def test_the_site_opens_without_an_error_or_a_request(site, tmp_path):
             assert outside == [], page
 
 
+@pytest.mark.slow
 def test_the_site_searches_and_fits_a_phone(site, tmp_path):
     with chromium(tmp_path / "profile") as browser:
         browser.driver.get((site / "reference" / "configuration.html").as_uri())

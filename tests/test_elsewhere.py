@@ -13,6 +13,8 @@ import pytest
 from perfvec.model import load_model
 from tests.analysis.vectors import program
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 NOBODY = 65534
 COMMANDS = [

@@ -8,6 +8,8 @@ from tests.fuzz.mutate import mutated
 from tests.fuzz.readers import READERS
 from tests.fuzz.run import fuzz
 
+pytestmark = pytest.mark.slow
+
 SLOW = [name for name in READERS if name.startswith(("unsealed.", "gem5.", "stats.", "ideal."))]
 
 

@@ -14,6 +14,7 @@ def _run(*arguments):
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [
@@ -55,6 +56,7 @@ def test_a_program_without_a_command_is_one_line():
     assert done.stderr.startswith("perfvec: a command is missing") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_missing_optional_part_is_named_with_the_pip_line(tmp_path):
     """As where Optuna is not installed."""
     (tmp_path / "optuna.py").write_text("raise ImportError('not here')")

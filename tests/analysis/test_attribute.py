@@ -44,6 +44,7 @@ def test_shapley_is_the_mean_over_all_orders(worth):
     np.testing.assert_allclose(shapley(values), expected / len(orders), atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_has_its_ideal(name):
     machine = load_machine(name)

@@ -56,6 +56,7 @@ def truth(design):
     return np.array([cycles_of(design.columns.machine(row, f"{row}")) for row in rows])
 
 
+@pytest.mark.slow
 def test_all_points_are_simulated_where_the_budget_allows_it(design):
     few = design.columns.rows(slice(0, 40))
     for seconds in (60.0, math.inf):
@@ -67,6 +68,7 @@ def test_all_points_are_simulated_where_the_budget_allows_it(design):
         assert np.array_equal(found.low, found.high)
 
 
+@pytest.mark.slow
 def test_the_rest_is_corrected_and_its_intervals_cover(design, monkeypatch):
     monkeypatch.setattr(budget._Run, "affordable", lambda self: max(64 - self.count, 0))
     found = budget.answer(
@@ -108,6 +110,7 @@ def test_too_few_points_for_a_surface_leave_the_others_to_the_model(monkeypatch)
     assert (found.cycles == np.where(found.sources == "simulated", 5.0, 7.0)).all()
 
 
+@pytest.mark.slow
 def test_the_best_points_are_simulated(design, monkeypatch):
     monkeypatch.setattr(budget._Run, "affordable", lambda self: max(80 - self.count, 0))
     found = budget.answer(Known(), design.columns, 60.0, refused, score=lambda cycles: cycles.copy(), progress=False)

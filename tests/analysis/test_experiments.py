@@ -62,6 +62,7 @@ def test_networks_learn_a_smooth_function():
     assert np.abs(found / cycles - 1).mean() < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [ipek.answer, li.answer])
 def test_methods_count_what_they_simulate(method):
     found = method(study([smooth(0.5), smooth(3.0)]), 0)
@@ -104,6 +105,7 @@ def test_machine_vectors_are_fitted_to_few_simulations():
     assert error(fitted) < 0.5 * error(machine_vectors.zero_shot(model, found, windows))
 
 
+@pytest.mark.slow
 def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
     monkeypatch.setattr(simulations, "WINDOW_INSTRUCTIONS", 4096)
     traces, machines = sorted(data.traces.iterdir()), [load_machine("cortex-a53"), load_machine("base")]
@@ -125,6 +127,7 @@ def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
     assert simulations.measure(other, traces, machines, tmp_path, start=20_000, count=20_000, progress=False)
 
 
+@pytest.mark.slow
 def test_the_whole_study(data, tmp_path, monkeypatch):
     monkeypatch.setattr(simulations, "WINDOW_INSTRUCTIONS", 4096)
     result = caches.caches(

@@ -64,6 +64,7 @@ def test_what_fails_is_told():
     assert host_time(["sh", "-c", "exit 3"], repeats=1, status=(3,)).user[0] >= 0
 
 
+@pytest.mark.slow
 def test_what_is_timed_is_what_is_represented(data, tmp_path, monkeypatch):
     def workload(name, argument, status=0):
         return Workload(name, "kernel", ("{kernel}", argument), "test", kernel="qsort", status=(status,))

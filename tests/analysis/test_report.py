@@ -81,6 +81,7 @@ def test_matplotlib_draws_the_same_numbers():
     assert [text.get_text() for text in axes[4].get_yticklabels()] == leaves  # 3 is the colour scale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_pictures_have_the_format_of_their_name(tmp_path, suffix, begins):
     assert write_picture(tmp_path / f"d.{suffix}", EVERYTHING).read_bytes().startswith(begins)
@@ -309,6 +310,7 @@ def test_differences_add_up_in_the_picture(browser, small_model, both, tmp_path)
     np.testing.assert_allclose(traces(browser, 1)[0]["x"], frame["difference.base"].head(20), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_one_page_has_everything(browser, small_model, wholes, request, tmp_path):
     files = request.getfixturevalue("traces")  # (here `traces` is what plotly.js drew)
     machines = [load_machine("base"), load_machine("cortex-a53")]

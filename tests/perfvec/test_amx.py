@@ -85,6 +85,7 @@ def test_chunks_are_the_whole_but_for_rounding(cut):
     torch.testing.assert_close(last[1].float(), end[1].float(), rtol=2**-7, atol=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frozen", [pytest.param(True, marks=needs_tiles), False])
 def test_rounding_is_not_off_on_average(frozen):
     """Rows that are all alike: rounding to the nearest, as in training, errs by the same in each; this errs less."""

@@ -36,6 +36,7 @@ def by_chunks(net, x, cuts):
     return torch.cat(chunks), state
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("gradients", [True, False])
 @settings(max_examples=15, deadline=None)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from perfvec.doctor import examine
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +28,7 @@ def test_here_programs_can_be_traced_and_represented():
     assert found["representation"].detail.startswith(("bfloat16", "float32"))
 
 
+@pytest.mark.slow
 def test_json_and_lines_say_the_same():
     told = json.loads(command("--json").stdout)
     lines = command().stdout.splitlines()
@@ -33,6 +36,7 @@ def test_json_and_lines_say_the_same():
     assert all(finding["what"] in line for finding, line in zip(told, lines, strict=True))
 
 
+@pytest.mark.slow
 def test_without_qemu_and_a_compiler_it_says_so_and_fails(tmp_path):
     run = command("--json", PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path), CC="")
     found = {finding["what"]: finding for finding in json.loads(run.stdout)}

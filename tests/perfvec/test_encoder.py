@@ -34,6 +34,7 @@ def law():
     return encoder, features, windows, truth
 
 
+@pytest.mark.slow
 def test_machines_that_taught_nothing_are_predicted(law):
     encoder, features, windows, truth = law
     error = np.abs(encoder.encode(features[80:]) @ windows.T / (truth[80:] @ windows.T) - 1)
@@ -84,6 +85,7 @@ def test_a_field_that_the_core_lacks_is_no_extreme():
     assert outside == ["pipeline.width = 4 (2 to 2)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", ["default", "core"])
 def test_what_is_sampled_lies_within_what_the_shipped_encoder_was_taught(space):
     encoder = load_model().encoder

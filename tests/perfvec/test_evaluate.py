@@ -28,6 +28,7 @@ def pooled(data):
     return evaluate(folds, data.traces, data.latencies, progress=False)
 
 
+@pytest.mark.slow
 def test_each_fold_judges_its_own_unseen_programs(pooled, data):
     unseen = pooled[pooled["programs"] == "unseen"]
     assert set(zip(unseen["model"], unseen["program"], strict=True)) == {("first", "qsort"), ("second", "matmul")}

@@ -91,6 +91,7 @@ def squares(data, vector):
     return total
 
 
+@pytest.mark.slow
 def test_fitting_to_labels_agrees_with_their_times(data, measured, tmp_path):
     cycles, machine = measured
     fitted = fit_labels(
@@ -122,6 +123,7 @@ def test_the_interval_of_a_fitted_machine(data, vectors, tmp_path):
     assert mine["seconds"] == pytest.approx(mine["cycles"] / 2e9)
 
 
+@pytest.mark.slow
 def test_the_commands(data, measured, tmp_path, capsys):
     cycles, machine = measured
     times, output = write_times(tmp_path, data, cycles, machine), tmp_path / "m.machine.npz"

@@ -360,6 +360,7 @@ def test_machines_that_a_fold_never_met_calibrate_the_encoder(data):
     assert len(found.warnings) == 2 and "too few for 0.9: 9 are needed of each" in found.warnings[0]
 
 
+@pytest.mark.slow
 def test_the_command(data, tmp_path, capsys):
     files = []
     for number, fold in enumerate(folds_of(data)):
@@ -398,6 +399,7 @@ def test_the_command(data, tmp_path, capsys):
         assert "from 0.5 to below 1" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="qemu-x86_64 is not installed")
 def test_the_shipped_model_knows_that_a_pointer_chase_is_unlike_what_it_met(tmp_path):
     """Issue 31: 61 % off on a chase through 1.3 MB, without a word, inside its interval on a quarter of the presets."""

@@ -142,6 +142,7 @@ def test_intervals_of_skewed_strata_cover():
     assert share / 60 < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("there", "apart"), [(12, True), (6, True), (5, False)])
 def test_rare_units_are_strata_of_their_own_where_the_pool_has_six(there, apart):
     """300 of 50,000 units far from all others, `there` of them among 2,000 in the pool."""
@@ -158,6 +159,7 @@ def test_rare_units_are_strata_of_their_own_where_the_pool_has_six(there, apart)
     assert len(alone) == apart
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_only_a_part_of_the_units_has_signatures():
     """Two phases: 2,000 of 40,000 units have signatures, 1,000 of these are in the pool; 100 times."""
     random = np.random.default_rng(8)
@@ -219,6 +221,7 @@ def test_all_units_add_up_to_the_exact_vector(data):
     assert np.allclose(table @ total, table @ exact, rtol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [300, 1024, 1100, 7001, 20_000, 1 << 18])
 def test_units_and_means_are_those_of_the_whole_run_in_any_chunking(data, size):
     with Trace(data.traces / "qsort.trace.h5") as trace:

@@ -40,6 +40,7 @@ def test_a_reservoir_holds_the_lowest_keys_however_they_come(steps):
     assert set(held_of(Reservoir(8, 3), steps)) == set(lowest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [64, 1000, 60_000])
 def test_of_a_long_run_the_units_with_the_lowest_keys_stay(data, size):
     """Whatever was thrown away on the way; 64 instructions a unit, of which the mean is their number."""

@@ -38,6 +38,7 @@ def test_a_running_program_has_the_vector_of_its_trace(data, tmp_path, monkeypat
     assert np.array_equal(streamed.vector, traced.vector)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--sample", "auto", "--half-width", "50%"]])
 def test_ctrl_c_keeps_what_was_seen(data, tmp_path, words):
     output = tmp_path / "v.vector.npz"
@@ -53,6 +54,7 @@ def test_ctrl_c_keeps_what_was_seen(data, tmp_path, words):
     assert {path.name for path in tmp_path.iterdir()} == {"started", "v.vector.npz"}
 
 
+@pytest.mark.slow
 def test_the_programs_status_is_passed_on(data, tmp_path):
     output = tmp_path / "v.vector.npz"
     done = subprocess.run(command(data, output, "--", "sh", "-c", "exit 5"), capture_output=True, text=True)
@@ -77,6 +79,7 @@ represent.represent_file(load_model(sys.argv[1]), sys.argv[2], sys.argv[3])
 """
 
 
+@pytest.mark.slow
 def test_a_killed_representation_continues_to_the_same_vector(data, tmp_path, monkeypatch):
     """SIGKILL in the fourth chunk; the second run represents only what is missing."""
     path, output = data.traces / "matmul.trace.h5", tmp_path / "v.vector.npz"

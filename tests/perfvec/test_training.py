@@ -35,6 +35,7 @@ def test_the_encoder_learns_machines_that_the_table_lacks(data):
     assert errors["zero-shot"] < 0.25  # these machines taught the encoder
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_an_interrupted_run_continues(data, tmp_path):
     arguments = [
         sys.executable, "-m", "perfvec", "train", "--traces", str(data.traces), "--latencies", str(data.latencies),
@@ -73,6 +74,7 @@ def test_an_outlier_counts_linearly():
     assert segment_loss(errors[1]).item() == pytest.approx(2 * segment_loss(errors[0]).item(), rel=1e-2)
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_a_model(data, tmp_path):
     recipe = Recipe(**{**sizes(data.model), "instructions": 1, "learning_rate": 1e-6, "muon_lr": 1e-6})
     again = train(data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, initial=data.model,

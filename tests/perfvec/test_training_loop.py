@@ -31,6 +31,8 @@ from support.seal import seal
 from tests.conftest import Data
 from tracegen.features import get_schema
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 BATCH_SIZE, STEPS = 4, 24
 RECIPE = Recipe(

@@ -65,6 +65,7 @@ def test_a_hostile_archive_is_one_line(tmp_path, what):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
     zeros = np.lib.format.magic(1, 0)
     with (

@@ -172,6 +172,7 @@ def test_jobs_are_submitted_as_the_file_says(tmp_path, monkeypatch):
         assert line in first and line in second
 
 
+@pytest.mark.slow
 def test_jobs_of_this_machine_do_the_work(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("{kind: local, jobs: 1, cores: 1, memory: 2GB}")

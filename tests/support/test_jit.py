@@ -52,6 +52,7 @@ def test_a_folder_that_cannot_be_written_is_done_without(tmp_path):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut short", "of another release", "code cut short"])
 def test_a_kept_function_that_cannot_be_read_is_compiled_again(tmp_path, damage):
     """A pickle of a module that is no more, as an upgrade leaves, or half a file: neither a traceback nor for ever."""

@@ -23,6 +23,7 @@ def sealed(request, tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_the_seal_is_the_hash_of_the_chunks_hashes(sealed):
     block, content = sealed.read_bytes()[:BLOCK], sealed.read_bytes()[BLOCK:]
     chunks = b"".join(_sha256(content[begin : begin + CHUNK]) for begin in range(0, len(content), CHUNK))
@@ -30,6 +31,7 @@ def test_the_seal_is_the_hash_of_the_chunks_hashes(sealed):
     check_seal(sealed, "test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [0.0, 0.3, 0.7, 1.0])
 def test_every_byte_counts(sealed, where):
     size = sealed.stat().st_size

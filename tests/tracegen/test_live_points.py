@@ -108,6 +108,7 @@ def _expected_gap(static, chunk, begin, end):
     return [line << 2 | code << 1 | store for (line, code), store in lines.items()], branches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "capacity", "size"), [(1, 3, 1 << 14), (2, 2, 700), (3, 100, 5000), (4, 1, 1024)])
 def test_gaps_are_the_lines_and_branches_between_pieces(seed, capacity, size):
     run = mixed(seed, 40 * UNIT + 300)
@@ -142,6 +143,7 @@ def test_gaps_are_the_lines_and_branches_between_pieces(seed, capacity, size):
     assert all(unit == 0 or unit - 1 in pieces["unit"] for unit in keep.tolist())  # each has its warm-up
 
 
+@pytest.mark.slow
 def test_signatures_are_a_simple_random_sample_that_holds_the_units():
     run = mixed(5, 64 * UNIT)
     recorder = _core.Recorder(capacity=4, signatures=16, branches=8, seed=9)
@@ -159,6 +161,7 @@ def test_signatures_are_a_simple_random_sample_that_holds_the_units():
         assert count == offset[1] - offset[0]
 
 
+@pytest.mark.slow
 def test_a_short_run_is_whole_and_exact(traced):
     whole = of_trace(traced, units=100_000, max_instructions=200 * UNIT, progress=False)
     assert whole.whole
@@ -172,6 +175,7 @@ def test_a_short_run_is_whole_and_exact(traced):
     assert not found.half_width.any()
 
 
+@pytest.mark.slow
 def test_estimates_hold_against_the_simulation_of_every_instruction(points, truth):
     assert not points.whole
     found = LivePointsSimulator(points).simulate([load_machine(name) for name in MACHINES], 2, stacks=True)
@@ -181,6 +185,7 @@ def test_estimates_hold_against_the_simulation_of_every_instruction(points, trut
     assert np.allclose(found.stacks.sum(axis=1), found.cycles, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_changes_are_nearer_than_levels(points, traced):
     base = load_machine("base")
     machines = [base, replace_field(base, "l1d.size_kib", 8), replace_field(base, "pipeline.rob_entries", 96)]
@@ -191,6 +196,7 @@ def test_changes_are_nearer_than_levels(points, traced):
     assert np.all(np.abs(change - true) <= 0.01), (change, true)
 
 
+@pytest.mark.slow
 def test_a_stream_gives_what_its_trace_does(program, points):
     with stream([str(program)], stdout=subprocess.DEVNULL) as running:
         streamed = of_stream(running, units=256, progress=False)
@@ -217,6 +223,7 @@ def test_weights_stand_for_the_run():
     assert sample.half_width(values)[0] < 0.005 * linear.sum()
 
 
+@pytest.mark.slow
 def test_intervals_cover():
     """Of values that signatures tell in part, 95 % intervals hold nine times of ten at least."""
     random = np.random.default_rng(1)
@@ -339,6 +346,7 @@ def test_a_machine_with_more_cache_than_lines_are_known_of_is_refused(points):
         LivePointsSimulator(points).simulate([huge])
 
 
+@pytest.mark.slow
 def test_the_commands(program, tmp_path):
     path = tmp_path / "x.livepoints.h5"
     command = [sys.executable, "-m", "perfvec"]

@@ -69,6 +69,7 @@ def machines(draw: st.DrawFn) -> Machine:
         raise
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(machines(), st.sets(st.sampled_from(sorted(IDEAL))))
 def test_the_core_runs_every_machine_that_is_valid(machine, ideal):

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import Instruction, Program, load, store
@@ -84,6 +85,7 @@ def test_miss_counts_equal_those_of_a_plain_cache(accesses, l1, l2, timed):
         assert counters["l2_misses"] == below.misses
 
 
+@pytest.mark.slow
 def test_prefetchers_bring_a_stream_before_it_is_asked_for():
     def misses(l1d, l2):
         machine = replace_field(replace_field(BASE, "l1d.prefetcher", l1d), "l2.prefetcher", l2)

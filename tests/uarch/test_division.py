@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import mixed
@@ -32,6 +33,7 @@ def machines(draw: st.DrawFn) -> Machine:
     return machine
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     machines(),
@@ -62,6 +64,7 @@ def test_any_division_into_chunks_gives_the_same_cycles_and_stacks(machine, isa,
             assert np.array_equal(stack.sum(axis=1), np.bincount(whole.static_id, latency, len(stack)))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(machines(), st.integers(0, 2**32 - 1), st.integers(0, INSTRUCTIONS))
 def test_what_a_stack_is_kept_of_may_change_on_the_way(machine, seed, cut):

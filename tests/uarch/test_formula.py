@@ -34,6 +34,7 @@ def rows() -> list[dict]:
     return machines + [row | {"pipeline.rob_entries": 4, "l2.associativity": 3} for row in machines]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_without_numpy_the_numbers_are_the_same():
     code = """import json, sys

@@ -90,6 +90,7 @@ def test_gem5s_unreduced_configuration_is_the_machine_that_ran(name):
 # Export
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_an_exported_machine_comes_back_from_its_configuration(machine):
     for arguments in (["--", "true"], ["--fast-forward", "9", "--", "true"]):
@@ -97,6 +98,7 @@ def test_an_exported_machine_comes_back_from_its_configuration(machine):
         assert found == as_read_back(machine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_with_its_base_an_exported_machine_comes_back_exactly(machine):
     found, _ = machine_from_config(configuration(machine), machine.name, machine)
@@ -119,6 +121,7 @@ def test_other_instruction_sets_have_their_own_cores_and_predict_in_order(isa):
     assert "x86-64, aarch64, riscv64" in message(lambda: gem5_script(machine, "mips"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", gem5_stand_in.VERSIONS)
 @pytest.mark.parametrize("isa", ["x86-64", "aarch64", "riscv64"])
 def test_one_script_is_right_for_all_versions(version, isa):
@@ -395,6 +398,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from([O3, MINOR]), st.data())
 def test_any_change_of_a_configuration_is_read_or_told_in_one_line(document, data):
@@ -449,6 +453,7 @@ def perfvec(*words) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_the_commands_export_and_import(tmp_path):
     done = perfvec("export", "--gem5", "zen4", "-o", tmp_path / "zen4.py")
     assert (done.returncode, done.stdout) == (0, "")

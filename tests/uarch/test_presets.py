@@ -75,6 +75,7 @@ def cycles(loop: Loop, machine: Machine) -> float:
     return float(simulation.run(window).sum(dtype=np.int64)) / executed
 
 
+@pytest.mark.slow
 @needs_qemu
 @of_each
 def test_chains_take_the_latencies_of_the_fields(machine):

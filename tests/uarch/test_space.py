@@ -51,6 +51,7 @@ def test_the_default_sample_never_changes(seed, digest):
     assert hashlib.sha256(json.dumps(machines).encode()).hexdigest() == digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", space_names())
 @pytest.mark.parametrize("method", ["sobol", "lhs"])
 def test_samples_are_valid_distinct_and_fixed_by_their_seed(space, method):

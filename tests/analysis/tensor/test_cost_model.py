@@ -41,6 +41,7 @@ def search_model(model, epochs=3, device=DEVICE):
     return SearchModel(model, device, Budget(epochs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), [("xgboost", "statements"), ("mlp", "ast"), ("xgboost", "primitives")])
 def test_predictions_through_tvm_are_the_models_own(name, kind, trained, scheduled, context):
     model = trained(name, features=kind)

@@ -39,6 +39,7 @@ def folder(graph, kernels, model, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_network_is_the_sum_of_its_calls(folder, graph):
     exported = read(folder)
     vectors = [load_vector(folder / exported.vectors[call.task]) for call in graph.calls]

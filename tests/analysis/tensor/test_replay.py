@@ -58,6 +58,7 @@ def test_predictions_add_up_over_calls_and_streams(graph, scheduled):
     assert found.kernels["error"].tolist() == [-0.5] * 3
 
 
+@pytest.mark.slow
 def test_a_network_runs_with_the_schedules_that_it_is_replayed_with(graph, trained, scheduled):
     model = trained("xgboost")
     kernels = without_database(graph, model, DEVICE, "predicted", 4, 0)

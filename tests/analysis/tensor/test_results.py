@@ -113,6 +113,7 @@ def test_one_page_of_all_of_them(browser, tmp_path):
     assert on_machines == [["zen4", 2], ["base", 6]]
 
 
+@pytest.mark.slow
 def test_the_command_needs_no_program(tmp_path):
     page = tmp_path / "t.html"
     (path,) = written(tmp_path, e=EVALUATION)

@@ -22,6 +22,7 @@ def search(graph, tmp_path_factory):
     return plan, folder, tune_graph(plan, graph, folder, progress=False)
 
 
+@pytest.mark.slow
 def test_every_trial_is_a_record_of_the_database(search):
     _, folder, found = search
     assert 3 <= found.trials <= 9
@@ -102,6 +103,7 @@ def test_a_second_call_goes_on(search, graph):
     assert len(set(traces)) == len(traces)  # nothing is measured twice
 
 
+@pytest.mark.slow
 def test_a_trained_model_searches(graph, trained, tmp_path):
     save_model(trained("xgboost"), tmp_path / "m.safetensors")
     plan = Plan("two", str(tmp_path / "m.safetensors"), trials=6, update_epochs=2, **SMALL)

@@ -212,6 +212,7 @@ def test_a_share_of_the_records_of_every_task_fine_tunes(two):
     assert rows.loc["records 10%", "mape"] < rows.loc["zero-shot", "mape"]
 
 
+@pytest.mark.slow
 def test_a_saved_model_is_judged_as_it_is_and_fine_tuned(two, tmp_path, capsys):
     merge([two], tmp_path / "first.tensor.h5", devices=["d0"])
     train(tmp_path / "first.tensor.h5", tmp_path / "m.safetensors", ENTRIES[0], budget=QUICK.budget)

@@ -52,6 +52,7 @@ def trained(records):
     return models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNING)
 def test_a_short_training_orders_most_pairs(name, trained, records):
     found = pairwise_accuracy(trained[name].score_records(records), records.seconds, records.group)
@@ -102,6 +103,7 @@ def test_too_few_records_make_no_trees(records):
         make("lightgbm", {"rows": "pooled"}).fit(records.take([7]), budget=Budget(epochs=1))
 
 
+@pytest.mark.slow
 def test_saved_models_predict_the_same_in_another_process(trained, records, tmp_path):
     rows = records.features("ast").rows
     np.savez(tmp_path / "rows.npz", values=rows.values, offset=rows.offset, position=rows.position)

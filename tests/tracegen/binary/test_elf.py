@@ -104,6 +104,7 @@ def test_a_program_with_damaged_sections_keeps_its_trace(compiled, tmp_path, cap
         assert line.startswith(f"perfvec: {program}: {part} cannot be read, and are left out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["sh_size", "sh_offset", "sh_name", "e_shoff"])
 def test_a_program_whose_sections_are_all_damaged_keeps_its_trace(compiled, tmp_path, capsys, field):
     """Even the table of the sections' names cannot be read: Linux does not look at any of them."""

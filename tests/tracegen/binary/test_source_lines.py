@@ -69,6 +69,7 @@ def lines_of(frame, function):
     return set(rows.file), set(rows.line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags", [("-gdwarf-5",), ("-gdwarf-4",), ("-gdwarf-5", "-gz"), ("-gdwarf-5", "-no-pie")], ids=" ".join
 )

@@ -32,6 +32,7 @@ def by_hand(trace: Trace, interval: int) -> dict[tuple[int, int], int]:
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("interval", "size"), [(1000, 1 << 18), (777, 1001), (100_000, 64)])
 def test_vectors_are_those_counted_by_hand(data, interval, size):
     with Trace(data.traces / "qsort.trace.h5") as trace:

@@ -290,6 +290,7 @@ def test_unsupported_isa_is_named():
         decode(np.zeros(0, np.uint64), np.zeros((0, 16), np.uint8), "mips")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the gem5 traces in ../shared")
 @pytest.mark.usefixtures("unsealed")
 @pytest.mark.parametrize("name", ["perl", "x264", "gforth"])

@@ -103,6 +103,7 @@ def test_entropies_of_known_probabilities():
     assert branch_entropy.linear_entropy(p).tolist() == [1.0, 0.5, 0.0, 0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the gem5 traces in ../shared")
 @pytest.mark.usefixtures("unsealed")
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
@@ -119,6 +120,7 @@ def test_any_chunking_gives_the_same_features(schema):
     assert schema.static_width == len(schema.static_names)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the gem5 traces in ../shared")
 @pytest.mark.usefixtures("unsealed")
 def test_a_features_file_holds_what_the_extractor_gives(tmp_path):

@@ -101,6 +101,7 @@ def mutate(raw, rng):
     return raw + rng.bytes(size)
 
 
+@pytest.mark.slow
 def test_no_damage_gives_a_wrong_number(small):
     path, static, (static_id, stored) = small
     raw = path.read_bytes()

@@ -65,6 +65,7 @@ def write(path, records):
     return path
 
 
+@pytest.mark.slow
 def test_records_become_the_trace_they_mean(tmp_path):
     result = import_champsim(write(tmp_path / "loop.champsimtrace", LOOP), tmp_path / "t.trace.h5", progress=False)
     assert (result.records, result.instructions, result.static, result.notes()) == (14, 12, 8, [])
@@ -170,6 +171,7 @@ def way_back(tmp_path_factory):
     return original, folder, result
 
 
+@pytest.mark.slow
 def test_the_way_back_keeps_sequence_branches_and_lines(way_back):
     original, _, result = way_back
     assert (result.other_registers, result.disagreements, result.gaps) == (0, 0, 0)
@@ -209,6 +211,7 @@ def test_the_way_back_keeps_features_and_cycles(way_back):
     assert cycles[1] == pytest.approx(cycles[0], rel=0.15)
 
 
+@pytest.mark.slow
 def test_compressed_and_piped_input_is_the_same(way_back, tmp_path):
     _, folder, result = way_back
     raw = (folder / "qsort.champsimtrace").read_bytes()
@@ -278,6 +281,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(tmp_path, how, says):
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_endless_code_is_refused_in_bounded_memory():
     scan = Scan("noise")
     rows = np.zeros(1 << 16, RECORD)
@@ -288,6 +292,7 @@ def test_endless_code_is_refused_in_bounded_memory():
     assert len(scan.statics.address) <= 4 * MOST_ADDRESSES
 
 
+@pytest.mark.slow
 def test_ten_thousand_mutations_are_read_or_refused_with_one_line(tmp_path):
     """Bytes flipped, cut, repeated or put in, plain and compressed: a trace or one line, nothing else."""
     rng = np.random.default_rng(7)

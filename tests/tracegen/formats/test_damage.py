@@ -93,6 +93,7 @@ HOSTILE_LATENCIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "unsealed"])
 @pytest.mark.parametrize(
     ("kind", "what"),
@@ -200,6 +201,7 @@ def replayed(folder, words):
     return replay.instructions, np.concatenate(rows), np.concatenate(owners)
 
 
+@pytest.mark.slow
 def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
     folder, words = records
     shutil.copytree(folder, tmp_path / "r")

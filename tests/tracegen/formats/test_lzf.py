@@ -21,6 +21,7 @@ CONTENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["u1", "<u4", "<u8"])
 @pytest.mark.parametrize("content", CONTENTS)
 def test_h5py_reads_our_chunks_and_we_read_its(tmp_path, content, dtype):

@@ -61,6 +61,7 @@ def message(action) -> str:
 # What is read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", gem5_runs.CORES)
 def test_counts_agree_with_gem5s_statistics(core, tmp_path):
     """`touch` executes 936 instructions. O3 leaves its 3 system calls out of numInsts (933); Minor counts 4 again whose
@@ -131,6 +132,7 @@ def test_the_machine_is_the_one_that_was_asked_for(tmp_path):
         assert json.loads(trace.attribute("environment", "")) == ["PATH=/usr/bin:/bin", "LC_ALL=C"]
 
 
+@pytest.mark.slow
 def test_the_trace_serves_as_any_other(tmp_path):
     _, trace, _ = imported("o3", tmp_path)
     for schema in ("default", "perfvec-51"):
@@ -181,6 +183,7 @@ def test_the_text_may_come_in_any_way(way, tmp_path):
     assert (done.instructions, done.checked) == (936, True)
 
 
+@pytest.mark.slow
 def test_the_command_reads_standard_input(tmp_path):
     config = gem5_runs.DATA / "minor" / "config.json"
     words = ["-", config, "--program", gem5_runs.PROGRAM, "-o", tmp_path / "t.trace.h5", "--latency", tmp_path / "l.h5"]
@@ -250,6 +253,7 @@ def replaced(pattern, occurrence, old, new):
     return change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", gem5_runs.CORES)
 @pytest.mark.parametrize(
     ("change", "told"),
@@ -378,6 +382,7 @@ class _Space:
         return bytes(data)
 
 
+@pytest.mark.slow
 def test_ten_thousand_damaged_texts_are_read_or_told_in_one_line(tmp_path, monkeypatch):
     space = _Space(tmp_path, 250)
     told = 0
@@ -404,6 +409,7 @@ def test_ten_thousand_damaged_texts_are_read_or_told_in_one_line(tmp_path, monke
     assert told > 2_000  # much damage is to what carries no meaning, as names and disassembly
 
 
+@pytest.mark.slow
 def test_damaged_texts_leave_a_whole_trace_or_none(tmp_path):
     space = _Space(tmp_path, 250)
     for number in range(60):

@@ -83,6 +83,7 @@ def test_runs_whole_programs_of_other_isas(build, run, isa, flags):
     assert executed_in(file, "work") >= 4000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [("-static",), (), ("-no-pie",)], ids=["static", "pie", "no-pie"])
 def test_agrees_with_qemu_singlestepping(build, run, tmp_path, flags):
     program = build("behave", *flags)
@@ -190,6 +191,7 @@ def test_program_that_closes_stderr_and_exits_directly(build, run):
     assert executed_in(file, "work") >= 8000
 
 
+@pytest.mark.slow
 def test_program_that_closes_every_descriptor(build, run):
     result, file = run(build("behave"), "close")
     assert result.exit_status == 0
@@ -265,6 +267,7 @@ def test_atomic_update_loads_and_stores(build, run, isa, flags):
     assert chunk.is_store[inside].tolist() == [0, 1] * 1100
 
 
+@pytest.mark.slow
 def test_interrupt_keeps_what_was_executed(build, tmp_path):
     script = (
         "import sys; from tracegen.qemu import trace\n"

@@ -32,6 +32,7 @@ def running(**options):
     return stream(COMMAND, stdout=subprocess.DEVNULL, env=ENVIRONMENT, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1 << 18, 997, 16])
 def test_chunks_are_those_of_the_trace(recorded, size):
     stop = 20_000 if size == 16 else None
@@ -62,6 +63,7 @@ def test_chunks_are_those_of_the_trace(recorded, size):
                 assert np.array_equal(getattr(program.instructions, name)[order], getattr(instructions, name)), name
 
 
+@pytest.mark.slow
 def test_the_digest_does_not_depend_on_the_chunks():
     digests = []
     for size in (1000, 77_777):
@@ -72,6 +74,7 @@ def test_the_digest_does_not_depend_on_the_chunks():
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_features_are_those_of_the_trace(recorded, tmp_path, schema):
     with Trace(recorded) as file:

@@ -25,6 +25,7 @@ def profile(program, **options):
     return counts.document()
 
 
+@pytest.mark.slow
 def test_mix_and_footprint_by_hand():
     program = Program([LOAD, STORE, Instruction(Operation.INT_MUL), Instruction(Operation.FP_ADD, flags=Flag.FLOAT)])
     for k in range(10):
@@ -133,6 +134,7 @@ def test_a_profile_is_consistent(loop):
     assert len(table) == len({row[:2] for row in table})
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_profile(loop, tmp_path):
     command = [sys.executable, "-m", "perfvec", "characterise", loop, "--json", "--csv", tmp_path / "profile.csv"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)

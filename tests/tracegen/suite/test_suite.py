@@ -30,6 +30,7 @@ def test_the_default_set_is_what_every_machine_has():
     assert [name for name, workload in catalogue().items() if workload.set == "default"] == DEFAULT
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_at_their_level(tmp_path):
     commands = {w.optimise: w.prepare(tmp_path, tmp_path)[0] for w in select(set_name="mix")}
     assert sorted(commands) == [1, 2, 3]
@@ -42,6 +43,7 @@ def test_a_seed_gives_one_text_of_random_loops_and_another_another():
     assert all(text.count("for (long i = 0; i < n; i++)") == LOOPS for text in texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_random_loops_stay_within_their_memory(tmp_path, seed):
     (tmp_path / "loops.c").write_text(source(seed))
@@ -50,6 +52,7 @@ def test_random_loops_stay_within_their_memory(tmp_path, seed):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_laps_stay_within_their_sets(tmp_path, seed):
     kernel = REPOSITORY / "tracegen" / "suite" / "kernels" / "laps.c"
@@ -74,6 +77,7 @@ def test_programs_that_lack_are_left_out_and_their_packages_named():
         select(set_name="no")
 
 
+@pytest.mark.slow
 def test_every_input_is_known_and_the_same_each_time(tmp_path):
     names = {w.stdin for w in catalogue().values() if w.stdin}
     for workload in catalogue().values():
@@ -100,6 +104,7 @@ def test_a_failing_workload_is_told_and_stops_no_other(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "accepted.trace.h5", "scratch.trace.h5"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_half_file_and_the_next_goes_on(tmp_path):
     words = [sys.executable, "-m", "perfvec", "suite", "run", "-o", str(tmp_path), "--max-instructions"]
     first = subprocess.Popen([*words, "4000000000", "k_interpreter"], stderr=subprocess.DEVNULL)
@@ -129,6 +134,7 @@ def test_two_runs_in_one_folder_are_refused(tmp_path):
         run(["k_queens"], tmp_path, 100_000, progress=False)
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_a_trace(tmp_path):
     run(["k_queens", "k_chase"], tmp_path, 200_000, progress=False)
     shutil.copy(tmp_path / "k_queens.trace.h5", tmp_path / "mine.trace.h5")

@@ -84,6 +84,7 @@ def test_card_tells_counts_noise_and_origin(collected: Path):
     assert "TVM 0.27.0.post1" in text
 
 
+@pytest.mark.slow
 def test_tvm_reads_the_database_beside_it(collected: Path):
     code = (
         "import sys; from tracegen.tensor.installation import without_tensor_intrinsics as w; w()\n"
@@ -194,6 +195,7 @@ def test_crashes_and_hangs_stay_in_the_runner(tmp_path: Path, body: str, error: 
         runner.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [100_000, 30_000_000])  # some 0.1 and 30 ms: repeats of many calls, and of one
 def test_other_work_on_the_core_is_not_counted(tmp_path: Path, steps: int):
     source, library = tmp_path / "spin.c", tmp_path / "spin.so"
@@ -223,6 +225,7 @@ def test_other_work_on_the_core_is_not_counted(tmp_path: Path, steps: int):
             hog.wait()
 
 
+@pytest.mark.slow
 def test_a_killed_collection_goes_on(tmp_path: Path):
     output = tmp_path / "killed.tensor.h5"
     command = [sys.executable, "-m", "perfvec", "tensor", "collect", "--operators", "matmul:16x16x16"]
