@@ -33,7 +33,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "sort.latency.h5": ["label", trace, "-o", str(folder), "--uarch", "base", "--uarch", "cortex-a53"],
         "sort.features.h5": ["features", trace, "-o", str(folder)],
         "sort.vector.npz": ["represent", trace, "-o", str(folder / "sort.vector.npz")],
-        "report.html": ["report", trace, "-o", str(folder / "report.html"), "--uarch", "base"],
+        "report.html": ["report", trace, "-o", str(folder / "report.html"), "--uarch", "base", "--budget", "0"],
     }
 
 
