@@ -33,7 +33,7 @@ from support.errors import InputError
 from support.text import nearest, show
 from support.yaml_files import read_yaml
 from uarch.columns import of_machines
-from uarch.configuration import Machine, field_names, machine_from_dict
+from uarch.configuration import OPTIONAL, Machine, field_names, machine_from_dict
 from uarch.constraints import CORES
 
 IDEAL = Path(__file__).parent / "ideal.yaml"
@@ -59,6 +59,8 @@ def load_ideal(path: str | Path, machine: Machine) -> dict[str, dict[str, Any]]:
         own = {field: value for field, value in given.items() if field not in CORES} | given.get(machine.core, {})
         for field, value in own.items():
             if machine.l3 is None and str(field).startswith("l3."):
+                continue
+            if field in OPTIONAL and field not in field_names(machine):
                 continue
             valid = [*field_names(machine), "memory"]
             if field not in valid or field in ("name", "core"):

@@ -82,7 +82,7 @@ def sampled(
 
 
 def _edges(points: LivePoints) -> Edges:
-    """How often which instruction followed which, estimated."""
+    """Return how often which instruction followed which, estimated."""
     counted, size = points.pieces.counted, len(points.static)
     ids, following = (
         column.reshape(-1, UNIT)[counted].ravel() for column in (points.pieces.static_id, points.pieces.next_static_id)

@@ -1,4 +1,4 @@
-"""How Numba compiles the inner loops of tracegen.
+"""Numba, as it compiles the inner loops of tracegen.
 
 They only read and write arrays that Python owns and keeps alive during the call, so numba's reference counting is left
 out (`_nrt=False`): its atomic operations on every view would take most of the time. Such functions cannot allocate.

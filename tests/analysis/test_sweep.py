@@ -232,7 +232,7 @@ def predictions(folder, name, key):
 
 
 def test_gem5_s_result_beside_the_prediction(tmp_path):
-    predictions(tmp_path / "x", "cortex-a72", digest(load_machine("cortex-a72")))
+    predictions(tmp_path / "x", "cortex-a72", digest(gem5_runs.machine_that_ran("o3")))
     shutil.copytree(gem5_runs.DATA / "o3", tmp_path / "x" / "run")
     (row,) = confirm.gem5_results(tmp_path / "x").to_dict(orient="records")
     assert row["gem5_cpi"] == pytest.approx(2734 / 933)

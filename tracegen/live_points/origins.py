@@ -1,4 +1,4 @@
-"""Where a run's static instructions come from: bytes, functions and source lines, kept with live-points."""
+"""Origins of a run's static instructions, kept with live-points: bytes, functions and source lines."""
 
 from __future__ import annotations
 

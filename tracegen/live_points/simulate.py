@@ -47,7 +47,7 @@ class Estimated:
 
 
 class _Groups(NamedTuple):
-    """How a unit's instructions are grouped: `group` [G] that occur, and [UNIT] the place in it of each one's."""
+    """Groups [G] that occur in a unit, and [UNIT] the place in them of each instruction's."""
 
     group: NDArray[np.integer]
     row: NDArray[np.integer]

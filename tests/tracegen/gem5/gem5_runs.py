@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from uarch.configuration import Machine, load_machine, machine_from_dict
+
 DATA = Path(__file__).parents[1] / "data" / "gem5"
 PROGRAM = DATA / "touch"
 CORES = ("o3", "minor")
@@ -28,6 +30,17 @@ _EXEC = re.compile(
     r"(?: A=0x([0-9a-f]+))?  FetchSeq=(\d+)  CPSeq=(\d+)  flags=\((.*)\)$"
 )
 _RECORD = re.compile(r"O3PipeView:fetch:\d+:0x[0-9a-f]+:\d+:(\d+):.*")
+
+
+PRESETS = {"o3": "cortex-a72", "minor": "cortex-a53"}
+
+
+def machine_that_ran(core: str) -> Machine:
+    """The preset as it was then: another latency of the second level, no step of a division."""
+    values = load_machine(PRESETS[core]).to_dict()
+    values["l2"]["latency"] = {"o3": 10, "minor": 8}[core]
+    values["functional_units"].pop("div_step_latency")
+    return machine_from_dict(values)
 
 
 def lines(core: str, data: Path = DATA) -> list[str]:

@@ -30,7 +30,7 @@ from uarch.gem5.script import gem5_script
 from uarch.instructions import Flag
 
 ISAS = gem5_runs.OTHER_ISAS
-PRESETS = {"o3": "cortex-a72", "minor": "cortex-a53"}
+PRESETS = gem5_runs.PRESETS
 PERIOD = {"o3": 556, "minor": 714}  # picoseconds: 1.8 and 1.4 GHz
 INSTRUCTIONS = {"aarch64": 510, "riscv64": 422}
 ACCESSES = {"aarch64": 173, "riscv64": 128}
@@ -237,10 +237,10 @@ def test_decoded_micro_operations_are_those_that_gem5_made(isa, tmp_path):
 @pytest.mark.parametrize("core", gem5_runs.CORES)
 def test_the_machine_is_the_one_that_was_asked_for(isa, core, tmp_path):
     done, trace, _ = imported(isa, core, tmp_path)
-    assert done.machine == load_machine(PRESETS[core])
+    assert done.machine == gem5_runs.machine_that_ran(core)
     assert (trace.source, trace.isa, trace.command) == ("gem5", isa, ["./touch"])
     machine, notes = import_config(data(isa) / core / "config.json", name=PRESETS[core])
-    assert machine == load_machine(PRESETS[core])
+    assert machine == gem5_runs.machine_that_ran(core)
     assert [note.split(" = ")[0] for note in notes] == {"o3": ["branch_predictor.entries"], "minor": []}[core]
 
 

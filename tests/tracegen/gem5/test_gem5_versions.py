@@ -7,11 +7,9 @@ from tests.tracegen.gem5 import gem5_runs
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
 from tracegen.gem5.reader import import_gem5
-from uarch.configuration import load_machine
 from uarch.gem5.config import import_config
 
 V23, V24 = gem5_runs.DATA / "v23" / "aarch64", gem5_runs.DATA / "aarch64"
-PRESETS = {"o3": "cortex-a72", "minor": "cortex-a53"}
 
 
 def imported(run, folder):
@@ -46,7 +44,7 @@ def test_a_run_of_v23_is_that_of_v24(core, tmp_path):
 @pytest.mark.parametrize("core", gem5_runs.CORES)
 def test_a_configuration_of_v23_is_the_machine_that_ran(core):
     """The tables of targets are sizes of v23.0's predictor, and objects of v24's."""
-    machine = load_machine(PRESETS[core])
+    machine = gem5_runs.machine_that_ran(core)
     found, notes = import_config(V23 / core / "config.json", base=machine)
     assert found == machine
     assert notes == import_config(V24 / core / "config.json", base=machine)[1]
