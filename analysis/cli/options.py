@@ -22,16 +22,13 @@ MaxInstructions = Annotated[
     int | None, typer.Option("--max-instructions", min=1, help="Stop after so many instructions.")
 ]
 Start = Annotated[int, typer.Option("--start", min=0, help="First timed instruction; all before warm the caches.")]
-Count = Annotated[
-    int | None, typer.Option("--count", min=1, help="Timed instructions; to the trace's end by default.")
-]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Timed instructions; to the trace's end by default.")]
 Warmup = Annotated[
     int, typer.Option(min=0, help="Instructions before --start that also warm the pipeline and the predictors.")
 ]
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Simulate instead of predicting: exact, slower, with CPI stacks.")
 ]
-DEFAULT_BUDGET = 20.0  # seconds
 Budget = Annotated[
     float,
     typer.Option(

@@ -52,7 +52,7 @@ def card(
     """What a dataset holds: tasks, devices, schedules, records, failures, features."""
     import json
 
-    from analysis.cli.output import shown_table
+    from analysis.result import table_text
     from tracegen.tensor.dataset import Dataset, summary
 
     with Dataset(dataset) as data:
@@ -68,7 +68,7 @@ def card(
     for name, value in document.items():
         if not isinstance(value, list):
             print(f"{name}: {value}")
-    print(shown_table(frame))
+    print(table_text(frame))
 
 
 @app.command("merge")
@@ -159,7 +159,7 @@ def evaluate(
     """One table: models, all trained on the same records within the same budget, per split."""
     import json
 
-    from analysis.cli.output import shown_table
+    from analysis.result import table_text
     from perfvec.tensor import evaluate as evaluation
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
@@ -181,9 +181,7 @@ def evaluate(
             rows.to_csv(temporary, index=False)
     table = evaluation.summary(rows)
     print(
-        json.dumps(evaluation.to_json(rows, table), allow_nan=False)
-        if as_json
-        else shown_table(evaluation.shown(table))
+        json.dumps(evaluation.to_json(rows, table), allow_nan=False) if as_json else table_text(evaluation.shown(table))
     )
 
 
@@ -236,7 +234,7 @@ def predict(
     """Latency or score of every candidate by a trained model, the best first."""
     import json
 
-    from analysis.cli.output import shown_table
+    from analysis.result import table_text
     from perfvec.tensor import predict as prediction
     from support.files import atomic_path
 
@@ -244,7 +242,7 @@ def predict(
     if csv is not None:
         with atomic_path(csv) as temporary:
             frame.to_csv(temporary, index=False)
-    print(json.dumps({"predictions": prediction.to_json(frame)}, allow_nan=False) if as_json else shown_table(frame))
+    print(json.dumps({"predictions": prediction.to_json(frame)}, allow_nan=False) if as_json else table_text(frame))
 
 
 @app.command("collect")

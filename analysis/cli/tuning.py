@@ -44,7 +44,7 @@ def tune(
     """Search fast schedules of a network, ranked by a cost model. Stopped or killed, the same command goes on."""
     import json
 
-    from analysis.cli.output import shown_table
+    from analysis.result import table_text
     from analysis.tensor import tune as tuning
 
     plan = tuning.Plan(
@@ -57,7 +57,7 @@ def tune(
     if as_json:
         print(json.dumps(document, allow_nan=False))
         return
-    print(shown_table(found.tasks().drop(columns="key")))
+    print(table_text(found.tasks().drop(columns="key")))
     latency = (
         "unknown, some task never ran" if document["latency_s"] is None else f"{1e3 * document['latency_s']:.3f} ms"
     )
@@ -74,11 +74,11 @@ def compare_searches(
     csv: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
 ) -> None:
     """Searches beside each other: latency found, and trials and time to reach what the reference found."""
-    from analysis.cli.output import shown_table, write
+    from analysis.result import table_text, write
     from analysis.tensor import compare
 
     frame = compare.compare(folders, reference)
-    write(frame, compare.to_json(frame), shown_table(frame), as_json=as_json, csv=csv)
+    write(frame, compare.to_json(frame), table_text(frame), as_json=as_json, csv=csv)
 
 
 @app.command("replay")
@@ -119,7 +119,7 @@ def replay(
     """
     import json
 
-    from analysis.cli.output import shown_table
+    from analysis.result import table_text
     from analysis.tensor import replay as replaying
     from support.errors import InputError
     from support.files import atomic_path
@@ -146,8 +146,8 @@ def replay(
     if as_json:
         print(json.dumps(document, allow_nan=False))
         return
-    print(shown_table(found.kernels.drop(columns="key")))
-    print(shown_table(found.streams))
+    print(table_text(found.kernels.drop(columns="key")))
+    print(table_text(found.streams))
     print(f"critical path {1e3 * found.critical_path_s:.3f} ms")
     if found.network is not None:
         print(f"measured end to end {1e3 * found.network.seconds:.3f} ms; predicted {document['error']:+.1%}")
@@ -157,7 +157,7 @@ def _replay_machines(
     network: str, folder: Path, names: list[str], foundation: Path | None, streams: list[int], as_json: bool,
     csv: Path | None,
 ) -> None:  # fmt: skip
-    from analysis.cli.output import shown_table, write
+    from analysis.result import table_text, write
     from analysis.tensor import programs
     from perfvec.machines.machine_vector import load_predictable
     from perfvec.model import load_model
@@ -168,7 +168,7 @@ def _replay_machines(
         raise InputError(f"{folder}: holds the kernels of {exported.network}, not of {network}")
     model = load_model(foundation)
     frame, whole = programs.replay_machines(folder, model, load_predictable(names, model), streams)
-    text = f"{shown_table(frame)}\n{shown_table(whole)}"
+    text = f"{table_text(frame)}\n{table_text(whole)}"
     write(frame, programs.to_json(frame, whole), text, as_json=as_json, csv=csv)
 
 
