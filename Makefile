@@ -1,31 +1,45 @@
 # Two commands matter: `make demo` and `make test`. Both set up .venv first; a second run installs nothing.
+# The demo needs the core of the package only; `make test`, `check` and `docs` install everything else.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
 CORE := $(shell find uarch/timing/core tracegen/live_points/core -name '*.[ch]pp')
 CORE_STAMP := $(VENV)/.core
 
-.PHONY: demo test fuzz check setup core system browser train-default clean
+.PHONY: demo test fuzz check docs package setup setup-dev core system browser train-default clean
 
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
 # A file's tests stay together; each process has one thread, for more would wait for one another.
-test: browser setup
+test: browser setup-dev
 	$(MAKE) check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 # Every reader on 10,000 mutated files, 100 kills, what cannot be written: hours. FUZZ names readers, or --cases, --seed.
-fuzz: setup
+fuzz: setup-dev
 	$(BIN)/python -m tests.fuzz.run $(FUZZ)
 	$(BIN)/python -m tests.fuzz.kills
 	$(BIN)/python -m pytest -q tests/test_disk.py tests/test_elsewhere.py
 
-check: setup
+check: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_prose.py
+
+# The documentation as a site, in site/. Its generated pages are written first, and every warning is an error.
+docs: setup-dev
+	$(BIN)/python tools/write_reference.py
+	$(BIN)/mkdocs build --strict --quiet
+
+# A wheel and an sdist in dist/, installed into an empty environment and tried there.
+package: setup
+	$(PIP) 'build>=1'
+	sh tools/package.sh $(BIN)/python
 
 setup: system $(STAMP) $(CORE_STAMP)
 
@@ -45,12 +59,18 @@ system:
 browser:
 	@sh tools/system-packages.sh chromium
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml setup.py constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,search,dask,experiment,tensor,tensor-models]'
+	$(PIP) 'setuptools>=77' 'pybind11>=2.13' torch
+	$(PIP) --no-build-isolation -e .
 	touch $(STAMP) $(CORE_STAMP)
+
+setup-dev: setup $(DEV_STAMP)
+
+$(DEV_STAMP): $(STAMP)
+	$(PIP) 'perfvec-toolkit[dev]'
+	touch $(DEV_STAMP)
 
 # The shipped model, from nothing: trace the machine's programs, label them, train. Resumes after a kill; hours on two cores.
 TRAIN := train-out
@@ -58,4 +78,4 @@ train-default: setup
 	sh tools/train-default.sh $(BIN)/perfvec $(abspath $(TRAIN)) perfvec/weights/default.safetensors $(GEM5)
 
 clean:
-	rm -rf $(VENV) demo-out build uarch/timing/_core.*.so tracegen/live_points/_core.*.so
+	rm -rf $(VENV) demo-out build dist site uarch/timing/_core.*.so tracegen/live_points/_core.*.so

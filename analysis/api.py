@@ -37,7 +37,7 @@ DEFAULT_BUDGET = 20.0  # seconds
 __all__ = [
     "DEFAULT_BUDGET", "Error", "LivePointsFile", "Program", "Result", "TraceFile", "attribute", "characterise",
     "collector", "compare", "diff", "import_champsim", "import_gem5", "live_points", "load", "load_model", "machine",
-    "machines", "overview", "phases", "predict", "predictable", "profile", "represent", "required", "simulable",
+    "overview", "phases", "predict", "predictable", "presets", "profile", "represent", "required", "simulable",
     "simulate", "subset", "sweep", "tiling", "trace",
 ]  # fmt: skip
 
@@ -274,11 +274,11 @@ def machine(name: str | os.PathLike[str]) -> Machine:
     return load_machine(os.fspath(name))
 
 
-def machines() -> list[str]:
-    """Return the names of the presets.
+def presets() -> list[str]:
+    """Return the names of the preset machines.
 
     >>> import perfvec as pv
-    >>> "zen4" in pv.machines()
+    >>> "zen4" in pv.presets()
     True
     """
     from uarch.configuration import preset_names
@@ -403,7 +403,7 @@ def profile(
 
 
 def attribute(
-    programs: Runnables, machines: Machines, *, ideal: str | os.PathLike[str] | None = None,
+    programs: Runnables, machines: Machines, *, ideal: str | Path | None = None,
     budget: float = DEFAULT_BUDGET, simulate: bool = False, model: Models = None,
 ) -> Result:  # fmt: skip
     """Attribute cycles to groups of a machine's fields: Shapley values against an ideal machine. Raises Error.
@@ -417,7 +417,7 @@ def attribute(
 
     loaded = load_model(model)
     chosen = simulable(required(machines))
-    return attribution.ask(loaded, _targets(loaded, programs), chosen, _seconds(budget, simulate), ideal and os.fspath(ideal))
+    return attribution.ask(loaded, _targets(loaded, programs), chosen, _seconds(budget, simulate), ideal)
 
 
 def diff(
@@ -585,7 +585,7 @@ def _each(machines: Machines) -> list[Named]:
         from uarch.configuration import preset_names
 
         return list(preset_names())
-    return list(machines) if isinstance(machines, Sequence) and not isinstance(machines, str) else [machines]  # type: ignore[list-item]
+    return list(machines) if isinstance(machines, Sequence) and not isinstance(machines, str) else [machines]
 
 
 def collector(
@@ -612,9 +612,10 @@ def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target
     from analysis.targets import Target, target_of, target_of_vector
     from perfvec.representation.vector import ProgramVector
 
-    several = isinstance(programs, Sequence) and not isinstance(programs, str)
+    single = isinstance(programs, str | os.PathLike | Program | ProgramVector | Target)
+    each: Any = [programs] if single else programs
     found = []
-    for one in list(programs) if several else [programs]:  # type: ignore[list-item, arg-type]
+    for one in each:
         if isinstance(one, Target):
             found.append(one)
         elif isinstance(one, Program):
@@ -622,7 +623,7 @@ def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target
         elif isinstance(one, ProgramVector):
             found.append(target_of_vector(model, one, None, span))
         else:
-            found.append(target_of(model, os.fspath(one), span=span))  # type: ignore[arg-type]
+            found.append(target_of(model, os.fspath(one), span=span))
     if not found:
         raise Error("no program: give a trace, a vector, or a list of them")
     return found

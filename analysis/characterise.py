@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.report import Section
-from analysis.result import Result
+from analysis.result import Result, of_table
 from tracegen.statistics.characterise import characterise, rows
 
 
@@ -17,10 +16,7 @@ def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -
     """Answer what a trace is like; the table has the columns `group`, `measure` and `value`. Raises InputError."""
     document: dict[str, Any] = characterise(trace, max_instructions=max_instructions)
     frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
-    return Result(
-        f"Character of {Path(trace).name}",
-        frame,
-        document=lambda: document,
-        text=lambda: frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"),
-        sections=lambda: [Section("Microarchitecture-independent profile", table=frame)],
-    )
+    return of_table(
+        f"Character of {Path(trace).name}", frame, lambda: document,
+        lambda: frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"),
+    )  # fmt: skip

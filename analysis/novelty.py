@@ -7,13 +7,14 @@ are `perfvec.intervals.novelty`'s.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.report import Section
-from perfvec.intervals.novelty import Neighbours, machine_neighbours, program_neighbours
+from perfvec.intervals.novelty import Neighbours, machine_neighbours, program_isolation, program_neighbours
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -33,9 +34,16 @@ def novelty(
     machines that are known by a fitted vector are not.
     """
     rows: list[dict[str, Any]] = []
-    near = program_neighbours(model, np.stack([program.vector for program in programs])) if programs else None
-    if near is not None:
-        rows += _rows("program", [program.program for program in programs], near)
+    vectors = np.stack([program.vector for program in programs]) if programs else None
+    near = program_neighbours(model, vectors) if vectors is not None else None
+    if near is not None and vectors is not None:
+        unlike = model.calibration.unlike if model.calibration is not None else None
+        isolation = program_isolation(model, vectors, unlike.neighbours) if unlike is not None else None
+        if unlike is not None and isolation is not None:
+            near = replace(near, distance=isolation, usual=unlike.distance)
+        trained = {program.digest for program in model.programs}
+        for program, row in zip(programs, _rows("program", [p.program for p in programs], near), strict=True):
+            rows.append(row | {"outside": row["outside"] and program.trace_digest not in trained})
     configured = [machine for machine in machines if isinstance(machine, Machine)]
     near = machine_neighbours(model, configured)
     if near is not None and model.encoder is not None:
@@ -59,8 +67,8 @@ def warnings(frame: pd.DataFrame) -> list[str]:
     """One line for each that lies outside by its distance."""
     far = frame[frame["outside"] & (frame["distance"] > frame["usual"])]
     return [
-        f"{row.what} {row.name_}: unlike what trained the model: {row.distance:.3g} from the nearest, {row.nearest} "
-        f"(within the training set at most {row.usual:.3g}); the prediction is a guess"
+        f"{row.what} {row.name_}: unlike what trained the model: distance {row.distance:.3g}, where {row.usual:.3g} is "
+        f"usual (the nearest is {row.nearest}); the prediction is a guess"
         for row in far.rename(columns={"name": "name_"}).itertuples()
     ]
 

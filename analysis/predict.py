@@ -263,6 +263,7 @@ def plot(frame: pd.DataFrame, what: str = "cpi") -> Figure:
     for program in programs:
         rows = frame[frame["program"] == program].drop_duplicates("uarch").set_index("uarch").loc[machines]
         each = rows[what] * factor / rows["cycles"]  # of a cycle
-        bars.append(Bars(str(program), machines, rows[what] * factor, rows["low"] * each, rows["high"] * each))
+        low, high = (rows[end].where(rows["low"] < rows["high"]) * each for end in ("low", "high"))
+        bars.append(Bars(str(program), machines, rows[what] * factor, low, high))
     height = 1.4 + 0.22 * len(machines) * (0.6 + 0.4 * len(programs))
     return Figure([Panel(bars, x=Axis(title, zero=True), sideways=True)], height=height)

@@ -124,6 +124,20 @@ class Result:
         return text
 
 
+def of_table(
+    title: str, table: pd.DataFrame, document: Callable[[], dict[str, Any]], text: Callable[[], str] | None = None, *,
+    notes: Sequence[str] = (),
+) -> Result:  # fmt: skip
+    """An answer that is a table and has no picture; its text is the table unless another is given."""
+
+    def sections() -> Sequence[Section]:
+        from analysis.report import Section
+
+        return [Section(title, table=table)]
+
+    return Result(title, table, document, text or (lambda: table_text(table)), sections, notes=tuple(notes))
+
+
 def table_text(frame: pd.DataFrame) -> str:
     """A table for the terminal, four digits a number; row numbers are left out."""
     import pandas as pd

@@ -1,12 +1,11 @@
 """Sweeps: the time of every point of a grid or of a sampled design space, from the machine encoder, unsimulated.
 
-Points are columns (`uarch.columns`), not machines, so that a million of them are a few seconds. analysis/SWEEP.md has
-examples; `analysis.search` looks for the best point where there are too many to list.
+Points are columns (`uarch.columns`), not machines, so that a million of them take a few seconds. docs/how-to/sweep.md
+has examples; `analysis.search` looks for the best point where there are too many to list.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
 from support.text import nearest
 from uarch.columns import MOST_POINTS, Columns, Grid, of_machine, possible, rule_of
-from uarch.configuration import Machine, parse_value, replace_field
+from uarch.configuration import Machine, parse_value
 from uarch.expression import Expression, parse
 from uarch.space import Constraint, load_space, parse_constraint
 from uarch.space_columns import sample_columns
@@ -169,17 +168,6 @@ def fields_of_columns(columns: Columns) -> pd.DataFrame:
             whole = rule_of(field).type is int and not np.isnan(values).any()
             found[field] = values.astype(np.int32) if whole else values
     return pd.DataFrame(found)
-
-
-def grid_machines(base: Machine, grid: Mapping[str, Sequence[Any]]) -> list[Machine]:
-    """`base` with every combination of the values, as machines; the first field varies slowest. Raises InputError."""
-    machines = []
-    for point in itertools.product(*grid.values()):
-        machine = base
-        for field, value in zip(grid, point, strict=True):
-            machine = replace_field(machine, field, value)
-        machines.append(machine)
-    return machines
 
 
 def sweep(
@@ -461,7 +449,7 @@ def _text(values: pd.Series) -> pd.Series:
 def to_json(
     frame: pd.DataFrame, *, k: int = 10, sensitivities: pd.DataFrame | None = None, chosen: pd.DataFrame | None = None
 ) -> dict[str, Any]:
-    """The `--json` document of DESIGN: `points`, and the indices of those on the Pareto front and of the `k` best (or
+    """The `--json` document: `points`, and the indices of those on the Pareto front and of the `k` best (or
     of `chosen`, whose intervals, where they have them, are in `best_intervals`: seconds, or null).
 
     Of more than MOST_LISTED points only the front and the best are in it; `evaluated` counts all.

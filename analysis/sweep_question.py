@@ -10,8 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import confirm, intervals, search, sweep
-from analysis.result import Result, table_text
+from analysis import confirm, intervals, sweep
+from analysis import search as searching
+from analysis.result import Result, of_table, table_text
+from analysis.search import Searchable
 from analysis.sensitivity import sensitivity
 from analysis.sweep import Design
 from analysis.targets import Target
@@ -120,7 +122,7 @@ class SweepQuestion:
         if self.search is None:
             return self._listed
         vectors = [one.vector for one in targets]
-        return search.search(
+        return searching.search(
             model, vectors, self._searchable, self.search, seed=self.seed, cost=self.cost, objective=self.objective,
             progress=progress,
         )  # fmt: skip
@@ -137,11 +139,11 @@ class SweepQuestion:
         return sweep.grid_design(self.base, self.vary, self._limits)
 
     @cached_property
-    def _searchable(self) -> search.Searchable:
+    def _searchable(self) -> Searchable:
         if self.space is not None:
-            return search.search_space(self.space, base=self.base, constraints=self._limits)
+            return searching.search_space(self.space, base=self.base, constraints=self._limits)
         assert self.base is not None
-        return search.search_grid(self.base, self.vary, self._limits)
+        return searching.search_grid(self.base, self.vary, self._limits)
 
 
 def _text(frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, level: float) -> str:
@@ -157,13 +159,5 @@ def _text(frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, l
 
 def gem5_result(folder: str | os.PathLike[str]) -> Result:
     """Answer what gem5 says of the exported points that it ran; the table is that of `confirm.gem5_results`."""
-    from analysis.report import Section
-
     table = confirm.gem5_results(folder)
-    return Result(
-        "gem5 beside the predictions",
-        table,
-        document=lambda: {"points": table.to_dict(orient="records")},
-        text=lambda: table_text(table),
-        sections=lambda: [Section("gem5 beside the predictions", table=table)],
-    )
+    return of_table("gem5 beside the predictions", table, lambda: {"points": table.to_dict(orient="records")})

@@ -1,4 +1,4 @@
-"""The what-if protocol: told changes of a program's time against simulated ones (analysis/WHATIF.md).
+"""The what-if protocol: predicted changes of a program's time against simulated ones (docs/explanation/budgets.md).
 
     one field   each of MACHINES with one field changed, against the machine itself
     pairs       RANDOM machines of the space `default`, each against the next; their order is Kendall's tau

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from analysis.api import load as load
     from analysis.api import load_model as load_model
     from analysis.api import machine as machine
-    from analysis.api import machines as machines
     from analysis.api import overview as overview
     from analysis.api import phases as phases
     from analysis.api import predict as predict
+    from analysis.api import presets as presets
     from analysis.api import profile as profile
     from analysis.api import represent as represent
     from analysis.api import simulate as simulate
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 _API = (
     "Error", "LivePointsFile", "Program", "Result", "TraceFile", "attribute", "characterise", "compare", "diff",
-    "import_champsim", "import_gem5", "live_points", "load", "load_model", "machine", "machines", "overview", "phases",
-    "predict", "profile", "represent", "simulate", "subset", "sweep", "tiling", "trace",
+    "import_champsim", "import_gem5", "live_points", "load", "load_model", "machine", "overview", "phases",
+    "predict", "presets", "profile", "represent", "simulate", "subset", "sweep", "tiling", "trace",
 )  # fmt: skip
 __all__ = [*_API, "__version__"]
 

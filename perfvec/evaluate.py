@@ -1,4 +1,4 @@
-"""The accuracy protocol (DESIGN.md): predicted against simulated cycles of labelled stretches.
+"""The accuracy protocol: predicted against simulated cycles of labelled windows (docs/explanation/machine-vectors.md).
 
 A program is seen when its trace's digest trained the model; a machine is seen when its configuration did. An unseen
 machine is judged twice: with a vector fitted in closed form to the *seen* programs' labels (the model's own, where it
@@ -261,5 +261,5 @@ def by(pairs: pd.DataFrame, column: str, names: Mapping[str, str] | None = None)
 
 
 def to_json(pairs: pd.DataFrame) -> dict[str, Any]:
-    """The `--json` document of DESIGN."""
+    """The `--json` document (docs/reference/file-formats.md)."""
     return {"summary": summary(pairs).to_dict(orient="records"), "pairs": pairs.to_dict(orient="records")}

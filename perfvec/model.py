@@ -33,7 +33,7 @@ from tracegen.features import Schema, get_schema
 from uarch.configuration import Machine, machine_from_dict
 
 FORMAT = "perfvec-model"
-VERSION = 3  # 2: no digest; 1: LSTMs only
+VERSION = 3
 _PROGRAM_VECTORS = "programs.vectors"  # a tensor that a model may have
 DEFAULT_WEIGHTS = Path(__file__).parent / "weights" / "default.safetensors"
 
@@ -187,7 +187,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def load_model(path: str | os.PathLike[str] | None = None) -> Model:
-    """Read a model; without a path, the one that ships. Raises InputError for foreign, damaged or older files."""
+    """Read a model; without a path, the one that ships. Raises InputError for foreign or damaged files."""
     if path is None:
         path = DEFAULT_WEIGHTS
         if not path.exists():

@@ -36,12 +36,30 @@ def cached(**options: Any) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         try:
-            return njit(cache=True, **options)(function)
+            return _whatever_is_kept(njit(cache=True, **options)(function))
         except RuntimeError:  # of numba: neither beside the source nor in the home folder
             _tell_of_no_cache()
             return njit(**options)(function)
 
     return decorate
+
+
+def _whatever_is_kept(dispatcher: Any) -> Any:
+    """`dispatcher`, which compiles where what its cache holds cannot be read: numba unpickles it before it looks whether
+    it is of this source, and a file may be cut short, or of a release whose modules had other names.
+    """
+    kept = dispatcher._cache
+    load = kept.load_overload
+
+    def load_overload(signature: Any, target: Any) -> Any:
+        try:
+            return load(signature, target)
+        except Exception:  # whatever unpickling runs into
+            kept.flush()
+            return None
+
+    kept.load_overload = load_overload
+    return dispatcher
 
 
 @cache

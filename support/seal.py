@@ -2,7 +2,7 @@
 
 HDF5's library trusts what it reads: a damaged file may crash it, hang it, or give other numbers. So a sealed file is
 compared with its seal before the library sees it, by as many threads as there are processors. The seal tells damage,
-not malice: anybody can set a new one. Files sealed before 2026-11-24 have the SHA-256 of the whole, and stay readable.
+not malice: anybody can set a new one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from pathlib import Path
 from support.errors import InputError
 
 BLOCK = 512  # bytes; HDF5's smallest user block (format specification, §II.A)
-_BY_PIECES = b"perfvec-seal-2 sha256 "
-_AT_ONCE = b"perfvec-seal sha256 "
+_MARK = b"perfvec-seal-2 sha256 "
 _PIECE = 64 << 20
 _READ = 1 << 20
 
@@ -31,17 +30,14 @@ def _digest(path: Path, begin: int, end: int) -> bytes:
     return digest.digest()
 
 
-def _seal_of(path: Path, mark: bytes = _BY_PIECES) -> bytes:
+def _seal_of(path: Path) -> bytes:
     """The user block that seals what lies behind it."""
     size = path.stat().st_size
-    if mark == _AT_ONCE:
-        whole = _digest(path, BLOCK, size)
-    else:
-        begins = range(BLOCK, size, _PIECE)
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-            parts = threads.map(lambda begin: _digest(path, begin, min(begin + _PIECE, size)), begins)
-            whole = hashlib.sha256(b"".join(parts)).digest()
-    return (mark + whole.hex().encode() + b"\n").ljust(BLOCK, b"\0")
+    begins = range(BLOCK, size, _PIECE)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        parts = threads.map(lambda begin: _digest(path, begin, min(begin + _PIECE, size)), begins)
+        whole = hashlib.sha256(b"".join(parts)).digest()
+    return (_MARK + whole.hex().encode() + b"\n").ljust(BLOCK, b"\0")
 
 
 def seal(path: Path) -> None:
@@ -61,10 +57,9 @@ def check_seal(path: Path, what: str) -> None:
     try:
         with path.open("rb") as file:
             found = file.read(BLOCK)
-        mark = next((mark for mark in (_BY_PIECES, _AT_ONCE) if found.startswith(mark)), None)
-        if mark is None:
+        if not found.startswith(_MARK):
             raise InputError(f"{path}: truncated, damaged, or not a {what} file of this release; extract it again")
-        if found != _seal_of(path, mark):
+        if found != _seal_of(path):
             raise InputError(f"{path}: its bytes are not those that were written (SHA-256); extract it again")
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or 'unreadable').lower()}; expected a {what} file") from error

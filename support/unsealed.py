@@ -12,10 +12,12 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-
-import h5py
+from typing import TYPE_CHECKING
 
 from support.errors import InputError
+
+if TYPE_CHECKING:
+    import h5py  # the command line reads ALLOWED alone, and starts faster without
 
 ALLOWED = "PERFVEC_UNSEALED"  # environment variable; the option --unsealed sets it, for workers too
 _MEMORY = 1 << 30
@@ -57,6 +59,8 @@ def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
 
 
 def _read_all(path: str) -> None:
+    import h5py
+
     from support.files import require_stored
 
     def read(item: h5py.Dataset | h5py.Group) -> None:
@@ -75,6 +79,8 @@ def _read_all(path: str) -> None:
 
 def child(path: str, cpu_s: str) -> None:
     """Read all of the file within the limits; end with status 1, and the reason on standard output, where it fails."""
+    import h5py  # noqa: F401  # before the limits, which are for the file
+
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s)))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

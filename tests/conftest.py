@@ -51,7 +51,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     files = sorted(traces.iterdir())
     label(files, machines, folder / "latencies", workers=1, progress=False)
     label(files, sample(4, seed=6), folder / "more", workers=1, progress=False)
-    recipe = Recipe(width=32, layers=1, instructions=3_000_000, lanes=16, learning_rate=1e-2, seed=3)
+    recipe = Recipe(width=32, layers=1, instructions=3_000_000, batch_size=16, learning_rate=1e-2, seed=3)
     model_file = folder / "model.safetensors"
     train(traces, folder / "latencies", model_file, recipe=recipe, encoder_latencies=folder / "more", progress=False)
     from perfvec.model import load_model

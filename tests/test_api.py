@@ -61,6 +61,8 @@ def test_every_name_is_there_and_documented():
     assert set(pv._API) <= set(api.__all__)
     assert set(pv.__all__) <= set(dir(pv))
     assert pv.__version__ == importlib.metadata.version("perfvec-toolkit")
+    submodules = {path.stem for path in Path(pv.__file__).parent.iterdir()} - {"__init__"}
+    assert not submodules & set(pv.__all__)  # importing one would hide the function
     with pytest.raises(AttributeError, match="no attribute 'predicted'"):
         _ = pv.predicted
 

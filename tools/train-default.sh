@@ -68,7 +68,7 @@ second() { # MODEL OPTIONS…
     made=$1
     shift
     test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$out/second" --initial "$out/first.safetensors" \
-        --learning-rate 1e-3 --matrix-rate 0.01 --seed 1 --encoder-latencies "$out/encoder" \
+        --learning-rate 1e-3 --muon-lr 0.01 --seed 1 --encoder-latencies "$out/encoder" \
         --shards "$out/shards" -o "$made" "$@"
 }
 second "$out/model.safetensors" --instructions 24000000 --table-latencies "$out/presets"

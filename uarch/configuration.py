@@ -51,7 +51,12 @@ class InOrderPipeline:
 
 @dataclass(frozen=True)
 class FunctionalUnits:
-    """How many units of a kind, and latencies in cycles."""
+    """How many units of a kind, and latencies in cycles.
+
+    `div_latency` is that of gem5's IntDiv: a whole division of AArch64 and RISC-V, but one step of the seven and more
+    that its microcode takes for a division of x86-64. `div_step_latency`, which a machine need not have, is such a
+    step's own, so that a machine divides in as many cycles as its silicon whatever the instruction set.
+    """
 
     int_alu: int
     int_mul: int
@@ -65,6 +70,11 @@ class FunctionalUnits:
     fp_add_latency: int
     fp_mul_latency: int
     fp_div_latency: int
+    div_step_latency: int | None = None
+
+    def int_div_latency(self, isa: str) -> int:
+        """Cycles of gem5's IntDiv for programs of an instruction set."""
+        return self.div_step_latency if isa == "x86-64" and self.div_step_latency is not None else self.div_latency
 
 
 @dataclass(frozen=True)
@@ -118,6 +128,10 @@ class Machine:
         """As in the latency files."""
         values = dataclasses.asdict(self)
         values["memory"] = {"model": self.memory.model} | values["memory"]
+        for field in OPTIONAL:
+            section, _, last = field.partition(".")
+            if values[section][last] is None:
+                del values[section][last]
         return values
 
     def with_(self, **fields: Any) -> Machine:
@@ -135,6 +149,7 @@ class RelationError(InputError):
     """Every field may hold its value, but not together with another's."""
 
 
+OPTIONAL = ("functional_units.div_step_latency",)  # fields that a machine may be without
 _SECTIONS: dict[str, type] = {
     "functional_units": FunctionalUnits,
     "branch_predictor": BranchPredictor,
@@ -199,7 +214,7 @@ def _known_names(where: str, prefix: str, values: Mapping[str, Any], expected: l
 def _match_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:
     _known_names(where, prefix, values, expected)
     for name in expected:
-        if name not in values:
+        if name not in values and prefix + name not in OPTIONAL:
             raise InputError(f"{where}: field {prefix}{name} is missing")
 
 
@@ -209,7 +224,7 @@ def _section(where: str, name: str, values: Mapping[str, Any], kind: type, rules
         raise InputError(f"{where}: {name} must be a mapping of fields, not {show(section)}")
     names = [field.name for field in dataclasses.fields(kind)]
     _match_names(where, f"{name}.", section, names)
-    for field in names:
+    for field in section:
         check_value(where, f"{name}.{field}", section[field], RULES[f"{rules}.{field}"])
     return kind(**section)
 
@@ -309,7 +324,7 @@ def _replace(machine: Machine, values: dict[str, Any], field: str, value: Any) -
             f"machine {machine.name}: {field} = {show(value)} needs memory.model = simple, "
             f"this machine has {machine.memory.model}"
         )
-    if field != "l3":
+    if field != "l3" and field not in OPTIONAL:
         get_field(machine, field)
     *sections, last = field.split(".")
     target = values

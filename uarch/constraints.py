@@ -94,6 +94,7 @@ RULES: dict[str, Rule] = {
     **{f"functional_units.{unit}": _width() for unit in ("int_alu", "int_mul", "fp_add", "fp_mul", "simd")},
     **{f"functional_units.{unit}": _width(8) for unit in ("load_ports", "store_ports")},
     **{f"functional_units.{kind}_latency": _latency() for kind in ("mul", "div", "fp_add", "fp_mul", "fp_div")},
+    "functional_units.div_step_latency": _latency(),
     "branch_predictor.kind": Rule(str, names=lambda: PREDICTORS),
     "branch_predictor.entries": Rule(int, 0, 1 << 20, power_of_two=True),
     "branch_predictor.btb_entries": Rule(int, 0, 1 << 20, power_of_two=True),

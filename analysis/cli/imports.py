@@ -43,7 +43,7 @@ def import_gem5(
 def import_champsim(
     source: Annotated[str, typer.Argument(help="A ChampSim trace, plain, .xz or .gz; - for standard input.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
-    max_instructions: Annotated[int | None, typer.Option(min=1, help="Read so many records at most.")] = None,
+    max_instructions: Annotated[int | None, typer.Option(min=1, help="Read at most N records.")] = None,
 ) -> None:
     """A ChampSim trace becomes a trace file: perfvec import champsim F.champsimtrace.xz -o T.trace.h5."""
     from tracegen.formats.champsim import import_champsim as run_import

@@ -19,7 +19,7 @@ def label(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the latency files.")],
     machines: Machines = None,
     presets: Annotated[bool, typer.Option("--presets", help="Label on every preset.")] = False,
-    sample: Annotated[int, typer.Option(min=0, help="Label on so many machines sampled from the design space.")] = 0,
+    sample: Annotated[int, typer.Option(min=0, help="Label on N machines sampled from the design space.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
     machines_of: Annotated[Path | None, typer.Option(help="Label on the machines of this latency file.")] = None,
     start: Annotated[int, typer.Option(min=0, help="First labelled instruction; caches are warmed by all before.")] = 0,

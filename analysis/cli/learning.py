@@ -33,7 +33,7 @@ def train(
     ] = True,
     exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
     fold: Annotated[str, typer.Option(help="K/N: leave out the K-th of N folds of the programs.")] = "",
-    hold_machines: Annotated[int, typer.Option(min=0, help="Leave out so many of the labels' machines.")] = 0,
+    hold_machines: Annotated[int, typer.Option(min=0, help="Leave out N of the labels' machines.")] = 0,
     machine_seed: Annotated[int, typer.Option(min=0, help="Seed of which machines are left out.")] = 0,
     validate_programs: Annotated[
         str, typer.Option(help="Programs A,B,… that do not train but tell which weights are the best.")
@@ -65,7 +65,7 @@ def train(
     skip: Annotated[
         bool | None,
         typer.Option(
-            "--skip/--no-skip",
+            "--skip-connection/--no-skip-connection",
             help="Features also enter an instruction's vector by a linear map.",
             show_default="--initial's, or no",
         ),
@@ -73,12 +73,12 @@ def train(
     instructions: Annotated[
         int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")
     ] = 60_000_000,
-    lanes: Annotated[int, typer.Option(min=1, help="Chunks in a batch.")] = 16,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sequences of 288 instructions in a batch.")] = 16,
     optimizer: Annotated[str, typer.Option(help="muon (matrices by Muon, the rest by Adam) or adam.")] = "muon",
     learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
-    matrix_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Muon's peak learning rate.")] = 0.02,
+    muon_lr: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Muon's peak learning rate.")] = 0.02,
     weight_decay: Annotated[float, typer.Option(min=0.0, help="Decay of the weights, as AdamW's.")] = 0.0,
-    average: Annotated[
+    ema_decay: Annotated[
         float, typer.Option(min=0.0, max=0.999999, help="Save a moving average of the weights with this decay a step.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
@@ -107,8 +107,8 @@ def train(
         numbers=parse_numbers(number or []) or None, skip=skip,
     )  # fmt: skip
     recipe = Recipe(
-        **shape, instructions=instructions, lanes=lanes, optimizer=optimizer, learning_rate=learning_rate,
-        matrix_rate=matrix_rate, weight_decay=weight_decay, average=average, validate_every=validate_every,
+        **shape, instructions=instructions, batch_size=batch_size, optimizer=optimizer, learning_rate=learning_rate,
+        muon_lr=muon_lr, weight_decay=weight_decay, ema_decay=ema_decay, validate_every=validate_every,
         patience=patience, seed=seed,
     )  # fmt: skip
     split = Split(
@@ -144,7 +144,8 @@ def evaluate(
 ) -> Result:
     """The accuracy protocol: errors for seen and unseen programs and machines, of one model or of several folds.
 
-    --what-if: how well changes of a machine are told, simulated, corrected and by the model (analysis/WHATIF.md).
+    --what-if: how well changes of a machine are predicted: simulated, corrected, and by the model
+    (docs/explanation/budgets.md).
     """
     from analysis import accuracy
     from perfvec.model import load_model

@@ -67,21 +67,62 @@ class _Commands(TyperGroup):
             return super().invoke(context)
 
 
+# At most 80 columns. What a newcomer needs; --help lists everything.
+_FIRST_STEPS = """\
+How long does a program take on a machine, and why?
+
+Run it once
+  perfvec trace -o T.trace.h5 -- PROGRAM ARGS…     record what it executes
+
+How fast is it?
+  perfvec predict T.trace.h5 --uarch zen4          time, CPI, interval
+  perfvec simulate T.trace.h5 --uarch zen4 --stack cycles, and what they go to
+
+Where does the time go?
+  perfvec profile T.trace.h5 --uarch zen4          by function, line or loop
+
+Which machine, which program?
+  perfvec sweep T.trace.h5 --base zen4 --vary l2.size_kib=512,1024,2048
+  perfvec compare A.trace.h5 B.trace.h5            how alike programs are
+
+perfvec --help lists all commands, perfvec COMMAND --help the options of one.
+perfvec uarch list: the machines. perfvec doctor: what this computer has."""
+
 app = typer.Typer(
     name="perfvec", cls=_Commands, help="Profile a program once, predict its run time on any microarchitecture.",
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
 )  # fmt: skip
 
 
-@app.callback()
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"perfvec {version('perfvec-toolkit')}")
+        except PackageNotFoundError:
+            print("perfvec (not installed: run from a checkout)")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     unsealed: Annotated[
         bool, typer.Option("--unsealed", help="Also read HDF5 files without a seal; anywhere before --.")
     ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Set what holds for every command, and for the processes that it starts."""
+    del version  # handled before
     if unsealed:
         os.environ[ALLOWED] = "1"
+    if context.invoked_subcommand is None:
+        if context.obj:
+            raise InputError("a command is missing before --; try perfvec predict -- PROGRAM ARGS…")
+        print(_FIRST_STEPS)
 
 
 for theme in (

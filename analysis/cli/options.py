@@ -14,13 +14,9 @@ ModelFile = Annotated[Path | None, typer.Option("--model", help="Model file; the
 Machines = Annotated[list[str] | None, typer.Option("--uarch", help="Preset name or YAML/JSON file; repeat for more.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")]
-Html = Annotated[
-    Path | None, typer.Option("--html", help="Write an offline page of pictures that answer the pointer, and tables.")
-]
+Html = Annotated[Path | None, typer.Option("--html", help="Write an offline page of interactive figures and tables.")]
 Picture = Annotated[Path | None, typer.Option("--picture", help="Write the picture (.png, .svg or .pdf).")]
-MaxInstructions = Annotated[
-    int | None, typer.Option("--max-instructions", min=1, help="Stop after so many instructions.")
-]
+MaxInstructions = Annotated[int | None, typer.Option("--max-instructions", min=1, help="Stop after N instructions.")]
 Start = Annotated[int, typer.Option("--start", min=0, help="First timed instruction; all before warm the caches.")]
 Count = Annotated[int | None, typer.Option("--count", min=1, help="Timed instructions; to the trace's end by default.")]
 Warmup = Annotated[
@@ -34,11 +30,11 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         min=0,
-        help="Seconds of simulation: what fits in them is simulated, the rest corrected by it; 0: the model alone.",
+        help="Seconds of simulation. What fits is simulated, the rest is corrected by it. 0: the model alone.",
     ),
 ]
 SimulateAll = Annotated[bool, typer.Option("--simulate", help="Simulate everything, however long it takes.")]
-Level = Annotated[float, typer.Option(help="Probability with which the intervals shall hold, as 0.9.")]
+Level = Annotated[float, typer.Option(help="Probability of the intervals, such as 0.9.")]
 Skip = Annotated[int, typer.Option(min=0, help="Instructions executed before recording starts.")]
 RegionFunction = Annotated[
     str | None, typer.Option("--region", help="Record only this function, from its entry to its return.")
@@ -48,7 +44,7 @@ RegionStart = Annotated[
 ]
 RegionStop = Annotated[str | None, typer.Option("--to", help="Record until here; to the program's end by default.")]
 RegionTimes = Annotated[
-    int | None, typer.Option("--times", min=1, help="Stop after so many passages of the region; all by default.")
+    int | None, typer.Option("--times", min=1, help="Stop after N passages of the region; all by default.")
 ]
 Stdin = Annotated[Path | None, typer.Option(help="File on the program's standard input.")]
 Cwd = Annotated[Path | None, typer.Option(help="The program's working directory.")]

@@ -88,7 +88,7 @@ def sweep(
     start: Start = 0,
     count: Count = None,
     search: Annotated[
-        int | None, typer.Option(min=1, help="Look for the best in so many trials instead of listing all (Optuna).")
+        int | None, typer.Option(min=1, help="Search the best in N trials instead of listing all points (Optuna).")
     ] = None,
     export_gem5: Annotated[
         Path | None, typer.Option("--export-gem5", help="Folder for gem5 scripts of the best points.")

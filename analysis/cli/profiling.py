@@ -118,7 +118,7 @@ def tiling(
     ] = 0,
     rounds: Annotated[int, typer.Option(min=1, help="What {rounds} is where this computer is timed.")] = 200,
     units: Annotated[
-        int | None, typer.Option(min=2, help="Represent only so many units of 1,024 instructions of each trace.")
+        int | None, typer.Option(min=2, help="Represent only N units of 1,024 instructions of each trace.")
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,

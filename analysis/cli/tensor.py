@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from analysis.cli.output import answers
+from analysis.result import Result, of_table, table_text
+
 app = typer.Typer(help="Tensor programs: data sets, cost models, predictions.", no_args_is_help=True)
 
 
@@ -52,7 +55,6 @@ def card(
     """What a dataset holds: tasks, devices, schedules, records, failures, features."""
     import json
 
-    from analysis.result import table_text
     from tracegen.tensor.dataset import Dataset, summary
 
     with Dataset(dataset) as data:
@@ -127,6 +129,7 @@ def train(
 
 
 @app.command("evaluate")
+@answers("as_json", "csv")
 def evaluate(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     models: Annotated[str, typer.Option(help="A,B,… of the configuration; all of it by default.")] = "",
@@ -139,7 +142,7 @@ def evaluate(
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
     tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning, at most.")] = 20,
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,
-    train_records: Annotated[int, typer.Option(min=0, help="Train on at most so many records; 0: all.")] = 0,
+    train_records: Annotated[int, typer.Option(min=0, help="Train on at most N records; 0: all.")] = 0,
     networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
     kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu or cpu.")] = "gpu",
     device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
@@ -153,17 +156,11 @@ def evaluate(
         Path | None, typer.Option(help="Judge this trained model, or shipped, on --device, and fine-tuned there.")
     ] = None,
     work: Annotated[Path | None, typer.Option(help="Finished rows are kept here; a killed run goes on.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write a row per seed as CSV.")] = None,
-) -> None:
+) -> Result:
     """One table: models, all trained on the same records within the same budget, per split."""
-    import json
-
-    from analysis.result import table_text
     from perfvec.tensor import evaluate as evaluation
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
-    from support.files import atomic_path
 
     protocol = evaluation.Protocol(
         splits=tuple(filter(None, splits.split(","))), seeds=seeds, test=test, budget=Budget(epochs, seconds),
@@ -176,13 +173,10 @@ def evaluate(
         entries = read_entries(configuration)
         names = [name for name in models.split(",") if name]
         rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
-    if csv is not None:
-        with atomic_path(csv) as temporary:
-            rows.to_csv(temporary, index=False)
     table = evaluation.summary(rows)
-    print(
-        json.dumps(evaluation.to_json(rows, table), allow_nan=False) if as_json else table_text(evaluation.shown(table))
-    )
+    return of_table(
+        "Tensor cost models", rows, lambda: evaluation.to_json(rows, table), lambda: table_text(evaluation.shown(table))
+    )  # fmt: skip
 
 
 @app.command("limits")
@@ -222,27 +216,19 @@ def limits(
 
 
 @app.command("predict")
+@answers("as_json", "csv")
 def predict(
     model: Annotated[Path, typer.Argument(help="A trained model (*.safetensors), or shipped.")],
     dataset: Annotated[Path, typer.Argument(help="Candidates: a dataset (*.tensor.h5), or what read reads.")],
     device: Annotated[list[str] | None, typer.Option(help="Predict for this device; repeat for more.")] = None,
-    top: Annotated[int, typer.Option(min=0, help="Only the best so many of each task; 0: all.")] = 0,
+    top: Annotated[int, typer.Option(min=0, help="Only the best N of each task; 0: all.")] = 0,
     zero_shot: Annotated[bool, typer.Option("--zero-shot", help="Devices that did not train the model too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
-) -> None:
+) -> Result:
     """Latency or score of every candidate by a trained model, the best first."""
-    import json
-
-    from analysis.result import table_text
     from perfvec.tensor import predict as prediction
-    from support.files import atomic_path
 
     frame = prediction.predict(model, dataset, devices=device, top=top, zero_shot=zero_shot)
-    if csv is not None:
-        with atomic_path(csv) as temporary:
-            frame.to_csv(temporary, index=False)
-    print(json.dumps({"predictions": prediction.to_json(frame)}, allow_nan=False) if as_json else table_text(frame))
+    return of_table("Predicted candidates", frame, lambda: {"predictions": prediction.to_json(frame)})
 
 
 @app.command("collect")
@@ -277,7 +263,7 @@ def collect(
     evolutionary: Annotated[
         float, typer.Option(min=0, max=1, help="Part of them found by evolutionary search; the others are random.")
     ] = 0.5,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so long, with what there is.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after N minutes, with what there is.")] = None,
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
@@ -289,10 +275,10 @@ def collect(
         int, typer.Option(min=1, help="Programs that execute more are not simulated.")
     ] = 5_000_000,
     simulated_tasks: Annotated[
-        int | None, typer.Option(min=1, help="Simulate so many tasks only, small ones of all sizes.")
+        int | None, typer.Option(min=1, help="Simulate only N tasks, small ones of all sizes.")
     ] = None,
     simulated_schedules: Annotated[
-        int | None, typer.Option(min=1, help="Simulate so many schedules of each task only.")
+        int | None, typer.Option(min=1, help="Simulate only N schedules of each task.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     features: Annotated[

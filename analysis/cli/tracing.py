@@ -70,7 +70,7 @@ def features(
     output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write, or their folder.")],
     traces: Annotated[list[Path] | None, typer.Argument(help="Traces; or -- PROGRAM ARGS…")] = None,
     schema: Annotated[str, typer.Option(help="Feature schema: default or perfvec-51.")] = "default",
-    workers: Annotated[int, typer.Option(min=1, help="Of several traces: so many side by side.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Of several traces: N side by side.")] = 2,
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,
     max_instructions: MaxInstructions = None,

@@ -84,7 +84,7 @@ def suite_time(
     repeats: Annotated[int, typer.Option(min=1, help="Measured runs of each.")] = 11,
     half_width: Annotated[str, typer.Option(help="As of represent --sample auto.")] = "2%",
     units: Annotated[
-        int | None, typer.Option(min=24, help="Represent so many units of 1,024 instructions instead: faster.")
+        int | None, typer.Option(min=24, help="Represent N units of 1,024 instructions instead: faster.")
     ] = None,
     model_file: ModelFile = None,
     as_json: Json = False,

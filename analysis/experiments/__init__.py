@@ -1,1 +1,1 @@
-"""Experiments of the literature, repeated with this toolkit; EXPERIMENTS.md has their results."""
+"""Experiments of the literature, repeated with this toolkit; docs/appendix/studies.md has the results."""

@@ -3,7 +3,7 @@
     python benchmarks/perfvec/training.py [--data FOLDER] [--steps N] [--threads N] [--device D] [--width …]
 
 FOLDER holds traces and latency files; without it random numbers of their shape are trained on. Rates are of counted
-instructions: the bare LSTM steps over `warmup` more for each chunk, as the loop does. On a processor the time is CPU
+instructions: the bare LSTM steps over `warmup` more for each sequence, as the loop does. On a processor the time is CPU
 time (other processes do not count).
 """
 
@@ -67,7 +67,7 @@ def loop_rate(division: Division, schema: Schema, recipe: Recipe, device: torch.
 def bare_rate(inputs: int, recipe: Recipe, device: torch.device) -> float:
     """Counted instructions a second of nn.LSTM, forward and backward, in the precision that the loop uses."""
     net = torch.nn.LSTM(inputs, recipe.width, recipe.layers).to(device)
-    x = torch.randn(recipe.warmup + recipe.chunk, recipe.lanes, inputs, device=device)
+    x = torch.randn(recipe.warmup + recipe.sequence, recipe.batch_size, inputs, device=device)
     half = torch.autocast(device.type, torch.bfloat16) if native_bf16(device) else nullcontext()
 
     def step() -> None:
@@ -91,12 +91,12 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--lanes", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=64)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     device, schema = device_of(given.device), get_schema("default")
-    recipe = Recipe(width=given.width, layers=given.layers, lanes=given.lanes)
-    recipe = replace(recipe, instructions=given.steps * recipe.chunk * recipe.lanes)
+    recipe = Recipe(width=given.width, layers=given.layers, batch_size=given.batch_size)
+    recipe = replace(recipe, instructions=given.steps * recipe.sequence * recipe.batch_size)
     with tempfile.TemporaryDirectory() as folder:
         labels = (
             prepare(given.data, given.data, schema, Path(folder), progress=False)

@@ -4,12 +4,14 @@
 
 Of each trace: the error of the estimated cycles on all presets and some sampled machines, what of it is cold state (the
 counted units, as they are in the whole run, against these), whether the 95 % intervals hold, and the error of one-field
-changes of `base`, in points.
+changes of `base`, in points. `--truth FOLDER` keeps the simulations of every instruction, so that a comparison that was
+stopped goes on, and the next one begins with them.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from perfvec.model import configuration_key
+from support.files import atomic_path
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT
@@ -24,6 +28,7 @@ from tracegen.live_points.record import UNITS, of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine, load_machine, preset_names, replace_field
 from uarch.space import sample
+from uarch.timing.simulation import SIMULATOR
 from uarch.timing.simulations import Simulations
 
 CHANGES = {
@@ -37,8 +42,31 @@ def changed() -> list[Machine]:
     return [replace(replace_field(base, field, value), name=f"{field}={value}") for field, value in CHANGES.items()]
 
 
-def cycles_by_unit(path: Path, machines: list[Machine], units: int, threads: int) -> NDArray[np.int64]:
-    """[K, units] cycles of each unit in the whole run."""
+def cycles_by_unit(
+    path: Path, machines: list[Machine], units: int, threads: int, folder: Path | None
+) -> NDArray[np.int64]:
+    """[K, units] cycles of each unit in the whole run; those of all units of the trace are kept in the folder."""
+    if folder is None:
+        return _simulated_by_unit(path, machines, units, threads)
+    folder.mkdir(parents=True, exist_ok=True)
+    with Trace(path) as trace:
+        digest, every = trace.digest, len(trace) // UNIT
+    files = [folder / f"{_key(digest, machine)}.npy" for machine in machines]
+    left = [k for k, file in enumerate(files) if not file.exists()]
+    for first in range(0, len(left), 2 * threads):
+        some = left[first : first + 2 * threads]
+        found = _simulated_by_unit(path, [machines[k] for k in some], every, threads)
+        for k, row in zip(some, found, strict=True):
+            with atomic_path(files[k]) as temporary, temporary.open("wb") as stream:
+                np.save(stream, row)
+    return np.stack([np.load(file)[:units] for file in files])
+
+
+def _key(digest: str, machine: Machine) -> str:
+    return hashlib.sha256(f"{digest} {configuration_key(machine)} {SIMULATOR}".encode()).hexdigest()[:24]
+
+
+def _simulated_by_unit(path: Path, machines: list[Machine], units: int, threads: int) -> NDArray[np.int64]:
     with Trace(path) as trace:
         instructions = decode(trace.address, trace.code, trace.isa)
         with Simulations(machines, instructions, threads) as running:
@@ -62,7 +90,7 @@ def compare(path: Path, machines: list[Machine], arguments: argparse.Namespace) 
     branches, begin = time.process_time() - begin, time.process_time()
     found = simulator.simulate(machines, 1)
     each = (time.process_time() - begin) / len(machines)
-    true = cycles_by_unit(path, machines, points.units, arguments.threads)
+    true = cycles_by_unit(path, machines, points.units, arguments.threads, arguments.truth)
     whole = true.sum(axis=1) * (points.instructions / (points.units * UNIT))
     error, width = found.cycles / whole - 1, found.half_width / found.cycles
     counted = points.pieces.unit[points.pieces.counted].astype(np.int64)
@@ -101,6 +129,7 @@ def main() -> None:
     parser.add_argument("--units", type=int, default=UNITS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2, help="of the simulation of every instruction")
+    parser.add_argument("--truth", type=Path, help="folder that keeps the simulations of every instruction")
     arguments = parser.parse_args()
     machines = [*map(load_machine, preset_names()), *sample(arguments.sampled, seed=27), *changed()]
     all_of = [compare(path, machines, arguments) for path in arguments.traces]

@@ -140,14 +140,25 @@ def main() -> None:
     parser.add_argument("--programs", nargs="*", default=[])
     parser.add_argument("--machines", nargs="*", default=[])
     parser.add_argument("--workers", type=int, default=2, help="programs side by side")
+    parser.add_argument("--keep", type=Path, help="folder for what each program gave; what is there is not run again")
     parser.add_argument("--each", action="store_true", help="a line for each pair, with counters (ours/gem5)")
     arguments = parser.parse_args()
     programs = arguments.programs or sorted(p.name.split(".")[0] for p in arguments.folder.glob("*.trace.h5"))
     rows: list[dict[str, Any]] = []
+    keep: Path | None = arguments.keep
+    if keep is not None:
+        keep.mkdir(exist_ok=True)
+        for path in [keep / f"{program}.json" for program in programs]:
+            if path.exists():
+                rows += [{**row, "machine": machine_from_dict(row["machine"])} for row in json.loads(path.read_text())]
+                programs.remove(path.stem)
     with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(measured, arguments.folder, program, set(arguments.machines)) for program in programs]
+        jobs = {pool.submit(measured, arguments.folder, name, set(arguments.machines)): name for name in programs}
         for job in tqdm(as_completed(jobs), total=len(jobs), unit="program"):
             rows += job.result()
+            if keep is not None:
+                found = [{**row, "machine": row["machine"].to_dict()} for row in job.result()]
+                (keep / f"{jobs[job]}.json").write_text(json.dumps(found))
     if arguments.each:
         for row in rows:
             found = "  ".join(

@@ -50,7 +50,8 @@ class Loop:
     warmup: int = 5000  # instructions of the machine's own core before the measured ones
     instructions: int = 20000
     machines: tuple[str, ...] = ()
-    within: float = 0.05  # how far the timing model may be from gem5
+    within: float = 0.05  # how far the timing model may be from gem5 out of order,
+    within_in_order: float = 0.05  # and in order
 
     @property
     def source(self) -> Path:
@@ -124,10 +125,10 @@ class Traced:
             address, code = whole_text(self.program)
             self.instructions = decode(address, code, file.isa)
             row = np.searchsorted(address, file.address)
-            skipped = file.chunks(1 << 18, 0, loop.skip) if loop.skip else []
-            self.skipped = [renumbered(chunk, row) for chunk in skipped]
-            (self.warm,) = (renumbered(chunk, row) for chunk in file.chunks(loop.warmup, loop.skip, loop.skip + loop.warmup))
-            (self.window,) = (renumbered(chunk, row) for chunk in file.chunks(loop.instructions, loop.skip + loop.warmup, end))
+            self.skipped = [renumbered(chunk, row) for chunk in file.chunks(1 << 18, 0, loop.skip)] if loop.skip else []
+            (self.warm,) = file.chunks(loop.warmup, loop.skip, loop.skip + loop.warmup)
+            (self.window,) = file.chunks(loop.instructions, loop.skip + loop.warmup, end)
+        self.warm, self.window = renumbered(self.warm, row), renumbered(self.window, row)
         path.unlink()
         executed = np.bincount(self.window.static_id, minlength=len(address))
         self.rounds = loop.instructions / max(executed.sum() / executed[self._closing(executed)], 1)

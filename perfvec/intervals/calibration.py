@@ -81,11 +81,34 @@ class WayCalibration:
 
 
 @dataclass(frozen=True)
+class UnlikeCalibration:
+    """The errors of programs of kinds that trained no model: those farther than `distance` from the `neighbours`-th
+    nearest training program (perfvec.intervals.novelty). Their half width is the quantile itself, where that is more
+    than the way's.
+    """
+
+    distance: float
+    neighbours: int
+    quantiles: NDArray[np.float64]  # [LEVELS] of |log(simulated / predicted)|; infinite where the programs are too few
+    programs: int
+    machines: int
+    pairs: int
+
+    def half_width(self, level: float, isolation: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n] the least half width of programs at these distances; 0 for those that are not unlike."""
+        quantile = float(np.append(self.quantiles, np.inf)[np.searchsorted(LEVELS, level - 1e-9)])
+        return np.where(isolation > self.distance, quantile, 0.0)
+
+
+@dataclass(frozen=True)
 class Calibration:
-    """By way (`table`, `fitted`, `encoder`); `provenance` says what it was made from, and how often it held."""
+    """By way (`table`, `fitted`, `encoder`), and of programs `unlike` the others; `provenance` says what it was made
+    from, and how often it held.
+    """
 
     ways: Mapping[str, WayCalibration]
     provenance: dict[str, Any] = field(default_factory=dict)
+    unlike: UnlikeCalibration | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What a model's file holds; an infinite quantile is null."""
@@ -96,7 +119,14 @@ class Calibration:
             }
             for name, way in self.ways.items()
         }  # fmt: skip
-        return {"format": FORMAT, "levels": LEVELS.tolist(), "ways": ways, "provenance": self.provenance}
+        document = {"format": FORMAT, "levels": LEVELS.tolist(), "ways": ways, "provenance": self.provenance}
+        if (unlike := self.unlike) is not None:
+            document["unlike"] = {
+                "distance": unlike.distance, "neighbours": unlike.neighbours, "programs": unlike.programs,
+                "machines": unlike.machines, "pairs": unlike.pairs,
+                "quantiles": [q if math.isfinite(q) else None for q in unlike.quantiles.tolist()],
+            }  # fmt: skip
+        return document
 
 
 def calibration_from_json(document: dict[str, Any]) -> Calibration:
@@ -106,18 +136,42 @@ def calibration_from_json(document: dict[str, Any]) -> Calibration:
             raise InputError(f"a calibration of the format {document['format']!r}; this release reads {FORMAT!r}")
         ways = {}
         for name, way in document["ways"].items():
-            quantiles = np.array([np.inf if q is None else q for q in way["quantiles"]], float)
+            quantiles = _quantiles(way)
             slope, least = float(way["slope"]), float(way["least"])
-            rising = quantiles.shape == LEVELS.shape and bool((quantiles[1:] >= quantiles[:-1]).all())
-            if not rising or not quantiles[0] >= 0 or not 0 <= slope <= _STEEPEST or not 0 < least < np.inf:
+            if quantiles is None or not 0 <= slope <= _STEEPEST or not 0 < least < np.inf:
                 raise InputError(f"the calibration of {name!r} holds numbers that cannot be")
             counts = (int(way[count]) for count in ("programs", "machines", "pairs"))
             ways[str(name)] = WayCalibration(Scale(slope, least), quantiles, *counts)
-        return Calibration(ways, dict(document["provenance"]))
+        return Calibration(ways, dict(document["provenance"]), _unlike(document.get("unlike")))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"a damaged calibration: {error!r}") from error
+
+
+def _quantiles(way: dict[str, Any]) -> NDArray[np.float64] | None:
+    """[LEVELS] None where they cannot be quantiles."""
+    found = np.array([np.inf if q is None else q for q in way["quantiles"]], float)
+    rising = found.shape == LEVELS.shape and bool((found[1:] >= found[:-1]).all())
+    return found if rising and found[0] >= 0 else None
+
+
+def _unlike(document: dict[str, Any] | None) -> UnlikeCalibration | None:
+    if document is None:
+        return None
+    quantiles, distance, neighbours = _quantiles(document), float(document["distance"]), int(document["neighbours"])
+    if quantiles is None or not 0 < distance < 2 or neighbours < 1:
+        raise InputError("the calibration of unlike programs holds numbers that cannot be")
+    counts = (int(document[count]) for count in ("programs", "machines", "pairs"))
+    return UnlikeCalibration(distance, neighbours, quantiles, *counts)
+
+
+def calibrate_unlike(
+    error: NDArray[np.float64], program: NDArray[np.int64], machines: int, *, distance: float, neighbours: int
+) -> UnlikeCalibration:
+    """From log(simulated / predicted) [n] of pairs of unlike programs [n] (numbers) and machines."""
+    quantiles = hierarchical_quantiles(np.abs(error), program, LEVELS)
+    return UnlikeCalibration(distance, neighbours, quantiles, len(np.unique(program)), machines, len(error))
 
 
 def calibrate_way(errors: Errors) -> WayCalibration:

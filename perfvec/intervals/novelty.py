@@ -45,6 +45,20 @@ def program_neighbours(model: Model, vectors: NDArray[np.float64]) -> Neighbours
     return _neighbours(names, _cosine(_directions(vectors), known), _cosine(known, known))
 
 
+def program_isolation(model: Model, vectors: NDArray[np.float64], neighbours: int) -> NDArray[np.float64] | None:
+    """[n] distances of program vectors [n, d] to the `neighbours`-th nearest training program; None as above.
+
+    One near program says little: a loop may resemble one other loop and be missed by half. Applications have many.
+    """
+    if model.program_vectors is None:
+        return None
+    known = model.program_vectors[model.program_vectors.any(axis=1)]
+    if not len(known):
+        return None
+    place = min(neighbours, len(known)) - 1
+    return np.partition(_cosine(_directions(vectors), _directions(known)), place, axis=1)[:, place]
+
+
 def machine_neighbours(model: Model, machines: Sequence[Machine]) -> Neighbours | None:
     """Of machines by their configurations; None where the model has no encoder."""
     if model.encoder is None or not machines:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfvec.intervals.level import least_groups
-from perfvec.intervals.novelty import program_neighbours
+from perfvec.intervals.novelty import program_isolation, program_neighbours
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 
@@ -28,14 +28,23 @@ def half_widths(
     found = np.full((len(programs), len(ways)), np.nan)
     if model.calibration is None or not programs:
         return found
-    near = program_neighbours(model, np.stack([program.vector for program in programs]))
+    vectors = np.stack([program.vector for program in programs])
+    near = program_neighbours(model, vectors)
     distances = np.full(len(programs), np.nan) if near is None else near.relative()
     for number, way in enumerate(ways):
         known = model.calibration.ways.get(way)
         if known is not None:
             width = known.half_width(level, distances, machine_distances[number])
+            width = np.maximum(width, unlike_half_widths(model, vectors, level))
             found[:, number] = np.where(np.isfinite(width), width, np.nan)
     return found
+
+
+def unlike_half_widths(model: Model, vectors: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    """[P] the least half widths of programs by their vectors [P, d]: 0 for those like what the model was judged on."""
+    unlike = model.calibration.unlike if model.calibration is not None else None
+    isolation = program_isolation(model, vectors, unlike.neighbours) if unlike is not None else None
+    return np.zeros(len(vectors)) if unlike is None or isolation is None else unlike.half_width(level, isolation)
 
 
 def around(

@@ -100,14 +100,8 @@ class MachineEncoder(nn.Module):
         return torch.exp(self.pace + output[:, :1]) * direction
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As torch's, of any sizes. A state of before there was a pace is one whose pace is 0 for every machine."""
+        """Load a state of any sizes."""
         state = dict(state_dict)
-        if "pace" not in state:
-            for name in ("linear", "correction.4"):
-                for tensor in (f"{name}.weight", f"{name}.bias"):
-                    state[tensor] = torch.cat([torch.zeros_like(state[tensor][:1]), state[tensor]])
-            state["pace"], state["limit"] = torch.tensor(0.0), torch.tensor(torch.inf)
-            state["low"], state["high"] = torch.tensor([]), torch.tensor([])
         hidden, features = state["correction.0.weight"].shape
         coordinates, width = state["basis"].shape
         MachineEncoder.__init__(self, width, features=features, coordinates=coordinates, hidden=hidden)

@@ -9,8 +9,9 @@ unknowns need a prior: Bayesian linear regression (Bishop, Pattern Recognition a
 m₀ is the vector of the configuration where that is known (table or encoder), else the mean direction of the table at
 the scale of the times. Noise is relative: σ is by what fraction the foundation model misses a program, u what the
 measurement is uncertain by. k is the mean square of R / s, so τ is the fraction by which the prior's times may be off.
-The prior is isotropic because the representation's coordinates share one scale (MACHINES.md compares others). τ and σ
-are integrated over, on a grid: each pair counts by its evidence (§3.5) and weak log-normal priors.
+The prior is isotropic because the representation's coordinates share one scale (docs/appendix/machine-vectors.md
+compares others). τ and σ are integrated over, on a grid: each pair counts by its evidence (§3.5) and weak log-normal
+priors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The regression estimator: what all units' signatures say of the units that were not drawn (REPRESENTATION.md).
+"""The regression estimator: what all units' signatures say of the units that were not drawn
+(docs/explanation/representation.md).
 
 Units of one stratum still differ, and half of the difference follows from their signatures, which are known of all
 units. With slopes B, the same for all strata, a drawn unit's vector y with the signature x is replaced by

@@ -1,4 +1,4 @@
-"""A program's vector from a part of its instructions, with its error (REPRESENTATION.md, *Sampled*).
+"""A program's vector from a part of its instructions, with its error (docs/explanation/representation.md).
 
 Units of UNIT instructions are stratified by what they execute and how; the model runs over units drawn at random from
 every stratum, each after a warm-up, until the 95 % confidence interval of the prediction on every machine of the

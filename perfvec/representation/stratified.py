@@ -1,4 +1,5 @@
-"""Stratified sampling of vectors: allocation to strata, the estimate of a total, its error (REPRESENTATION.md).
+"""Stratified sampling of vectors: allocation to strata, the estimate of a total, its error
+(docs/explanation/representation.md).
 
 A population of N units is divided into strata of N_h; n_h units of each are drawn at random without replacement, and
 unit k has the vector r_k. The total is estimated without bias by Σ_h N_h·mean_h (Horvitz–Thompson for equal

@@ -28,7 +28,7 @@ from support.text import parse_json
 from tracegen.tensor.dataset import Device
 
 FORMAT = "perfvec-tensor-model"
-VERSION = 2  # 1: no digest
+VERSION = 2
 SHIPPED = Path(__file__).parents[1] / "weights" / "tensor.safetensors"
 
 

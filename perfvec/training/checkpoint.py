@@ -28,13 +28,13 @@ class Best:
 class Checkpoint:
     """After `step` steps: weights, optimizer, their moving average and the best so far, where there are these.
 
-    The schedule and the drawn chunks are functions of the step and need no state.
+    The schedule and the drawn sequences are functions of the step and need no state.
     """
 
     step: int
     weights: Weights
     optimizer: dict[str, Any]
-    average: Weights | None
+    ema: Weights | None
     best: Best | None
 
 

@@ -327,24 +327,24 @@ def batch(
     warmup: int,
     length: int,
 ) -> tuple[NDArray[np.float32], NDArray[np.uint16], NDArray[np.bool_]]:
-    """Chunk b covers labelled instructions first[b] … first[b]+length of shard which[b], after `warmup` others.
+    """Sequence b covers labelled instructions first[b] … first[b]+length of shard which[b], after `warmup` others.
 
     Returns features [warmup+length, B, width], latencies [length, B, U] and present [warmup+length, B] (False where
     the trace has no instruction: before its start).
     """
-    lanes = len(which)
+    count = len(which)
     total = warmup + length
-    x = np.zeros((total, lanes, schema.width), np.float32)
-    y = np.empty((length, lanes, shards[0].latency.shape[1]), np.uint16)
-    present = np.ones((total, lanes), bool)
-    for lane, (index, begin) in enumerate(zip(which.tolist(), first.tolist(), strict=True)):
+    x = np.zeros((total, count, schema.width), np.float32)
+    y = np.empty((length, count, shards[0].latency.shape[1]), np.uint16)
+    present = np.ones((total, count), bool)
+    for row, (index, begin) in enumerate(zip(which.tolist(), first.tolist(), strict=True)):
         shard = shards[index]
         start = begin + shard.lead - warmup
         missing = max(0, -start)
         rows = slice(start + missing, start + total)
-        x[missing:, lane] = schema.expand(shard.static, shard.static_id[rows], shard.stored[rows])
-        present[:missing, lane] = False
-        y[:, lane] = shard.latency[begin : begin + length]
+        x[missing:, row] = schema.expand(shard.static, shard.static_id[rows], shard.stored[rows])
+        present[:missing, row] = False
+        y[:, row] = shard.latency[begin : begin + length]
     return x, y, present
 
 

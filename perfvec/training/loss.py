@@ -1,4 +1,4 @@
-"""The training loss: errors of sums of consecutive latencies, from single instructions to a chunk."""
+"""The training loss: errors of sums of consecutive latencies, from single instructions to a whole sequence."""
 
 from __future__ import annotations
 

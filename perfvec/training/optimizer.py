@@ -82,10 +82,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def optimizer_for(
-    foundation: FoundationModel, kind: str, *, rate: float, matrix_rate: float, weight_decay: float
+    foundation: FoundationModel, kind: str, *, rate: float, muon_lr: float, weight_decay: float
 ) -> Muon:
     """The optimizer of a foundation model: `adam` at `rate` throughout, or `muon` with the architecture's matrices at
-    `matrix_rate`. The head, whose rows are machines, and vectors are Adam's."""
+    `muon_lr`. The head, whose rows are machines, and vectors are Adam's."""
     matrices: dict[int, list[Tensor]] = {}
     others: list[Tensor] = []
     inside = {id(parameter) for parameter in foundation.architecture.parameters() if parameter.ndim == 2}
@@ -96,5 +96,5 @@ def optimizer_for(
         else:
             others.append(parameter)
     groups: list[dict[str, Any]] = [{"params": others, "peak": rate, "rows": 0}]
-    groups += [{"params": of, "peak": matrix_rate, "rows": rows} for rows, of in sorted(matrices.items())]
+    groups += [{"params": of, "peak": muon_lr, "rows": rows} for rows, of in sorted(matrices.items())]
     return Muon(groups, weight_decay=weight_decay)

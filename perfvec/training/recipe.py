@@ -24,26 +24,26 @@ class Recipe:
     numbers: Mapping[str, int] = field(default_factory=dict)  # of the architecture, where not its defaults
     skip: bool = False  # an instruction's features also enter its vector by a linear map
     instructions: int = 60_000_000  # executed instructions that training passes over (repetitions counted)
-    chunk: int = 288  # instructions that count, behind `warmup` others
+    sequence: int = 288  # instructions of a training sequence that count, behind `warmup` others
     warmup: int = 96
-    lanes: int = 16  # chunks in a batch, of all processes together
+    batch_size: int = 16  # sequences in a batch, of all processes together
     optimizer: str = "muon"  # or adam
     learning_rate: float = 2e-3  # Adam's at the peak
-    matrix_rate: float = 0.02  # Muon's at the peak
+    muon_lr: float = 0.02  # Muon's at the peak
     weight_decay: float = 0.0
-    average: float = 0.0  # decay per step of the weights' exponential moving average, which is then what is saved
+    ema_decay: float = 0.0  # decay per step of the weights' exponential moving average, which is then what is saved
     validate_every: int = 500  # steps, where programs validate
     patience: int = 0  # validations without a better one before training stops; 0: never
     seed: int = 0
     initial: str = ""  # digest of the model whose weights training starts from; none: from nothing
 
     def __post_init__(self) -> None:
-        if self.warmup > WARMUP or self.chunk % SEGMENTS[-1][0]:
-            raise InputError(f"warmup must be at most {WARMUP} and chunk a multiple of {SEGMENTS[-1][0]}")
-        if min(self.width, self.layers, self.instructions, self.lanes, self.validate_every) < 1:
-            raise InputError("width, layers, instructions, lanes and validate_every must be at least 1")
-        if not 0.0 <= self.average < 1.0:
-            raise InputError(f"average is {self.average}; a decay from 0 (no averaging) to below 1 is expected")
+        if self.warmup > WARMUP or self.sequence % SEGMENTS[-1][0]:
+            raise InputError(f"warmup must be at most {WARMUP} and sequence a multiple of {SEGMENTS[-1][0]}")
+        if min(self.width, self.layers, self.instructions, self.batch_size, self.validate_every) < 1:
+            raise InputError("width, layers, instructions, batch_size and validate_every must be at least 1")
+        if not 0.0 <= self.ema_decay < 1.0:
+            raise InputError(f"ema_decay is {self.ema_decay}; a decay from 0 (no averaging) to below 1 is expected")
         if self.patience < 0 or self.weight_decay < 0:
             raise InputError("patience and weight_decay must not be negative")
         if self.optimizer not in OPTIMIZERS:
@@ -52,7 +52,7 @@ class Recipe:
 
     @property
     def steps(self) -> int:
-        return max(1, self.instructions // (self.chunk * self.lanes))
+        return max(1, self.instructions // (self.sequence * self.batch_size))
 
     @property
     def shape(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Training the foundation model, sequence to sequence.
 
-A training sample is a chunk of consecutive instructions behind a warm-up prefix that only fills the model's state, so
-every instruction costs one step of the recurrence (PerfVec runs a 256-step window for each). Errors are relative to
+A sample is a sequence of consecutive instructions behind a warm-up prefix that only fills the model's state, so every
+instruction costs one step of the recurrence (PerfVec runs a 256-step window for each). Errors are relative to
 the mean latency of the program on the machine, so slow machines and programs do not dominate; loss.py has the rest. One
 loop serves a processor, a GPU, and several of either under torchrun: each process then takes its share of the same
 batches.
@@ -161,7 +161,7 @@ def _model(
 
 
 class Objective(nn.Module):
-    """The loss of a batch of chunks. One module, so that DistributedDataParallel can wrap all of a step."""
+    """The loss of a batch of sequences. One module, so that DistributedDataParallel can wrap all of a step."""
 
     def __init__(self, foundation: FoundationModel, machine_scale: Tensor, warmup: int, bf16: bool) -> None:
         super().__init__()
@@ -214,10 +214,10 @@ def fit(
     """
     labels, validation = division.training, division.validation
     short = min(len(shard) for shard in labels.shards)
-    if short < recipe.chunk:
-        raise InputError(f"a latency file labels only {short} instructions; training chunks need {recipe.chunk}")
-    if recipe.lanes % ranks.count:
-        raise InputError(f"{recipe.lanes} lanes cannot be shared evenly by {ranks.count} processes")
+    if short < recipe.sequence:
+        raise InputError(f"a latency file labels only {short} instructions; training sequences need {recipe.sequence}")
+    if recipe.batch_size % ranks.count:
+        raise InputError(f"a batch of {recipe.batch_size} cannot be shared evenly by {ranks.count} processes")
     torch.manual_seed(recipe.seed)
     scales = _scales(labels.shards)
     foundation = FoundationModel(schema, len(labels.machines), **recipe.shape)
@@ -228,17 +228,17 @@ def fit(
     objective = Objective(foundation, scales.machine, recipe.warmup, bf16).to(ranks.device)
     optimizer = optimizer_for(
         foundation, recipe.optimizer,
-        rate=recipe.learning_rate, matrix_rate=recipe.matrix_rate, weight_decay=recipe.weight_decay,
+        rate=recipe.learning_rate, muon_lr=recipe.muon_lr, weight_decay=recipe.weight_decay,
     )  # fmt: skip
-    average = deepcopy(foundation) if recipe.average else None
+    average = deepcopy(foundation) if recipe.ema_decay else None
     kept = average or foundation  # what is validated and saved
     first, best = 0, None
     identity = _identity(recipe, division)
     if (state := load_checkpoint(checkpoint, identity, ranks.device)) is not None:
         foundation.load_state_dict(state.weights)
         optimizer.load_state_dict(state.optimizer)
-        if average is not None and state.average is not None:
-            average.load_state_dict(state.average)
+        if average is not None and state.ema is not None:
+            average.load_state_dict(state.ema)
         first, best = state.step, state.best
     log = Metrics(metrics, first, tensorboard) if metrics and ranks.first else None
     ranks.wait()  # all have read the checkpoint before the first one may write another
@@ -271,14 +271,14 @@ def fit(
         nn.utils.clip_grad_norm_(foundation.parameters(), 1.0)
         optimizer.step()
         if average is not None:
-            _follow(average, foundation, min(recipe.average, (1 + step) / (10 + step)))
+            _follow(average, foundation, min(recipe.ema_decay, (1 + step) / (10 + step)))
         done = step + 1
         value = float(ranks.total(loss.detach() / ranks.count))
         if not math.isfinite(value):
             raise InputError(f"training diverged: the loss of step {done} is {value}; lower the learning rate")
         row = {
             "step": done,
-            "instructions": done * recipe.chunk * recipe.lanes,
+            "instructions": done * recipe.sequence * recipe.batch_size,
             "loss": value,
             "learning_rate": recipe.learning_rate * share,
         }
@@ -288,7 +288,7 @@ def fit(
             if best is None or error < best.error:
                 best = Best(done, error, {name: value.clone() for name, value in kept.state_dict().items()})
         now = time.monotonic()
-        counted = (done - first) * recipe.chunk * recipe.lanes
+        counted = (done - first) * recipe.sequence * recipe.batch_size
         row["instructions_per_second"] = counted / (now - began)
         row["instructions_per_processor_second"] = counted / (time.process_time() - began_processor)
         if log is not None:
@@ -322,9 +322,9 @@ def _identity(recipe: Recipe, division: Division) -> str:
 def _batches(
     shards: Sequence[Shard], schema: Schema, recipe: Recipe, first: int, ranks: Ranks
 ) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.int64]]]:
-    """(step, x, present, latencies, shards) of this process's lanes, read one step ahead.
+    """(step, x, present, latencies, shards) of this process's sequences, read one step ahead.
 
-    The chunks depend on the seed and the step alone: a resumed run draws the same ones, and so do several processes,
+    The sequences depend on the seed and the step alone: a resumed run draws the same ones, and so do several processes,
     of which each takes every `ranks.count`-th.
     """
     lengths = np.array([len(shard) for shard in shards])
@@ -334,10 +334,10 @@ def _batches(
         step: int,
     ) -> tuple[int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.int64]]:
         rng = np.random.default_rng((recipe.seed, step))
-        which = rng.choice(len(lengths), recipe.lanes, p=share)
-        begin = (rng.random(recipe.lanes) * (lengths[which] - recipe.chunk + 1)).astype(np.int64)
+        which = rng.choice(len(lengths), recipe.batch_size, p=share)
+        begin = (rng.random(recipe.batch_size) * (lengths[which] - recipe.sequence + 1)).astype(np.int64)
         which, begin = which[ranks.rank :: ranks.count], begin[ranks.rank :: ranks.count]
-        x, y, present = batch(shards, schema, which, begin, recipe.warmup, recipe.chunk)
+        x, y, present = batch(shards, schema, which, begin, recipe.warmup, recipe.sequence)
         return step, x, present, y, which
 
     with ThreadPoolExecutor(1) as ahead:
@@ -410,8 +410,8 @@ def _normalise(foundation: FoundationModel, shards: Sequence[Shard], schema: Sch
     """Zero mean and unit variance of every input over a sample of the data (constant inputs stay 0)."""
     rng = np.random.default_rng(recipe.seed)
     which = rng.integers(0, len(shards), 256)
-    begin = np.array([rng.integers(0, len(shards[k]) - recipe.chunk + 1) for k in which])
-    x, _, _ = batch(shards, schema, which, begin, 0, recipe.chunk)
+    begin = np.array([rng.integers(0, len(shards[k]) - recipe.sequence + 1) for k in which])
+    x, _, _ = batch(shards, schema, which, begin, 0, recipe.sequence)
     flat = x.reshape(-1, schema.width)
     deviation = flat.std(axis=0)
     foundation.mean.copy_(torch.from_numpy(flat.mean(axis=0)))

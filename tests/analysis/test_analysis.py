@@ -32,7 +32,8 @@ def test_predictions_are_dot_products(data):
 
 
 def test_grid_sets_the_fields_it_names():
-    machines = sweep.grid_machines(load_machine("base"), {"l1d.size_kib": [16, 64], "l2.latency": [8, 9, 10]})
+    columns = sweep.grid_design(load_machine("base"), {"l1d.size_kib": [16, 64], "l2.latency": [8, 9, 10]}).columns
+    machines = [columns.machine(row, "point") for row in range(columns.count)]
     assert [(get_field(m, "l1d.size_kib"), get_field(m, "l2.latency")) for m in machines] == [
         (16, 8), (16, 9), (16, 10), (64, 8), (64, 9), (64, 10),
     ]  # fmt: skip
@@ -72,7 +73,7 @@ def test_a_wrong_vary_is_one_line(texts, match):
 
 def test_an_impossible_value_is_told():
     with pytest.raises(InputError, match="associativity"):
-        sweep.grid_machines(load_machine("base"), {"l1d.associativity": [100_000]})
+        sweep.grid_design(load_machine("base"), {"l1d.associativity": [100_000]})
 
 
 def test_cosine_distances_by_hand():

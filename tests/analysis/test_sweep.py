@@ -23,7 +23,8 @@ GRID = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512]}
 
 def test_times_are_those_of_the_encoder():
     frame = sweep.sweep(shipped(), [program()], load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]})
-    machines = sweep.grid_machines(load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]})
+    columns = sweep.grid_design(load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]}).columns
+    machines = [columns.machine(row, "point") for row in range(columns.count)]
     vectors = shipped().encoder.encode(np.stack([machine_features(machine) for machine in machines]))
     expected = vectors @ program().vector
     assert np.allclose(frame["cycles"], expected, rtol=1e-3)

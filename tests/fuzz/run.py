@@ -21,6 +21,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz.mutate import mutated
@@ -33,15 +34,27 @@ _WALL = 30  # times as long on a machine that is busy
 _ROOT = Path(__file__).parents[2]
 
 
+@dataclass
+class Worst:
+    """The most that a case took: CPU time in s, and resident memory in bytes besides what the process had before."""
+
+    seconds: float = 0.0
+    memory: int = 0
+
+    def take(self, seconds: float, memory: int) -> None:
+        self.seconds, self.memory = max(self.seconds, seconds), max(self.memory, memory)
+
+
 def fuzz(
-    names: Sequence[str], cases: int, seed: int, folder: Path, keep: Path | None = None
+    names: Sequence[str], cases: int, seed: int, folder: Path, keep: Path | None = None, worst: Worst | None = None
 ) -> tuple[Counter[str], list[str]]:
     """What came of the cases of readers, one after another in turn, and a line for each that is bad."""
+    worst = worst or Worst()
     found: Counter[str] = Counter()
     told = []
     begin = 0
     while begin < cases:
-        for case, outcome, message in _batch(names, seed, begin, cases, folder):
+        for case, outcome, message in _batch(names, seed, begin, cases, folder, worst):
             name = names[case % len(names)]
             found[outcome] += 1
             if outcome in BAD:
@@ -52,7 +65,9 @@ def fuzz(
     return found, told
 
 
-def _batch(names: Sequence[str], seed: int, begin: int, end: int, folder: Path) -> Iterator[tuple[int, str, str]]:
+def _batch(
+    names: Sequence[str], seed: int, begin: int, end: int, folder: Path, worst: Worst
+) -> Iterator[tuple[int, str, str]]:
     """Cases from `begin` on, to the end or to one that ends the process."""
     command = [
         sys.executable,
@@ -80,9 +95,10 @@ def _batch(names: Sequence[str], seed: int, begin: int, end: int, folder: Path) 
                     break
                 *lines, rest = (rest + more).split(b"\n")
                 for line in lines:
-                    number, outcome, message = line.decode().split("\t", 2)
+                    number, outcome, seconds, memory, message = line.decode().split("\t", 4)
                     case, waiting = int(number), _Waiting(worker.pid)
                     if outcome:  # otherwise: it begins
+                        worst.take(float(seconds), int(memory))
                         yield case, outcome, message
             status = worker.wait()
             if status:
@@ -140,9 +156,26 @@ def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path)
         reader, path, data, expected = given[name]
         path.unlink()  # another file each time: what is kept of one by its name is not of this one
         path.write_bytes(mutated(data, random.Random(f"{name} {seed} {case}"), text=reader.text))
-        os.write(out, f"{case}\t\t\n".encode())
+        os.write(out, f"{case}\t\t\t\t\n".encode())
+        seconds, before = _cpu_seconds(), _resident()
         outcome, message = _outcome(reader, path, expected)
-        os.write(out, f"{case}\t{outcome}\t{' '.join(message.split())[:300]}\n".encode(errors="backslashreplace"))
+        taken = f"{_cpu_seconds() - seconds:.3f}\t{max(_resident(peak=True) - before, 0)}"
+        message = " ".join(message.split())[:300]
+        os.write(out, f"{case}\t{outcome}\t{taken}\t{message}\n".encode(errors="backslashreplace"))
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of its children that have ended."""
+    took = os.times()
+    return took.user + took.system + took.children_user + took.children_system
+
+
+def _resident(*, peak: bool = False) -> int:
+    """Bytes of memory that are resident, or their peak since this was last asked without `peak`."""
+    if not peak:
+        Path("/proc/self/clear_refs").write_text("5")
+    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM:")]
+    return int(line.split()[1]) << 10
 
 
 def _outcome(reader: object, path: Path, expected: str) -> tuple[str, str]:
@@ -184,15 +217,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path)
     given = parser.parse_args()
-    print("| file | cases | s | " + " | ".join(GOOD + BAD) + " |\n|---|" + "--:|" * (2 + len(GOOD + BAD)), flush=True)
+    columns = ("cases", "s", "worst s", "worst MiB", *GOOD, *BAD)
+    print(f"| file | {' | '.join(columns)} |\n|---|{'--:|' * len(columns)}", flush=True)
     every = []
     for name in given.readers or READERS:
-        began = time.monotonic()
+        began, worst = time.monotonic(), Worst()
         with tempfile.TemporaryDirectory(prefix="perfvec-fuzz-") as folder:
-            found, told = fuzz([name], given.cases, given.seed, Path(folder), given.keep)
+            found, told = fuzz([name], given.cases, given.seed, Path(folder), given.keep, worst)
         every += told
         counts = " | ".join(f"{found[one]:,}" for one in GOOD + BAD)
-        print(f"| {name} | {found.total():,} | {time.monotonic() - began:.0f} | {counts} |", flush=True)
+        most = f"{worst.seconds:.2f} | {worst.memory / 2**20:.0f}"
+        print(f"| {name} | {found.total():,} | {time.monotonic() - began:.0f} | {most} | {counts} |", flush=True)
     print("\n".join(every[:200]), file=sys.stderr)
     sys.exit(bool(every))
 

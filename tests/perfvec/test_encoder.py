@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from perfvec.machines.encoder import MachineEncoder, machine_features
 from perfvec.model import load_model
@@ -49,30 +48,6 @@ def test_the_state_alone_makes_the_encoder_again(law):
     again.load_state_dict(encoder.state_dict())
     assert np.array_equal(again.encode(features), encoder.encode(features))
     assert np.array_equal(again.encode(features), again.encode(features))  # no dropout outside training
-
-
-def test_a_state_without_pace_is_an_affine_map_and_a_correction():
-    generator = torch.Generator().manual_seed(1)
-    features, width, hidden = 61, 6, 5
-    shapes = {
-        "linear.weight": (width, features), "linear.bias": (width,), "correction.0.weight": (hidden, features),
-        "correction.0.bias": (hidden,), "correction.2.weight": (hidden, hidden), "correction.2.bias": (hidden,),
-        "correction.4.weight": (width, hidden), "correction.4.bias": (width,), "mean": (features,),
-        "scale": (features,), "basis_mean": (width,), "basis_scale": (width,), "basis": (width, width),
-    }  # fmt: skip
-    state = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
-    encoder = MachineEncoder(width)
-    encoder.load_state_dict(state)
-    machines = RANGES[:4]
-    rows = np.stack([machine_features(machine) for machine in machines])
-    x = (torch.from_numpy(rows[:, :features]) - state["mean"]) * state["scale"]
-    inner = torch.nn.functional.silu(x @ state["correction.0.weight"].T + state["correction.0.bias"])
-    inner = torch.nn.functional.silu(inner @ state["correction.2.weight"].T + state["correction.2.bias"])
-    output = x @ state["linear.weight"].T + state["linear.bias"]
-    output = output + inner @ state["correction.4.weight"].T + state["correction.4.bias"]
-    expected = state["basis_mean"] + (output * state["basis_scale"]) @ state["basis"]
-    assert np.allclose(encoder.encode(rows), expected.numpy(), rtol=1e-3, atol=1e-3)
-    assert all(not encoder.outside(machine) for machine in machines)  # it knows no ranges
 
 
 def test_the_shipped_model_still_encodes():

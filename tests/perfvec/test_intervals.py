@@ -2,7 +2,10 @@
 
 import json
 import math
+import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import intervals, predict, sweep
+from analysis import intervals, novelty, predict, sweep
 from analysis.cli.main import main
 from perfvec.intervals.calibrate import calibrate, coverage
 from perfvec.intervals.calibration import (
@@ -18,7 +21,9 @@ from perfvec.intervals.calibration import (
     Calibration,
     Errors,
     Scale,
+    UnlikeCalibration,
     WayCalibration,
+    calibrate_unlike,
     calibrate_way,
     calibration_from_json,
     fit_scale,
@@ -26,13 +31,20 @@ from perfvec.intervals.calibration import (
 )
 from perfvec.intervals.conformal import hierarchical_quantiles
 from perfvec.intervals.level import least_groups, require_level
-from perfvec.intervals.predicted import around
+from perfvec.intervals.novelty import program_isolation
+from perfvec.intervals.predicted import around, half_widths
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import load_model, save_model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import Sampling
 from support.errors import InputError
-from uarch.configuration import load_machine, replace_field
+from tracegen.decode import decode
+from tracegen.formats.trace import Trace
+from tracegen.qemu import trace
+from uarch.configuration import load_machine, preset_names, replace_field
+from uarch.timing.simulations import simulated_cycles
+
+UNLIKE = Path(__file__).parents[2] / "benchmarks" / "perfvec" / "unlike"
 
 
 def errors(error, program, machine=None, distance=None, machine_distance=None, new_machines=False):
@@ -198,6 +210,40 @@ def test_a_wrong_calibration_is_one_line(change, match):
         calibration_from_json(Calibration({"table": way(0.2)}).to_json() | change)
 
 
+def test_isolation_is_the_distance_to_the_kth_nearest(data):
+    generator = np.random.default_rng(1)
+    known, asked = generator.normal(size=(len(data.model.programs), 32)), generator.normal(size=(5, 32))
+    model = replace(data.model, program_vectors=known)
+    cosine = asked @ known.T / np.linalg.norm(asked, axis=1)[:, None] / np.linalg.norm(known, axis=1)
+    for k in (1, 2, len(known), 99):
+        expected = np.sort(1 - cosine, axis=1)[:, min(k, len(known)) - 1]
+        assert program_isolation(model, 7 * asked, k) == pytest.approx(expected)
+    assert program_isolation(replace(data.model, program_vectors=None), asked, 1) is None
+
+
+def test_unlike_programs_have_at_least_the_width_of_such(data, calibrated, vector):
+    """Ten programs off by 0.1 to 1.0: 0.9 of eleven is the tenth's. Those nearer keep their way's width."""
+    unlike = calibrate_unlike(np.linspace(-1, -0.1, 10), np.arange(10), 3, distance=0.5, neighbours=1)
+    assert unlike.half_width(0.9, np.array([0.4, 0.5, 0.6])).tolist() == [0.0, 0.0, pytest.approx(1.0)]
+    assert unlike.half_width(0.95, np.array([0.4, 0.6])).tolist() == [0.0, math.inf]
+    far = replace(vector, vector=-vector.vector)  # the other direction of all that trained the model
+    model = replace(calibrated, calibration=replace(calibrated.calibration, unlike=unlike))
+    assert half_widths(model, [vector, far], ["table", "encoder"], np.zeros(2), 0.9).tolist() == [
+        [pytest.approx(0.2), pytest.approx(0.5)], [pytest.approx(1.0), pytest.approx(1.0)],
+    ]  # fmt: skip
+    again = calibration_from_json(json.loads(json.dumps(model.calibration.to_json()))).unlike
+    assert isinstance(again, UnlikeCalibration) and np.array_equal(again.quantiles, unlike.quantiles)
+    assert replace(again, quantiles=0) == replace(unlike, quantiles=0)
+    for wrong in ({"distance": 0}, {"neighbours": 0}, {"quantiles": [1.0]}, {"programs": "x"}):
+        document = model.calibration.to_json()
+        with pytest.raises(InputError):
+            calibration_from_json(document | {"unlike": document["unlike"] | wrong})
+    (row,) = [row for row in novelty.novelty(model, [vector, far], []).to_dict("records") if row["outside"]]
+    assert row["distance"] > 0.5 == row["usual"]
+    seen = replace(far, trace_digest=data.model.programs[0].digest)  # it trained the model
+    assert not novelty.novelty(model, [seen], [])["outside"].any()
+
+
 def test_predictions_have_the_interval_of_their_way(data, calibrated, vector):
     strange = replace_field(load_machine("zen4"), "l1d.size_kib", 64)
     mine = MachineVector("mine", 2.0, data.model.digest, data.model.table()[0], np.zeros((32, 32)), 0.1)
@@ -350,3 +396,19 @@ def test_the_command(data, tmp_path, capsys):
             main(wrong)
         assert left.value.code == 2
         assert "from 0.5 to below 1" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="qemu-x86_64 is not installed")
+def test_the_shipped_model_knows_that_a_pointer_chase_is_unlike_what_it_met(tmp_path):
+    """Issue 31: 61 % off on a chase through 1.3 MB, without a word, inside its interval on a quarter of the presets."""
+    program, path = tmp_path / "chase", tmp_path / "chase.trace.h5"
+    subprocess.run(["gcc", "-O2", "-static", "-o", program, UNLIKE / "chase.c"], check=True)
+    trace([str(program), "1300"], path, skip=2_000_000, max_instructions=300_000, progress=False)
+    model, machines = load_model(), [load_machine(name) for name in preset_names()]
+    vector = represent(model, path, progress=False)
+    (line,) = novelty.warnings(novelty.novelty(model, [vector], []))
+    assert line.startswith("program chase: unlike what trained the model: distance 0.")
+    frame = predict.predict(model, [vector], machines)
+    with Trace(path) as file:
+        cycles = simulated_cycles(machines, decode(file.address, file.code, file.isa), file.chunks(1 << 18))
+    assert ((frame["low"] <= cycles) & (cycles <= frame["high"])).mean() >= 0.9

@@ -45,12 +45,12 @@ def test_what_is_not_a_matrix_moves_as_by_torchs_adam():
 
 def test_only_the_architectures_matrices_are_muons():
     foundation = FoundationModel(get_schema("default"), 5, width=8, layers=2)
-    optimizer = optimizer_for(foundation, "muon", rate=1e-3, matrix_rate=1e-2, weight_decay=0.0)
+    optimizer = optimizer_for(foundation, "muon", rate=1e-3, muon_lr=1e-2, weight_decay=0.0)
     by_muon = {id(p) for group in optimizer.param_groups if group["rows"] for p in group["params"]}
     names = {name for name, p in foundation.named_parameters() if id(p) in by_muon}
     assert names == {f"architecture.lstm.weight_{way}_l{layer}" for way in ("ih", "hh") for layer in (0, 1)}
     assert [group["rows"] for group in optimizer.param_groups] == [0, 8]
-    by_adam = optimizer_for(foundation, "adam", rate=1e-3, matrix_rate=1e-2, weight_decay=0.0)
+    by_adam = optimizer_for(foundation, "adam", rate=1e-3, muon_lr=1e-2, weight_decay=0.0)
     assert [group["rows"] for group in by_adam.param_groups] == [0]
 
 

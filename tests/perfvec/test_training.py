@@ -74,7 +74,7 @@ def test_an_outlier_counts_linearly():
 
 
 def test_training_goes_on_from_a_model(data, tmp_path):
-    recipe = Recipe(**{**sizes(data.model), "instructions": 1, "learning_rate": 1e-6, "matrix_rate": 1e-6})
+    recipe = Recipe(**{**sizes(data.model), "instructions": 1, "learning_rate": 1e-6, "muon_lr": 1e-6})
     again = train(data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, initial=data.model,
                   progress=False)  # fmt: skip
     assert again.recipe["initial"] == data.model.digest
@@ -126,7 +126,7 @@ def test_missing_labels_are_named(data, tmp_path):
 
 def test_impossible_recipes_are_refused():
     with pytest.raises(InputError, match="multiple"):
-        Recipe(chunk=100)
+        Recipe(sequence=100)
 
 
 def test_excluding_an_unknown_program_is_an_error(data, tmp_path):

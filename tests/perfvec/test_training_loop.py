@@ -32,9 +32,10 @@ from tests.conftest import Data
 from tracegen.features import get_schema
 
 ROOT = Path(__file__).parents[2]
-LANES, STEPS = 4, 24
+BATCH_SIZE, STEPS = 4, 24
 RECIPE = Recipe(
-    width=8, layers=1, lanes=LANES, instructions=LANES * 288 * STEPS, average=0.9, validate_every=5, patience=3, seed=4
+    width=8, layers=1, batch_size=BATCH_SIZE, instructions=BATCH_SIZE * 288 * STEPS, ema_decay=0.9, validate_every=5,
+    patience=3, seed=4
 )
 VALIDATING = Split(validate_programs=("qsort",))
 
@@ -99,7 +100,7 @@ def test_a_run_killed_while_it_trains_continues_bit_for_bit(data, labels, tmp_pa
 
 @pytest.mark.parametrize("size", [0, 100, -100])
 def test_a_truncated_checkpoint_is_told_and_training_starts_anew(labels, tmp_path, capsys, size):
-    recipe = replace(RECIPE, instructions=LANES * 288 * 2)
+    recipe = replace(RECIPE, instructions=BATCH_SIZE * 288 * 2)
     expected = run(VALIDATING.divide(labels), tmp_path, recipe).state_dict()
     checkpoint = tmp_path / "checkpoint.pt"
     checkpoint.write_bytes(checkpoint.read_bytes()[:size])
@@ -111,8 +112,8 @@ def test_a_truncated_checkpoint_is_told_and_training_starts_anew(labels, tmp_pat
 
 
 def test_a_checkpoint_of_another_recipe_is_not_continued(labels, tmp_path, capsys):
-    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, instructions=LANES * 288))
-    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, instructions=LANES * 288, seed=5))
+    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, instructions=BATCH_SIZE * 288))
+    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, instructions=BATCH_SIZE * 288, seed=5))
     assert "of another recipe or other data" in capsys.readouterr().err
 
 
@@ -137,15 +138,15 @@ def test_two_processes_train_as_one(data, labels, tmp_path, monkeypatch):
     monkeypatch.setattr(optimizer, "_EPSILON", epsilon)
     monkeypatch.setattr(training, "native_bf16", lambda device=None: False)
     split = Split(validate_fraction=0.5)
-    recipe = replace(RECIPE, instructions=LANES * 288 * 8, patience=0, optimizer="adam")
+    recipe = replace(RECIPE, instructions=BATCH_SIZE * 288 * 8, patience=0, optimizer="adam")
     run(split.divide(labels), tmp_path, recipe)
     output, script = tmp_path / "m.safetensors", tmp_path / "steady.py"
     script.write_text(STEADY)
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script),
         str(epsilon), "train", "--traces", str(data.traces), "--latencies", str(data.latencies), "-o", str(output),
-        "--device", "cpu", "--width", "8", "--layers", "1", "--lanes", str(LANES), "--instructions",
-        str(recipe.instructions), "--average", "0.9", "--validate-every", "5", "--validate-fraction", "0.5", "--seed",
+        "--device", "cpu", "--width", "8", "--layers", "1", "--batch-size", str(BATCH_SIZE), "--instructions",
+        str(recipe.instructions), "--ema-decay", "0.9", "--validate-every", "5", "--validate-fraction", "0.5", "--seed",
         "4", "--optimizer", "adam",
     ]  # fmt: skip
     told = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -169,7 +170,7 @@ def test_metrics_have_every_step_and_the_validations(labels, tmp_path):
 def test_the_best_validated_weights_are_kept(labels, tmp_path):
     """A learning rate that is far too large makes later weights worse than earlier ones."""
     division = VALIDATING.divide(labels)
-    recipe = replace(RECIPE, learning_rate=0.5, patience=0, average=0.0, validate_every=4)
+    recipe = replace(RECIPE, learning_rate=0.5, patience=0, ema_decay=0.0, validate_every=4)
     foundation = run(division, tmp_path, recipe)
     errors = [float(row["validation_error"]) for row in rows(tmp_path / "metrics.csv") if row["validation_error"]]
     ones = torch.ones(len(division.validation.machines))
@@ -179,7 +180,7 @@ def test_the_best_validated_weights_are_kept(labels, tmp_path):
 
 
 def test_training_stops_where_validation_does_not_improve(labels, tmp_path):
-    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, learning_rate=1.0, average=0.0, patience=1,
+    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, learning_rate=1.0, ema_decay=0.0, patience=1,
                                                      validate_every=2))  # fmt: skip
     found = rows(tmp_path / "metrics.csv")
     errors = [float(row["validation_error"]) for row in found if row["validation_error"]]
@@ -194,10 +195,10 @@ def test_the_average_of_the_weights_by_hand(labels, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(
         training, "save_checkpoint",
-        lambda path, identity, state: states.append((clone(state.weights), clone(state.average))),
+        lambda path, identity, state: states.append((clone(state.weights), clone(state.ema))),
     )  # fmt: skip
     division = replace(VALIDATING.divide(labels), validation=None)
-    saved = run(division, tmp_path, replace(RECIPE, instructions=LANES * 288 * 2))
+    saved = run(division, tmp_path, replace(RECIPE, instructions=BATCH_SIZE * 288 * 2))
     (_, before), (weights, after) = states[:2]
     for name in ("head.weight", "architecture.lstm.weight_hh_l0"):
         torch.testing.assert_close(after[name], 2 / 11 * before[name] + 9 / 11 * weights[name])
@@ -212,7 +213,7 @@ def clone(weights):
 def test_held_out_programs_and_machines_do_not_enter_the_model(labels, tmp_path):
     split = Split(fold="1/2", hold_machines=2, machine_seed=3)
     division = split.divide(labels)
-    recipe = replace(RECIPE, instructions=LANES * 288)
+    recipe = replace(RECIPE, instructions=BATCH_SIZE * 288)
     model = training._model(run(division, tmp_path, recipe), division, split, recipe, None)
     (held,) = folds(["matmul", "qsort"], 2)[0]
     assert {program.name for program in model.programs} == {"matmul", "qsort"} - {held}
@@ -223,7 +224,7 @@ def test_held_out_programs_and_machines_do_not_enter_the_model(labels, tmp_path)
 
 def test_one_run_and_one_evaluation_judge_programs_and_machines_that_were_held_out(data, tmp_path):
     """Seen and unseen programs on machines of the table, fitted to the seen programs' labels, and by configuration."""
-    recipe = replace(RECIPE, instructions=LANES * 288 * 60)
+    recipe = replace(RECIPE, instructions=BATCH_SIZE * 288 * 60)
     split = Split(fold="1/2", hold_machines=2, machine_seed=3)
     training.train(
         data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, split=split,
@@ -254,7 +255,7 @@ def test_held_machines_take_their_labels_along(labels):
 
 
 def test_rates_are_told_by_the_clock_and_by_processor_time(labels, tmp_path):
-    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, instructions=LANES * 288 * 3))
+    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, instructions=BATCH_SIZE * 288 * 3))
     with (tmp_path / "metrics.csv").open() as file:
         found = list(csv.DictReader(file))
     counted = np.array([float(row["instructions"]) for row in found])
@@ -338,8 +339,8 @@ def test_wrong_options_are_a_line_each(data, tmp_path):
 def test_wrong_numbers_and_recipes_are_named():
     with pytest.raises(InputError, match="'window' is not NAME=VALUE"):
         parse_numbers(["window"])
-    with pytest.raises(InputError, match="average is 1"):
-        Recipe(average=1.0)
+    with pytest.raises(InputError, match="ema_decay is 1"):
+        Recipe(ema_decay=1.0)
     with pytest.raises(InputError, match="no number 'window'"):
         Recipe(numbers={"window": 3})
 
@@ -356,7 +357,7 @@ def test_validating_on_every_program_leaves_nothing(labels):
 def test_lanes_that_cannot_be_shared_are_refused(labels, tmp_path):
     from perfvec.training.ranks import Ranks
 
-    with pytest.raises(InputError, match="4 lanes cannot be shared evenly by 3 processes"):
+    with pytest.raises(InputError, match="a batch of 4 cannot be shared evenly by 3 processes"):
         fit(VALIDATING.divide(labels), get_schema("default"), RECIPE, tmp_path / "c.pt", ranks=Ranks(0, 3))
 
 
@@ -442,7 +443,7 @@ def test_a_diverging_run_is_told(labels, tmp_path, monkeypatch):
 
 def test_tensorboard_has_the_curve(labels, tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    fit(VALIDATING.divide(labels), get_schema("default"), replace(RECIPE, instructions=2 * LANES * 288),
+    fit(VALIDATING.divide(labels), get_schema("default"), replace(RECIPE, instructions=2 * BATCH_SIZE * 288),
         tmp_path / "c.pt", metrics=tmp_path / "m.csv", tensorboard=tmp_path / "board", progress=False)  # fmt: skip
     board = accumulator.EventAccumulator(str(tmp_path / "board")).Reload()
     table = [(int(row["step"]), float(row["loss"])) for row in rows(tmp_path / "m.csv")]

@@ -50,3 +50,24 @@ def test_somebody_elses_lock_is_not_waited_for(tmp_path):
 def test_a_folder_that_cannot_be_written_is_done_without(tmp_path):
     with _one_at_a_time(tmp_path / "absent"):
         pass
+
+
+@pytest.mark.parametrize("damage", ["cut short", "of another release", "code cut short"])
+def test_a_kept_function_that_cannot_be_read_is_compiled_again(tmp_path, damage):
+    """A pickle of a module that is no more, as an upgrade leaves, or half a file: neither a traceback nor for ever."""
+    script, cache = tmp_path / "kernels.py", tmp_path / "cache"
+    script.write_text(_COMPILES)
+    command = {"args": [sys.executable, script], "env": os.environ | {"NUMBA_CACHE_DIR": str(cache)}, "check": True}
+    subprocess.run(**command)
+    (index,), (code,) = list(cache.glob("*/*.nbi")), list(cache.glob("*/*.nbc"))
+    sound = index.read_bytes(), code.read_bytes()
+    if damage == "cut short":
+        index.write_bytes(sound[0][: len(sound[0]) // 2])
+    elif damage == "of another release":
+        version = sound[0][: sound[0].index(b".") + 1]  # numba's, a pickle of its own
+        index.write_bytes(version + b"cno.such.module\nName\n.")
+    else:
+        code.write_bytes(sound[1][: len(sound[1]) // 2])
+    subprocess.run(**command)
+    found = subprocess.run(**command, capture_output=True, text=True)
+    assert found.stderr == "" and index.read_bytes() != b"" and len(list(cache.glob("*/*.nbc"))) == 1

@@ -1,4 +1,4 @@
-"""The example of a trace source in tracegen/README.md works, and is the tested one."""
+"""The example of a trace source in docs/how-to/add-a-trace-source.md works, and is the tested one."""
 
 from pathlib import Path
 
@@ -27,4 +27,4 @@ def test_the_documented_example_is_this_one():
     example = (FOLDER / "example_source.py").read_text()
     body = example[example.index("def import_text") :]
     assert len(body.strip().splitlines()) <= 20
-    assert body.strip() in (FOLDER.parents[1] / "tracegen" / "README.md").read_text()
+    assert body.strip() in (FOLDER.parents[1] / "docs" / "how-to" / "add-a-trace-source.md").read_text()

@@ -174,7 +174,7 @@ def test_estimates_hold_against_the_simulation_of_every_instruction(points, trut
     assert not points.whole
     found = LivePointsSimulator(points).simulate([load_machine(name) for name in MACHINES], 2, stacks=True)
     error = found.cycles / truth - 1
-    assert np.all(np.abs(error) <= 0.06), error  # most where TAGE-SC-L learns a long pattern (README.md)
+    assert np.all(np.abs(error) <= 0.06), error  # most where TAGE-SC-L learns a long pattern
     assert np.all(found.half_width / found.cycles <= 0.05)
     assert np.allclose(found.stacks.sum(axis=1), found.cycles, rtol=1e-3)
 

@@ -120,7 +120,7 @@ def test_divides_follow_one_another():
     static = program.static()
     static.compute_operations[:] = 7
     latency = Simulation(machine, static).run(program.chunk())
-    steps = 7 * machine.functional_units.div_latency
+    steps = 7 * machine.functional_units.int_div_latency("x86-64")
     assert steps <= latency[300:].mean() <= steps + 3
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from elftools.elf.elffile import ELFFile
+from elftools.elf.enums import ENUM_E_MACHINE, ENUM_E_TYPE
 from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
 
@@ -25,6 +27,10 @@ _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 # (AssertionError, OverflowError and MemoryError for sizes that no file has, …).
 UNREADABLE = Exception
 _PAGE = 4096
+MAGIC = b"\x7fELF"
+_LONGEST_NAME = 4096  # PATH_MAX
+_NAMES_OF_TYPES = {number: name for name, number in ENUM_E_TYPE.items()}
+_NAMES_OF_MACHINES = {number: name for name, number in ENUM_E_MACHINE.items()}
 
 
 @dataclass(frozen=True)
@@ -59,24 +65,54 @@ class Symbols(NamedTuple):
 
 
 def inspect(path: Path) -> Executable:
-    """Read the headers of a program; InputError unless it is a 64-bit little-endian executable of a known machine."""
-    with path.open("rb") as stream:
-        try:
-            elf = ELFFile(stream)
-            machine, bits, little = elf["e_machine"], elf.elfclass, elf.little_endian
-            kind = elf["e_type"]
-            interpreter = None
-            for segment in elf.iter_segments("PT_INTERP"):
-                interpreter = segment.get_interp_name()  # type: ignore[attr-defined]
-        except UNREADABLE as error:
-            raise InputError(f"{path}: not an ELF program, nor a script that starts with '#!'") from error
-    isa = ISA_OF_MACHINE.get((machine, bits))
-    if isa is None or not little:
-        found = f"{str(machine).removeprefix('EM_')}, {bits}-bit, {'little' if little else 'big'}-endian"
-        raise InputError(f"{path}: a program for {found}; 64-bit little-endian x86-64, AArch64 or RISC-V is supported")
+    """Read the headers of a program; InputError unless it is a 64-bit little-endian executable of a known machine.
+
+    Sections are not looked at, as Linux does not: a program runs whatever they hold.
+    """
+    try:
+        with path.open("rb") as stream:
+            bits, little, kind, machine = _header(stream)
+            isa = ISA_OF_MACHINE.get((machine, bits))
+            if isa is None or not little:
+                found = f"{machine.removeprefix('EM_')}, {bits}-bit, {'little' if little else 'big'}-endian"
+                raise InputError(
+                    f"{path}: a program for {found}; 64-bit little-endian x86-64, AArch64 or RISC-V is supported"
+                )
+            interpreter = _interpreter(stream, path.stat().st_size)
+    except (struct.error, KeyError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not an ELF program, nor a script that starts with '#!'") from error
     if kind not in ("ET_EXEC", "ET_DYN"):
         raise InputError(f"{path}: an ELF file that is not executable ({kind}); link it into a program first")
     return Executable(path, isa, interpreter, kind == "ET_DYN")
+
+
+def _header(stream: BinaryIO) -> tuple[int, bool, str, str]:
+    """Bits, whether little-endian, and pyelftools' names of e_type and e_machine. Raises struct.error, KeyError."""
+    ident = stream.read(16)
+    if ident[:4] != MAGIC:
+        raise KeyError("no ELF file")
+    bits, little = {1: 32, 2: 64}[ident[4]], {1: True, 2: False}[ident[5]]
+    kind, machine = struct.unpack("<HH" if little else ">HH", stream.read(4))
+    return bits, little, _NAMES_OF_TYPES.get(kind, str(kind)), _NAMES_OF_MACHINES.get(machine, str(machine))
+
+
+def _interpreter(stream: BinaryIO, size: int) -> str | None:
+    """The dynamic linker that the program headers of a 64-bit little-endian file name."""
+    stream.seek(32)
+    (first,) = struct.unpack("<Q", stream.read(8))
+    stream.seek(54)
+    entry, count = struct.unpack("<HH", stream.read(4))
+    if count and (entry < 56 or first + entry * count > size):
+        raise KeyError("program headers beyond the file")
+    for number in range(count):
+        stream.seek(first + entry * number)
+        kind, _, offset, _, _, length = struct.unpack("<IIQQQQ", stream.read(40))
+        if kind == 3:  # PT_INTERP
+            if length > _LONGEST_NAME or offset + length > size:
+                raise KeyError("a name beyond the file")
+            stream.seek(offset)
+            return stream.read(length).partition(b"\0")[0].decode()
+    return None
 
 
 @contextmanager
@@ -86,8 +122,13 @@ def elf_file(path: Path, what: str) -> Iterator[ELFFile | None]:
     """
     with ExitStack() as stack:
         try:
-            elf = ELFFile(stack.enter_context(path.open("rb")))
-        except UNREADABLE:
+            stream = stack.enter_context(path.open("rb"))
+            magic = stream.read(4) == MAGIC
+            elf = ELFFile(stream) if magic else None
+        except OSError:
+            elf = None
+        except UNREADABLE as error:
+            _warn(f"{path}: {what} cannot be read, and are left out ({type(error).__name__}: {error})")
             elf = None
         try:
             yield elf

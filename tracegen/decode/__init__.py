@@ -70,14 +70,6 @@ def _decode_one(raw: bytes, isa: str, engine: capstone.Cs | None) -> tuple[int, 
     return instruction.size, _ISAS[isa].decode(instruction)
 
 
-def _distinct(code: NDArray[np.uint8]) -> tuple[list[bytes], NDArray[np.int64]]:
-    """The distinct rows of `code` [S, 16], and [S] which of them each row is."""
-    place: dict[bytes, int] = {}
-    raw = code.tobytes()
-    which = [place.setdefault(raw[begin : begin + 16], len(place)) for begin in range(0, len(raw), 16)]
-    return list(place), np.array(which, np.int64)
-
-
 def _registers(of: Iterable[tuple[int, ...]], most: int) -> NDArray[np.uint8]:
     """[n, most] the first registers of each, NO_REGISTER behind them."""
     none = (NO_REGISTER,) * most
@@ -92,32 +84,61 @@ def _in_front(address: NDArray[np.uint64], length: NDArray[np.uint8], row: int) 
         yield before
 
 
-def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> StaticInstructions:
-    """Decode `code` u8 [S, 16] at `address` u64 [S]; about 40 thousand distinct encodings a second.
+class Decoder:
+    """Decodes instructions part after part; an encoding that was met before costs a look-up."""
 
-    An instruction that the disassembler does not know keeps its place as Operation.NONE without registers. Raises
-    InputError for an instruction set that is not one of ISAS.
-    """
-    if isa not in ISAS:
-        raise InputError(f"unsupported instruction set {isa!r}; one of {', '.join(ISAS)}")
-    engine = _engine(isa) if isa in _ISAS else None
-    alike = _ISAS[isa].alike if isa in _ISAS else None
-    # what an instruction does hangs on its bytes, not on its address
-    encodings, which = _distinct(code if alike is None else alike(code))
-    lengths, meanings = [], []
-    for raw in encodings:
-        size, decoded = _decode_one(raw, isa, engine)
-        lengths.append(size)
-        meanings.append(decoded)
-    length = np.array(lengths, np.uint8)[which]
-    in_context = _ISAS[isa].in_context if isa in _ISAS else None
-    if engine is not None and in_context is not None:
-        divides = np.array([decoded.operation is Operation.INT_DIV for decoded in meanings], np.bool_)
-        for row in np.flatnonzero(divides[which]).tolist():
-            whole = next(engine.disasm(encodings[which[row]], 0, 1))
-            before = (meanings[which[other]] for other in _in_front(address, length, row))
-            meanings.append(in_context(whole, meanings[which[row]], before))
-            which[row] = len(meanings) - 1
+    def __init__(self, isa: str) -> None:
+        """Raises InputError for an instruction set that is not one of ISAS."""
+        if isa not in ISAS:
+            raise InputError(f"unsupported instruction set {isa!r}; one of {', '.join(ISAS)}")
+        self.isa = isa
+        self._engine = _engine(isa) if isa in _ISAS else None
+        self._known: dict[bytes, tuple[int, Decoded]] = {}
+
+    def decode(self, address: NDArray[np.uint64], code: NDArray[np.uint8]) -> StaticInstructions:
+        """Decode `code` u8 [S, 16] at `address` u64 [S]; about 40 thousand new encodings a second.
+
+        An instruction that the disassembler does not know keeps its place as Operation.NONE without registers.
+        """
+        alike = _ISAS[self.isa].alike if self.isa in _ISAS else None
+        # what an instruction does hangs on its bytes, not on its address
+        encodings, which = _distinct(code if alike is None else alike(code))
+        found = [self._one(raw) for raw in encodings]
+        meanings = [decoded for _, decoded in found]
+        length = np.array([size for size, _ in found], np.uint8)[which]
+        in_context = _ISAS[self.isa].in_context if self.isa in _ISAS else None
+        if self._engine is not None and in_context is not None:
+            divides = np.array([decoded.operation is Operation.INT_DIV for decoded in meanings], np.bool_)
+            for row in np.flatnonzero(divides[which]).tolist():
+                whole = next(self._engine.disasm(encodings[which[row]], 0, 1))
+                before = (meanings[which[other]] for other in _in_front(address, length, row))
+                meanings.append(in_context(whole, meanings[which[row]], before))
+                which[row] = len(meanings) - 1
+        return _columns(address, length, meanings, which, self.isa)
+
+    def _one(self, raw: bytes) -> tuple[int, Decoded]:
+        known = self._known.get(raw)
+        if known is None:
+            known = self._known[raw] = _decode_one(raw, self.isa, self._engine)
+        return known
+
+
+def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> StaticInstructions:
+    """Decode `code` u8 [S, 16] at `address` u64 [S]; as `Decoder`."""
+    return Decoder(isa).decode(address, code)
+
+
+def _distinct(code: NDArray[np.uint8]) -> tuple[list[bytes], NDArray[np.int64]]:
+    """The distinct rows of `code` [S, 16], and [S] which of them each row is."""
+    place: dict[bytes, int] = {}
+    raw = code.tobytes()
+    which = [place.setdefault(raw[begin : begin + 16], len(place)) for begin in range(0, len(raw), 16)]
+    return list(place), np.array(which, np.int64)
+
+
+def _columns(
+    address: NDArray[np.uint64], length: NDArray[np.uint8], meanings: list[Decoded], which: NDArray[np.int64], isa: str
+) -> StaticInstructions:
     micro_operations = np.array([one.micro_operations for one in meanings], np.uint8).reshape(-1, 5)[which]
     address_sources = np.array([len(one.address) for one in meanings], np.int64)
     return StaticInstructions(

@@ -1,4 +1,4 @@
-"""The latency file: retire latencies of a stretch of one trace on many machines (DESIGN.md, *Latency*)."""
+"""The latency file: retire latencies of a part of one trace on many machines (docs/reference/file-formats.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The trace file: one thread of one run, as executed instructions and memory accesses (DESIGN.md, *Trace*).
+"""The trace file: one thread of one run, as executed instructions and memory accesses
+(docs/reference/file-formats.md).
 
 Reading and writing stream: memory does not grow with the trace.
 """
@@ -243,7 +244,7 @@ def _command(path: Path, text: str) -> list[str]:
 
 
 def digest(file: h5py.File, leading: hashlib._Hash | None = None) -> str:
-    """SHA-256 over the raw little-endian bytes of the trace's datasets in DESIGN.md's order.
+    """SHA-256 over the raw little-endian bytes of the trace's datasets, in the order of docs/reference/file-formats.md.
 
     `leading` has taken in the static instructions and `dynamic/static_id` already.
     """

@@ -1,4 +1,4 @@
-"""The live-points file `*.livepoints.h5`: format, reading, writing (README.md)."""
+"""The live-points file `*.livepoints.h5`: format, reading, writing (docs/reference/file-formats.md)."""
 
 from __future__ import annotations
 

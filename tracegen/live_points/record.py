@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from tqdm import tqdm
@@ -22,8 +24,9 @@ from uarch.instructions import Chunk, Operation, StaticInstructions
 UNITS = 384  # that are simulated, by default
 LEAST_UNITS = 64
 _POOL = 2048  # units that are held of a run, at least; up to twice as many
-_SIGNATURES = 1 << 17  # units that are known by what they are like, at least
+_SIGNATURES = 1 << 16  # units that are known by what they are like, at least
 _BRANCHES = 8192  # before a unit, at most
+_AHEAD = 4  # chunks that are read before they are recorded
 # Cycles of a simple machine's operations; one where none is named. They tell units apart and are in no result.
 _LATENCY = {
     Operation.INT_MUL: 3, Operation.INT_DIV: 12, Operation.FP_ADD: 4, Operation.FP_MUL: 4, Operation.FP_FMA: 4,
@@ -45,8 +48,7 @@ def of_trace(
         instructions = decode(opened.address, opened.code, opened.isa)
         total = len(opened) if max_instructions is None else min(max_instructions, len(opened))
         recorder = _recorder(units, seed)
-        _grow(recorder, instructions)
-        _pass(recorder, opened.chunks(stop=total), opened.name, total, progress)
+        _pass(recorder, ((instructions, chunk) for chunk in opened.chunks(stop=total)), opened.name, total, progress)
         return _live_points(
             recorder, instructions, units, seed, program=opened.name, isa=opened.isa, source=opened.source,
             command=json.dumps(opened.command), digest=opened.digest,
@@ -56,13 +58,8 @@ def of_trace(
 def of_stream(stream: ProgramStream, *, units: int = UNITS, seed: int = 0, progress: bool = True) -> LivePoints:
     """Return the live-points of a program while it runs; nothing else is written. As `of_trace`."""
     recorder = _recorder(units, seed)
-
-    def chunks() -> Iterable[Chunk]:
-        for chunk in stream.chunks():
-            _grow(recorder, stream.instructions)
-            yield chunk
-
-    _pass(recorder, chunks(), stream.program, None, progress)
+    pairs = ((stream.instructions, chunk) for chunk in stream.chunks())
+    _pass(recorder, pairs, stream.program, None, progress)
     return _live_points(
         recorder, stream.instructions, units, seed, program=stream.program, isa=stream.isa, source="qemu",
         command=json.dumps(stream.command), digest=stream.digest,
@@ -87,15 +84,32 @@ def _grow(recorder: _core.Recorder, instructions: StaticInstructions) -> None:
     )  # fmt: skip
 
 
-def _pass(recorder: _core.Recorder, chunks: Iterable[Chunk], name: str, total: int | None, progress: bool) -> None:
-    with tqdm(
-        total=total, unit="instr", unit_scale=True, desc=f"live-points {name}", disable=None if progress else True
-    ) as bar:
-        for chunk in chunks:
-            recorder.observe(
-                chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
-            )
+def _pass(
+    recorder: _core.Recorder, chunks: Iterable[tuple[StaticInstructions, Chunk]], name: str, total: int | None,
+    progress: bool,
+) -> None:  # fmt: skip
+    """Record each chunk, with the instructions known by then, in a thread while the next ones are read."""
+
+    def record(instructions: StaticInstructions, chunk: Chunk) -> None:
+        _grow(recorder, instructions)
+        recorder.observe(
+            chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
+        )
+
+    waiting: deque[Future[None]] = deque()
+    with (
+        ThreadPoolExecutor(1) as thread,
+        tqdm(
+            total=total, unit="instr", unit_scale=True, desc=f"live-points {name}", disable=None if progress else True
+        ) as bar,
+    ):
+        for instructions, chunk in chunks:
+            if len(waiting) == _AHEAD:
+                waiting.popleft().result()
+            waiting.append(thread.submit(record, instructions, chunk))
             bar.update(len(chunk))
+        for one in waiting:
+            one.result()
 
 
 def _live_points(

@@ -27,7 +27,7 @@ from uarch.timing.simulations import processors
 from uarch.timing.stack import CAUSES
 
 MOST_KIB = 1 << 19  # of a cache: as many lines as are remembered of a run
-COLD = 0.03  # of the cycles, in 95 of 100 cases: what state that was not warm enough makes (README.md)
+COLD = 0.03  # of the cycles, in 95 of 100 cases: what state that was not warm enough makes
 _IN_FLIGHT = 1 / 4  # of a reorder buffer, of _MOST_IN_FLIGHT entries at most, is between a branch and its retirement
 _MOST_IN_FLIGHT = 320
 _FEW = 8  # instructions in flight in order

@@ -22,8 +22,8 @@ WITHOUT = 3 << 30
 _MARK = 3 << 30
 _VALUE = (1 << 30) - 1
 
-_SEQUENCE = 1 << 15  # buffered
-_ACCESSES = 1 << 16
+_SEQUENCE = 1 << 17  # buffered
+_ACCESSES = 1 << 18
 _NO_LIMIT = np.iinfo(np.int64).max
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
-from tracegen.decode import decode
+from tracegen.decode import Decoder
 from tracegen.formats.trace import CHUNK
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
 from tracegen.qemu.interruption import WHOLE
@@ -218,6 +218,23 @@ class _Pending:
         return Accesses.joined(taken) if taken else Accesses.empty(0)
 
 
+class _Growing:
+    """An array whose first axis grows; `rows` are those so far."""
+
+    def __init__(self, empty: NDArray[Any]) -> None:
+        self._room = empty
+        self.rows: NDArray[Any] = empty
+
+    def append(self, new: NDArray[Any]) -> None:
+        size = len(self.rows) + len(new)
+        if size > len(self._room):
+            room = np.empty((2 * size, *self._room.shape[1:]), self._room.dtype)
+            room[: len(self.rows)] = self.rows
+            self._room = room
+        self._room[len(self.rows) : size] = new
+        self.rows = self._room[:size]
+
+
 class _GrowingInstructions:
     """The static instructions of the blocks so far, numbered in order of first execution."""
 
@@ -225,11 +242,25 @@ class _GrowingInstructions:
         self._blocks = blocks
         self._row_id = np.empty(0, np.uint32)  # [I] of the block table
         self._numbered = np.zeros(0, bool)  # [B]
-        self._order = np.empty(0, np.int64)  # static ids by ascending address
+        self._decoder = Decoder(blocks.isa)
+        self._sorted = np.empty(0, np.uint64)  # addresses, ascending
+        self._order = np.empty(0, np.int64)  # their static ids
         self._state = np.array([0, WHOLE, 0], np.int64)
-        self.address = np.empty(0, np.uint64)
-        self.code = np.empty((0, 16), np.uint8)
-        self.instructions = decode(self.address, self.code, blocks.isa)
+        self._address, self._code = _Growing(np.empty(0, np.uint64)), _Growing(np.empty((0, 16), np.uint8))
+        self.instructions = self._decoder.decode(self.address, self.code)
+        self._columns = {
+            field.name: _Growing(getattr(self.instructions, field.name))
+            for field in fields(StaticInstructions)
+            if field.name != "isa"
+        }
+
+    @property
+    def address(self) -> NDArray[np.uint64]:
+        return self._address.rows
+
+    @property
+    def code(self) -> NDArray[np.uint8]:
+        return self._code.rows
 
     def expand(self, sequence: NDArray[np.uint32]) -> Iterator[NDArray[np.uint32]]:
         """The static ids of a sequence of blocks, piece by piece."""
@@ -261,40 +292,39 @@ class _GrowingInstructions:
 
     def _find(self, address: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """Static ids, _UNNUMBERED where there is none."""
-        place = np.searchsorted(self.address, address, sorter=self._order)
+        place = np.searchsorted(self._sorted, address)
         found = np.full(len(address), _UNNUMBERED, np.uint32)
-        inside = np.flatnonzero(place < len(self._order))
-        ids = self._order[place[inside]]
-        same = self.address[ids] == address[inside]
-        found[inside[same]] = ids[same]
+        inside = np.flatnonzero(place < len(self._sorted))
+        same = inside[self._sorted[place[inside]] == address[inside]]
+        found[same] = self._order[place[same]]
         return found
 
     def _append(self, address: NDArray[np.uint64], code: NDArray[np.uint8]) -> None:
         """Decode new instructions, among those that are known and lie just before them."""
-        known = self.address[self._order]
-        low = np.searchsorted(known, np.maximum(address, np.uint64(_CONTEXT)) - np.uint64(_CONTEXT))
-        high = np.searchsorted(known, address)
-        near = np.zeros(len(known) + 1, np.int64)
+        low = np.searchsorted(self._sorted, np.maximum(address, np.uint64(_CONTEXT)) - np.uint64(_CONTEXT))
+        high = np.searchsorted(self._sorted, address)
+        near = np.zeros(len(self._sorted) + 1, np.int64)
         np.add.at(near, low, 1)
         np.add.at(near, high, -1)
         context = self._order[np.cumsum(near)[:-1] > 0]
         around = np.concatenate([self.address[context], address])
         order = np.argsort(around, kind="stable")
-        decoded = decode(around[order], np.concatenate([self.code[context], code])[order], self._blocks.isa)
+        decoded = self._decoder.decode(around[order], np.concatenate([self.code[context], code])[order])
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         mine = place[len(context) :]
+        for name, column in self._columns.items():
+            column.append(getattr(decoded, name)[mine])
+        ids = np.arange(len(self.address), len(self.address) + len(address))
+        self._address.append(address)
+        self._code.append(code)
         self.instructions = StaticInstructions(
-            **{
-                field.name: np.concatenate([getattr(self.instructions, field.name), getattr(decoded, field.name)[mine]])
-                for field in fields(StaticInstructions)
-                if field.name != "isa"
-            },
-            isa=decoded.isa,
+            **{name: column.rows for name, column in self._columns.items()}, isa=decoded.isa
         )
-        self.address = np.concatenate([self.address, address])
-        self.code = np.concatenate([self.code, code])
-        self._order = np.argsort(self.address, kind="stable")
+        ascending = np.argsort(address, kind="stable")
+        before = np.searchsorted(self._sorted, address[ascending])
+        self._sorted = np.insert(self._sorted, before, address[ascending])
+        self._order = np.insert(self._order, before, ids[ascending])
 
 
 assert MAX_BLOCK <= 1 << 16  # `expand` makes progress

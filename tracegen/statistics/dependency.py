@@ -1,7 +1,7 @@
 """Distances between producers and consumers: through registers, through memory, and along the critical path.
 
 All distances count executed instructions and depend on the program alone. The critical path is that of an ideal
-dataflow machine (unlimited width and window) with the nominal operation times of `_NOMINAL`, so an instruction's lag
+dataflow machine (unlimited width and window) with the times of `NOMINAL_CYCLES`, so an instruction's lag
 behind the front of the dataflow tells how much slack it has.
 """
 
@@ -27,14 +27,14 @@ from uarch.instructions import (
 _NEVER = -(1 << 62)  # the producer of what none was seen of
 WINDOW = 4096  # lags are measured against at most so many nominal cycles of history
 _STORE_TABLE_BITS = 16  # 8-byte words with a recent store; a newer store in the same place replaces an older one
-_NOMINAL = np.ones(len(Operation), np.int64)  # nominal cycles of each operation
+NOMINAL_CYCLES = np.ones(len(Operation), np.int64)  # nominal cycles of each operation
 for _operation, _cycles in {
     Operation.NONE: 0, Operation.INT_MUL: 3, Operation.INT_DIV: 12, Operation.FP_ADD: 3, Operation.FP_MUL: 4,
     Operation.FP_FMA: 4, Operation.FP_DIV: 12, Operation.FP_SQRT: 16, Operation.FP_MISC: 30, Operation.SIMD_MUL: 4,
     Operation.SIMD_FP_ADD: 3, Operation.SIMD_FP_MUL: 4, Operation.SIMD_FP_FMA: 4, Operation.SIMD_FP_DIV: 12,
     Operation.SIMD_FP_SQRT: 16, Operation.CRYPTO: 3,
 }.items():  # fmt: skip
-    _NOMINAL[_operation] = _cycles
+    NOMINAL_CYCLES[_operation] = _cycles
 _LOAD_CYCLES = 3
 
 
@@ -65,7 +65,7 @@ def rows_of(instructions: StaticInstructions) -> NDArray[np.uint64]:
     rows[:, :MAX_SOURCES] = instructions.sources
     rows[:, 8 : 8 + MAX_DESTINATIONS] = instructions.destinations
     loads = (instructions.flags & int(Flag.LOAD)) != 0
-    rows[:, 8 + _CYCLES_BYTE] = _NOMINAL[instructions.operation] + np.where(loads, _LOAD_CYCLES, 0)
+    rows[:, 8 + _CYCLES_BYTE] = NOMINAL_CYCLES[instructions.operation] + np.where(loads, _LOAD_CYCLES, 0)
     return rows.view("<u8").astype(np.uint64, copy=False)
 
 
@@ -159,8 +159,3 @@ def observe(
         front = max(front, done)
         out[k, lag] = code_of(front - done, codes)
     state.front[0] = front
-
-
-def nominal_cycles() -> NDArray[np.int64]:
-    """Nominal cycles of each Operation on the dataflow machine, without its loads' LOAD_CYCLES."""
-    return _NOMINAL.copy()

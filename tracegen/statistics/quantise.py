@@ -21,11 +21,6 @@ def quantise(distance: NDArray[np.int64]) -> NDArray[np.uint8]:
     return np.where(distance < 0, 0, np.minimum(steps, FIRST - 1)).astype(np.uint8)
 
 
-def dequantise(stored: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """The middle of the distances that are stored as this byte (1 … 254)."""
-    return np.exp2((stored.astype(np.float64) - 1.0) / STEPS) - 1.0
-
-
 class Codes(NamedTuple):
     """`quantise` by tables, for compiled loops."""
 

@@ -30,7 +30,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from support.errors import InputError
 from tracegen.tensor import loop_nest
@@ -109,17 +109,6 @@ def compact_ast(module: IRModule) -> tuple[NDArray[np.float32], NDArray[np.int32
         begin = walk.index
     values = np.stack([leaf.row for leaf in leaves]) if leaves else np.zeros((0, WIDTH))
     return values.astype(np.float32), np.array([leaf.position for leaf in leaves], np.int32)
-
-
-def positional_encoding(position: ArrayLike, width: int, theta: float = 10_000.0) -> NDArray[np.float32]:
-    """[n, width] of pre-order positions [n]: sin(p/θ^(2k/width)) in column 2k, cos of it in column 2k + 1.
-
-    CDMPP's encoding of the order of leaves, to be added to (or put beside) their computation vectors.
-    """
-    frequency = theta ** (-np.arange(0, width, 2) / width)
-    angle = np.asarray(position, np.float64)[:, None] * frequency
-    encoding = np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(len(angle), -1)
-    return encoding[:, :width].astype(np.float32)
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,6 @@ weights (how often it occurs).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -140,8 +139,3 @@ def merged(tasks: Iterable[Task]) -> list[Task]:
         known = by_key.get(task.key)
         by_key[task.key] = replace(known, networks=known.networks | task.networks) if known else task
     return list(by_key.values())
-
-
-def shape_json(task: Task) -> str:
-    """The dataset's `tasks/shape`."""
-    return json.dumps([[kind, list(shape)] for kind, shape in task.arguments])

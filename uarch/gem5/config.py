@@ -135,6 +135,10 @@ def _with_unseen(machine: Machine, base: Machine, reader: _Reader) -> Machine:
             reader.note(f"{field} = {own}", f"taken from {base.name}; gem5 cannot tell")
             section, _, last = field.rpartition(".")
             (values[section] if section else values)[last] = own
+    step, field = base.functional_units.div_step_latency, "functional_units.div_latency"
+    if step is not None and get_field(machine, field) == get_field(seen, field):
+        values["functional_units"]["div_step_latency"] = step
+        reader.note(f"functional_units.div_step_latency = {step}", f"taken from {base.name}; gem5 cannot tell")
     if values["branch_predictor"]["kind"] != "none":
         reader.notes = [note for note in reader.notes if not note.startswith("branch_predictor = none")]
     return machine_from_dict(values)

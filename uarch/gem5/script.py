@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import pprint
 import textwrap
+from dataclasses import replace
 
 from uarch.configuration import Cache, Machine, SimpleMemory
 from uarch.gem5.table import (
@@ -148,6 +149,8 @@ def _fields(machine: Machine) -> str:
 
 def _units(machine: Machine, isa: str) -> str:
     """The functional units, after the functions that make them and what else is not made alike in all versions."""
+    units = machine.functional_units
+    machine = replace(machine, functional_units=replace(units, div_latency=units.int_div_latency(isa)))
     out_of_order = machine.core == "out-of-order"
     one = _out_of_order_unit if out_of_order else _in_order_unit
     body = "".join(one(unit, machine) for unit in UNITS[machine.core])

@@ -429,6 +429,8 @@ def as_read_back(machine: Machine, isa: str = "x86-64") -> Machine:
     simulated, _ = as_simulated(machine, isa)
     values = simulated.to_dict()
     values["frequency_ghz"] = frequency_ghz(period_ps(simulated.frequency_ghz))
+    values["functional_units"]["div_latency"] = simulated.functional_units.int_div_latency(isa)
+    values["functional_units"].pop("div_step_latency", None)
     if isinstance(simulated.memory, SimpleMemory):
         values["memory"]["latency_ns"] = latency_ps(simulated.memory.latency_ns) / 1000
         values["memory"]["bandwidth_gbs"] = bandwidth_gbs(max(ticks_per_byte(simulated.memory.bandwidth_gbs), 1))

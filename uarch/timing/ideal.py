@@ -40,7 +40,7 @@ def idealised(machine: Machine, ideal: Collection[str]) -> Machine:
         raise InputError(f"{unknown[0]!r} cannot be ideal; choose among {', '.join(IDEAL)}")
     units, pipeline = machine.functional_units, machine.pipeline
     if "execution" in ideal:
-        units = replace(units, **dict.fromkeys(_LATENCIES, 1))
+        units = replace(units, **dict.fromkeys(_LATENCIES, 1), div_step_latency=None)
     if "ports" in ideal:
         units = replace(units, **{name: max(_MANY_UNITS, getattr(units, name)) for name in _UNITS})
     if "windows" in ideal:

@@ -1,6 +1,6 @@
 """The columns of a CPI stack: the causes that cycles are given to, in the order of `Cause` in core/stack.hpp.
 
-What belongs to a cause, and why, is in the README beside this file, "CPI stacks".
+What belongs to a cause, and why, is in docs/explanation/cpi-stacks.md.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _VECTOR_FORMS = {
 }
 
 
-def unit_table(machine: Machine) -> dict[Operation, tuple[int, int, int]]:
+def unit_table(machine: Machine, isa: str) -> dict[Operation, tuple[int, int, int]]:
     """Operation → (unit, latency in cycles, unpipelined divider or not)."""
     units = machine.functional_units
     add, multiply, divide = units.fp_add_latency, units.fp_mul_latency, units.fp_div_latency
@@ -63,7 +63,7 @@ def unit_table(machine: Machine) -> dict[Operation, tuple[int, int, int]]:
         Operation.MOVE: (INT_ALU, 1, NOT_DIVIDER),
         Operation.INT_ALU: (INT_ALU, 1, NOT_DIVIDER),
         Operation.INT_MUL: (INT_MUL, units.mul_latency, NOT_DIVIDER),
-        Operation.INT_DIV: (INT_MUL, units.div_latency, INT_DIVIDER),
+        Operation.INT_DIV: (INT_MUL, units.int_div_latency(isa), INT_DIVIDER),
         Operation.FP_ADD: (FP_ADD, add, NOT_DIVIDER),
         Operation.FP_MUL: (FP_MUL, multiply, NOT_DIVIDER),
         Operation.FP_FMA: (FP_MUL, multiply_add, NOT_DIVIDER),
@@ -87,7 +87,7 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     """[S, COLUMNS] what the cores read of each static instruction."""
     rows = np.zeros((len(instructions), COLUMNS), np.int16)
     table = np.zeros((256, 3), np.int16)
-    for operation, entry in unit_table(machine).items():
+    for operation, entry in unit_table(machine, instructions.isa).items():
         table[operation] = entry
     flags, operations = instructions.flags, instructions.operation
     for scalar, vector in _VECTOR_FORMS.items():

@@ -104,6 +104,32 @@ def test_a_program_with_damaged_sections_keeps_its_trace(compiled, tmp_path, cap
         assert line.startswith(f"perfvec: {program}: {part} cannot be read, and are left out")
 
 
+@pytest.mark.parametrize("field", ["sh_size", "sh_offset", "sh_name", "e_shoff"])
+def test_a_program_whose_sections_are_all_damaged_keeps_its_trace(compiled, tmp_path, capsys, field):
+    """Even the table of the sections' names cannot be read: Linux does not look at any of them."""
+    program, source = tmp_path / "damaged", compiled("-g")
+    data = bytearray(source.read_bytes())
+    with source.open("rb") as stream:
+        file = ELFFile(stream)
+        first, entry, count = file["e_shoff"], file["e_shentsize"], file["e_shnum"]
+    if field == "e_shoff":
+        struct.pack_into("<Q", data, 40, 1 << 62)
+    for number in range(1, count):
+        if field == "sh_name":
+            struct.pack_into("<I", data, first + entry * number, 0xFFFFFFFF)
+        elif field != "e_shoff":
+            struct.pack_into("<Q", data, first + entry * number + {"sh_size": 32, "sh_offset": 24}[field], 1 << 40)
+    program.write_bytes(data)
+    program.chmod(0o755)
+    assert elf.inspect(program) == elf.Executable(program, "x86-64", elf.inspect(source).interpreter, True)
+    result = trace([str(program)], tmp_path / "t.trace.h5")
+    with Trace(tmp_path / "t.trace.h5") as traced:
+        assert len(traced) == result.instructions > 1000
+    said = capsys.readouterr().err.splitlines()
+    assert said or field == "sh_name"
+    assert all("cannot be read, and are left out" in line for line in said if str(program) in line)
+
+
 def test_lines_whose_names_are_missing_are_left_out(compiled, tmp_path, capsys):
     program = tmp_path / "damaged"
     data = bytearray(compiled("-static", "-no-pie", "-g").read_bytes())

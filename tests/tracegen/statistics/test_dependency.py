@@ -28,7 +28,7 @@ def by_hand(program: Program) -> list[list[int]]:
     ready: dict[int, int] = {}
     stored: dict[int, tuple[int, int]] = {}
     front, rows = 0, []
-    nominal = dependency.nominal_cycles()
+    nominal = dependency.NOMINAL_CYCLES
     for k, number in enumerate(program.ids):
         here = program.instructions[number]
         producers = sorted({writer[r] for r in here.sources if r in writer}, reverse=True)

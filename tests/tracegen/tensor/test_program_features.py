@@ -10,7 +10,7 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 from support.errors import InputError
 from tracegen.tensor import compact_ast as ast_module
 from tracegen.tensor import loop_nest, statements
-from tracegen.tensor.compact_ast import COLUMNS, compact_ast, positional_encoding
+from tracegen.tensor.compact_ast import COLUMNS, compact_ast
 from tracegen.tensor.installation import without_tensor_intrinsics
 from tracegen.tensor.statements import operator_class, statement_features
 
@@ -265,13 +265,6 @@ def test_what_tvm_cannot_lower_is_one_line(monkeypatch, matmul):
     monkeypatch.setattr(ast_module, "MAX_LEAVES", 1)
     with pytest.raises(InputError, match="more than 1 leaves"):
         compact_ast(matmul)
-
-
-def test_positional_encoding_by_hand():
-    encoding = positional_encoding([0, 3], 4)
-    assert encoding[0].tolist() == [0, 1, 0, 1]
-    np.testing.assert_allclose(encoding[1], [np.sin(3), np.cos(3), np.sin(0.03), np.cos(0.03)], rtol=1e-6)
-    assert positional_encoding([1, 2, 3], 5).shape == (3, 5)
 
 
 def product(te, left, right, out, index):

@@ -36,6 +36,7 @@ void grow(Recorder& recorder, const Array<std::uint64_t>& pc, const Array<std::u
         for (int n = 0; n < DESTINATIONS; ++n)
             if (destinations.data()[k * DESTINATIONS + n] != NONE)
                 row.destinations[row.destination_count++] = destinations.data()[k * DESTINATIONS + n];
+        row.kinds = static_cast<std::uint8_t>((row.latency > 2) | (row.latency > 6) << 1 | ((row.flags & BRANCH) != 0) << 2);
         recorder.statics.push_back(row);
     }
 }
@@ -49,12 +50,13 @@ void observe(Recorder& recorder, const Array<std::uint32_t>& id, const Array<std
     const std::int64_t first = offset.data()[0], accesses = offset.data()[n] - first;
     if (address.size() < accesses || size.size() < accesses || is_store.size() < accesses)
         throw std::invalid_argument("there are fewer accesses than access_offset says");
-    for (std::size_t k = 0; k < n; ++k)
-        if (id.data()[k] >= recorder.statics.size() || offset.data()[k] > offset.data()[k + 1])
-            throw std::invalid_argument("static_id is beyond the program's instructions, or access_offset falls");
     const ChunkView chunk{n, id.data(), following.data(), offset.data(), address.data() - first, size.data() - first,
                           is_store.data() - first};
     py::gil_scoped_release release;
+    const auto statics = static_cast<std::uint32_t>(recorder.statics.size());
+    bool wrong = false;
+    for (std::size_t k = 0; k < n; ++k) wrong |= (chunk.id[k] >= statics) | (chunk.offset[k] > chunk.offset[k + 1]);
+    if (wrong) throw std::invalid_argument("static_id is beyond the program's instructions, or access_offset falls");
     recorder.observe(chunk);
 }
 

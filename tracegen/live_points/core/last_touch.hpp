@@ -22,11 +22,11 @@ class LastTouch {
     // Touches a line; returns how many touches ago the last one was, NEVER where there was none.
     std::uint64_t touch(std::uint64_t line, bool code, bool store) {
         const std::uint64_t key = line << 1 | code;
-        std::size_t& hint = hints_[(line ^ (code ? HINTS / 2 : 0)) & (HINTS - 1)];
-        Slot* slot = &slots_[hint];
+        std::size_t& at = hint(line, code);
+        Slot* slot = &slots_[at];
         if (slot->key != key) {
-            hint = find(key);
-            slot = &slots_[hint];
+            at = find(key);
+            slot = &slots_[at];
         }
         const std::uint64_t before = slot->time;
         const bool fresh = before < gap_;  // not touched in this gap yet
@@ -45,8 +45,32 @@ class LastTouch {
         return clock_ - before;
     }
 
+    // Has the host fetch a line of data's slot.
+    void prefetch(std::uint64_t line) const { __builtin_prefetch(&slots_[home(line << 1)]); }
+
+    // Touches a line of code; as `touch`. Until another line of code is touched, the slot waits for this one's last time.
+    std::uint64_t touch_code(std::uint64_t line) {
+        settle();
+        const std::uint64_t distance = touch(line, true, false);
+        const std::size_t at = hint(line, true);
+        if (slots_[at].key == (line << 1 | 1)) {  // not where all have moved since
+            code_line_ = line;
+            code_slot_ = at;
+            code_time_ = clock_;
+        }
+        return distance;
+    }
+
+    // Whether the line is that of code which was touched last, which is touched then.
+    bool touch_same_code(std::uint64_t line) {
+        if (line != code_line_) return false;
+        code_time_ = ++clock_;
+        return true;
+    }
+
     // What was touched since the last call, the latest last.
     std::vector<Touch> end_gap() {
+        settle();
         std::vector<std::pair<std::uint64_t, Touch>> order;
         order.reserve(touched_.size());
         for (const std::uint64_t key : touched_) {
@@ -62,6 +86,7 @@ class LastTouch {
     }
 
     void begin_gap() {
+        settle();
         touched_.clear();
         gap_ = clock_ + 1;
     }
@@ -76,14 +101,24 @@ class LastTouch {
     static constexpr std::size_t HINTS = 1 << 10;
     static constexpr std::size_t MOST = std::size_t{1} << 24;  // lines that are remembered: a gigabyte's
 
+    std::size_t& hint(std::uint64_t line, bool code) { return hints_[(line ^ (code ? HINTS / 2 : 0)) & (HINTS - 1)]; }
+
+    void settle() {
+        if (code_line_ != NEVER) slots_[code_slot_].time = code_time_;
+        code_line_ = NEVER;
+    }
+
+    std::size_t home(std::uint64_t key) const { return (key * 0x9E3779B97F4A7C15u) >> 20 & (slots_.size() - 1); }
+
     std::size_t find(std::uint64_t key) const {
-        std::size_t at = (key * 0x9E3779B97F4A7C15u) >> 20 & (slots_.size() - 1);
+        std::size_t at = home(key);
         while (slots_[at].time != 0 && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
         return at;
     }
 
     // Twice the room; of more lines than MOST, the half touched longest ago is forgotten, but not what this gap needs.
     void resize() {
+        settle();
         std::uint64_t from = 0;
         std::size_t left = count_;
         if (count_ > MOST) {
@@ -110,6 +145,8 @@ class LastTouch {
     std::size_t hints_[HINTS] = {};  // where lines were found lately
     std::vector<std::uint64_t> touched_;
     std::uint64_t clock_ = 0, gap_ = 1;
+    std::uint64_t code_line_ = NEVER, code_time_ = 0;  // the line of code touched last, and when
+    std::size_t code_slot_ = 0;
     std::size_t count_ = 0;
 };
 

@@ -1,7 +1,5 @@
 #include "recorder.hpp"
 
-#include <unordered_map>
-
 namespace perfvec {
 
 namespace {
@@ -37,14 +35,19 @@ class Joined {
     // The whole, each line once where it was touched last, dirty where it was stored to at all.
     Gap take() {
         Gap gap;
-        std::unordered_map<Touch, std::size_t> place;
-        place.reserve(lines_.size());
+        std::size_t size = 64;
+        while (size < 2 * lines_.size()) size *= 2;
+        places_.assign(size, NOWHERE);  // of each line in the gap, hashed
         for (std::size_t k = lines_.size(); k-- > 0;) {
-            const auto [found, fresh] = place.try_emplace(lines_[k] & ~DIRTY, gap.lines.size());
-            if (fresh)
+            const Touch line = lines_[k] & ~DIRTY;
+            std::size_t at = (line * 0x9E3779B97F4A7C15u) >> 20 & (size - 1);
+            while (places_[at] != NOWHERE && (gap.lines[places_[at]] & ~DIRTY) != line) at = (at + 1) & (size - 1);
+            if (places_[at] == NOWHERE) {
+                places_[at] = static_cast<std::uint32_t>(gap.lines.size());
                 gap.lines.push_back(lines_[k]);
-            else
-                gap.lines[found->second] |= lines_[k] & DIRTY;
+            } else {
+                gap.lines[places_[at]] |= lines_[k] & DIRTY;
+            }
         }
         std::reverse(gap.lines.begin(), gap.lines.end());
         const std::size_t count = std::min(branches_.size(), most_branches_);
@@ -55,7 +58,10 @@ class Joined {
     }
 
   private:
+    static constexpr std::uint32_t NOWHERE = ~std::uint32_t{0};
+
     std::size_t most_branches_;
+    std::vector<std::uint32_t> places_;
     std::vector<Touch> lines_;
     std::vector<Branch> branches_;
 };
@@ -84,6 +90,7 @@ void Recorder::observe(const ChunkView& chunk) {
 }
 
 void Recorder::begin_unit() {
+    timed_ = signed_(units) || signed_(units + 1);  // a unit that has a signature, and its warm-up
     recording_ = detailed(units);
     if (!recording_) return;
     Piece piece;
@@ -101,7 +108,7 @@ void Recorder::begin_unit() {
 
 void Recorder::end_unit() {
     in_unit_ = 0;
-    if (key(units) <= signature_bound_) {
+    if (signed_(units)) {
         signature_units.push_back(units);
         signatures.push_back(signature_.take());
         if (signatures.size() > 2 * most_signatures_) thin_signatures();
@@ -119,14 +126,20 @@ void Recorder::end_unit() {
 }
 
 void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t end) {
+    constexpr std::size_t NEAR = 12;  // instructions ahead whose rows the host fetches
+    std::int64_t stores = 0;
     for (std::size_t k = begin; k < end; ++k) {
-        if (k + 8 < end) __builtin_prefetch(&statics[chunk.id[k + 8]]);
+        if (k + NEAR < end) {
+            __builtin_prefetch(&statics[chunk.id[k + NEAR]]);
+            const std::int64_t which = chunk.offset[k + NEAR];
+            if (which < chunk.offset[k + NEAR + 1]) lines_.prefetch(chunk.address[which] >> 6);
+        }
         const Static& row = statics[chunk.id[k]];
         int code_class = 0, data_class = 0;
         const std::uint64_t last = (row.pc + row.length - 1) >> 6;
         for (std::uint64_t line = row.pc >> 6; line <= last; ++line)
-            code_class = std::max(code_class, signature_.code(line, lines_.touch(line, true, false)));
-        int loads = 0, stores = 0;
+            if (!lines_.touch_same_code(line))
+                code_class = std::max(code_class, signature_.code(line, lines_.touch_code(line)));
         for (std::int64_t which = chunk.offset[k]; which < chunk.offset[k + 1]; ++which) {
             const std::uint64_t address = chunk.address[which];
             const bool store = chunk.is_store[which] != 0;
@@ -135,10 +148,8 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
                 const int reuse = signature_.data(line, lines_.touch(line, false, store));
                 if (!store) data_class = std::max(data_class, reuse);
             }
-            (store ? stores : loads)++;
+            stores += store;
         }
-        signature_.accesses(loads, stores);
-        signature_.latency(row);
         bool wrong = false;
         if (row.flags & BRANCH) {
             const std::uint32_t next = chunk.following[k];
@@ -146,12 +157,19 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
             wrong = signature_.branch(row, chunk.id[k], target);
             ring_[branch_count_++ % branches_] = {chunk.id[k], next};
         }
-        signature_.execute(row, data_class, code_class, wrong);
+        signature_.follow();
+        if (timed_) signature_.execute(row, data_class, code_class, wrong);
     }
+    signature_.accesses(chunk.offset[end] - chunk.offset[begin], stores);
 }
 
 void Recorder::append(const ChunkView& chunk, std::size_t begin, std::size_t end) {
     Executed& into = pieces.back().executed;
+    if (into.id.empty()) {
+        into.id.reserve(UNIT);
+        into.following.reserve(UNIT);
+        into.accesses.reserve(UNIT);
+    }
     into.id.insert(into.id.end(), chunk.id + begin, chunk.id + end);
     into.following.insert(into.following.end(), chunk.following + begin, chunk.following + end);
     for (std::size_t k = begin; k < end; ++k)

@@ -68,6 +68,7 @@ class Recorder {
   private:
     std::uint64_t key(std::uint64_t unit) const;
     bool detailed(std::uint64_t unit) const { return key(unit) <= bound_ || key(unit + 1) <= bound_; }
+    bool signed_(std::uint64_t unit) const { return key(unit) <= signature_bound_; }
     void execute(const ChunkView& chunk, std::size_t begin, std::size_t end);
     void append(const ChunkView& chunk, std::size_t begin, std::size_t end);
     void begin_unit();
@@ -85,7 +86,7 @@ class Recorder {
     std::vector<Branch> ring_;
     std::uint64_t branch_count_ = 0;  // since the last piece
     std::size_t in_unit_ = 0, counted_ = 0;
-    bool recording_ = false, after_piece_ = true;
+    bool recording_ = false, after_piece_ = true, timed_ = true;
 };
 
 }  // namespace perfvec

@@ -158,10 +158,6 @@ class Dataset:
         position = self._ragged(name, "position", "<i4", 1, indices)[0] if GROUPS[group] else None
         return Rows(values, offset, position)
 
-    def feature_digest(self, group: str) -> str:
-        with damage_in(self.path, f"'features/{group}'"):
-            return str(self._file[f"features/{group}"].attrs["digest"])
-
     def _indices(self, schedules: ArrayLike | None) -> NDArray[np.int64]:
         if schedules is None:
             return np.arange(len(self._task))

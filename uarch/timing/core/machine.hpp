@@ -38,7 +38,7 @@ struct MemoryConfiguration {
     double latency_ns = 0, bandwidth_gbs = 0;
 };
 
-// What to make ideal, to see what it costs (uarch/timing/README.md, "CPI stacks").
+// What to make ideal, to see what it costs (docs/explanation/cpi-stacks.md).
 struct Ideal {
     bool branches = false;      // every branch goes as expected
     bool instructions = false;  // every line of code is in L1I

@@ -135,9 +135,13 @@ void Hierarchy::merge(int level, Line line, Cycle cycle, Cycle end) {
 }
 
 // Brings a line that `level` misses into it; returns the cycle of its data. Counts in the levels below.
+//
+// Who has a dirty line passes it on as such to the level that asked for it, and has it clean from then on (gem5's
+// Cache::satisfyRequest), except to the instruction cache. That level answers the one above with a clean one, as it has
+// waited for the line itself, but to a write or where no time passes.
 Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed) {
     // Down to the level that has it; the cycle from which each level's MSHR is taken is noted on the way.
-    int path[LEVELS], depth = 0, source = MEMORY;
+    int path[LEVELS], depth = 0, source = MEMORY, owner = -1;
     Cycle begins[LEVELS], data = 0;
     for (int where = level;;) {
         Cache& cache = levels[where];
@@ -168,7 +172,9 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
                 ++below.counters.useful;
                 below.counters.late += waits;
             }
-            below.use(line, place, below.flags(place) & Cache::DIRTY);
+            const bool passed_on = (below.flags(place) & Cache::DIRTY) && path[depth - 1] != L1I;
+            if (passed_on) owner = timed && !write ? path[depth - 1] : level;
+            below.use(line, place, passed_on ? 0 : below.flags(place) & Cache::DIRTY);
             data = std::max(cycle + below.latency, below.ready(place));
             source = below.ready(place) > cycle + below.latency ? below.source(place) : where;
             below.counters.merged += waits;
@@ -189,6 +195,7 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
         data += cache.response;
         int flags = source << Cache::SOURCE_SHIFT;
         if (where == level) flags |= demand ? write : Cache::PREFETCHED;
+        if (where == owner) flags |= Cache::DIRTY;
         install(where, line, static_cast<std::uint8_t>(flags), data, timed);
     }
     if (timed && level <= L1D) waiting_[level][line & (MERGING - 1)] = {line, 1, 0};

@@ -1,0 +1,63 @@
+"""The command starts fast, and says what matters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_HEAVY = ("torch", "matplotlib", "plotly", "pandas", "numba", "scipy", "h5py", "tvm", "distributed")
+
+
+def _run(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import perfvec",
+        "from analysis.cli.main import main; main([])",
+        "from analysis.cli.main import main; main(['--help'])",
+        "from analysis.cli.main import main; main(['sweep', '--help'])",
+        "from analysis.cli.main import main; main(['--version'])",
+    ],
+)
+def test_heavy_modules_wait_until_they_are_used(script):
+    told = f"import sys, atexit\natexit.register(lambda: print([m for m in {_HEAVY} if m in sys.modules], file=sys.stderr))"
+    done = _run("-c", f"{told}\n{script}")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
+def test_perfvec_alone_prints_the_six_commands_that_matter():
+    done = _run("-m", "analysis.cli")
+    assert done.returncode == 0
+    matter = ("trace", "predict", "simulate", "profile", "sweep", "compare")
+    assert all(f"perfvec {name} " in done.stdout for name in matter)
+    assert "perfvec --help" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_the_version_is_printed():
+    done = _run("-m", "analysis.cli", "--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("perfvec ")
+
+
+def test_a_program_without_a_command_is_one_line():
+    done = _run("-m", "analysis.cli", "--", "/bin/true")
+    assert done.returncode == 2
+    assert done.stderr.startswith("perfvec: a command is missing") and done.stderr.count("\n") == 1
+
+
+def test_a_missing_optional_part_is_named_with_the_pip_line(tmp_path):
+    """As where Optuna is not installed."""
+    (tmp_path / "optuna.py").write_text("raise ImportError('not here')")
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from analysis.search import search\nfrom support.errors import InputError\n"
+        "try: search(None, [], None, 1)\nexcept InputError as error: print(error)\n"
+    )
+    assert "pip install 'perfvec-toolkit[search]'" in _run("-c", script).stdout

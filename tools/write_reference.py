@@ -1,0 +1,218 @@
+"""Write the generated pages of the reference: every command with its options, every field of a machine.
+
+python tools/write_reference.py [--check]. `--check` writes nothing and exits with 1 where a page is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from support.errors import InputError
+from uarch.configuration import get_field, load_machine, preset_names
+from uarch.constraints import RELATIONS, RULES
+
+REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
+_GENERATED = "<!-- Written by tools/write_reference.py; do not edit. -->\n"
+# What a field means and its unit, where the name does not say it.
+_MEANINGS = {
+    "name": "Name of the machine in tables.",
+    "core": "Kind of core, which decides the fields of `pipeline`.",
+    "frequency_ghz": "Clock, in GHz.",
+    "fetch_width": "Instructions fetched, a cycle.",
+    "decode_width": "Micro-operations decoded, a cycle.",
+    "rename_width": "Micro-operations renamed, a cycle.",
+    "issue_width": "Micro-operations issued, a cycle.",
+    "commit_width": "Micro-operations retired, a cycle.",
+    "frontend_delay": "Stages from fetch to decode.",
+    "dispatch_delay": "Stages from rename to the issue queue.",
+    "rob_entries": "Entries of the reorder buffer, in micro-operations.",
+    "issue_queue_entries": "Entries of the issue queue, in micro-operations.",
+    "load_queue_entries": "Entries of the load queue.",
+    "store_queue_entries": "Entries of the store queue.",
+    "int_registers": "Physical integer registers.",
+    "fp_registers": "Physical floating-point and vector registers.",
+    "width": "Instructions a cycle, in every stage.",
+    "memory_width": "Memory instructions issued, a cycle.",
+    "store_buffer": "Entries of the store buffer.",
+    "memory_in_flight": "Memory instructions in flight.",
+    "int_alu": "Integer units.",
+    "int_mul": "Integer multipliers, which also divide.",
+    "fp_add": "Floating-point adders.",
+    "fp_mul": "Floating-point multipliers, which also divide.",
+    "simd": "Vector units.",
+    "load_ports": "Loads, a cycle.",
+    "store_ports": "Stores, a cycle.",
+    "mul_latency": "Integer multiplication, in cycles.",
+    "div_latency": "Integer division, in cycles.",
+    "fp_add_latency": "Floating-point addition, in cycles.",
+    "fp_mul_latency": "Floating-point multiplication, in cycles.",
+    "fp_div_latency": "Floating-point division, in cycles.",
+    "kind": "Direction predictor.",
+    "entries": "Entries of its main table; some kinds have fixed sizes.",
+    "btb_entries": "Entries of the branch target buffer.",
+    "ras_entries": "Entries of the return address stack.",
+    "size_kib": "Capacity, in KiB.",
+    "associativity": "Ways.",
+    "latency": "Hit in this level alone, in cycles.",
+    "mshrs": "Outstanding misses.",
+    "prefetcher": "Prefetcher of this level.",
+    "model": "`simple`, or a named DRAM of `uarch/dram.yaml`.",
+    "latency_ns": "Latency of the model `simple`, in nanoseconds.",
+    "bandwidth_gbs": "Bandwidth of the model `simple`, in GB/s.",
+}
+_KINDS = {"int": "N", "integer": "N", "float": "NUMBER", "path": "FILE", "str": "TEXT", "text": "TEXT"}
+_SECTIONS = {
+    "": "The machine", "out-of-order": "pipeline, `core: out-of-order`", "in-order": "pipeline, `core: in-order`",
+    "functional_units": "functional_units", "branch_predictor": "branch_predictor", "l1i": "l1i: instruction cache",
+    "l1d": "l1d: data cache", "l2": "l2: second level", "l3": "l3: third level, or null", "memory": "memory",
+}  # fmt: skip
+
+
+def commands() -> str:
+    """The page of all commands, from the code that parses them."""
+    from analysis.cli.main import app
+
+    root = typer.main.get_command(app)
+    lines = [
+        _GENERATED,
+        "# Commands\n",
+        "Every command prints this with `--help`. A TARGET is a trace, live-points, a vector, or `-- PROGRAM ARGS…`. "
+        "An error is one line on standard error, and the exit status is 2.\n",
+        *_command(root, "perfvec"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _command(command: Any, name: str) -> Iterator[str]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield f"## {name}\n"
+        yield f"{_text(command.help)}\n"
+    yield from _options(command, name)
+    for child in sorted(children or {}):
+        yield from _command(children[child], f"{name} {child}")
+
+
+def _options(command: Any, name: str) -> Iterator[str]:
+    described = []
+    for parameter in command.params:
+        option = parameter.param_type_name == "option"
+        if parameter.name in ("help", "install_completion", "show_completion") or getattr(parameter, "hidden", False):
+            continue
+        names = ", ".join(f"`{word}`" for word in (*parameter.opts, *parameter.secondary_opts))
+        if not option:
+            names = f"`{(parameter.metavar or parameter.name).upper()}{'…' if parameter.nargs == -1 else ''}`"
+        elif not parameter.is_flag:
+            names += f" *{_kind(parameter)}*"
+        default = parameter.default
+        shown = option and not parameter.is_flag and isinstance(default, str | int | float) and default != ""
+        required = " Required." if option and parameter.required else ""
+        told = f" Default: {default}." if shown else ""
+        described.append(f"- {names}: {_text(getattr(parameter, 'help', None))}{required}{told}")
+    if described:
+        yield "\n".join(described) + "\n"
+
+
+def _kind(parameter: Any) -> str:
+    """What an option takes, in a word. Typer keeps the annotation, or a Click type where it is older."""
+    descriptor = getattr(parameter, "type_descriptor", None)
+    if descriptor is None:
+        name = str(parameter.type.name).split(" ")[0]
+    else:
+        inner = typing.get_args(descriptor.annotation)
+        name = getattr(inner[0] if inner else descriptor.annotation, "__name__", "str").lower()
+    return _KINDS.get(name, name)
+
+
+def _text(text: str | None) -> str:
+    plain = " ".join((text or "").replace("\b", "").split())
+    return re.sub(r"<|\*(?=\.)|\[", lambda found: "\\" + found.group(0), plain)
+
+
+def configuration() -> str:
+    """The page of a machine's fields, from the table that checks them and the presets."""
+    machines = [load_machine(name) for name in preset_names()]
+    lines = [
+        _GENERATED,
+        "# Machine configuration\n",
+        "A machine is a YAML or JSON file. `perfvec uarch show zen4` prints one to start from. Every field is "
+        "required, but `l3` may be null. Unknown fields are errors. Each field maps to gem5 parameters "
+        "([how](../how-to/machines.md)). *Presets* gives the range over the "
+        f"{len(machines)} presets.\n",
+    ]
+    for section, title in _SECTIONS.items():
+        rows = [name for name in RULES if name.rpartition(".")[0] == section and not RULES[name].optional]
+        lines += [f"## {title}\n", "| field | meaning | allowed | presets |", "|---|---|---|---|"]
+        for name in rows:
+            lines.append(f"| `{_shown(name)}` | {_meaning(name)} | {_allowed(name)} | {_range(machines, name)} |")
+        lines.append("")
+    lines += ["## Relations between fields\n", "A machine that breaks one of these is refused.\n"]
+    bounds = [(relation.field, re.sub(r" = \{[^}]*\}|\{|\}", "", relation.bound)) for relation in RELATIONS]
+    lines += [f"- `{field}`: {bound}" for field, bound in bounds]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(name: str) -> str:
+    section, _, field = name.rpartition(".")
+    return f"pipeline.{field}" if section in ("out-of-order", "in-order") else name
+
+
+def _meaning(name: str) -> str:
+    return _MEANINGS[name.rpartition(".")[2]]
+
+
+def _allowed(name: str) -> str:
+    rule = RULES[name]
+    if rule.names is not None:
+        return ", ".join(f"`{value}`" for value in rule.names())
+    if rule.type is str:
+        return "text"
+    return f"{rule.low:,g} to {rule.high:,g}" + (", power of two" if rule.power_of_two else "")
+
+
+def _range(machines: list[Any], name: str) -> str:
+    section, _, _ = name.rpartition(".")
+    found = []
+    for machine in machines:
+        if section in ("out-of-order", "in-order") and machine.core != section:
+            continue
+        try:
+            found.append(get_field(machine, _shown(name)))
+        except InputError:
+            continue
+    numbers = [value for value in found if isinstance(value, int | float)]
+    if not numbers:
+        return ""
+    return f"{min(numbers):,g} to {max(numbers):,g}"
+
+
+PAGES = {"commands.md": commands, "configuration.md": configuration}
+
+
+def main() -> None:
+    """Write the pages, or check them."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
+    parser.add_argument("--check", action="store_true", help="Write nothing; exit with 1 where a page is stale.")
+    check = parser.parse_args().check
+    stale = []
+    for name, make in PAGES.items():
+        path, text = REFERENCE / name, make()
+        if check and (not path.is_file() or path.read_text() != text):
+            stale.append(name)
+        elif not check:
+            path.write_text(text)
+    if stale:
+        print(f"stale: {', '.join(stale)}; run python tools/write_reference.py", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
