@@ -1,4 +1,5 @@
-"""What of a machine a program's cycles are due to: Shapley values over groups of fields, against an ideal machine.
+"""Attribution of a program's cycles to a machine's parts: Shapley values over groups of fields, against an ideal
+machine.
 
 As Concorde attributes performance (Nasr-Esfahany et al., *Concorde: Fast and Accurate CPU Performance Modeling with
 Compositional Analytical-ML Fusion*, ISCA 2025, arXiv 2503.23076), but exact: with n groups all 2^n machines between the

@@ -120,7 +120,8 @@ def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
 
 
 def parts_fit(instructions: Sequence[int], machines: Sequence[str], seconds: float) -> bool:
-    """Whether the parts of traces of so many instructions can be simulated on these machines (names) within a budget.
+    """Return whether the parts of traces of so many instructions can be simulated on these machines (names) within a
+    budget.
 
     Not where a machine is known by a fitted vector alone. Where they do not fit, one line on stderr says so.
     """

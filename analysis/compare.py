@@ -1,4 +1,4 @@
-"""How alike programs are: cosine distances between their vectors, the nearest of a library, a dendrogram, a map."""
+"""Similarity of programs: cosine distances between their vectors, the nearest of a library, a dendrogram, a map."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Coordinates:
 
 
 def coordinates(points: Columns) -> Coordinates:
-    """Of every point, from the fields that vary among them.
+    """Return the coordinates of every point, from the fields that vary among them.
 
     Where many fields vary the encoder's features that combine several (memory's latency in cycles, the narrowest
     width, misses in flight, …; `perfvec.machines.features`) are added, each as a field of its own.

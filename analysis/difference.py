@@ -85,7 +85,7 @@ def diff(old: Parts, new: Parts, costs: Costs, by: str = "function") -> pd.DataF
 
 
 def _same_files(old: Parts, new: Parts) -> dict[str, str]:
-    """What each source file is called in both: its name where that is enough, else its path."""
+    """Return the name of each source file in both: its name where that is enough, else its path."""
     sides = [{file for file in parts.lines["file"] if file} for parts in (old, new)]
     names = [[Path(file).name for file in files] for files in sides]
     return {

@@ -75,7 +75,7 @@ def contents(
     *,
     ideal: str | Path | None = None,
 ) -> dict[str, Any]:
-    """What the page computes with, as JSON's types."""
+    """Return the page's data, as JSON's types."""
     encoder = encoder_of(model)
     require_model(model, programs)
     presets = [load_machine(name) for name in preset_names()]
@@ -169,8 +169,8 @@ def _never(seen: tuple[float, float] | None) -> bool:
 
 
 def stops(rule: Rule, low: float, high: float) -> list[float]:
-    """Where a slider halts: at whole numbers or, where they are many, 2^k and 3·2^k, at others evenly in their log;
-    within what taught the encoder, as far as the rule allows it.
+    """Return where a slider halts: at whole numbers or, where they are many, 2^k and 3·2^k, at others evenly in their
+    log; within what taught the encoder, as far as the rule allows it.
     """
     low, high = (max(low, rule.low), min(high, rule.high)) if low <= high else (rule.low, rule.high)
     if rule.type is not int:

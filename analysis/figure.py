@@ -66,7 +66,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Spans:
-    """Stretches [n] of the x axis from `begin` to `end`, in the row of this category: phases over time. A name
+    """Spans [n] of the x axis from `begin` to `end`, in the row of this category: phases over time. A name
     that is its row's has no entry in the legend.
     """
 

@@ -247,7 +247,7 @@ def _rule(mark: Rule, colour: str, names: tuple[str, str]) -> dict[str, Any]:
 
 
 def _hover(panel: Panel, text: Sequence[str], x: ArrayLike, y: ArrayLike) -> Trace:
-    """What is shown where a reader points; only numbers have a format, which would make NaN of a name."""
+    """Return the text shown where a reader points; only numbers have a format, which would make NaN of a name."""
     lines = ["%{text}"] if len(text) else []
     for letter, axis, values in (("x", panel.x, x), ("y", panel.y, y)):
         value = f"%{{{letter}:,.6~r}}" if _numeric(values) else f"%{{{letter}}}"

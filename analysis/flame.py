@@ -38,7 +38,7 @@ def folded(parts: Parts, costs: Costs) -> str:
 
 
 def context_names(parts: Parts) -> list[str]:
-    """Of each calling context its functions from the outermost on, joined by `;`; '' for the root."""
+    """Return each calling context's functions from the outermost on, joined by `;`; '' for the root."""
     stacks = [""] * len(parts.context_parent)
     for node in range(1, len(stacks)):
         name = parts.functions[parts.context_function[node]].replace(";", ":")
@@ -75,7 +75,7 @@ def _by_group(stacks: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _data(parts: Parts, costs: Costs) -> dict[str, Any]:
-    """What the page draws; contexts too narrow to see are left out, their cycles are in those that called them."""
+    """Return the page's data; contexts too narrow to see are left out, their cycles are in those that called them."""
     sums = inclusive(parts)
     cycles = costs.cycles(sums)
     wide = (cycles > _NARROW * cycles[0]).any(axis=1)

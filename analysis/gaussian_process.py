@@ -32,7 +32,7 @@ _BLOCK = 1 << 13
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Of standardised targets."""
+    """Hyperparameters for standardised targets."""
 
     slope: Tensor  # [F] standard deviations
     scale: Tensor  # [F] inverse length scales
@@ -53,8 +53,9 @@ def _one_thread() -> Iterator[None]:
 
 @cache
 def usual_hyperparameters() -> dict[str, tuple[float, float]]:
-    """What the logarithms of slope and inverse length scale of each coordinate of the space `default`, and of the joint
-    part and the noise, are above the general prior on average over 29 programs (`benchmarks/analysis/fit_usual.py`).
+    """Return by how much the logarithms of slope and inverse length scale of each coordinate of `default`, and of the
+    joint part and the noise, are above the general prior on average over 29 programs
+    (`benchmarks/analysis/fit_usual.py`).
     """
     return {name: (first, second) for name, (first, second) in parse_json(_USUAL.read_text(encoding="utf-8")).items()}
 

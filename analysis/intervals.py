@@ -1,4 +1,4 @@
-"""How far predictions may be off, in tables: intervals in per cent, and those of a sweep's best points."""
+"""Confidence intervals of predictions, in tables: intervals in per cent, and those of a sweep's best points."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def of_best(
 
 
 def told_of_best(chosen: pd.DataFrame) -> str:
-    """What a page says of the intervals of the best points."""
+    """Return a page's sentence on the intervals of the best points."""
     if "low" not in chosen:
         return ""
     if chosen["low"].isna().any():

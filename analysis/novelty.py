@@ -1,7 +1,9 @@
-"""Whether a program or a machine is like what trained the model, so that one knows when not to believe a number.
+"""Novelty: whether a program or a machine is like what trained the model, or a number should not be believed.
 
-What is farther from the nearest of the training set than any of that is from its own nearest lies outside; distances
-are `perfvec.intervals.novelty`'s.
+A machine that is farther from the nearest of the training set than any of that is from its own nearest lies outside. So
+does a program that has fewer training programs near it than those that the model was calibrated on
+(`UnlikeCalibration`); without such a calibration, one by the rule of machines. Distances are
+`perfvec.intervals.novelty`'s.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ def warnings(frame: pd.DataFrame) -> list[str]:
 
 
 def to_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """What `predict --json` holds under `outside`."""
+    """Return what `predict --json` holds under `outside`."""
     rows = frame[frame["outside"]].drop(columns="outside").to_dict(orient="records")
     return [{str(column): value for column, value in row.items()} for row in rows]
 
@@ -83,7 +85,7 @@ def sections(frame: pd.DataFrame) -> list[Section]:
     """The part of the HTML report; none where all is like what trained the model."""
     outside = frame[frame["outside"]].drop(columns="outside").reset_index(drop=True)
     text = (
-        "Programs and machines farther from the nearest of the training set than any of that is from its own nearest, "
-        "or with fields beyond the encoder's ranges: predictions of them are guesses."
+        "Programs and machines farther from the training set than is usual, or with fields beyond the encoder's "
+        "ranges: predictions of them are guesses."
     )
     return [Section("Unlike what trained the model", text, table=outside)] if len(outside) else []

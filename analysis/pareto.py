@@ -60,5 +60,5 @@ def front_over_fields(
 
 
 def cells(numbers: Sequence[NDArray[np.float64]]) -> int:
-    """How large the array of `front_over_fields` would be."""
+    """Return the size of the array of `front_over_fields`."""
     return math.prod(len(np.unique(values)) for values in numbers)

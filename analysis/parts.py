@@ -29,6 +29,7 @@ from tracegen.control_flow.loops import Loops, find_loops
 from tracegen.control_flow.phases import choose
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import is_live_points
 from tracegen.qemu.runner import trace as run_trace
 from uarch.instructions import Chunk, Flag, Operation, StaticInstructions
 
@@ -48,7 +49,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Parts:
-    """What one pass over a trace found; `by` makes a partition of it."""
+    """Result of one pass over a trace; `by` makes a partition of it."""
 
     program: str
     isa: str
@@ -67,12 +68,12 @@ class Parts:
     @cached_property
     def function(self) -> NDArray[np.int64]:
         """[S] index of `functions`."""
-        return _functions(self.lines)[0]
+        return functions_of(self.lines)[0]
 
     @cached_property
     def functions(self) -> list[str]:
         """Names; 0 is UNKNOWN."""
-        return _functions(self.lines)[1]
+        return functions_of(self.lines)[1]
 
     @cached_property
     def loops(self) -> Loops:
@@ -86,6 +87,8 @@ class Parts:
     def by(self, partition: str) -> Partition:
         """One of PARTITIONS; only what was executed has a row. Raises InputError for another name."""
         require_partition(partition)
+        if partition in ("interval", "phase") and not len(self.intervals.instructions):
+            raise InputError(f"{self.program}: live-points have no part of the run by {partition}; give the trace")
         if partition == "interval":
             first = np.arange(len(self.intervals.instructions)) * self.interval
             last = first + self.intervals.instructions
@@ -149,7 +152,7 @@ class Parts:
         return pd.DataFrame(rows, columns=columns).iloc[group].reset_index(drop=True)
 
     def _offset(self, static: int) -> str:
-        """Where an instruction without a line is: bytes behind the first executed one of its function."""
+        """Return the place of an instruction without a line: bytes behind the first executed one of its function."""
         first = self.instructions.address[self.function == self.function[static]].min()
         return f"+{int(self.instructions.address[static] - first):#x}"
 
@@ -170,8 +173,8 @@ def require_partition(partition: str, valid: Sequence[str] = PARTITIONS) -> None
         raise InputError(f"--by {partition!r} must be one of {', '.join(valid)}")
 
 
-def _functions(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
-    """[S] number of each instruction's function, and the names by number."""
+def functions_of(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
+    """Return [S] the number of each instruction's function, and the names by number."""
     names = [_COLD.sub("", name) or UNKNOWN for name in lines["function"]]
     known = [UNKNOWN, *dict.fromkeys(name for name in names if name != UNKNOWN)]
     number = {name: index for index, name in enumerate(known)}
@@ -190,7 +193,7 @@ class Grouping:
         self._lines = source_lines(trace)
         self._edges = EdgeCounter(len(self.instructions))
         self._blocks = BlockVectors(self.instructions, self._interval)
-        function, _ = _functions(self._lines)
+        function, _ = functions_of(self._lines)
         self._calls = CallTree(self.instructions, function, np.isin(trace.address, trace.symbols()[0]))
 
     def by_static(self, chunk: Chunk) -> NDArray[np.integer]:
@@ -228,6 +231,8 @@ def opened(trace: Trace | str | os.PathLike[str]) -> Iterator[Trace]:
         return
     if Path(trace).name.endswith(".npz"):
         raise InputError(f"{trace}: a vector is a sum that cannot be taken apart; give the trace (*.trace.h5)")
+    if is_live_points(trace):
+        raise InputError(f"{trace}: live-points are simulated (--simulate); for the model give the trace (*.trace.h5)")
     with Trace(trace) as file:
         yield file
 

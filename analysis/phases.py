@@ -36,7 +36,7 @@ def sections(found: Phases) -> list[Section]:
 
 
 def plot(found: Phases) -> Figure:
-    """A row a phase; in it the stretches of the run that belong to it."""
+    """A row a phase; in it the parts of the run that belong to it."""
     change = np.flatnonzero(np.diff(found.phase, prepend=-1))
     ends = np.append(change[1:], len(found.phase))
     marks = []

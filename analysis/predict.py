@@ -1,4 +1,4 @@
-"""How fast each program runs on each machine: dot products of program and machine vectors."""
+"""Predicted time of each program on each machine: dot products of program and machine vectors."""
 
 from __future__ import annotations
 

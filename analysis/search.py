@@ -31,7 +31,7 @@ Suggest = Callable[[Any], Columns]  # of a trial
 
 @dataclass(frozen=True)
 class Searchable:
-    """What a search may try: a trial's suggestions become one machine (which may not be possible)."""
+    """Machines that a search may try: a trial's suggestions become one machine (which may not be possible)."""
 
     suggest: Suggest
     constraints: tuple[Constraint, ...]

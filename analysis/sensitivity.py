@@ -1,4 +1,4 @@
-"""How much each field matters over a sweep's points: first-order Sobol' indices from given data.
+"""Sensitivity to each field over a sweep's points: first-order Sobol' indices from given data.
 
 The index of field X is the share of the outcome's variance that its conditional mean explains,
 S = Var(E[Y | X]) / Var(Y) (Sobol', Mathematical Modelling and Computational Experiment 1993). On a full grid it is

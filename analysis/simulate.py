@@ -46,7 +46,7 @@ _CHUNK = 1 << 16  # instructions that all machines pass before the next
 
 @dataclass(frozen=True)
 class Span:
-    """Which instructions of a trace are timed, and how many before them warm pipeline and predictors."""
+    """Instructions of a trace to time, and the number before them that warm pipeline and predictors."""
 
     start: int = 0
     count: int | None = None  # to the trace's end
@@ -89,7 +89,7 @@ class Stack:
     def by(self, partition: str = "function") -> Result:
         """Break the stacks down by function, line, loop, class, interval or phase; one more pass over the trace.
 
-        Raises InputError for more than one trace, and for live-points, which are not the whole run.
+        Live-points have neither intervals nor phases. Raises InputError for more than one trace.
         """
         from analysis.parts import require_partition
         from analysis.profile import result
@@ -103,8 +103,6 @@ class Stack:
 
         if len(self.traces) != 1:
             raise InputError(f"a stack by parts is of one trace; {len(self.traces)} were simulated")
-        if is_live_points(self.traces[0]):
-            raise InputError(f"{self.traces[0]}: live-points are a sample; simulate the trace for its parts")
         return collect(self.traces[0], self.machines, self.span, threads=self.threads)
 
     def __str__(self) -> str:

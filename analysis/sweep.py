@@ -371,7 +371,7 @@ class Outcome:
 
 
 def outcome_of(frame: pd.DataFrame) -> str:
-    """What a sweep's points are ordered by: the objective where there is one, else the time."""
+    """Return what a sweep's points are ordered by: the objective where there is one, else the time."""
     return "objective" if "objective" in frame else "seconds"
 
 
@@ -535,7 +535,7 @@ def _of_source(frame: pd.DataFrame) -> str:
 
 
 def told_sources(frame: pd.DataFrame) -> str:
-    """How many points have each source, as "64 simulated, 9,936 corrected"."""
+    """Return how many points have each source, as "64 simulated, 9,936 corrected"."""
     counts = frame["source"].value_counts()
     return ", ".join(f"{counts[source]:,} {source}" for source in SOURCES if counts.get(source, 0))
 
@@ -597,7 +597,7 @@ def plot_front(frame: pd.DataFrame) -> Figure:
 
 
 def _points(frame: pd.DataFrame, fields: Sequence[str]) -> list[str]:
-    """What each point is: the fields that vary, as many as a hand holds."""
+    """Return each point's name: the first six fields that vary."""
     shown = list(fields[:6])
     rows = zip(*(frame[field] for field in shown), strict=True)
     return [", ".join(f"{field} {label(value)}" for field, value in zip(shown, row, strict=True)) for row in rows]

@@ -1,4 +1,4 @@
-"""Which value of a kernel's parameter is the fastest on each machine: as PerfVec analyses loop tiling.
+"""Fastest value of a kernel's parameter on each machine, as PerfVec analyses loop tiling.
 
 Every value is one build or one run, one trace of the region of interest, one vector; times on all machines follow
 without simulating any. Beside them, where wanted, the embedded timing model's cycles of the same traces, and this
@@ -53,7 +53,7 @@ _FLAGS = ("-O2", "-ftree-vectorize", "-g")
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is run for each of `values`: `command`, in whose words {value}, {rounds} and, of a `source` that is compiled
+    """Run for each of `values`: `command`, in whose words {value}, {rounds} and, of a `source` that is compiled
     (with -D`define`=value where it is given), {program} are filled in.
     """
 
@@ -200,7 +200,7 @@ def _fitted(
 
 
 def _sources(model: Model, machines: Sequence[Machine | MachineVector]) -> list[str]:
-    """What the model's numbers are on each machine."""
+    """Return the source of the model's numbers on each machine."""
     known = [machine for machine in machines if isinstance(machine, Machine)]
     ways = iter(model.machine_vectors(known)[1] if known else [])
     found = [next(ways) if isinstance(machine, Machine) else "fitted" for machine in machines]

@@ -114,8 +114,8 @@ GRIDS = {
 
 @dataclass(frozen=True)
 class Program:
-    """What is judged: `truth` simulates every instruction, `own` is how the program is simulated otherwise; cycles [n]
-    by the model's encoder; whether it trained the model.
+    """Program that is judged: `truth` simulates every instruction, `own` is how the program is simulated otherwise;
+    cycles [n] by the model's encoder; whether it trained the model.
     """
 
     truth: Simulable

@@ -1,4 +1,4 @@
-"""What this machine has of all that the toolkit uses, and what would be right where something is missing."""
+"""Check of this computer for all that the toolkit uses, with the mend where something is missing."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from perfvec.machines.posterior import Observations, fit_windows
 from perfvec.model import Model, configuration_key
 from perfvec.precision import native_bf16, rounded
-from perfvec.representation.represent import STRETCH, lane_sums
+from perfvec.representation.represent import CHUNK, sequence_sums
 from perfvec.training.data import WARMUP, pair_files
 from support.errors import InputError
 from tracegen.decode import decode
@@ -31,13 +31,13 @@ from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
 
-_LANE, _LANES = 1000, 32  # instructions of a lane, at least; lanes of a stretch, at most
+_SEGMENT, _SEGMENTS = 1000, 32  # instructions of a segment, at least; segments of a window, at most
 _COUNTED = (("program", "program"), ("uarch", "machine"), ("model", "model"))
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A labelled stretch: the lanes' cycles on every machine, and by each model the lane sums of its representation.
+class LabelledWindow:
+    """A labelled window: its segments' cycles on every machine, and by each model the sums of their representations.
 
     A model that was not asked for it has no vectors: [0, d].
     """
@@ -45,8 +45,8 @@ class Stretch:
     program: str
     trace_digest: str
     machines: list[Machine]
-    cycles: NDArray[np.float64]  # [U, lanes]
-    vectors: list[NDArray[np.float64]]  # [lanes, d], a model each
+    cycles: NDArray[np.float64]  # [U, segments]
+    vectors: list[NDArray[np.float64]]  # [segments, d], a model each
 
 
 def evaluate(
@@ -56,7 +56,7 @@ def evaluate(
     *,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """One row per (model, labelled stretch, machine, way to its vector).
+    """One row per (model, labelled window, machine, way to its vector).
 
     Columns: `program`, `uarch`, `programs` (seen or unseen by that model), `uarchs` (seen, fitted or zero-shot),
     `predicted_cycles`, `simulated_cycles`, `error` (fraction of the simulated cycles), `bias` (the same with its sign:
@@ -66,44 +66,44 @@ def evaluate(
     models = [models] if isinstance(models, Model) else list(models)
     if not models:
         raise InputError("no model to evaluate")
-    stretches = labelled_stretches(models, traces, latencies, progress=progress)
-    rows = [row for index, model in enumerate(models) for row in _judge(model, index, stretches)]
+    windows = labelled_windows(models, traces, latencies, progress=progress)
+    rows = [row for index, model in enumerate(models) for row in _judge(model, index, windows)]
     return pd.DataFrame(rows)
 
 
-def labelled_stretches(
+def labelled_windows(
     models: Sequence[Model],
     traces: str | os.PathLike[str],
     latencies: str | os.PathLike[str],
     *,
     needed: Callable[[Model, str], bool] = lambda model, digest: True,
     progress: bool = True,
-) -> list[Stretch]:
-    """Every labelled stretch, represented by the models that are `needed` for the trace of that digest.
+) -> list[LabelledWindow]:
+    """Every labelled window, represented by the models that are `needed` for the trace of that digest.
 
     Raises InputError where a latency file and its trace do not fit, or labels are missing.
     """
-    stretches = []
+    windows = []
     pairs = list(pair_files(Path(traces), Path(latencies)))
     for trace_path, latency_path in tqdm(pairs, desc="represent", unit="file", disable=None if progress else True):
         with Trace(trace_path) as trace, LatencyFile(latency_path) as labels:
             asked = [needed(model, trace.digest) for model in models]
             if any(asked):
-                stretches.append(_stretch(models, trace, labels, asked))
-    return stretches
+                windows.append(_window(models, trace, labels, asked))
+    return windows
 
 
-def labelled_windows(
+def labelled_segments(
     model: Model, trace: Trace, labels: LatencyFile
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """[lanes, d] vectors of the consecutive lanes of the labelled stretch, and [U, lanes] their cycles."""
-    stretch = _stretch([model], trace, labels)
-    return stretch.vectors[0], stretch.cycles
+    """[segments, d] vectors of the consecutive segments of the labelled window, and [U, segments] their cycles."""
+    window = _window([model], trace, labels)
+    return window.vectors[0], window.cycles
 
 
-def _stretch(
+def _window(
     models: Sequence[Model], trace: Trace, labels: LatencyFile, asked: Sequence[bool] | None = None
-) -> Stretch:
+) -> LabelledWindow:
     if labels.start + len(labels) > len(trace):
         raise InputError(
             f"{labels.path}: labels up to instruction {labels.start + len(labels)}, but its trace has {len(trace)}"
@@ -116,26 +116,27 @@ def _stretch(
     for turn, (identity, schema) in enumerate(schemas.items()):  # features once for all models that read them
         for static, ids, stored, lead, position in _features(trace, labels, schema):
             count = len(ids) - lead
-            lanes = max(1, min(_LANES, count // _LANE))
-            first = np.arange(0, count, -(-count // lanes))
+            segments = max(1, min(_SEGMENTS, count // _SEGMENT))
+            first = np.arange(0, count, -(-count // segments))
             if turn == 0:
                 latency = labels.read(position, position + count)
                 cycles.append(np.add.reduceat(latency, first, axis=1, dtype=np.float64))
             for index, model in enumerate(models):
                 if asked[index] and model.schema.stored == identity:
-                    sums = lane_sums(foundations[index], static, ids, stored, lead, lanes=lanes, bf16=bf16)
+                    sums = sequence_sums(foundations[index], static, ids, stored, lead, batch=segments, bf16=bf16)
                     vectors[index].append(sums[: len(first)])
     total = np.concatenate(cycles, axis=1)
     if (empty := np.flatnonzero(total.sum(axis=1) == 0)).size:
         name = labels.machines[int(empty[0])].name
         raise InputError(f"{labels.path}: every latency of machine {name!r} is 0; labels are missing")
-    return Stretch(trace.name, trace.digest, labels.machines, total, [np.concatenate(of_model) for of_model in vectors])
+    joined = [np.concatenate(of_model) for of_model in vectors]
+    return LabelledWindow(trace.name, trace.digest, labels.machines, total, joined)
 
 
 def _features(
     trace: Trace, labels: LatencyFile, schema: Schema
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.uint32], NDArray, int, int]]:
-    """Pieces of the labelled stretch: static features, static ids, stored features, how many instructions at their
+    """Parts of the labelled window: static features, static ids, stored features, how many instructions at their
     begin only lead in, and the label of the first that counts."""
     instructions = decode(trace.address, trace.code, trace.isa)
     extractor = schema.extractor(instructions)
@@ -145,7 +146,7 @@ def _features(
     for chunk in trace.chunks(stop=begin):
         extractor.extract(chunk)
     ids, stored = np.empty(0, np.uint32), np.empty((0, len(schema.columns)), schema.dtype)
-    for chunk in trace.chunks(size=STRETCH, start=begin, stop=labels.start + len(labels)):
+    for chunk in trace.chunks(size=CHUNK, start=begin, stop=labels.start + len(labels)):
         ids = np.concatenate([ids, chunk.static_id])
         stored = np.concatenate([stored, extractor.extract(chunk)])
         if len(ids) > lead:
@@ -154,14 +155,16 @@ def _features(
             ids, stored = ids[-lead:], stored[-lead:]
 
 
-def machine_ways(model: Model, index: int, stretches: Sequence[Stretch]) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """The vectors [d] of each machine of these stretches (by its `configuration_key`), by the way to them: `seen`, or
-    `zero-shot` and `fitted`; the model is number `index` of the stretches'.
+def machine_ways(
+    model: Model, index: int, windows: Sequence[LabelledWindow]
+) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """The vectors [d] of each machine of these windows (by its `configuration_key`), by the way to them: `seen`, or
+    `zero-shot` and `fitted`; the model is number `index` of the windows'.
     """
     table = model.table()
     known = {configuration_key(machine): row for row, machine in enumerate(model.machines)}
     seen = {program.digest for program in model.programs}
-    machines = {configuration_key(machine): machine for stretch in stretches for machine in stretch.machines}
+    machines = {configuration_key(machine): machine for window in windows for machine in window.machines}
     fitted = {configuration_key(machine): row for row, machine in enumerate(model.fitted_machines)}
     unknown = [machine for key, machine in machines.items() if key not in known]
     zero_shot: dict[str, NDArray[np.float64]] = {}
@@ -178,38 +181,38 @@ def machine_ways(model: Model, index: int, stretches: Sequence[Stretch]) -> dict
         if key in fitted and model.fitted_vectors is not None:
             ways[key]["fitted"] = model.fitted_vectors[fitted[key]]
             continue
-        observed = _labels_of(key, index, [stretch for stretch in stretches if stretch.trace_digest in seen])
+        observed = _labels_of(key, index, [window for window in windows if window.trace_digest in seen])
         if observed is not None:
             ways[key]["fitted"] = fit_windows(model, observed, zero_shot.get(key)).mean
     return ways
 
 
-def _judge(model: Model, index: int, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
-    ways, seen = machine_ways(model, index, stretches), {program.digest for program in model.programs}
-    for stretch in stretches:
-        total = stretch.vectors[index].sum(axis=0)
-        for machine, cycles in zip(stretch.machines, stretch.cycles, strict=True):
+def _judge(model: Model, index: int, windows: Sequence[LabelledWindow]) -> Iterator[dict[str, Any]]:
+    ways, seen = machine_ways(model, index, windows), {program.digest for program in model.programs}
+    for window in windows:
+        total = window.vectors[index].sum(axis=0)
+        for machine, cycles in zip(window.machines, window.cycles, strict=True):
             simulated = float(cycles.sum())
             for way, vector in ways[configuration_key(machine)].items():
                 predicted = float(total @ vector)
                 yield {
-                    "program": stretch.program, "uarch": machine.name,
-                    "programs": "seen" if stretch.trace_digest in seen else "unseen", "uarchs": way,
+                    "program": window.program, "uarch": machine.name,
+                    "programs": "seen" if window.trace_digest in seen else "unseen", "uarchs": way,
                     "predicted_cycles": predicted, "simulated_cycles": simulated,
                     "error": abs(predicted - simulated) / simulated, "bias": (predicted - simulated) / simulated,
                     "model": model.digest,
                 }  # fmt: skip
 
 
-def _labels_of(key: str, index: int, stretches: Sequence[Stretch]) -> Observations | None:
-    """What these stretches' labels say of the machine, None where none is labelled on it."""
+def _labels_of(key: str, index: int, windows: Sequence[LabelledWindow]) -> Observations | None:
+    """Return the observations of the machine in these windows' labels, None where none is labelled on it."""
     vectors, cycles, programs = [], [], []
-    for stretch in stretches:
-        rows = [row for row, machine in enumerate(stretch.machines) if configuration_key(machine) == key]
+    for window in windows:
+        rows = [row for row, machine in enumerate(window.machines) if configuration_key(machine) == key]
         if rows:
-            vectors.append(stretch.vectors[index])
-            cycles.append(stretch.cycles[rows[0]])
-            programs += [stretch.trace_digest] * len(vectors[-1])
+            vectors.append(window.vectors[index])
+            cycles.append(window.cycles[rows[0]])
+            programs += [window.trace_digest] * len(vectors[-1])
     if not vectors:
         return None
     return Observations(np.concatenate(vectors), np.concatenate(cycles), np.unique(programs, return_inverse=True)[1])

@@ -17,7 +17,8 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def native_bf16(device: torch.device | None = None) -> bool:
-    """Whether matrix products in bfloat16 are faster than in float32 on this device, by default the processor."""
+    """Return whether matrix products in bfloat16 are faster than in float32 on this device, by default the processor.
+    """
     if device is not None and device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     try:
@@ -27,7 +28,7 @@ def native_bf16(device: torch.device | None = None) -> bool:
 
 
 def fast_bf16(cpuinfo: str) -> bool:
-    """Whether the processor that /proc/cpuinfo describes so multiplies bfloat16 at more than float32's rate.
+    """Return whether the processor that /proc/cpuinfo describes so multiplies bfloat16 at more than float32's rate.
 
     By AMX's tiles, or by AVX-512's dot products where these have the width of its other products. Intel's cores have
     them in one of two units and without AMX lose by them: 80 GFLOP/s where float32 has 160 (Emerald Rapids VM whose
@@ -90,7 +91,8 @@ class Rounded(FoundationModel):
 
 
 def rounded(foundation: FoundationModel) -> FoundationModel:
-    """What represents programs in the place of `foundation`: a Rounded, or itself where that cannot be made of it."""
+    """Return what represents programs in place of `foundation`: a Rounded, or itself where that cannot be made of it.
+    """
     if foundation.skip is not None:
         return foundation
     changed = Rounded(foundation)

@@ -1,4 +1,4 @@
-"""A model's first layer, by tables: a row for every static instruction of a stretch, one for every value of a column.
+"""A model's first layer, by tables: a row for every static instruction of a chunk, one for every value of a column.
 
 A dynamic feature is one of 256 stored numbers, so what a column adds to the first layer's result is one of 256 vectors.
 An executed instruction then takes a sum of 15 vectors (schema `default`), where its 170 features need not be written
@@ -17,7 +17,7 @@ from tracegen.features import Schema
 
 
 class Projection:
-    """Of `first`, a layer that takes the features of `schema` as they are."""
+    """Projection by `first`, a layer that takes the features of `schema` as they are."""
 
     def __init__(self, schema: Schema, first: nn.Linear, outside: Tensor) -> None:
         """`outside` [schema.width]: the features of instructions before a program's start."""
@@ -35,11 +35,13 @@ class Projection:
 
     @staticmethod
     def fits(schema: Schema) -> bool:
-        """Whether every stored number is one of 256."""
+        """Return whether every stored number is one of 256."""
         return np.dtype(schema.dtype) == np.uint8
 
     def of(self, static: NDArray[np.float32], static_id: NDArray[np.uint32], stored: NDArray[np.uint8]) -> Projected:
-        """Of the instructions with `static_id` [n] and `stored` [n, columns] numbers; `static` [S, static width]."""
+        """Return the outputs for the instructions with `static_id` [n] and `stored` [n, columns] numbers; `static` [S,
+        static width].
+        """
         used = np.zeros(len(static), bool)
         used[static_id] = True
         place = np.cumsum(used, dtype=np.uint32) - np.uint32(1)

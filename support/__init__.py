@@ -1,1 +1,1 @@
-"""What every floor stands on: errors, files, text, compiled code, executors; it knows nothing of machines or traces."""
+"""The base of every floor: errors, files, text, compiled code, executors; it knows nothing of machines or traces."""

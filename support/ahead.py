@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class _End:
-    """What stands behind the last item."""
+    """Marker behind the last item."""
 
 
 def ahead(items: Iterator[T], depth: int = 2) -> Iterator[T]:

@@ -22,7 +22,7 @@ class InputError(ValueError):
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether an error comes of a full disk, a quota or a limit on the size of files. Libraries that write by
+    """Return whether an error comes of a full disk, a quota or a limit on the size of files. Libraries that write by
     themselves (HDF5, safetensors) tell of it in their messages alone.
     """
     while error is not None:

@@ -1,4 +1,4 @@
-"""Where tasks run: side by side on this machine, or on the workers of a Dask cluster (docs/how-to/cluster.md).
+"""Executors of tasks: side by side on this machine, or on the workers of a Dask cluster (docs/how-to/cluster.md).
 
 A task is a function of a module and one item; on other processes and machines both arrive pickled. Tasks write what is
 large into files and return what is small.

@@ -249,7 +249,7 @@ def require_stored(dataset: h5py.Dataset) -> None:
 
 
 def _is_known(dataset: h5py.Dataset) -> bool:
-    """Whether h5py's `compression` names all that may shrink a chunk."""
+    """Return whether h5py's `compression` names all that may shrink a chunk."""
     known = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_LZF}
     properties = dataset.id.get_create_plist()
     return all(properties.get_filter(index)[0] in known for index in range(properties.get_nfilters()))

@@ -45,8 +45,10 @@ def cached(**options: Any) -> Callable[[Function], Function]:
 
 
 def _whatever_is_kept(dispatcher: Any) -> Any:
-    """`dispatcher`, which compiles where what its cache holds cannot be read: numba unpickles it before it looks whether
-    it is of this source, and a file may be cut short, or of a release whose modules had other names.
+    """Return `dispatcher`, which compiles where what its cache holds cannot be read.
+
+    Numba unpickles it before it looks whether it is of this source, and a file may be cut short, or of a release whose
+    modules had other names.
     """
     kept = dispatcher._cache
     load = kept.load_overload

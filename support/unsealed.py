@@ -25,7 +25,7 @@ _CPU_S = 5
 _BYTES_PER_S = 20 << 20  # of a large file
 _WALL = 20  # times as much on a machine that is busy
 _CHILD = "import sys; sys.path[:] = sys.argv[3:]; from support.unsealed import child; child(*sys.argv[1:3])"
-_PIECE = 1 << 22  # elements
+_CHUNK = 1 << 22  # elements
 
 
 def require_readable(path: Path, what: str) -> None:
@@ -42,7 +42,7 @@ def require_readable(path: Path, what: str) -> None:
 
 @cache
 def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
-    """Why a child could not read the file; empty where it could."""
+    """Return why a child could not read the file; empty where it could."""
     limit = _CPU_S + size // _BYTES_PER_S
     command = [sys.executable, "-c", _CHILD, path, str(limit), *sys.path]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each thread would reserve memory
@@ -68,7 +68,7 @@ def _read_all(path: str) -> None:
             item.attrs[name]
         if isinstance(item, h5py.Dataset) and item.shape:
             require_stored(item)
-            step = max(1, _PIECE // max(1, item.size // max(1, len(item))))
+            step = max(1, _CHUNK // max(1, item.size // max(1, len(item))))
             for begin in range(0, len(item), step):
                 item[begin : begin + step]
 

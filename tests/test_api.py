@@ -158,6 +158,15 @@ def test_errors_are_one_line(folder, monkeypatch, question, told):
     assert "\n" not in str(raised.value)
 
 
+def test_live_points_have_parts(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    points = pv.live_points("T.trace.h5", units=64)
+    simulation = pv.simulate(points, "zen4")
+    parts = simulation.stack.by("function").table
+    assert parts["cycles.zen4"].sum() == pytest.approx(simulation.table["cycles"].iloc[0])
+    assert pv.load(points).instructions == 60_000
+
+
 def test_a_function_is_traced(tmp_path):
     compile_c(KERNELS / "qsort.c", tmp_path / "qsort", ["-static", "-O1"])
     whole = pv.trace([str(tmp_path / "qsort"), "50"])

@@ -115,7 +115,7 @@ def test_features_of_several_traces(data, address, tmp_path, capsys):
 
 def test_vectors_in_shards(data, address, tmp_path, monkeypatch):
     for module in (representing, shards):
-        monkeypatch.setattr(module, "STRETCH", 8192)
+        monkeypatch.setattr(module, "CHUNK", 8192)
     monkeypatch.setattr(shards, "SHARD", 2)
     traces = sorted(data.traces.iterdir())
     outputs = [tmp_path / f"{path.name}.vector.npz" for path in traces]
@@ -139,7 +139,7 @@ def test_vectors_in_shards(data, address, tmp_path, monkeypatch):
 def test_a_stopped_run_in_shards_continues_here_and_there(data, tmp_path, monkeypatch):
     monkeypatch.setattr("perfvec.representation.kept_intervals._EVERY_S", 0.0)
     for module in (representing, shards):
-        monkeypatch.setattr(module, "STRETCH", 8192)
+        monkeypatch.setattr(module, "CHUNK", 8192)
     monkeypatch.setattr(shards, "SHARD", 2)
     made = []
 

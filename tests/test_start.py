@@ -25,7 +25,10 @@ def _run(*arguments):
     ],
 )
 def test_heavy_modules_wait_until_they_are_used(script):
-    told = f"import sys, atexit\natexit.register(lambda: print([m for m in {_HEAVY} if m in sys.modules], file=sys.stderr))"
+    told = (
+        "import sys, atexit\n"
+        f"atexit.register(lambda: print([m for m in {_HEAVY} if m in sys.modules], file=sys.stderr))"
+    )
     done = _run("-c", f"{told}\n{script}")
     assert done.returncode == 0, done.stderr
     assert done.stderr.strip().splitlines()[-1] == "[]"

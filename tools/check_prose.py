@@ -1,8 +1,8 @@
 """Check the documentation's prose: the house style in one file.
 
 python tools/check_prose.py [FILE…]. Without files: README.md, the other texts of the root, and all of docs/. A sentence
-has at most 35 words, a table's cell at most 12; no phrase of `PHRASES`. Code, links' targets and generated pages are left
-out. Prints FILE:LINE: what, and exits with 1 where something was found.
+has at most 35 words, a table's cell at most 12; no phrase of `PHRASES`. Code, links' targets and generated pages are
+left out. Prints FILE:LINE: what, and exits with 1 where something was found.
 """
 
 from __future__ import annotations

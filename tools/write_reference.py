@@ -51,7 +51,8 @@ _MEANINGS = {
     "load_ports": "Loads, a cycle.",
     "store_ports": "Stores, a cycle.",
     "mul_latency": "Integer multiplication, in cycles.",
-    "div_latency": "Integer division, in cycles.",
+    "div_latency": "Integer division, in cycles; of x86-64 one of its seven steps, without the next field.",
+    "div_step_latency": "A step of an integer division of x86-64, in cycles; optional.",
     "fp_add_latency": "Floating-point addition, in cycles.",
     "fp_mul_latency": "Floating-point multiplication, in cycles.",
     "fp_div_latency": "Floating-point division, in cycles.",
@@ -122,7 +123,7 @@ def _options(command: Any, name: str) -> Iterator[str]:
 
 
 def _kind(parameter: Any) -> str:
-    """What an option takes, in a word. Typer keeps the annotation, or a Click type where it is older."""
+    """Return what an option takes, in a word. Typer keeps the annotation, or a Click type where it is older."""
     descriptor = getattr(parameter, "type_descriptor", None)
     if descriptor is None:
         name = str(parameter.type.name).split(" ")[0]

@@ -1,9 +1,9 @@
-"""Labels: a stretch of a trace timed on many machines, as a latency file.
+"""Labels: a window of a trace timed on many machines, as a latency file.
 
-The trace is read and decoded once and each chunk of it runs on every machine, on threads. Before the labelled stretch
+The trace is read and decoded once and each chunk of it runs on every machine, on threads. Before the labelled window
 the machines are warmed as gem5's fast-forward does it: caches and TLBs by everything before, pipeline and predictor by
 `warmup` instructions. Several traces are labelled side by side in processes; a latency file that is already there, of
-the same trace, stretch and machines, is kept, so a run that was killed continues. On a cluster a task is a trace on a
+the same trace, window and machines, is kept, so a run that was killed continues. On a cluster a task is a trace on a
 few machines, and its labels a file in a folder beside the output until all are there.
 
 The timing model is the embedded one, or gem5 (`tracegen.gem5.label`).
@@ -171,7 +171,7 @@ def _already(output: Path, trace: Trace, machines: Sequence[Machine], start: int
         if same and list(file.machines) == list(machines) and file.simulator == SIMULATOR:
             return True
     raise InputError(
-        f"{output}: holds other labels (another trace, stretch or machines); move it away or choose another folder"
+        f"{output}: holds other labels (another trace, window or machines); move it away or choose another folder"
     )
 
 

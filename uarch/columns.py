@@ -93,11 +93,11 @@ def concatenate(parts: Sequence[Columns]) -> Columns:
     """The machines of several, which have the same columns, behind one another."""
     values = dict(parts[0])
     for field in parts[0].varied:
-        pieces = [part[field] for part in parts]
+        columns = [part[field] for part in parts]
         values[field] = (
-            pd.Categorical.from_codes(np.concatenate([p.codes for p in pieces]), dtype=pieces[0].dtype)
-            if isinstance(pieces[0], pd.Categorical)
-            else np.concatenate(pieces)
+            pd.Categorical.from_codes(np.concatenate([column.codes for column in columns]), dtype=columns[0].dtype)
+            if isinstance(columns[0], pd.Categorical)
+            else np.concatenate(columns)
         )
     return Columns(values, sum(part.count for part in parts))
 
@@ -137,7 +137,7 @@ class Grid:
 
     @property
     def count(self) -> int:
-        """How many combinations there are."""
+        """Number of combinations."""
         return math.prod(len(options) for options in self.values.values())
 
     def columns(self, options: Sequence[NDArray[np.int64]]) -> Columns:
@@ -159,7 +159,7 @@ class Grid:
 
 
 def _change(base: Machine, field: str, value: Any) -> dict[str, Any]:
-    """What fields have another value once `field` is `value`; None where they are gone."""
+    """Return the fields that have another value once `field` is `value`; None where they are gone."""
     if field == "name":
         raise InputError("name cannot vary: it changes nothing of a machine")
     with suppress(RelationError):  # possible perhaps together with another field's values

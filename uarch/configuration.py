@@ -51,7 +51,7 @@ class InOrderPipeline:
 
 @dataclass(frozen=True)
 class FunctionalUnits:
-    """How many units of a kind, and latencies in cycles.
+    """Number of units of each kind, and latencies in cycles.
 
     `div_latency` is that of gem5's IntDiv: a whole division of AArch64 and RISC-V, but one step of the seven and more
     that its microcode takes for a division of x86-64. `div_step_latency`, which a machine need not have, is such a
@@ -334,7 +334,7 @@ def _replace(machine: Machine, values: dict[str, Any], field: str, value: Any) -
 
 
 def parse_value(field: str, text: str) -> Any:
-    """What `text` means as a value of the dotted name `field`: a number, a name, or null. Raises InputError."""
+    """Return the value that `text` means for the dotted name `field`: a number, a name, or null. Raises InputError."""
     if field in ("memory", "core", "name"):
         return text
     if field == "l3":

@@ -1,4 +1,4 @@
-"""What every field of a machine may hold: one table of types and bounds, one table of relations between fields.
+"""Values that each field of a machine may hold: one table of types and bounds, one table of relations between fields.
 
 Units are in the field names (`size_kib`, `latency_ns`); latencies without a unit are core cycles, delays are pipeline
 stages. Both tables are data: `uarch.configuration` reads them, and so can a command that lists what may be varied.
@@ -115,7 +115,9 @@ class Relation:
     condition: Formula
 
     def holds(self, machine: Mapping[str, Any]) -> Any:
-        """Of a machine as a flat mapping of dotted names to values, or of each of many as columns (`uarch.columns`)."""
+        """Return whether the relation holds for a machine as a flat mapping of dotted names to values, or of each of
+        many as columns (`uarch.columns`).
+        """
         return evaluate(self.condition, machine)
 
 

@@ -81,7 +81,7 @@ def device_names() -> list[str]:
 
 
 def is_host(name: str) -> bool:
-    """Whether a device's file says that it is this computer."""
+    """Return whether a device's file says that it is this computer."""
     return "host" in read_yaml(DEVICES / f"{name}.yaml", "device file").values()
 
 

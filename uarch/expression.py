@@ -1,69 +1,27 @@
-"""Arithmetic over fields, as a cost, an objective or a side of a constraint: `2*l1d.size_kib + l2.size_kib`, parsed and
-never run as code.
+"""Arithmetic over fields as users write it, for costs, objectives and constraints: `2*l1d.size_kib + l2.size_kib`.
 
-sum      = product { ("+" | "-") product }
-product  = signed { ("*" | "/") signed }
-signed   = ("+" | "-") signed | power
-power    = primary [ "**" signed ]            (as in Python: -2**2 is -(2**2), and 2**3**2 is 2**(3**2))
-primary  = number | name | function "(" sum { "," sum } ")" | "(" sum ")"
-function = min | max (two or more arguments) | log2 | sqrt (one)
+Python's own parser reads the text, which is never run: numbers, names, + - * / **, parentheses and the functions below
+become a formula (`uarch.formula`), and all else is an error.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+import ast
+import warnings
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from support.errors import InputError
 from support.text import nearest, show
+from uarch.formula import Formula, evaluate
 
 _DEEPEST = 100
-_LONGEST = 500  # letters: a tree is never deeper than its text is long
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*(?:\.\w+)*)"
-    r"|(?P<sign>\*\*|[-+*/(),]))",
-    re.ASCII,
-)
-_FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
-    "min": (np.minimum, 2), "max": (np.maximum, 2), "log2": (np.log2, 1), "sqrt": (np.sqrt, 1),
-}  # fmt: skip
-_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": np.float_power,
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Number:
-    value: float
-
-
-@dataclass(frozen=True)
-class Name:
-    name: str
-    position: int  # of its first letter, counted from 1
-
-
-@dataclass(frozen=True)
-class Operation:
-    """Two operands, or one that is negated (`left` is then the number 0)."""
-
-    sign: str
-    left: Node
-    right: Node
-
-
-@dataclass(frozen=True)
-class Call:
-    function: str
-    arguments: tuple[Node, ...]
-
-
-Node = Number | Name | Operation | Call
+_LONGEST = 500  # letters: a formula is never deeper than its text is long
+_OPERATIONS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+_FUNCTIONS = {"min": ("minimum", 2), "max": ("maximum", 2), "log2": ("log2", 1), "sqrt": ("sqrt", 1)}
 
 
 @dataclass(frozen=True)
@@ -72,171 +30,124 @@ class Expression:
 
     what: str
     text: str
-    root: Node
+    formula: Formula
+    positions: Mapping[str, int]  # of each name's first letter, counted from 1
 
     @property
     def names(self) -> list[str]:
         """The names it holds, each once, in their order."""
-        return list(dict.fromkeys(node.name for node in _walk(self.root) if isinstance(node, Name)))
+        return list(dict.fromkeys(_names(self.formula)))
 
     def check_names(self, known: Collection[str]) -> None:
         """Raises InputError for the first name that is not `known`, with the nearest one that is."""
-        for node in _walk(self.root):
-            if isinstance(node, Name) and node.name not in known:
-                hint = nearest(node.name, known)
-                same_end = [name for name in known if name.split(".")[-1] == node.name.split(".")[-1]]
+        for name in self.names:
+            if name not in known:
+                hint = nearest(name, known)
+                same_end = [other for other in known if other.split(".")[-1] == name.split(".")[-1]]
                 if not hint and same_end:
                     hint = f" (did you mean {' or '.join(same_end)}?)"
-                raise InputError(f"{self.what}, position {node.position}: no field {show(node.name)}{hint}")
+                raise InputError(f"{self.what}, position {self.positions[name]}: no field {show(name)}{hint}")
 
     def replaced(self, name: str, by: Expression) -> Expression:
         """The expression with another one in the place of a name."""
-        return Expression(self.what, self.text, _replaced(self.root, name, by.root))
+        formula = _replaced(self.formula, name, by.formula)
+        return Expression(self.what, self.text, formula, {**by.positions, **self.positions})
 
     def value(self, values: Mapping[str, Any]) -> Any:
         """Its value of the names' values: numbers, or arrays of one shape. Not finite where there is none."""
         with np.errstate(all="ignore"):
-            return _value(self.root, values)
+            return evaluate(self.formula, values)
 
 
 def parse(text: str, what: str = "--cost") -> Expression:
     """The expression of a text. Raises InputError, which names the position (counted from 1)."""
     if len(text) > _LONGEST:
         raise InputError(f"{what}: {len(text):,} letters; an expression has at most {_LONGEST:,}")
-    return Expression(what, text, _Parser(text, what).whole())
+    line = "".join(" " if letter.isspace() else letter for letter in text)
+    indent = len(line) - len(line.lstrip())
+    reader = _Reader(what, indent)
+    if indent == len(line):
+        raise reader.error("it is empty", 0)
+    odd = next((at for at, letter in enumerate(line) if not letter.isascii() or letter in "#\\\0"), None)
+    if odd is not None:
+        raise reader.error(f"{show(line[odd])} is no part of an expression", odd - indent)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python's, as for 1if
+            root = ast.parse(line[indent:], mode="eval").body
+    except (RecursionError, MemoryError):
+        raise reader.error(f"more than {_DEEPEST} operations within one another", 0) from None
+    except SyntaxError as error:
+        raise reader.error(str(error.msg), (error.offset or 1) - 1) from None
+    return Expression(what, text, reader.formula(root, 0), reader.positions)
 
 
-def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    if isinstance(node, Operation):
-        yield from _walk(node.left)
-        yield from _walk(node.right)
-    elif isinstance(node, Call):
-        for argument in node.arguments:
-            yield from _walk(argument)
+def _names(formula: Formula) -> Iterator[str]:
+    if isinstance(formula, str):
+        yield formula
+    elif isinstance(formula, tuple):
+        for part in formula[1:]:
+            yield from _names(part)
 
 
-def _replaced(node: Node, name: str, by: Node) -> Node:
-    if isinstance(node, Name):
-        return by if node.name == name else node
-    if isinstance(node, Operation):
-        return Operation(node.sign, _replaced(node.left, name, by), _replaced(node.right, name, by))
-    if isinstance(node, Call):
-        return Call(node.function, tuple(_replaced(argument, name, by) for argument in node.arguments))
-    return node
+def _replaced(formula: Formula, name: str, by: Formula) -> Formula:
+    if isinstance(formula, tuple):
+        return formula[0], *(_replaced(part, name, by) for part in formula[1:])
+    return by if formula == name else formula
 
 
-def _value(node: Node, values: Mapping[str, Any]) -> Any:
-    if isinstance(node, Number):
-        return node.value
-    if isinstance(node, Name):
-        return values[node.name]
-    if isinstance(node, Operation):
-        return _OPERATIONS[node.sign](_value(node.left, values), _value(node.right, values))
-    function, _ = _FUNCTIONS[node.function]
-    arguments = [_value(argument, values) for argument in node.arguments]
-    return function(arguments[0]) if len(arguments) == 1 else reduce(function, arguments)
+class _Reader:
+    """Turns Python's syntax tree into a formula."""
 
+    def __init__(self, what: str, indent: int) -> None:
+        self.what, self.indent = what, indent
+        self.positions: dict[str, int] = {}
 
-class _Parser:
-    """Recursive descent over the tokens (position, kind, text)."""
-
-    def __init__(self, text: str, what: str) -> None:
-        self.text, self.what = text, what
-        self.tokens: list[tuple[int, str, str]] = []
-        self.at = self.depth = 0
-        position = 0
-        while text[position:].strip():
-            match = _TOKEN.match(text, position)
-            if match is None:
-                start = position + len(text[position:]) - len(text[position:].lstrip())
-                raise self._error(f"{show(text[start])} is no part of an expression", start)
-            kind = str(match.lastgroup)
-            self.tokens.append((match.start(kind), kind, match[kind]))
-            position = match.end()
-
-    def whole(self) -> Node:
-        root = self._sum()
-        if self.at < len(self.tokens):
-            self._fail(f"{show(self.tokens[self.at][2])} where an operator or the end belongs")
-        return root
-
-    def _fail(self, problem: str, position: int | None = None) -> NoReturn:
-        raise self._error(problem, position)
-
-    def _error(self, problem: str, position: int | None = None) -> InputError:
-        if position is None:
-            position = self.tokens[self.at][0] if self.at < len(self.tokens) else len(self.text)
+    def error(self, problem: str, offset: int) -> InputError:
         return InputError(
-            f"{self.what}, position {position + 1}: {problem}; write arithmetic over fields, as 2*l1d.size_kib + "
-            "l2.size_kib, with + - * / ** ( ) min max log2 sqrt"
+            f"{self.what}, position {self.indent + offset + 1}: {problem}; write arithmetic over fields, as "
+            "2*l1d.size_kib + l2.size_kib, with + - * / ** ( ) min max log2 sqrt"
         )
 
-    def _take(self, *signs: str) -> str | None:
-        if self.at < len(self.tokens) and self.tokens[self.at][1] == "sign" and self.tokens[self.at][2] in signs:
-            self.at += 1
-            return self.tokens[self.at - 1][2]
-        return None
+    def formula(self, node: ast.expr, depth: int) -> Formula:
+        """The formula of a node. `depth` counts what lies around it, but for what it is the left operand of."""
+        if depth > _DEEPEST:
+            raise self.error(f"more than {_DEEPEST} operations within one another", node.col_offset)
+        match node:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                return _float(value)
+            case ast.Name() | ast.Attribute() if (name := _dotted(node)) is not None:
+                self.positions.setdefault(name, self.indent + node.col_offset + 1)
+                return name
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.formula(operand, depth + 1)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return "-", 0.0, self.formula(operand, depth + 1)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+                return _OPERATIONS[type(op)], self.formula(left, depth), self.formula(right, depth + 1)
+            case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]):
+                return self._call(node, function, arguments, depth)
+        raise self.error("this is no arithmetic", node.col_offset)
 
-    def _sum(self) -> Node:
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            self._fail(f"more than {_DEEPEST} operations within one another")
-        node = self._product()
-        while sign := self._take("+", "-"):
-            node = Operation(sign, node, self._product())
-        self.depth -= 1
-        return node
-
-    def _product(self) -> Node:
-        node = self._signed()
-        while sign := self._take("*", "/"):
-            node = Operation(sign, node, self._signed())
-        return node
-
-    def _signed(self) -> Node:
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            self._fail(f"more than {_DEEPEST} operations within one another")
-        sign = self._take("+", "-")
-        node = self._power() if sign is None else self._signed()
-        self.depth -= 1
-        return node if sign in (None, "+") else Operation("-", Number(0.0), node)
-
-    def _power(self) -> Node:
-        node = self._primary()
-        return Operation("**", node, self._signed()) if self._take("**") else node
-
-    def _primary(self) -> Node:
-        if self._take("("):
-            node = self._sum()
-            self._close()
-            return node
-        if self.at >= len(self.tokens):
-            self._fail("a number or a field is missing" if self.tokens else "it is empty")
-        position, kind, text = self.tokens[self.at]
-        if kind == "sign":
-            self._fail(f"{show(text)} where a number or a field belongs")
-        self.at += 1
-        if kind == "number":
-            return Number(float(text))
-        if self._take("("):
-            return self._call(text, position)
-        return Name(text, position + 1)
-
-    def _call(self, function: str, position: int) -> Node:
+    def _call(self, node: ast.expr, function: str, arguments: list[ast.expr], depth: int) -> Formula:
         if function not in _FUNCTIONS:
-            self._fail(f"no function {show(function)}{nearest(function, _FUNCTIONS)}", position)
-        arguments = [self._sum()]
-        while self._take(","):
-            arguments.append(self._sum())
-        self._close()
-        least = _FUNCTIONS[function][1]
-        if (least == 1) != (len(arguments) == 1):
+            raise self.error(f"no function {show(function)}{nearest(function, _FUNCTIONS)}", node.col_offset)
+        name, least = _FUNCTIONS[function]
+        if (least == 1) != (len(arguments) == 1) or not arguments:
             wanted = "one argument" if least == 1 else "at least two arguments"
-            self._fail(f"{function} takes {wanted}, not {len(arguments)}", position)
-        return Call(function, tuple(arguments))
+            raise self.error(f"{function} takes {wanted}, not {len(arguments)}", node.col_offset)
+        return name, *(self.formula(argument, depth + 1) for argument in arguments)
 
-    def _close(self) -> None:
-        if not self._take(")"):
-            self._fail("a closing ) is missing")
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def _dotted(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value)
+        return None if before is None else f"{before}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else None

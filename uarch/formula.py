@@ -7,9 +7,10 @@ A formula is a number; a name (a dotted field's number, or a quantity that was n
     ("choose", field, names, numbers, other)   the number of the name that the field holds, or the formula `other`
     ("else", a, b)                      b where a is no number
     ("+" "-" "*" "/" "min" "<=" ">=" ">" "!=" "and" "or" "not" "log2" "power of two", a, …)
+    ("**" "minimum" "maximum" "sqrt", a, …)    in what users write (`uarch.expression`) alone
 
-A field that a machine does not have is NaN: comparisons with it are false, and `min` passes it over. A page evaluates
-the same (`analysis/explore.js`).
+A field that a machine does not have is NaN: comparisons with it are false, and `min` passes it over, as `minimum` and
+`maximum` do not. A page evaluates the same (`analysis/explore.js`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Formula = float | str | tuple[Any, ...]
 
 
 def is_power_of_two(value: Any) -> Any:
-    """Of a number, or of each of an array: 1, 2, 4, …"""
+    """Return whether a number, or each of an array, is 1, 2, 4, …"""
     fraction, exponent = np.frexp(value)
     return np.logical_and(fraction == 0.5, exponent > 0)
 
@@ -35,6 +36,7 @@ def is_power_of_two(value: Any) -> Any:
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "min": np.fmin, "<=": np.less_equal,
     ">=": np.greater_equal, ">": np.greater, "!=": np.not_equal, "and": np.logical_and, "or": np.logical_or,
+    "**": np.float_power, "minimum": np.minimum, "maximum": np.maximum,
 }  # fmt: skip
 
 
@@ -61,6 +63,8 @@ def evaluate(formula: Formula, values: Mapping[str, Any]) -> Any:
         return np.where(np.isnan(arguments[0]), arguments[1], arguments[0])
     if kind == "log2":
         return np.log2(arguments[0])
+    if kind == "sqrt":
+        return np.sqrt(arguments[0])
     if kind == "not":
         return np.logical_not(arguments[0])
     if kind == "power of two":

@@ -1,4 +1,4 @@
-"""What a program is to a machine: its static instructions and the stream of their executions.
+"""A program as machines see it: its static instructions and the stream of their executions.
 
 Nothing here depends on an instruction set: `tracegen.decode` maps x86-64, AArch64 and RISC-V into these terms, and
 the timing model and the feature schemas read nothing else.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class Operation(IntEnum):
-    """What the computing part of an instruction does (its loads and stores are counted apart).
+    """Operation of the computing part of an instruction (its loads and stores are counted apart).
 
     ``add rax, [rbx]`` is INT_ALU with one load; ``mov rax, [rbx]`` is NONE with one load; ``mov [rbx], rax`` is NONE
     with one store.
@@ -65,7 +65,7 @@ class Flag(IntFlag):
 
 
 class Interruption(IntEnum):
-    """What breaks the stream of an instruction's own micro-operations."""
+    """Event that breaks the stream of an instruction's own micro-operations."""
 
     NONE = 0
     TRAP = 1  # the first one traps when it retires, and the rest is fetched again; `micro_operations` is without it

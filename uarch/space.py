@@ -58,7 +58,9 @@ class Constraint:
         return list(dict.fromkeys(self.left.names + self.right.names))
 
     def holds(self, machine: Mapping[str, Any]) -> Any:
-        """Whether it is true of a machine as a flat mapping of dotted names to values, or of many as columns."""
+        """Return whether the constraint holds for a machine as a flat mapping of dotted names to values, or of many as
+        columns.
+        """
         if not self.of_cost and any(name not in machine for name in self.names):
             return True
         values = {name: np.asarray(machine.get(name, np.nan), np.float64) for name in self.names}
@@ -87,7 +89,7 @@ class Space:
 
     @property
     def coordinates(self) -> int:
-        """How many a point has: for core, L3 and memory, and of the core that has more dimensions."""
+        """Number of coordinates of a point: core, L3 and memory, and the core with more dimensions."""
         return 3 + max(sum(1 for _ in self.of_core(core)) for core in CORES)
 
     def of_core(self, core: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -217,7 +219,7 @@ def _machine(space: Space, name: str, point: np.ndarray, base: Machine | None) -
 
 
 def _value(field: str, dimension: Mapping[str, Any], coordinate: float, values: Mapping[str, Any]) -> Any:
-    """What `coordinate` in [0, 1) stands for."""
+    """Return the value that `coordinate` in [0, 1) stands for."""
     if "choices" in dimension:
         choices = dimension["choices"]
         return choices[min(int(coordinate * len(choices)), len(choices) - 1)]

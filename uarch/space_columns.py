@@ -68,7 +68,7 @@ def sample_columns(
 
 
 def columns_of(space: Space, points: NDArray[np.float64], base: Machine | None) -> Columns:
-    """What points [n, space.coordinates] in [0, 1) stand for; combinations that are no machine are among them.
+    """Return the machines of points [n, space.coordinates] in [0, 1); combinations that are no machine are among them.
 
     Fields that any machine of the space may lack, or have otherwise, are columns even where this batch's are all equal.
     """

@@ -1,5 +1,5 @@
-"""What `uarch.formula` uses of NumPy, for single numbers: gem5's own Python, which reads machines too
-(`tracegen/gem5/run_se.py`), may lack NumPy.
+"""Replacement for the part of NumPy that `uarch.formula` uses, for single numbers: gem5's own Python, which reads
+machines too (`tracegen/gem5/run_se.py`), may lack NumPy.
 
 Names and results are NumPy's, for NaN, zero divisors and fields that are not there (None) too.
 """
@@ -13,6 +13,7 @@ from typing import Any
 nan = math.nan
 add, subtract, multiply = operator.add, operator.sub, operator.mul
 less_equal, greater_equal, greater, not_equal = operator.le, operator.ge, operator.gt, operator.ne
+float_power, minimum, maximum = operator.pow, min, max  # never called there: users' expressions are not read
 isnan, isfinite, frexp = math.isnan, math.isfinite, math.frexp
 float64, logical_not, any = float, operator.not_, bool
 

@@ -1,4 +1,4 @@
-"""How alike: programs, their parts, subsets of them."""
+"""Commands that compare: programs, their parts, subsets of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is there to work with."""
+"""Command that examines this computer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ app = typer.Typer()
 
 @app.command("doctor")
 def doctor(as_json: Json = False) -> None:
-    """What this machine has of all that the toolkit uses; status 1 where tracing or predicting will not work."""
+    """Check this computer for all that the toolkit uses; status 1 where tracing or predicting will not work."""
     from perfvec.doctor import examine
 
     found = []

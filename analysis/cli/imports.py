@@ -1,4 +1,4 @@
-"""What other tools leave becomes traces and labels."""
+"""Commands that import other tools' files as traces and labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line names: programs, models, machines."""
+"""Arguments of the command line: programs, models, machines."""
 
 from __future__ import annotations
 

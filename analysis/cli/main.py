@@ -49,7 +49,7 @@ def _unread() -> Iterator[None]:
 
 
 def _discard(stream: TextIO) -> None:
-    """What it still holds cannot be written, and the interpreter would try it again."""
+    """Discard what the stream still holds: it cannot be written, and the interpreter would try again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

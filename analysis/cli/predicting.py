@@ -1,4 +1,4 @@
-"""How fast: predictions, sweeps, and what the cycles are due to."""
+"""Commands that predict: times, sweeps, attribution."""
 
 from __future__ import annotations
 
@@ -147,7 +147,8 @@ def attribute(
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
 ) -> Result:
-    """What of a machine the cycles are due to: Shapley values of its caches, predictor, widths, … against an ideal."""
+    """Attribute the cycles to a machine's parts: Shapley values of its caches, predictor, widths, … against an ideal.
+    """
     from analysis import api
     from analysis import attribute as attribution
 

@@ -1,4 +1,5 @@
-"""Where: the parts of a program, what changed between two, and which of many variants is the fastest."""
+"""Commands that profile: the parts of a program, what changed between two, and which of many variants is the fastest.
+"""
 
 from __future__ import annotations
 
@@ -80,8 +81,8 @@ def diff(
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
 ) -> Result:
-    """Which parts of a program gained or lost time between two traces: simulated where both fit the budget, with the
-    cause of each change, else predicted. The parts' differences add up to that of the whole.
+    """Show which parts of a program gained or lost time between two traces: simulated where both fit the budget, with
+    the cause of each change, else predicted. The parts' differences add up to that of the whole.
     """
     from analysis import api
 
@@ -123,7 +124,7 @@ def tiling(
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
 ) -> Result:
-    """Which value of a kernel's parameter is the fastest on each machine: one trace and one vector a value.
+    """Find the fastest value of a kernel's parameter on each machine: one trace and one vector a value.
 
     After -- the command, with {value} where the parameter goes, {program} for the compiled --source, {rounds} for
     repetitions.

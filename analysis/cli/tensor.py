@@ -32,7 +32,7 @@ def read(
         bool, typer.Option("--features", help="Also FLOPs and features of a database's candidates; needs TVM.")
     ] = False,
 ) -> None:
-    """What other tuners measured becomes a dataset; nothing of it is executed."""
+    """Read other tuners' measurements into a dataset; nothing of it is executed."""
     import sys
 
     from tracegen.tensor.read import read as run_read
@@ -52,7 +52,7 @@ def card(
         bool, typer.Option("--markdown", help="Print the dataset's card in Markdown: noise and provenance too.")
     ] = False,
 ) -> None:
-    """What a dataset holds: tasks, devices, schedules, records, failures, features."""
+    """Describe a dataset: tasks, devices, schedules, records, failures, features."""
     import json
 
     from tracegen.tensor.dataset import Dataset, summary
@@ -185,7 +185,7 @@ def limits(
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
 ) -> None:
-    """How good a cost model of these measurements can be: noise, ties, and what other devices say."""
+    """Show how good a cost model of these measurements can be: noise, ties, and what other devices say."""
     import json
 
     from perfvec.tensor.limits import limits

@@ -1,4 +1,4 @@
-"""What tensor cost models are used for: `perfvec tensor tune`, `replay`, and their like."""
+"""Commands that use tensor cost models: `perfvec tensor tune`, `replay`, and their like."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def suite_table(
     as_markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What the traces of a folder are like: instructions, bytes, footprint, branches."""
+    """Show a table of a folder's traces: instructions, bytes, footprint, branches."""
     import pandas as pd
 
     from tracegen.suite import table

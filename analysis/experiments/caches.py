@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from analysis.experiments import dubach, ipek, li, machine_vectors, surface
-from analysis.experiments.simulations import EVERY, WINDOW, Windows, measure
+from analysis.experiments.simulations import EVERY, WINDOW_INSTRUCTIONS, Windows, measure
 from analysis.experiments.study import L1_KIB, L2_KIB, Answer, Study, designs_of, quality
 from analysis.figure import Axis, Figure, Panel, Points
 from analysis.report import Section
@@ -194,7 +194,8 @@ def shown(result: Comparison) -> str:
 def sections(result: Comparison) -> list[Section]:
     """The parts of the HTML report."""
     text = (
-        f"Objective: time · (1000 + 10 · L1 KiB + L2 KiB). Windows of {WINDOW:,} instructions, one of {EVERY} "
+        f"Objective: time · (1000 + 10 · L1 KiB + L2 KiB). Windows of {WINDOW_INSTRUCTIONS:,} instructions, one "
+        f"of {EVERY} "
         f"represented; random methods: averages of {result.repeats}."
     )
     return [
@@ -204,7 +205,7 @@ def sections(result: Comparison) -> list[Section]:
 
 
 def plot(result: Comparison) -> Figure:
-    """How far each method's choices are above the optimum, over what it simulated."""
+    """Plot how far each method's choices are above the optimum, over what it simulated."""
     table = result.methods
     points = Points("", table["simulations"], 100 * table["above"], list(table["method"]), labelled=True)
     panel = Panel(

@@ -1,7 +1,7 @@
 """Windows of programs, timed on many machines by the embedded timing model and represented by a model; both kept in a
 folder, so that a run that was stopped goes on.
 
-A window is WINDOW consecutive instructions. Caches are warmed by everything before the first one, as labels are
+A window is 2^16 consecutive instructions. Caches are warmed by everything before the first one, as labels are
 (`tracegen.label`). All windows are timed; every EVERY-th is represented (a systematic sample), as the model takes a
 hundred times as long for an instruction as the timing model of a small core does.
 """
@@ -33,9 +33,9 @@ from uarch.configuration import Machine
 from uarch.instructions import Chunk
 from uarch.timing.simulation import SIMULATOR, Simulation
 
-WINDOW = 1 << 16
+WINDOW_INSTRUCTIONS = 1 << 16
 EVERY = 8
-_PIECE = 1 << 18  # instructions that pass by at once before the windows
+_PART = 1 << 18  # instructions that pass by at once before the windows
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ def measure(
     count: int,
     progress: bool = True,
 ) -> list[Windows]:
-    """The first `count` // WINDOW windows from instruction `start` on of each trace; those that end earlier are left
-    out. Raises InputError for fewer than WINDOW instructions, two traces of one name, or where no trace is long enough.
+    """The windows of the first `count` instructions from `start` on of each trace; those that end earlier are left out.
+    Raises InputError for less than one window, two traces of one name, or where no trace is long enough.
     """
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot keep simulations in {folder}: {error.strerror}") from None
-    if count < WINDOW:
-        raise InputError(f"--count {count} must be at least a window of {WINDOW:,} instructions")
-    stop = start + count // WINDOW * WINDOW
+    if count < WINDOW_INSTRUCTIONS:
+        raise InputError(f"--count {count} must be at least a window of {WINDOW_INSTRUCTIONS:,} instructions")
+    stop = start + count // WINDOW_INSTRUCTIONS * WINDOW_INSTRUCTIONS
     found: dict[str, Windows] = {}
     with tqdm(traces, desc="simulate", unit="program", disable=None if progress else True) as bar:
         for path in bar:
@@ -91,11 +91,11 @@ def measure(
                     raise InputError(f"{path}: a second trace called {trace.name!r}; give each a name of its own")
                 what = f"{trace.digest} {start} {stop}"
                 cycles, seconds = _kept(
-                    folder, f"{trace.name}.cycles", f"{what} {WINDOW} {SIMULATOR} {_identity(machines)}",
+                    folder, f"{trace.name}.cycles", f"{what} {WINDOW_INSTRUCTIONS} {SIMULATOR} {_identity(machines)}",
                     partial(_simulate, trace, machines, start, stop),
                 )  # fmt: skip
                 vectors, spent = _kept(
-                    folder, f"{trace.name}.vectors", f"{what} {model.digest} {WINDOW} {EVERY}",
+                    folder, f"{trace.name}.vectors", f"{what} {model.digest} {WINDOW_INSTRUCTIONS} {EVERY}",
                     partial(_represent, model, trace, start, stop),
                 )  # fmt: skip
                 found[trace.name] = Windows(trace.name, cycles, vectors, seconds, float(spent))
@@ -146,11 +146,11 @@ def _simulate(trace: Trace, machines: Sequence[Machine], start: int, stop: int) 
             seconds[row] += time.process_time() - began
         return results
 
-    for chunk in trace.chunks(_PIECE, stop=timed):
+    for chunk in trace.chunks(_PART, stop=timed):
         each(Simulation.warm, chunk)
-    for chunk in trace.chunks(_PIECE, start=timed, stop=start):
+    for chunk in trace.chunks(_PART, start=timed, stop=start):
         each(Simulation.run, chunk)
-    cycles = [each(_cycles, chunk) for chunk in trace.chunks(WINDOW, start=start, stop=stop)]
+    cycles = [each(_cycles, chunk) for chunk in trace.chunks(WINDOW_INSTRUCTIONS, start=start, stop=stop)]
     return np.array(cycles, np.float64).T, seconds
 
 
@@ -158,10 +158,10 @@ def _represent(model: Model, trace: Trace, start: int, stop: int) -> Arrays:
     """[⌈W / EVERY⌉, d] vectors of windows, and the seconds that they took."""
     running = Pass(model, decode(trace.address, trace.code, trace.isa))
     began = time.process_time()
-    for chunk in trace.chunks(_PIECE, stop=start):
+    for chunk in trace.chunks(_PART, stop=start):
         running.take(chunk)
     vectors = []
-    for number, chunk in enumerate(trace.chunks(WINDOW, start=start, stop=stop)):
+    for number, chunk in enumerate(trace.chunks(WINDOW_INSTRUCTIONS, start=start, stop=stop)):
         if number % EVERY:
             running.take(chunk)
         else:

@@ -51,7 +51,7 @@ class Answer:
     simulated: NDArray[np.bool_]
 
     def with_simulated(self, study: Study) -> Answer:
-        """Where a design was simulated its time stands."""
+        """Return the answer with the simulated time wherever a design was simulated."""
         return Answer(np.where(self.simulated, study.cycles, self.time), self.simulated)
 
 

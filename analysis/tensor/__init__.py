@@ -1,1 +1,1 @@
-"""What a tensor cost model is for: to find fast schedules, and to tell a whole network's time from its kernels'."""
+"""Uses of tensor cost models: finding fast schedules, and a whole network's time from its kernels'."""

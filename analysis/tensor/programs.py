@@ -25,7 +25,7 @@ from analysis.targets import check_model
 from analysis.tensor.graph import Call, Graph
 from analysis.tensor.streams import levels, list_schedule
 from perfvec.model import Model
-from perfvec.representation.represent import STRETCH, Pass
+from perfvec.representation.represent import CHUNK, Pass
 from perfvec.representation.vector import ProgramVector, load_vector
 from support.errors import InputError
 from support.files import atomic_path
@@ -111,10 +111,10 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
         with Trace(path) as opened:
             running = Pass(model, decode(opened.address, opened.code, opened.isa))
             second = second_call(opened)
-            for chunk in opened.chunks(STRETCH, stop=second):
+            for chunk in opened.chunks(CHUNK, stop=second):
                 running.take(chunk)
             intervals, counts = [], []
-            for chunk in opened.chunks(STRETCH, start=second):
+            for chunk in opened.chunks(CHUNK, start=second):
                 intervals.append(running.add(chunk))
                 counts.append(len(chunk))
             return ProgramVector(

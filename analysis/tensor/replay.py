@@ -53,7 +53,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Measuring:
-    """How kernels and the network are measured."""
+    """Measurement of kernels and the network."""
 
     cpu: int | None = None
     budget_s: float = 0.3  # of one kernel

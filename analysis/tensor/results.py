@@ -1,4 +1,4 @@
-"""What the tensor commands found, as sections of a page: predictions, replays, evaluations, searches.
+"""Results of the tensor commands, as sections of a page: predictions, replays, evaluations, searches.
 
 A result is a file of `perfvec tensor predict|replay|evaluate --json`, known by its keys, or the work folder of `tune`.
 """

@@ -50,7 +50,7 @@ _ALPHA = 0.2  # Ansor's weight of that progress beside what may still be possibl
 
 @dataclass(frozen=True)
 class Plan:
-    """What to search, and how long. `model`: a trained model's file, `shipped`, `xgb` (TVM's own) or `random`."""
+    """Plan of a search. `model`: a trained model's file, `shipped`, `xgb` (TVM's own) or `random`."""
 
     network: str
     model: str = XGB
@@ -78,7 +78,7 @@ class Plan:
             load_model(self.model)
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same for a search to go on."""
+        """Return what must be the same for a search to go on."""
         digest = ""
         if self.model not in (XGB, RANDOM):
             path = SHIPPED if self.model == "shipped" else Path(self.model)
@@ -284,7 +284,7 @@ class _Search:
             return None
 
     def _remember(self) -> None:
-        """What an earlier call measured: known candidates, and the model's knowledge of them."""
+        """Restore what an earlier call measured: known candidates, and the model's knowledge of them."""
         for key, task in self.graph.tasks.items():
             module = task.module()
             if not self.history.rounds or not self.database.has_workload(module):

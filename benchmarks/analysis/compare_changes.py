@@ -1,4 +1,4 @@
-"""How far predicted *changes* are off: one field of a machine at a time, the encoder's answer beside the simulator's (a
+"""Errors of predicted *changes*: one field of a machine at a time, the encoder's answer beside the simulator's (a
 tool, not a test):
 
     python benchmarks/analysis/compare_changes.py demo-out/gzip.trace.h5 demo-out/sort.trace.h5 --base base

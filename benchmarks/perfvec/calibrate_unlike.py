@@ -1,4 +1,4 @@
-"""How far predictions are off for programs of kinds that trained no model, and the interval that such programs get.
+"""Errors of predictions for programs of kinds that trained no model, and the interval that such programs get.
 
     python -m benchmarks.perfvec.calibrate_unlike FOLDER [-o MODEL]
 

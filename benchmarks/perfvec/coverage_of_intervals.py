@@ -1,4 +1,4 @@
-"""How often the exact vector's prediction lies in the interval of the sampled one, and what sampling costs.
+"""Coverage of sampled vectors' intervals by the exact vector's prediction, and the cost of sampling.
 
     python benchmarks/perfvec/coverage_of_intervals.py TRACE… [--instructions N] [--thin K] [--seeds S] [--half-width W]
 
@@ -38,8 +38,8 @@ from tracegen.decode import decode
 from tracegen.features.schema import extracted
 from tracegen.formats.trace import Trace
 
-PIECE = 1024  # units kept together
-A_PASS = 200 * PIECE  # units whose features are in memory, 4.6 GB
+PART = 1024  # units kept together
+A_PASS = 200 * PART  # units whose features are in memory, 4.6 GB
 
 
 class Known:
@@ -97,11 +97,11 @@ def known(model: Model, path: str, options: argparse.Namespace) -> Population:
                 vectors = represented(whole, slots, options.cache / name)
                 remainder, left = np.zeros(model.foundation.width), 0
             else:
-                pieces = [
+                parts = [
                     represented_pass(observed, begin, min(begin + A_PASS, whole.units), options.cache / name)
                     for begin in range(0, whole.units, A_PASS)
                 ]
-                vectors = np.concatenate(pieces) if pieces else np.empty((0, model.foundation.width), np.float32)
+                vectors = np.concatenate(parts) if parts else np.empty((0, model.foundation.width), np.float32)
                 remainder, left = whole.represent_remainder(), whole.remainder
             of_units = vectors.sum(axis=0, dtype=np.float64) + remainder
             vectors = np.concatenate([vectors, [remainder.astype(vectors.dtype)]])
@@ -116,21 +116,21 @@ def known(model: Model, path: str, options: argparse.Namespace) -> Population:
 
 
 def represented(pool: Pool, slots: np.ndarray, kept: Path, *, first: int = 0) -> np.ndarray:
-    """[n, d] the vectors of the units in these slots, by pieces that are files in `kept`, from piece `first` on."""
+    """[n, d] the vectors of the units in these slots, by parts that are files in `kept`, from part `first` on."""
     kept.mkdir(exist_ok=True)
-    pieces = []
-    for begin in tqdm(range(0, len(slots), PIECE), desc="units", unit_scale=PIECE, disable=None):
+    parts = []
+    for begin in tqdm(range(0, len(slots), PART), desc="units", unit_scale=PART, disable=None):
         file = kept / f"{first + begin}.npy"
         if not file.exists():
             with atomic_path(file) as temporary, temporary.open("wb") as opened:
-                np.save(opened, pool.represent(slots[begin : begin + PIECE]).astype(np.float32))
-        pieces.append(np.load(file))
-    return np.concatenate(pieces) if pieces else np.empty((0, pool.represent_remainder().shape[0]), np.float32)
+                np.save(opened, pool.represent(slots[begin : begin + PART]).astype(np.float32))
+        parts.append(np.load(file))
+    return np.concatenate(parts) if parts else np.empty((0, pool.represent_remainder().shape[0]), np.float32)
 
 
 def represented_pass(observed: Callable[[Listed], Pool], begin: int, end: int, kept: Path) -> np.ndarray:
     """[end - begin, d] the vectors of these units, whose features a pass over the run collects if it must."""
-    files = [kept / f"{piece}.npy" for piece in range(begin, end, PIECE)]
+    files = [kept / f"{part}.npy" for part in range(begin, end, PART)]
     if all(file.exists() for file in files):
         return np.concatenate([np.load(file) for file in files])
     pool = observed(Listed(np.arange(begin, end)))

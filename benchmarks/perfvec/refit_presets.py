@@ -30,7 +30,7 @@ Windows = tuple[str, NDArray[np.float64], NDArray[np.float64]]  # program; vecto
 
 
 def windows_of(model: Model, traces: Path, latencies: Path) -> list[Windows]:
-    """Of each labelled trace. The labels' machines are the presets in the order of their names."""
+    """Return the windows of each labelled trace. The labels' machines are the presets in the order of their names."""
     found = []
     for trace_path, path in pair_files(traces, latencies):
         with Trace(trace_path) as trace, LatencyFile(path) as labels:

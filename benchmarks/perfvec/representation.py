@@ -25,12 +25,12 @@ from perfvec.architectures import State
 from perfvec.model import FoundationModel, Model, load_model
 from perfvec.precision import Rounded, native_bf16, rounded
 from perfvec.representation.memory import keep_freed_memory
-from perfvec.representation.represent import OVERLAP, STRETCH, lane_sums
-from perfvec.representation.windowed import WINDOW, windowed_sums
+from perfvec.representation.represent import CHUNK, OVERLAP, sequence_sums
+from perfvec.representation.windowed import PERFVEC_WINDOW, windowed_sums
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 
-_ROWS, _LANES = 1 << 13, 32  # at once, as in represent.py; of a recurrent step
+_ROWS, _BATCH = 1 << 13, 32  # at once, as in represent.py; of a recurrent step
 _LARGE = (2048, 2048, 2048)
 Features = tuple[NDArray[np.float32], NDArray[np.uint32], NDArray]  # static, static ids, stored
 
@@ -61,7 +61,9 @@ def product_rate(rows: int, inner: int, columns: int, kind: torch.dtype) -> floa
 
 
 def operations(foundation: FoundationModel) -> int:
-    """Of the model's matrix products, an instruction: two a weight. Recurrent and dense models use each weight once."""
+    """Return the operations of the model's matrix products, an instruction: two a weight. Recurrent and dense models
+    use each weight once.
+    """
     return 2 * sum(weight.numel() for weight in foundation.architecture.parameters() if weight.dim() == 2)
 
 
@@ -85,8 +87,8 @@ def stages(model: Model, features: Features, extraction: float, bf16: bool) -> f
     foundation, schema = rounded(model.foundation), model.schema
     static, ids, stored = features
     count = len(ids)
-    lanes = foundation.architecture.LANES
-    rows = np.arange(_ROWS).reshape(-1, lanes) % count
+    batch = foundation.architecture.BATCH
+    rows = np.arange(_ROWS).reshape(-1, batch) % count
     peak_before = peak()
     with torch.inference_mode():
         if isinstance(foundation, Rounded) and foundation.projection is not None:
@@ -102,8 +104,9 @@ def stages(model: Model, features: Features, extraction: float, bf16: bool) -> f
             carried[0] = model_of(x, carried[0], bf16=bf16)[1]
 
         net = seconds(behind, 16) / rows.size  # in the first ones memory is taken
-    overhead = 1 + OVERLAP * lanes / count
-    whole = extraction / count + seconds(lambda: lane_sums(foundation, static, ids, stored, 0, bf16=bf16), 4) / count
+    overhead = 1 + OVERLAP * batch / count
+    passed = seconds(lambda: sequence_sums(foundation, static, ids, stored, 0, bf16=bf16), 4)
+    whole = (extraction + passed) / count
     print(f"{'stage':<28}{'instructions/s':>16}{'share of time':>16}{'peak memory so far':>22}")
     for name, each, memory in (
         ("features", extraction / count, peak_before),
@@ -112,7 +115,7 @@ def stages(model: Model, features: Features, extraction: float, bf16: bool) -> f
         ("whole", whole, peak()),
     ):
         print(f"{name:<28}{1 / each:>16,.0f}{each / whole:>16.1%}{memory:>22}")
-    print(f"(each lane's warm-up is {overhead - 1:.1%} more steps, counted in all but features)")
+    print(f"(each sequence's warm-up is {overhead - 1:.1%} more steps, counted in all but features)")
     return 1 / whole
 
 
@@ -120,7 +123,7 @@ def ceiling(model: Model, rate: float, bf16: bool) -> None:
     """Prints the processor's own rates and the share of them that the model reaches."""
     foundation = model.foundation
     width, inputs = foundation.width, model.schema.width
-    shapes = (_LARGE, (2 * _ROWS, inputs, 4 * width), (_LANES, width, 4 * width), (_LANES, 2 * width, 4 * width))
+    shapes = (_LARGE, (2 * _ROWS, inputs, 4 * width), (_BATCH, width, 4 * width), (_BATCH, 2 * width, 4 * width))
     print(f"\n{'product':<28}{'bfloat16':>12}{'float32':>12}   GFLOP/s")
     largest = {torch.bfloat16: 0.0, torch.float32: 0.0}
     for shape in shapes:
@@ -137,10 +140,10 @@ def times_slower(foundation: FoundationModel, features: Features, bf16: bool) ->
     """Time of a window's instruction, of 256 in the middle, over that of one of the stateful pass."""
     static, ids, stored = features
     middle = len(ids) // 2
-    part = slice(max(0, middle - WINDOW), middle + 256)
+    part = slice(max(0, middle - PERFVEC_WINDOW), middle + 256)
     rows, columns, lead = ids[part], stored[part], middle - part.start
     slow = seconds(lambda: windowed_sums(foundation, static, rows, columns, lead, bf16=bf16), 2) / 256
-    fast = seconds(lambda: lane_sums(foundation, static, ids, stored, 0, bf16=bf16), 2) / len(ids)
+    fast = seconds(lambda: sequence_sums(foundation, static, ids, stored, 0, bf16=bf16), 2) / len(ids)
     return slow / fast
 
 
@@ -156,7 +159,7 @@ def shown(*differences: NDArray) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("traces", nargs="+", type=Path)
-    parser.add_argument("--instructions", type=int, default=STRETCH)
+    parser.add_argument("--instructions", type=int, default=CHUNK)
     parser.add_argument("--windows", type=int, default=2000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--model", type=Path)
@@ -182,16 +185,16 @@ def main() -> None:
             heads = ("bfloat16 − float32", "rounded − trained", "stateful − windowed")
             print(f"\n{'predicted cycles, |difference|':<32}" + "".join(f"{head:>24}" for head in heads))
             print(f"{'':<32}" + f"{'mean':>12}{'worst':>12}" * 3 + f"{'windowed, times slower':>26}")
-        exact = lane_sums(foundation, static, ids, stored, 0).sum(axis=0)
-        half = lane_sums(foundation, static, ids, stored, 0, bf16=True).sum(axis=0)
+        exact = sequence_sums(foundation, static, ids, stored, 0).sum(axis=0)
+        half = sequence_sums(foundation, static, ids, stored, 0, bf16=True).sum(axis=0)
         rounding.append(difference(table, half, exact))
-        whole = lane_sums(model.foundation, static, ids, stored, 0).sum(axis=0)
+        whole = sequence_sums(model.foundation, static, ids, stored, 0).sum(axis=0)
         trained.append(difference(table, exact, whole))
 
         begin = len(ids) // 2
-        part = slice(max(0, begin - WINDOW), begin + given.windows)
+        part = slice(max(0, begin - PERFVEC_WINDOW), begin + given.windows)
         rows, columns, lead = ids[part], stored[part], begin - part.start
-        stateful = lane_sums(foundation, static, rows, columns, lead, lanes=1).sum(axis=0)  # one lane, as in use
+        stateful = sequence_sums(foundation, static, rows, columns, lead, batch=1).sum(axis=0)
         windowed = windowed_sums(foundation, static, rows, columns, lead)
         carrying.append(difference(table, stateful, windowed))
         ratios.append(times_slower(foundation, (static, ids, stored), bf16))

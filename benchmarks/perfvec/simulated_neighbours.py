@@ -1,4 +1,4 @@
-"""What simulating a new program on a few machines says of the others: a yardstick for the model, which simulates none.
+"""Prediction from simulating a new program on a few machines: a yardstick for the model, which simulates none.
 
     python -m benchmarks.perfvec.simulated_neighbours LABELS [--most 8] [--also MORE]
 

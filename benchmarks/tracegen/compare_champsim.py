@@ -1,4 +1,4 @@
-"""What a trace loses by way of ChampSim's format, and how fast it is imported. Run by hand.
+"""Losses of a trace by way of ChampSim's format, and the rate of its import. Run by hand.
 
 python -m benchmarks.tracegen.compare_champsim TRACE… [--machines base zen4 cortex-a53]
 

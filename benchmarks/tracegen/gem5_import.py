@@ -1,4 +1,4 @@
-"""How fast a run of gem5 is imported: instructions a second of CPU time, one core.
+"""Rate of importing a run of gem5: instructions a second of CPU time, one core.
 
 python benchmarks/tracegen/gem5_import.py GEM5_FOLDER...   (best of three, after compilation)
 """

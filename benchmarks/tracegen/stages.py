@@ -1,4 +1,4 @@
-"""What each stage from a trace to a features file costs on one core, by CPU time (a tool, not a test):
+"""Cost of each stage from a trace to a features file on one core, by CPU time (a tool, not a test):
 
 python benchmarks/tracegen/stages.py TRACE… [--instructions N] [--start I]
 
@@ -78,13 +78,13 @@ def stages(path: Path, start: int, limit: int) -> None:
         def report(name: str, spent: float) -> None:
             print(f"  {name:34} {millions / spent:6.1f} M instructions/s")
 
-        pieces = [chunk.part(begin, begin + (1 << 15)) for chunk in chunks for begin in range(0, len(chunk), 1 << 15)]
+        parts = [chunk.part(begin, begin + (1 << 15)) for chunk in chunks for begin in range(0, len(chunk), 1 << 15)]
         best: dict[str, float] = {}
         for _ in range(REPEATS):
             extractor = _DefaultExtractor(instructions)
-            outs = [np.zeros((len(piece), 14), np.uint8) for piece in pieces]
+            outs = [np.zeros((len(part), 14), np.uint8) for part in parts]
             for name, fill in (extractor.references | extractor.control).items():
-                spent = seconds(lambda: [fill(piece, out) for piece, out in zip(pieces, outs, strict=True)])  # noqa: B023
+                spent = seconds(lambda: [fill(part, out) for part, out in zip(parts, outs, strict=True)])  # noqa: B023
                 best[name] = min(spent, best.get(name, spent))
         for name, spent in best.items():
             report(f"pass: {name}", spent)

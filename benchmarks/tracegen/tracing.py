@@ -1,4 +1,4 @@
-"""How fast tracing is, whole: from the program's start to the finished file. Run by hand.
+"""Rate of tracing, whole: from the program's start to the finished file. Run by hand.
 
 python benchmarks/tracegen/tracing.py [--megabytes 2]
 """

@@ -1,4 +1,4 @@
-"""Whether a gem5 source tree has every class, parameter and port that the exported scripts name, and they a unit for
+"""Check that a gem5 source tree has every class, parameter and port that the exported scripts name, and they a unit for
 every class of operations.
 
     python -m benchmarks.uarch.check_gem5_names GEM5_SOURCE

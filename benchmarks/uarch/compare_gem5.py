@@ -1,4 +1,4 @@
-"""How far the timing model is from gem5 on the labelled windows, as Markdown tables (a tool, not a test):
+"""Errors of the timing model against gem5 on the labelled windows, as Markdown tables (a tool, not a test):
 
     python benchmarks/uarch/compare_gem5.py ../shared/gem5-x86 --programs perl lua k_chase --machines u001 u000
 

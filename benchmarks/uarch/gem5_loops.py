@@ -1,6 +1,6 @@
 """Small loops on stock gem5 and in the timing model (a tool, not a test): cycles a round of each, as a Markdown table.
 
-    python benchmarks/uarch/gem5_loops.py > uarch/timing/LOOPS.md             # the timing model beside what gem5 gave
+    python benchmarks/uarch/gem5_loops.py                                      # the timing model beside what gem5 gave
     python benchmarks/uarch/gem5_loops.py --gem5 gem5.opt --loops stores loads  # runs gem5 and keeps what it gives
 
 `tests/uarch/loops` holds a loop in each .S file, `loops.yaml` which core it is for, `machines.json` the machines and
@@ -114,7 +114,7 @@ def renumbered(chunk: Chunk, row: NDArray[np.int64]) -> Chunk:
 
 
 class Traced:
-    """A loop's trace, in pieces: what warms the caches, the core, and what is measured."""
+    """A loop's trace, in parts: what warms the caches, the core, and what is measured."""
 
     def __init__(self, loop: Loop, folder: Path) -> None:
         self.program = loop.build(folder)

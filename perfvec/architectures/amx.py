@@ -84,7 +84,8 @@ def compiled_for(width: int, kernel: int) -> ctypes.CDLL:
 
 @torch.no_grad()
 def pack(taps: nn.Linear, out: nn.Linear, dilation: int) -> Packed:
-    """Of a block's `taps` [2·width, kernel·width], values first, the oldest tap first, and its `out` [width, width]."""
+    """Return the packed form of a block's `taps` [2·width, kernel·width], values first, oldest tap first, and `out`.
+    """
     width = out.out_features
     weight = taps.weight.bfloat16().view(2, width // _SIDE, _SIDE, -1, _SIDE, 2)
     second = out.weight.bfloat16().view(-1, 2, _SIDE, width // _INNER, _SIDE, 2)
@@ -105,17 +106,17 @@ def convolve(
 
     The first block's state is float32, the others' bfloat16.
     """
-    steps, lanes, width = sum_.shape
+    steps, batch, width = sum_.shape
     assert sum_.is_contiguous() and sum_.dtype == torch.float32
 
     def room(block: Packed, past: Tensor) -> Tensor:
         """A block's inputs, of which those of its state are there."""
-        stream = torch.empty(past.numel() // width + steps * lanes + _ROOM, width, dtype=torch.bfloat16)
-        stream[: block.reach * lanes].copy_(past.reshape(-1, width))
+        stream = torch.empty(past.numel() // width + steps * batch + _ROOM, width, dtype=torch.bfloat16)
+        stream[: block.reach * batch].copy_(past.reshape(-1, width))
         return stream
 
     if state is None:
-        state = [torch.zeros(block.reach, lanes, width) for block in blocks]
+        state = [torch.zeros(block.reach, batch, width) for block in blocks]
     streams = [room(block, past) for block, past in zip(blocks, state, strict=True)]
     first, entered = blocks[0].reach, state[0].float()
     rest = room(blocks[0], entered - entered.bfloat16())
@@ -125,9 +126,9 @@ def convolve(
     for index, (block, stream) in enumerate(zip(blocks, streams, strict=True)):
         tensors = block.taps, block.taps_bias, block.out, block.out_bias, stream
         arguments[index] = _Block(*(t.data_ptr() for t in tensors), None if index else rest.data_ptr(), block.dilation)
-    library.convolve(arguments, len(blocks), steps, lanes, sum_.data_ptr())
-    rows = steps * lanes
+    library.convolve(arguments, len(blocks), steps, batch, sum_.data_ptr())
+    rows = steps * batch
     return entered, *(
-        stream[rows : rows + block.reach * lanes].view(block.reach, lanes, width)
+        stream[rows : rows + block.reach * batch].view(block.reach, batch, width)
         for block, stream in zip(blocks[1:], streams[1:], strict=True)
     )

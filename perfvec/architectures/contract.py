@@ -1,4 +1,4 @@
-"""What an architecture is: the contract that every file of this folder fills.
+"""Architecture: the contract that every file of this folder fills.
 
 To add one: a file with one subclass, a line in `ARCHITECTURES`, nothing else; `linear.py` is the smallest example.
 """
@@ -18,7 +18,7 @@ class Architecture(nn.Module):
 
     `forward(x [T, B, inputs], state) -> (r [T, B, width], state)`, time first; x is normalised; r[t] depends on
     x[0 … t] only. The state carries all that later outputs need of earlier inputs, so that a stream may be cut into
-    pieces anywhere: the pieces' outputs are the whole's. Its tensors have the lanes (B) as their last dimension but
+    parts anywhere: the parts' outputs are the whole's. Its tensors have the sequences (B) as their last dimension but
     one; None stands for the beginning of a stream, and an architecture without memory has the empty tuple.
 
     A subclass is built as `Subclass(inputs, width, layers, **numbers)`; `NUMBERS` has the names and defaults of its
@@ -26,9 +26,9 @@ class Architecture(nn.Module):
     """
 
     NUMBERS: ClassVar[dict[str, int]] = {}
-    # Into so many lanes a long stream is cut. A recurrent step is a product of its lanes, which hardly takes longer of
-    # more; what takes steps like lanes needs few, each of which begins with a warm-up.
-    LANES: ClassVar[int] = 32
+    # Inference batch size: the sequences that a chunk is cut into, each behind a warm-up. A recurrent step
+    # is a product over the batch, which hardly takes longer for more; what takes many steps at once needs few.
+    BATCH: ClassVar[int] = 32
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         raise NotImplementedError

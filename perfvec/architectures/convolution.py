@@ -15,7 +15,7 @@ from perfvec.architectures import amx
 from perfvec.architectures.contract import Architecture, State, absorb_into
 from perfvec.architectures.gate import add_rounded, gated
 
-_PIECE_ROWS = 8192  # that a processor takes through all blocks at once; of half as many, a twentieth slower
+_PART_ROWS = 8192  # that a processor takes through all blocks at once; of half as many, a twentieth slower
 _APART = 1 << 24  # rows between the random numbers of one rounding and those of the next
 
 
@@ -23,7 +23,7 @@ class Convolution(Architecture):
     """State: the last `(kernel − 1)·dilation` inputs of each block, [reach, B, width]; zeros before the stream."""
 
     NUMBERS: ClassVar[dict[str, int]] = {"kernel": 4}
-    LANES: ClassVar[int] = 8
+    BATCH: ClassVar[int] = 8
 
     def __init__(self, inputs: int, width: int, layers: int, *, kernel: int = 4) -> None:
         super().__init__()
@@ -47,8 +47,8 @@ class Convolution(Architecture):
         return self.enter
 
     def behind_first(self, entered: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """In memory that is taken once, piece by piece through all blocks."""
-        (steps, lanes, width), kind = entered.shape, _product_type(entered)
+        """In memory that is taken once, part by part through all blocks."""
+        (steps, batch, width), kind = entered.shape, _product_type(entered)
         if self._packed is not None and kind == torch.bfloat16 and entered.device.type == "cpu":
             tiles = amx.kernel_for(width, self.kernel)
             if tiles is not None:
@@ -57,15 +57,15 @@ class Convolution(Architecture):
         streams = []
         for index, block in enumerate(self.blocks):
             assert isinstance(block, _Block)
-            streams.append(_Stream(block, steps, lanes, None if state is None else state[index], kind))
-        piece = steps if entered.device.type != "cpu" else max(1, _PIECE_ROWS // lanes)
-        room = _Room(min(piece, steps) * lanes, width, kind, entered.device)
-        for begin in range(0, steps, piece):
-            end = min(begin + piece, steps)
+            streams.append(_Stream(block, steps, batch, None if state is None else state[index], kind))
+        part = steps if entered.device.type != "cpu" else max(1, _PART_ROWS // batch)
+        room = _Room(min(part, steps) * batch, width, kind, entered.device)
+        for begin in range(0, steps, part):
+            end = min(begin + part, steps)
             here = entered[begin:end].flatten(0, 1)
-            add_rounded(here, None, streams[0].inputs(begin, end), begin * lanes)
+            add_rounded(here, None, streams[0].inputs(begin, end), begin * batch)
             for index, stream in enumerate(streams):
-                row = begin * lanes + (2 * index + 1) * _APART
+                row = begin * batch + (2 * index + 1) * _APART
                 inner = stream.result(begin, end, room, row)
                 if index + 1 == len(streams):
                     here.add_(inner)
@@ -106,7 +106,7 @@ class _Block(nn.Module):
 
 
 class _Room:
-    """Where the results of one piece of `rows` go, of every block in turn."""
+    """Buffers for the results of `rows` rows, of every block in turn."""
 
     def __init__(self, rows: int, width: int, kind: torch.dtype, device: torch.device) -> None:
         self.gated = torch.empty(rows, width, dtype=kind, device=device)
@@ -116,23 +116,23 @@ class _Room:
 class _Stream:
     """A block where no gradient is wanted: its weights in `kind`, and its inputs behind those of its state.
 
-    The steps are the rows of an image, the lanes its columns, the width its channels, which come last in memory: a
+    The steps are the rows of an image, the sequences its columns, the width its channels, which come last in memory: a
     convolution down the columns reads the taps where they are.
     """
 
-    def __init__(self, block: _Block, steps: int, lanes: int, before: Tensor | None, kind: torch.dtype) -> None:
+    def __init__(self, block: _Block, steps: int, batch: int, before: Tensor | None, kind: torch.dtype) -> None:
         width, kernel = block.out.out_features, block.kernel
         self._reach, self._dilation = block.reach, block.dilation
         weight = block.taps.weight.to(kind).view(2 * width, kernel, width, 1).transpose(1, 2)
         self._weight = weight.contiguous(memory_format=torch.channels_last)
         self._bias = block.taps.bias.to(kind)
         self._out, self._out_bias = block.out.weight.to(kind).t(), block.out.bias.to(kind)
-        self._stream = torch.empty(self._reach + steps, lanes, width, dtype=kind, device=weight.device)
+        self._stream = torch.empty(self._reach + steps, batch, width, dtype=kind, device=weight.device)
         past = self._stream[: self._reach]
         past.zero_() if before is None else past.copy_(before)
 
     def inputs(self, begin: int, end: int) -> Tensor:
-        """[(end − begin)·lanes, width], a view."""
+        """[(end − begin)·batch, width], a view."""
         return self._stream[self._reach + begin : self._reach + end].flatten(0, 1)
 
     def last(self) -> Tensor:
@@ -140,7 +140,7 @@ class _Stream:
         return self._stream[len(self._stream) - self._reach :]
 
     def result(self, begin: int, end: int, room: _Room, row: int) -> Tensor:
-        """[(end − begin)·lanes, width], what the block adds to its inputs, in `room`; `row` as of `gated`."""
+        """[(end − begin)·batch, width], what the block adds to its inputs, in `room`; `row` as of `gated`."""
         image = self._stream[None, begin : self._reach + end].permute(0, 3, 1, 2)
         both = torch.nn.functional.conv2d(image, self._weight, self._bias, dilation=(self._dilation, 1))
         both = both[0].permute(1, 2, 0).flatten(0, 1)
@@ -149,6 +149,6 @@ class _Stream:
 
 
 def _product_type(x: Tensor) -> torch.dtype:
-    """Of the products with x: autocast's where that is on."""
+    """Return the type of products with x: autocast's where that is on."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

@@ -51,10 +51,10 @@ class _Layer(nn.Module):
         self.bias: Tensor
 
     def forward(self, x: Tensor, before: State | None) -> tuple[Tensor, State]:
-        steps, lanes, width = x.shape
+        steps, batch, width = x.shape
         query, key, value = self.project(self.norm_attention(x)).chunk(3, dim=-1)
         if before is None:
-            zeros = key.new_zeros(self.window - 1, lanes, width)
+            zeros = key.new_zeros(self.window - 1, batch, width)
             before = (zeros, zeros)
         key, value = (torch.cat([old.to(new.dtype), new]) for old, new in zip(before, (key, value), strict=True))
         x = x + self.attended(self._attend(query, key, value))
@@ -66,19 +66,19 @@ class _Layer(nn.Module):
 
         Blocks of `window` queries look at the 2·window − 1 keys that any of them may see, so work grows with T.
         """
-        steps, lanes, width = query.shape
+        steps, batch, width = query.shape
         window, blocks = self.window, -(-steps // self.window)
         missing = (0, 0, 0, 0, 0, blocks * window - steps)
-        q = pad(query, missing).view(blocks, window, lanes, self.heads, -1).permute(0, 2, 3, 1, 4)
+        q = pad(query, missing).view(blocks, window, batch, self.heads, -1).permute(0, 2, 3, 1, 4)
         k, v = (
             pad(x, missing).unfold(0, 2 * window - 1, window).unflatten(2, (self.heads, -1)).transpose(-1, -2)
             for x in (key, value)
-        )  # [blocks, lanes, heads, 2·window − 1, width of a head]
+        )  # [blocks, batch, heads, 2·window − 1, width of a head]
         mixed = scaled_dot_product_attention(
             q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), attn_mask=self.bias.to(q.dtype)
         )
         return (
-            mixed.view(blocks, lanes, self.heads, window, -1).permute(0, 3, 1, 2, 4).reshape(-1, lanes, width)[:steps]
+            mixed.view(blocks, batch, self.heads, window, -1).permute(0, 3, 1, 2, 4).reshape(-1, batch, width)[:steps]
         )
 
 

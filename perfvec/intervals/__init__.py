@@ -1,1 +1,2 @@
-"""How sure a prediction is: distance from the training set, and intervals calibrated on programs that were left out."""
+"""Confidence in predictions: distance from the training set, and intervals calibrated on programs that were left out.
+"""

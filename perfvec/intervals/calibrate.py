@@ -73,14 +73,14 @@ def calibrate(
 
 
 def errors_of(frame: pd.DataFrame, *, new_machines: bool) -> Errors:
-    """Of rows of `held_out_errors` by one way."""
+    """Return the errors in rows of `held_out_errors` by one way."""
     program, machine = (pd.factorize(frame[name])[0].astype(np.int64) for name in ("program", "machine"))
     error, *distances = (frame[name].to_numpy(np.float64) for name in ("error", "program_distance", "machine_distance"))
     return Errors(error, program, machine, distances[0], distances[1], new_machines)
 
 
 def coverage(pairs: pd.DataFrame, level: float) -> pd.DataFrame:
-    """How often the intervals of left-out programs held, by `way` and `core` (and all of a way together).
+    """Return how often the intervals of left-out programs held, by `way` and `core` (and all of a way together).
 
     Columns: `way`, `core`, `level`, `covered` (mean over the programs of the share of their pairs), `least_program`
     (the smallest of these shares), `programs_below` (programs of which less than the level is covered), `median_low`

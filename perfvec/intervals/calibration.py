@@ -1,4 +1,4 @@
-"""What a model knows of its own errors: how far a prediction may be off, by the way to the machine's vector, by how
+"""Calibration of a model by its own errors: how far a prediction may be off, by the way to the machine's vector, by how
 unlike the training set program and machine are, and by the level that is asked for.
 
 Locally weighted conformal prediction (Lei et al., Distribution-free predictive inference for regression, JASA 2018,
@@ -76,7 +76,7 @@ class WayCalibration:
         return float(np.append(self.quantiles, np.inf)[np.searchsorted(LEVELS, level - 1e-9)])
 
     def half_width(self, level: float, program_distance: ArrayLike, machine_distance: ArrayLike) -> NDArray[np.float64]:
-        """What to add and subtract to the logarithm of a time."""
+        """Return what to add to and subtract from the logarithm of a time."""
         return self.quantile(level) * self.scale.of(program_distance, machine_distance)
 
 
@@ -111,7 +111,7 @@ class Calibration:
     unlike: UnlikeCalibration | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What a model's file holds; an infinite quantile is null."""
+        """Return the document in a model's file; an infinite quantile is null."""
         ways = {
             name: {
                 "slope": way.scale.slope, "least": way.scale.least, "programs": way.programs, "machines": way.machines,

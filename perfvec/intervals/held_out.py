@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfvec.evaluate import Stretch, labelled_stretches, machine_ways
+from perfvec.evaluate import LabelledWindow, labelled_windows, machine_ways
 from perfvec.intervals.novelty import machine_neighbours, program_neighbours
 from perfvec.model import Model, configuration_key
 from perfvec.training.data import pair_files
@@ -24,7 +24,7 @@ WAYS = {"seen": "table", "fitted": "fitted", "zero-shot": "encoder"}  # the prot
 def held_out_errors(
     folds: Sequence[Model], traces: str | os.PathLike[str], latencies: str | os.PathLike[str], *, progress: bool = True
 ) -> pd.DataFrame:
-    """One row per (fold, labelled stretch of a program that it left out, machine, way to its vector).
+    """One row per (fold, labelled window of a program that it left out, machine, way to its vector).
 
     Columns: `program`, `uarch`, `machine` (a digest of its configuration), `core`, `way` (`table`, `fitted` or
     `encoder`, as `predict` says), `error` = log(simulated / predicted cycles), infinite where the prediction is not
@@ -42,10 +42,10 @@ def held_out_errors(
         index = number[id(model)]
         return digest not in trained[index] or fits[index]
 
-    stretches = labelled_stretches(folds, traces, latencies, needed=needed, progress=progress)
+    windows = labelled_windows(folds, traces, latencies, needed=needed, progress=progress)
     rows: list[dict[str, Any]] = []
     for index, model in enumerate(folds):
-        found = list(_errors(model, index, stretches))
+        found = list(_errors(model, index, windows))
         if not found:
             raise InputError(f"fold model {index + 1}: every labelled program trained it; nothing was left out")
         rows += [row | {"fold": index} for row in found]
@@ -64,24 +64,24 @@ def _known(model: Model) -> set[str]:
     return {configuration_key(machine) for machine in (*model.machines, *model.fitted_machines)}
 
 
-def _errors(model: Model, index: int, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
+def _errors(model: Model, index: int, windows: Sequence[LabelledWindow]) -> Iterator[dict[str, Any]]:
     seen = {program.digest for program in model.programs}
-    unseen = [stretch for stretch in stretches if stretch.trace_digest not in seen]
+    unseen = [window for window in windows if window.trace_digest not in seen]
     if not unseen:
         return
-    ways = machine_ways(model, index, [stretch for stretch in stretches if len(stretch.vectors[index])])
-    machines = {configuration_key(machine): machine for stretch in unseen for machine in stretch.machines}
+    ways = machine_ways(model, index, [window for window in windows if len(window.vectors[index])])
+    machines = {configuration_key(machine): machine for window in unseen for machine in window.machines}
     far = machine_neighbours(model, list(machines.values()))
     distances = dict(zip(machines, far.relative().tolist(), strict=True)) if far is not None else {}
-    for stretch in unseen:
-        total = stretch.vectors[index].sum(axis=0)
+    for window in unseen:
+        total = window.vectors[index].sum(axis=0)
         near = program_neighbours(model, total[None])
-        for machine, cycles in zip(stretch.machines, stretch.cycles, strict=True):
+        for machine, cycles in zip(window.machines, window.cycles, strict=True):
             key = configuration_key(machine)
             for way, vector in ways[key].items():
                 predicted, simulated = float(total @ vector), float(cycles.sum())
                 yield {
-                    "program": stretch.program, "uarch": machine.name, "core": machine.core,
+                    "program": window.program, "uarch": machine.name, "core": machine.core,
                     "machine": hashlib.sha256(key.encode()).hexdigest()[:16], "way": WAYS[way],
                     "error": math.log(simulated / predicted) if predicted > 0 else math.inf,
                     "program_distance": math.nan if near is None else float(near.relative()[0]),

@@ -16,5 +16,5 @@ def require_level(level: float) -> None:
 
 
 def least_groups(level: float) -> int:
-    """Of how many programs (or machines) a finite quantile needs the errors: K / (K + 1) ≥ level."""
+    """Return the number K of programs (or machines) that a finite quantile needs: K / (K + 1) ≥ level."""
     return math.ceil(level / (1 - level) - 1e-9)

@@ -1,4 +1,4 @@
-"""How far a program or a machine lies from what trained the model.
+"""Distance of a program or a machine from what trained the model.
 
 The distance to the nearest of the training set is held against the distances at which its members themselves have their
 nearest neighbours (nearest-neighbour novelty detection: Tax & Duin, ICPR 2000; Pimentel et al., Signal Processing 99,
@@ -22,7 +22,7 @@ from uarch.configuration import Machine
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Of each of n programs or machines the nearest of the training set."""
+    """Nearest neighbours in the training set, of n programs or machines."""
 
     names: tuple[str, ...]  # [n]
     distance: NDArray[np.float64]  # [n]
@@ -34,7 +34,9 @@ class Neighbours:
 
 
 def program_neighbours(model: Model, vectors: NDArray[np.float64]) -> Neighbours | None:
-    """Of program vectors [n, d] of any length; None where the model does not hold its training programs' vectors."""
+    """Return the neighbours of program vectors [n, d] of any length; None where the model does not hold its training
+    programs' vectors.
+    """
     if model.program_vectors is None:
         return None
     there = np.flatnonzero(model.program_vectors.any(axis=1))
@@ -60,14 +62,16 @@ def program_isolation(model: Model, vectors: NDArray[np.float64], neighbours: in
 
 
 def machine_neighbours(model: Model, machines: Sequence[Machine]) -> Neighbours | None:
-    """Of machines by their configurations; None where the model has no encoder."""
+    """Return the neighbours of machines by their configurations; None where the model has no encoder."""
     if model.encoder is None or not machines:
         return None
     return feature_neighbours(model, features_of_machines(machines))
 
 
 def feature_neighbours(model: Model, features: NDArray[np.float32]) -> Neighbours | None:
-    """Of machines by their features [n, F] (perfvec.machines.features); None where the model has no encoder."""
+    """Return the neighbours of machines by their features [n, F] (perfvec.machines.features); None where the model has
+    no encoder.
+    """
     if model.encoder is None:
         return None
     known = (*model.machines, *model.fitted_machines)

@@ -45,8 +45,8 @@ def cycles_of_columns(encoder: MachineEncoder, columns: Columns, programs: NDArr
 
 
 def outside_of_columns(encoder: MachineEncoder, columns: Mapping[str, Any]) -> list[str]:
-    """What of the machines no machine that taught the encoder had, as `MachineEncoder.outside`; each field once, by the
-    value that lies furthest off.
+    """Return the field values that no machine in the encoder's training had, as `MachineEncoder.outside`; each field
+    once, by the value that lies furthest off.
     """
     found = []
     for name, low, high in zip(field_names(), encoder.low.tolist(), encoder.high.tolist(), strict=False):

@@ -117,7 +117,7 @@ class MachineEncoder(nn.Module):
             self.high[index] = max(values, default=-torch.inf)
 
     def outside(self, machine: Machine) -> list[str]:
-        """What of the machine no machine that taught the encoder had: `field = value (low to high)`."""
+        """Return the field values that no machine in the encoder's training had: `field = value (low to high)`."""
         fields, found = _fields(machine), []
         for name, low, high in zip(field_names(), self.low.tolist(), self.high.tolist(), strict=False):
             value = fields.get(name)

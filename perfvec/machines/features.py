@@ -1,4 +1,4 @@
-"""What the machine encoder reads of a configuration: a table of formulas over its fields (`uarch.formula`).
+"""Inputs of the machine encoder: a table of formulas over its fields (`uarch.formula`).
 
 Quantities enter as log2 (1 + x), kinds as one-hot; what a machine does not have is 0. What the fields mean together is
 added: hit latencies from the core on, memory's in cycles, the narrowest width, misses in flight.

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.evaluate import labelled_windows
+from perfvec.evaluate import labelled_segments
 from perfvec.machines.machine_vector import SUFFIX, MachineVector
 from perfvec.machines.posterior import Observations, Posterior, fit, fit_windows, mean_prior
 from perfvec.machines.times import gather, read_times
@@ -111,7 +111,7 @@ def fit_labels(
             if machine is not None and configuration_key(here) != configuration_key(machine):
                 raise InputError(f"{latency_path}: its {here.name!r} is not that of {pairs[0][1]}; fit one machine")
             machine = here
-            vectors, cycles = labelled_windows(model, trace, labels)
+            vectors, cycles = labelled_segments(model, trace, labels)
             windows.setdefault(trace.digest, []).append((vectors, cycles[row]))
             names[trace.digest] = trace.name
     assert machine is not None

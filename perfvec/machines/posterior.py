@@ -229,7 +229,7 @@ def _non_negative(
 
 
 def fit_windows(model: Model, observed: Observations, prior: NDArray[np.float64] | None) -> Posterior:
-    """`fit` to labels: the lanes of each program are summed into a few windows; without a prior, the table's mean."""
+    """`fit` to labels: each program's segments are summed into a few windows; without a prior, the table's mean."""
     vectors, cycles, programs = [], [], []
     for program in np.unique(observed.program):
         rows = np.flatnonzero(observed.program == program)

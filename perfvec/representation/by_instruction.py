@@ -1,4 +1,4 @@
-"""Where a program vector comes from: its instructions' representations, summed by group.
+"""Origin of a program vector: its instructions' representations, summed by group.
 
 A program vector is the sum of its instructions' representations (PerfVec, arXiv 2310.16792, §III), so any partition of
 the executed instructions parts the vector, and the predicted time on every machine, with nothing left over. The finest
@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
-from perfvec.representation.represent import OVERLAP, STRETCH, lane_pieces
+from perfvec.representation.represent import CHUNK, OVERLAP, representations
 from perfvec.representation.sums import Grouping, Sums
 from support.jit import cached
 from tracegen.formats.trace import Trace
@@ -34,7 +34,7 @@ def grouped_sums(
     """Sums by each of `groupings` over a trace (or its first `max_instructions`), in one pass as `represent` makes it.
 
     `instructions` are the trace's, decoded. Each grouping sees every chunk once, in order. Representations are float32
-    and added in float64. Memory is that of a stretch and of the sums: 8·d bytes a group.
+    and added in float64. Memory is that of a chunk and of the sums: 8·d bytes a group.
     """
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
     schema, foundation, bf16 = model.schema, rounded(model.foundation), native_bf16(model.foundation.mean.device)
@@ -45,14 +45,14 @@ def grouped_sums(
     with tqdm(
         total=total, unit="instr", unit_scale=True, desc=f"profile {trace.name}", disable=None if progress else True
     ) as bar:
-        for chunk in trace.chunks(STRETCH, stop=total):
+        for chunk in trace.chunks(CHUNK, stop=total):
             static_id = np.concatenate([lead_id, chunk.static_id])
             stored = np.concatenate([lead_stored, extractor.extract(chunk)])
             groups = [np.asarray(grouping(chunk), np.int64) for grouping in groupings]
             for sums, group in zip(growing, groups, strict=True):
                 sums.count(group)
-            for piece, position in lane_pieces(foundation, static, static_id, stored, len(lead_id), bf16=bf16):
-                representation = piece.reshape(-1, model.foundation.width).cpu().numpy()
+            for part, position in representations(foundation, static, static_id, stored, len(lead_id), bf16=bf16):
+                representation = part.reshape(-1, model.foundation.width).cpu().numpy()
                 for sums, group in zip(growing, groups, strict=True):
                     _scatter(representation, position.reshape(-1), group, sums.vectors)
             lead_id, lead_stored = static_id[-OVERLAP:], stored[-OVERLAP:]

@@ -1,4 +1,4 @@
-"""What a long representation has done so far, kept in a file so that a killed one continues."""
+"""Progress of a long representation, kept in a file so that a killed one continues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KeptIntervals:
         self._written = time.monotonic()
 
     def read(self) -> tuple[list[NDArray[np.float64]], list[int]]:
-        """What is there of this work; nothing where the file is absent, damaged or of other work."""
+        """Return what was kept of this work; nothing where the file is absent, damaged or of other work."""
         try:
             found = load_arrays(self.path, FORMAT, _KINDS, what="intervals kept")
         except InputError:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
-from perfvec.representation.represent import OVERLAP, lane_sums
+from perfvec.representation.represent import OVERLAP, sequence_sums
 from perfvec.representation.signatures import Reservoir, UnitSignatures
 from perfvec.representation.spread import spread
 from support.jit import cached
@@ -171,12 +171,12 @@ class Pool:
             lead = OVERLAP
             if self._unit[slots[rows[0]]] == 0:
                 ids, stored, lead = ids[OVERLAP:], stored[OVERLAP:], 0
-            # What follows a lane's unit is the next one's warm-up; behind the last one, anything.
+            # What follows a sequence's unit is the next one's warm-up; behind the last one, anything.
             ids, stored = np.append(ids, ids[:OVERLAP]), np.append(stored, stored[:OVERLAP], axis=0)
-            out[rows] = self._lane_sums(ids, stored, lead, len(rows), UNIT)
+            out[rows] = self._sequence_sums(ids, stored, lead, len(rows), UNIT)
 
-        lanes = self._foundation.architecture.LANES
-        spread(together, [order[begin : begin + lanes] for begin in range(0, len(order), lanes)])
+        batch = self._foundation.architecture.BATCH
+        spread(together, [order[begin : begin + batch] for begin in range(0, len(order), batch)])
         return out
 
     def represent_remainder(self) -> NDArray[np.float64]:
@@ -185,11 +185,11 @@ class Pool:
             return np.zeros(self._foundation.width)
         lead = min(OVERLAP, self.instructions - self.remainder)
         begin = OVERLAP - lead
-        return self._lane_sums(self._tail_id[begin:], self._tail[begin:], lead, 1, None)[0]
+        return self._sequence_sums(self._tail_id[begin:], self._tail[begin:], lead, 1, None)[0]
 
-    def _lane_sums(
-        self, ids: NDArray[np.uint32], stored: NDArray, lead: int, lanes: int, counted: int | None
+    def _sequence_sums(
+        self, ids: NDArray[np.uint32], stored: NDArray, lead: int, batch: int, counted: int | None
     ) -> NDArray[np.float64]:
-        return lane_sums(
-            self._foundation, self._static, ids, stored, lead, lanes=lanes, counted=counted, bf16=self._bf16
+        return sequence_sums(
+            self._foundation, self._static, ids, stored, lead, batch=batch, counted=counted, bf16=self._bf16
         )

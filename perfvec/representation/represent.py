@@ -1,8 +1,8 @@
-"""From a trace to its program vector: a stateful pass over parallel lanes with overlap.
+"""From a trace to its program vector: a stateful pass over parallel sequences with overlap.
 
-A stretch of instructions is cut into consecutive lanes that run side by side through the model, each after OVERLAP
+A chunk is cut into consecutive sequences that run side by side through the model as one batch, each after OVERLAP
 instructions of its predecessor that only fill the state. So every instruction costs one step of the model, the
-lanes' sums add up to the stretch's, and memory is bounded by the stretch.
+sequences' sums add up to the chunk's, and memory is bounded by the chunk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perfvec.representation.kept_intervals import KeptIntervals
 from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.spread import spread
 from perfvec.representation.vector import ProgramVector
-from perfvec.representation.windowed import WINDOW, windowed_sums
+from perfvec.representation.windowed import PERFVEC_WINDOW, windowed_sums
 from support.ahead import ahead
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
@@ -35,38 +35,38 @@ from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import Chunk, StaticInstructions
 
 OVERLAP = 256  # as far as four convolutions of four taps look back; recurrent states forget sooner
-STRETCH = 1 << 18  # instructions a stretch, and an interval of the program vector
-TOGETHER = 32  # stretches side by side on a GPU, which the lanes of one do not fill
-_RUNNING = 12  # stretches of a running program at once, at most: 75 MB each, and 2 GiB are there for all
-_ROWS, _GPU_ROWS = 1 << 13, 1 << 19  # steps of all lanes whose inputs are made at once
+CHUNK = 1 << 18  # instructions a chunk, and an interval of the program vector
+TOGETHER = 32  # chunks side by side on a GPU, which the sequences of one do not fill
+_RUNNING = 12  # chunks of a running program at once, at most: 75 MB each, and 2 GiB are there for all
+_ROWS, _GPU_ROWS = 1 << 13, 1 << 19  # steps of all sequences whose inputs are made at once
 
 
 @torch.inference_mode()
-def lane_pieces(
+def representations(
     foundation: FoundationModel,
     static: NDArray[np.float32],
     static_id: NDArray[np.uint32],
     stored: NDArray,
     lead: int,
     *,
-    lanes: int | None = None,
+    batch: int | None = None,
     counted: int | None = None,
     bf16: bool = False,
     on_device: DeviceFeatures | None = None,
 ) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
-    """Representations [T, lanes, d] of the instructions from `lead` on, and which one each is [T, lanes].
+    """Representations [T, batch, d] of the instructions from `lead` on, and which one each is [T, batch].
 
     They are numbered from 0 at `lead`; each comes once, and what only fills the state is -1. `static` [S, static
-    width], `static_id` [lead+n], `stored` [lead+n, columns]. `lanes`: the architecture's by default; the last one may
-    be shorter. `counted`: only so many first instructions of each lane, all by default; what follows them only fills
-    the state of the next lane. `on_device` expands the features where the model is; by default only a GPU does that. A
-    rounded model on a processor needs no expanded features where it has a `projection`.
+    width], `static_id` [lead+n], `stored` [lead+n, columns]. `batch`: sequences side by side, the architecture's number
+    by default; the last one may be shorter. `counted`: only so many first instructions of each, all by default; what
+    follows only fills the state of the next one. `on_device` expands the features where the model is; by default only
+    a GPU does that. A rounded model on a processor needs no expanded features where it has a `projection`.
     """
     keep_freed_memory()
     schema, device = foundation.schema, foundation.mean.device
-    lanes = foundation.architecture.LANES if lanes is None else lanes
+    batch = foundation.architecture.BATCH if batch is None else batch
     count = len(static_id) - lead
-    length = -(-count // lanes)
+    length = -(-count // batch)
     if on_device is None and device.type != "cpu":
         on_device = DeviceFeatures(schema, static, device)
     if on_device is not None:
@@ -76,12 +76,12 @@ def lane_pieces(
         projected = foundation.projection.of(static, static_id, stored)
     run = length if counted is None else min(counted, length)
     state: State | None = None
-    lane_begin = np.arange(lanes) * length
-    overlap = min(OVERLAP, lead + length * (lanes - 1))
-    together = max(1, (_ROWS if device.type == "cpu" else _GPU_ROWS) // lanes)
+    sequence_begin = np.arange(batch) * length
+    overlap = min(OVERLAP, lead + length * (batch - 1))
+    together = max(1, (_ROWS if device.type == "cpu" else _GPU_ROWS) // batch)
     for begin in range(-overlap, run, together):
         steps = np.arange(begin, min(begin + together, run))
-        position = lane_begin[None, :] + steps[:, None]
+        position = sequence_begin[None, :] + steps[:, None]
         present = (position >= -lead) & (position < count)
         counts = np.where(present & (steps[:, None] >= 0), position, -1)
         if projected is not None and isinstance(foundation, Rounded):
@@ -102,23 +102,23 @@ def lane_pieces(
 
 
 @torch.inference_mode()
-def lane_sums(
+def sequence_sums(
     foundation: FoundationModel,
     static: NDArray[np.float32],
     static_id: NDArray[np.uint32],
     stored: NDArray,
     lead: int,
     *,
-    lanes: int | None = None,
+    batch: int | None = None,
     counted: int | None = None,
     bf16: bool = False,
     on_device: DeviceFeatures | None = None,
 ) -> NDArray[np.float64]:
-    """[lanes, d] sums of the representations of consecutive lanes; arguments as of `lane_pieces`."""
-    lanes = foundation.architecture.LANES if lanes is None else lanes
-    sums = torch.zeros(lanes, foundation.width, dtype=torch.float64, device=foundation.mean.device)
-    for representation, position in lane_pieces(
-        foundation, static, static_id, stored, lead, lanes=lanes, counted=counted, bf16=bf16, on_device=on_device
+    """[batch, d] sums of the representations of consecutive sequences; arguments as of `representations`."""
+    batch = foundation.architecture.BATCH if batch is None else batch
+    sums = torch.zeros(batch, foundation.width, dtype=torch.float64, device=foundation.mean.device)
+    for representation, position in representations(
+        foundation, static, static_id, stored, lead, batch=batch, counted=counted, bf16=bf16, on_device=on_device
     ):
         counts = position >= 0
         if not counts.all():
@@ -128,7 +128,7 @@ def lane_sums(
 
 
 @dataclass(frozen=True)
-class Taken:
+class ChunkFeatures:
     """A chunk behind `lead` instructions that only fill the state: `static_id` [lead+n], `stored` [lead+n, columns]."""
 
     static_id: NDArray[np.uint32]
@@ -161,7 +161,7 @@ class Pass:
         self._lead_id = np.empty(0, np.uint32)
         self._lead = np.empty((0, len(self._schema.columns)), self._schema.dtype)
         self._windowed = windowed
-        self._before = WINDOW - 1 if windowed else OVERLAP  # instructions kept of what went by
+        self._before = PERFVEC_WINDOW - 1 if windowed else OVERLAP  # instructions kept of what went by
         device = self._foundation.mean.device
         self._bf16 = native_bf16(device)
         self._expand_there = device.type != "cpu" if device_features is None else device_features
@@ -178,15 +178,15 @@ class Pass:
         """[d] of the next chunk."""
         return np.asarray(self.sums([self.take(chunk)])[0])
 
-    def take(self, chunk: Chunk) -> Taken:
+    def take(self, chunk: Chunk) -> ChunkFeatures:
         """The next chunk's features, for `sums`; where its sum is not wanted, at the rate of their extraction."""
         static_id = np.concatenate([self._lead_id, chunk.static_id])
         stored = np.concatenate([self._lead, self._extractor.extract(chunk)])
         self._lead_id, self._lead = static_id[-self._before :], stored[-self._before :]
-        return Taken(static_id, stored, len(static_id) - len(chunk))
+        return ChunkFeatures(static_id, stored, len(static_id) - len(chunk))
 
-    def sums(self, taken: Sequence[Taken]) -> NDArray[np.float64]:
-        """[chunks, d] of chunks that were taken: by a thread each, on a GPU with all their lanes side by side."""
+    def sums(self, taken: Sequence[ChunkFeatures]) -> NDArray[np.float64]:
+        """[chunks, d] of chunks that were taken: by a thread each, on a GPU with all their sequences side by side."""
         out = np.empty((len(taken), self._foundation.width))
         if self._expand_there and not self._windowed:
             # all but a run's last one
@@ -198,37 +198,37 @@ class Pass:
 
         def one(index: int) -> None:
             ids, stored, lead = taken[index].static_id, taken[index].stored, taken[index].lead
-            sums = windowed_sums if self._windowed else lane_sums
+            sums = windowed_sums if self._windowed else sequence_sums
             found = sums(self._foundation, self._static, ids, stored, lead, bf16=self._bf16)
             out[index] = found if self._windowed else found.sum(axis=0)
 
         spread(one, range(len(taken)))
         return out
 
-    def _side_by_side(self, taken: Sequence[Taken]) -> NDArray[np.float64]:
+    def _side_by_side(self, taken: Sequence[ChunkFeatures]) -> NDArray[np.float64]:
         """[chunks, d] of consecutive chunks of one length."""
         if self._on_device is None:
             self._on_device = DeviceFeatures(self._schema, self._static, self._foundation.mean.device)
         first, *more = taken
         static_id = np.concatenate([first.static_id, *(one.static_id[one.lead :] for one in more)])
         stored = np.concatenate([first.stored, *(one.stored[one.lead :] for one in more)])
-        lanes = self._foundation.architecture.LANES
-        sums = lane_sums(
-            self._foundation, self._static, static_id, stored, first.lead, lanes=lanes * len(taken), bf16=self._bf16,
+        batch = self._foundation.architecture.BATCH
+        sums = sequence_sums(
+            self._foundation, self._static, static_id, stored, first.lead, batch=batch * len(taken), bf16=self._bf16,
             on_device=self._on_device,
         )  # fmt: skip
-        return np.asarray(sums.reshape(len(taken), lanes, -1).sum(axis=1))
+        return np.asarray(sums.reshape(len(taken), batch, -1).sum(axis=1))
 
 
-def stretches(
+def chunk_sums(
     model: Model, trace: Trace, *, stop: int | None = None, skip: int = 0, windowed: bool = False
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """(number of instructions, [d] sum of their representations) of each stretch of the trace, in order.
+    """(number of instructions, [d] sum of their representations) of each chunk of the trace, in order.
 
-    The first `skip` stretches are left out, at the rate of feature extraction.
+    The first `skip` chunks are left out, at the rate of feature extraction.
     """
     running = Pass(model, decode(trace.address, trace.code, trace.isa), windowed=windowed)
-    chunks = trace.chunks(_stretch(windowed), stop=stop)
+    chunks = trace.chunks(chunk_size(windowed), stop=stop)
     for chunk in islice(chunks, skip):
         running.take(chunk)
     taken = ahead(running.take(chunk) for chunk in chunks)
@@ -237,13 +237,13 @@ def stretches(
 
 
 def _together(model: Model) -> int:
-    """Stretches that are worked on at once."""
+    """Chunks that are worked on at once."""
     return torch.get_num_threads() if model.foundation.mean.device.type == "cpu" else TOGETHER
 
 
-def _stretch(windowed: bool) -> int:
-    """Instructions of a stretch: about as many seconds of work with windows as without."""
-    return STRETCH // WINDOW if windowed else STRETCH
+def chunk_size(windowed: bool) -> int:
+    """Instructions of a chunk: about as many seconds of work with windows as without."""
+    return CHUNK // PERFVEC_WINDOW if windowed else CHUNK
 
 
 def represent(
@@ -273,7 +273,7 @@ def represent(
     intervals, counts = kept.read() if kept else ([], [])
     with _bar(f"represent {trace.name}", total, progress) as bar:
         bar.update(sum(counts))
-        for count, vector in stretches(model, trace, stop=total, skip=len(counts), windowed=windowed):
+        for count, vector in chunk_sums(model, trace, stop=total, skip=len(counts), windowed=windowed):
             intervals.append(vector)
             counts.append(count)
             if kept:
@@ -309,7 +309,7 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
     intervals: list[NDArray[np.float64]] = []
     counts: list[int] = []
     with _bar(f"represent {stream.program}", None, progress) as bar:
-        waiting: list[Taken] = []
+        waiting: list[ChunkFeatures] = []
 
         def work_off() -> None:
             intervals.extend(running.sums(waiting))
@@ -317,7 +317,7 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
             _advance(bar, model, sum(counts[len(counts) - len(waiting) :]), intervals, counts)
             waiting.clear()
 
-        for chunk in stream.chunks(STRETCH):
+        for chunk in stream.chunks(CHUNK):
             running.grow(stream.instructions)
             waiting.append(running.take(chunk))
             if stream.interrupted:  # what waits to be read may take longer than the user is ready to wait
@@ -330,8 +330,8 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
 
 
 def work_of(digest: str, model: Model, total: int, *, windowed: bool = False) -> str:
-    """What kept intervals are of."""
-    return f"{digest} {model.digest} dithered {total} {_stretch(windowed)}{' windowed' if windowed else ''}"
+    """Return the identity of the work that kept intervals belong to."""
+    return f"{digest} {model.digest} dithered {total} {chunk_size(windowed)}{' windowed' if windowed else ''}"
 
 
 def _bar(description: str, total: int | None, progress: bool) -> tqdm:

@@ -20,7 +20,7 @@ from perfvec.model import Model
 from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.pool import CAPACITY, UNIT, Listed, Pool
 from perfvec.representation.regression import Regression
-from perfvec.representation.represent import OVERLAP, STRETCH, reference_machine
+from perfvec.representation.represent import CHUNK, OVERLAP, reference_machine
 from perfvec.representation.signatures import Reservoir
 from perfvec.representation.stratified import Estimate, allocate, estimate, relative_variance, suffices, variances
 from perfvec.representation.vector import ProgramVector, Sampling
@@ -312,7 +312,7 @@ class Sample:
         return wanted - np.array([len(s) for s in slots], np.int64)
 
     def estimate(self) -> Estimate:
-        """Of all units, from those drawn so far."""
+        """Return the estimate for all units, from those drawn so far."""
         if not self._drawn:
             width = len(self._remainder)
             return Estimate(
@@ -362,11 +362,11 @@ class Sample:
         )
 
     def vector(self, name: str, isa: str, digest: str) -> ProgramVector:
-        """What was reached. An interval's vector is the sum of its units' strata's means and of what the units'
-        signatures say of them; of a run with more units than signatures it is estimated from those in it.
+        """Return the vector that was reached. An interval's vector is the sum of its units' strata's means and of what
+        the units' signatures say of them; of a run with more units than signatures it is estimated from those in it.
         """
         found, total = self.estimate(), self._first.units
-        per = STRETCH // UNIT * max(1, round(_KEPT_AN_INTERVAL * self._scale * UNIT / STRETCH))
+        per = CHUNK // UNIT * max(1, round(_KEPT_AN_INTERVAL * self._scale * UNIT / CHUNK))
         intervals = max(1, -(-total // per))
         units = np.full(intervals, per, np.int64)
         units[-1] = total - (intervals - 1) * per

@@ -2,7 +2,7 @@
 
 Stack distances need a trace's whole past, so a trace's features are one task; their file, read anywhere at once, then
 feeds the model, which takes twenty to a hundred times as long, on all workers. Shards are the local pass's own
-stretches, its sums are added in the same order, so the vector is the local one, bit by bit, where the processors are
+chunks, its sums are added in the same order, so the vector is the local one, bit by bit, where the processors are
 alike.
 """
 
@@ -21,7 +21,7 @@ from tqdm import tqdm
 from perfvec.model import DEFAULT_WEIGHTS, FoundationModel, Model, load_model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.kept_intervals import KeptIntervals
-from perfvec.representation.represent import OVERLAP, STRETCH, lane_sums, whole_vector, work_of
+from perfvec.representation.represent import CHUNK, OVERLAP, sequence_sums, whole_vector, work_of
 from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
 from support.executor import Executor, settle
@@ -29,7 +29,7 @@ from support.files import require_writable
 from tracegen.features.file import FeaturesFile, extract
 from tracegen.formats.trace import Trace
 
-SHARD = 4  # stretches of a task: one to ten seconds of the model
+SHARD = 4  # chunks of a task: one to ten seconds of the model
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _Shard:
     model_digest: str
     begin: int
     end: int
-    stretch: int
+    chunk: int
     bf16: bool
 
 
@@ -117,7 +117,7 @@ def _extract(model: Model, model_path: Path, works: Sequence[_Work], cluster: Ex
 
 
 def _has_features(work: _Work, model: Model) -> bool:
-    """Whether a run that was killed left them."""
+    """Return whether a run that was killed left them."""
     if not work.features.exists():
         return False
     try:
@@ -136,17 +136,17 @@ def _extract_one(task: _Extraction) -> None:
 def _represent(
     model: Model, model_path: Path, works: Sequence[_Work], cluster: Executor, progress: bool
 ) -> list[ProgramVector]:
-    bf16, stretch = native_bf16(), STRETCH
+    bf16, chunk = native_bf16(), CHUNK
     kept = [KeptIntervals(work.checkpoint, work_of(work.digest, model, work.total)) for work in works]
-    done: list[dict[int, tuple[NDArray[np.float64], int]]] = []  # by work: (vector, instructions) of each stretch
+    done: list[dict[int, tuple[NDArray[np.float64], int]]] = []  # by work: (vector, instructions) of each chunk
     for keeper in kept:
         done.append(dict(enumerate(zip(*keeper.read(), strict=True))))
     tasks: list[_Shard] = []
     owner: list[int] = []
     for number, work in enumerate(works):
-        for begin in range(len(done[number]) * stretch, work.total, SHARD * stretch):
-            end = min(begin + SHARD * stretch, work.total)
-            tasks.append(_Shard(work.features, work.digest, model_path, model.digest, begin, end, stretch, bf16))
+        for begin in range(len(done[number]) * chunk, work.total, SHARD * chunk):
+            end = min(begin + SHARD * chunk, work.total)
+            tasks.append(_Shard(work.features, work.digest, model_path, model.digest, begin, end, chunk, bf16))
             owner.append(number)
     left = [owner.count(number) for number in range(len(works))]
     vectors: dict[int, ProgramVector] = {}
@@ -167,8 +167,8 @@ def _represent(
         for k, sums in cluster.map(_represent_shard, tasks, lambda task: [task.features, task.model]):
             number, task = owner[k], tasks[k]
             for index, vector in enumerate(sums):
-                begin = task.begin + index * stretch
-                done[number][begin // stretch] = vector, min(begin + stretch, task.end) - begin
+                begin = task.begin + index * chunk
+                done[number][begin // chunk] = vector, min(begin + chunk, task.end) - begin
             kept[number].keep(*_in_order(done[number]))
             bar.update(task.end - task.begin)
             left[number] -= 1
@@ -178,7 +178,7 @@ def _represent(
 
 
 def _in_order(done: dict[int, tuple[NDArray[np.float64], int]]) -> tuple[list[NDArray[np.float64]], list[int]]:
-    """The stretches from the first one on without a gap."""
+    """The chunks from the first one on without a gap."""
     whole = 0
     while whole in done:
         whole += 1
@@ -186,13 +186,13 @@ def _in_order(done: dict[int, tuple[NDArray[np.float64], int]]) -> tuple[list[ND
 
 
 def _represent_shard(task: _Shard) -> NDArray[np.float64]:
-    """[stretches, d]"""
+    """[chunks, d]"""
     foundation, file = _foundation(task.model, task.model_digest), _features(task)
     sums = []
-    for begin in range(task.begin, task.end, task.stretch):
+    for begin in range(task.begin, task.end, task.chunk):
         lead = min(OVERLAP, begin)
-        ids, stored = file.read(begin - lead, min(begin + task.stretch, task.end))
-        sums.append(lane_sums(foundation, file.static, ids, stored, lead, bf16=task.bf16).sum(axis=0))
+        ids, stored = file.read(begin - lead, min(begin + task.chunk, task.end))
+        sums.append(sequence_sums(foundation, file.static, ids, stored, lead, bf16=task.bf16).sum(axis=0))
     return np.array(sums)
 
 

@@ -1,4 +1,4 @@
-"""Independent pieces of a model's work, by threads of their own."""
+"""Independent parts of a model's work, by threads of their own."""
 
 from __future__ import annotations
 

@@ -122,7 +122,9 @@ def allocate(
 def suffices(
     size: NDArray[np.int64], variance: NDArray[np.float64], wanted: NDArray[np.float64], count: NDArray[np.int64]
 ) -> bool:
-    """Whether `count` [H] units give every machine's total at most the variance that is `wanted`, as of `allocate`."""
+    """Return whether `count` [H] units give every machine's total at most the variance that is `wanted`, as of
+    `allocate`.
+    """
     return bool(_reached(size, variance / wanted, count).max() <= 1)
 
 

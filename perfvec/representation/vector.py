@@ -29,7 +29,7 @@ _SAMPLING = {
 
 @dataclass(frozen=True)
 class Sampling:
-    """How sure a sampled vector is.
+    """Sampling error of a vector.
 
     Its covariance is C = FᵀF for F = `factors`, whose rows belong to independent strata: the prediction on a machine m
     has the variance m·C·m, of which (F m)² summed over a stratum's rows is that stratum's.
@@ -88,7 +88,8 @@ class ProgramVector:
 
 
 def vector_files(traces: Sequence[Path], output: Path) -> list[Path]:
-    """Where the vectors of these traces go: `output`, or `NAME.vector.npz` in it where it is a folder or must be one.
+    """Return the files for the vectors of these traces: `output`, or `NAME.vector.npz` in it where it is a folder or
+    must be one.
 
     Makes the folder. Raises InputError where two traces have one name, or where nothing can be written there.
     """

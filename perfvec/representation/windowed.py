@@ -1,6 +1,6 @@
 """PerfVec's own way to a representation: every instruction at the end of a window of its own (arXiv 2310.16792 §IV).
 
-Each window begins with an empty state, so an instruction costs as many steps as the window has; `lane_sums` goes on
+Each window begins with an empty state, so an instruction costs as many steps as the window has; `sequence_sums` goes on
 from the state before, at one step. Kept as the reference that shows what carrying the state changes.
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from perfvec.model import FoundationModel
 from perfvec.precision import forward
 
-WINDOW = 256
+PERFVEC_WINDOW = 256
 _BATCH = 128  # windows side by side
 
 
@@ -25,7 +25,7 @@ def windowed_sums(
     stored: NDArray,
     lead: int,
     *,
-    window: int = WINDOW,
+    window: int = PERFVEC_WINDOW,
     bf16: bool = False,
 ) -> NDArray[np.float64]:
     """[d] sum of the representations of the instructions from `lead` on, each the last of its `window`.

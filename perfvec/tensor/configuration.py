@@ -1,4 +1,4 @@
-"""Which models with which parameters: YAML files, those of `configurations/` by name."""
+"""Configurations of models and parameters: YAML files, those of `configurations/` by name."""
 
 from __future__ import annotations
 

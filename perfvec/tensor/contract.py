@@ -1,4 +1,4 @@
-"""What a cost model is: the contract that every file of `models/` fills.
+"""Cost model: the contract that every file of `models/` fills.
 
 To add one: a file with one subclass (or, for a network, a module that `network.NetworkModel` wraps), a line in
 `models.MODELS`, nothing else; `models/mean.py` is the smallest example.
@@ -34,7 +34,7 @@ class State:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a model may train: whole passes over the data, and seconds of processor time; the first to end ends it.
+    """Budget of a training: whole passes over the data, and seconds of processor time; the first to end ends it.
 
     Boosters count a pass as `ROUNDS` rounds each. `None` seconds: passes only, which a seed then repeats exactly.
     """

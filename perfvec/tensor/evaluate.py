@@ -50,7 +50,7 @@ APART = 0.1  # `apart` is the pairwise accuracy over pairs whose latencies diffe
 
 @dataclass(frozen=True)
 class Protocol:
-    """What is compared, and how. `share`: of the tasks, whose records on the held-out device fine-tune, or of the
+    """Protocol of a comparison. `share`: of the tasks, whose records on the held-out device fine-tune, or of the
     device's records.
     """
 
@@ -305,7 +305,7 @@ def _largest(records: Records) -> tuple[str, ...]:
 
 
 def _key(records: Records, entry: Entry, protocol: Protocol, split: str, seed: int) -> str:
-    """What a finished row is of; `splits` and `seeds` of the protocol only say how many rows there are."""
+    """Return the key of a finished row; `splits` and `seeds` of the protocol only say how many rows there are."""
     values = asdict(replace(protocol, splits=(split,), seeds=0))
     text = json.dumps([records.digest, len(records), asdict(entry), values, split, seed], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

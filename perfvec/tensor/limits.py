@@ -1,4 +1,5 @@
-"""What a dataset's measurements allow: bounds that no cost model of its features passes, read from the records alone.
+"""Limits set by a dataset's measurements: bounds that no cost model of its features passes, read from the records
+alone.
 
 - **Twins**: schedules of one task that no feature group tells apart. Whatever a model says, it says of both; how far
   their latencies lie apart is noise of measuring and what the features leave out.

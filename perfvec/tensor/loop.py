@@ -55,7 +55,7 @@ class Training:
 
 
 class Network(nn.Module):
-    """What a file of `models/` brings: `forward(batch) -> (output [B], latent [B, d] within (−1, 1))`.
+    """Network that a file of `models/` brings: `forward(batch) -> (output [B], latent [B, d] within (−1, 1))`.
 
     Built as `Subclass(inputs, parameters_width, parameters)`; a network with something per device (`heads`) says so by
     overriding `set_devices` and `adapting`.
@@ -74,7 +74,7 @@ class Network(nn.Module):
 
 @dataclass(frozen=True)
 class Learned:
-    """How training went: passes, processor seconds, the last pass's mean loss."""
+    """Summary of a training: passes, processor seconds, the last pass's mean loss."""
 
     epochs: float
     seconds: float

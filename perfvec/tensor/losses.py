@@ -1,4 +1,4 @@
-"""What a cost model is trained on: errors of values, and orders of candidates of one group.
+"""Losses of cost models: errors of values, and orders of candidates of one group.
 
 Every loss is a scalar; lower is better. `output` and `relevance` are higher for faster candidates. Ranking losses
 compare candidates of the same group (one task on one device) only, `group` [n] says which.

@@ -1,4 +1,4 @@
-"""How good predictions are, in the papers' own terms.
+"""Metrics of predictions, in the papers' own terms.
 
 `group` [n] tells which records are compared with each other: one task on one device. `score` [n] is higher for
 candidates that are believed to be faster, `seconds` [n] > 0 is what was measured.

@@ -125,7 +125,9 @@ def read_records(path: str | os.PathLike[str], kinds: Sequence[str] | None = Non
 
 
 def measurements(group: FeatureGroup, seconds: ArrayLike, device: Device, *, task: Task | None = None) -> Records:
-    """What a search measured: candidate i of `group` took `seconds[i]` on `device` (NaN: failed), all of one task."""
+    """Return a search's measurements as records: candidate i of `group` took `seconds[i]` on `device` (NaN: failed),
+    all of one task.
+    """
     times = np.asarray(seconds, np.float64)
     zeros = np.zeros(len(times), np.int64)
     return Records(

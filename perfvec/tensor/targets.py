@@ -1,4 +1,4 @@
-"""What a network learns in place of a latency, higher for faster candidates, and the way back to seconds.
+"""Targets that a network learns in place of a latency, higher for faster candidates, and the way back to seconds.
 
 - `score`: best latency of the group / latency, in (0, 1], as Ansor and TenSet; an order, no latency.
 - `log`: −log latency, standardised.

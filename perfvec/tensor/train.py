@@ -18,7 +18,7 @@ from support.files import require_writable
 
 @dataclass(frozen=True)
 class Trained:
-    """What `train` did: the model's file has it as provenance."""
+    """Summary of `train`: the model's file has it as provenance."""
 
     model: str
     records: int

@@ -1,4 +1,4 @@
-"""Training data: labelled stretches of traces as shards on disk, so that memory does not grow with the data.
+"""Training data: labelled windows of traces as shards on disk, so that memory does not grow with the data.
 
 A shard is one latency file joined with its trace: the stored features of the labelled instructions (and of WARMUP
 instructions before them) and their latencies, time first. Shards are made once in a folder, which several runs may
@@ -34,7 +34,7 @@ WARMUP = 128  # instructions kept before the labelled ones
 SATURATED = 65535
 _TOO_MANY = 1e-3  # share of a machine's latencies that are saturated
 _LAYOUT = 2  # of a shard's folder
-_PIECE = 1 << 17
+_PART = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Shard:
-    """One labelled stretch; `lead` ≤ WARMUP of its instructions come before the labels."""
+    """One labelled window; `lead` ≤ WARMUP of its instructions come before the labels."""
 
     program: str
     trace_digest: str
     latency_file: str
     lead: int
-    static: NDArray[np.float32]  # [S, static width] of the instructions that the stretch executes
+    static: NDArray[np.float32]  # [S, static width] of the instructions that the window executes
     static_id: Rows  # u32 [lead + n]
     stored: Rows  # [lead + n, columns]
     latency: Rows  # u16 [n, U]
@@ -280,7 +280,7 @@ def _make_shard(trace_path: Path, file: LatencyFile, schema: Schema, folder: Pat
         begin, end = file.start - lead, file.start + len(file)
         if end > len(trace):
             raise InputError(f"{file.path}: labels up to instruction {end}, but {trace_path} has only {len(trace)}")
-        number = np.full(len(instructions), -1, np.int64)  # of those that the stretch executes, in order of appearance
+        number = np.full(len(instructions), -1, np.int64)  # of those that the window executes, in order of appearance
         used: list[NDArray[np.int64]] = []
         for chunk in trace.chunks(stop=end):  # from the start: distances depend on everything before
             features = extractor.extract(chunk)
@@ -302,8 +302,8 @@ def _copy_latencies(file: LatencyFile, path: Path) -> NDArray[np.float64]:
     """Write the labels, time first, and return each machine's mean."""
     total, saturated = np.zeros(len(file.machines)), np.zeros(len(file.machines))
     with path.open("wb") as output:
-        for first in range(0, len(file), _PIECE):
-            latency = file.read(first, first + _PIECE)
+        for first in range(0, len(file), _PART):
+            latency = file.read(first, first + _PART)
             total += latency.sum(axis=1, dtype=np.float64)
             saturated += (latency == SATURATED).sum(axis=1)
             output.write(np.ascontiguousarray(latency.T, "<u2").tobytes())
@@ -349,14 +349,14 @@ def batch(
 
 
 def work_folder(output: str | os.PathLike[str]) -> Path:
-    """Where a training run that writes `output` keeps shards and checkpoints."""
+    """Return the folder where a training run that writes `output` keeps shards and checkpoints."""
     path = Path(output)
     return path.with_name(f".{path.name}.work")
 
 
 @dataclass(frozen=True)
 class Split:
-    """What of the labels does not train: programs and machines that are held out, programs that validate.
+    """Labels that do not train: programs and machines that are held out, programs that validate.
 
     `fold` is "K/N" (see `fold_of`); `validate_fraction` f takes the first of round(1/f) folds of the programs left.
     """

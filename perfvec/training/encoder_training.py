@@ -19,16 +19,16 @@ from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, configuration_key
 from perfvec.precision import native_bf16, rounded
-from perfvec.representation.represent import lane_sums
+from perfvec.representation.represent import sequence_sums
 from perfvec.training.data import Labels, Shard, pair_files
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from uarch.configuration import Machine
 
-WINDOW = 20_000  # instructions
-_WINDOWS = 6  # windows of one shard, spread over it
+MEAN_OVER = 20_000  # instructions
+_MEANS = 6  # windows of one shard, spread over it
 _STEPS = 1200
-_LANES = 8  # of a window: its warm-up is to be less than what counts
+_BATCH = 8  # of a window: its warm-up is to be less than what counts
 _BATCH = 256
 _COORDINATES = 24  # principal directions of the table
 _JITTER = 0.1  # deviations by which features are blurred in training: fields that few machines vary mean little
@@ -49,7 +49,7 @@ def fit_encoder(
     for shard, start in tqdm(_starts(labels), desc="windows", disable=None if progress else True):
         for begin in _window_begins(len(shard)):
             windows_of.setdefault(shard.trace_digest, []).append((shard, start + begin, len(vectors)))
-            cycles = shard.latency[begin : begin + WINDOW].sum(axis=0, dtype=np.float64)
+            cycles = shard.latency[begin : begin + MEAN_OVER].sum(axis=0, dtype=np.float64)
             samples += [(len(vectors), row, float(value)) for row, value in enumerate(cycles)]
             vectors.append(_window_vector(foundation, shard, begin))
     for _, path in pair_files(traces, latencies) if latencies else ():
@@ -59,8 +59,8 @@ def fit_encoder(
                     machines.append(machine)
             rows = [row_of[configuration_key(machine)] for machine in file.machines]
             for _, begin, window in windows_of.get(file.trace_digest, ()):
-                if file.start <= begin and begin + WINDOW <= file.start + len(file):
-                    cycles = file.read(begin - file.start, begin - file.start + WINDOW).sum(axis=1, dtype=np.float64)
+                if file.start <= begin and begin + MEAN_OVER <= file.start + len(file):
+                    cycles = file.read(begin - file.start, begin - file.start + MEAN_OVER).sum(axis=1, dtype=np.float64)
                     samples += [(window, row, float(value)) for row, value in zip(rows, cycles, strict=True)]
     features = features_of_machines(machines)
     windows, rows_of_samples, cycles_of_samples = (np.array(column) for column in zip(*samples, strict=True))
@@ -78,7 +78,7 @@ def _program_vectors(
     means = np.zeros((len(model.programs), vectors.shape[1]))
     for row, program in enumerate(model.programs):
         if windows := [window for _, _, window in windows_of.get(program.digest, ())]:  # none: of the initial model
-            means[row] = vectors[windows].mean(axis=0) / WINDOW
+            means[row] = vectors[windows].mean(axis=0) / MEAN_OVER
     return means
 
 
@@ -91,17 +91,17 @@ def _starts(labels: Labels) -> list[tuple[Shard, int]]:
 
 
 def _window_begins(length: int) -> list[int]:
-    if length < WINDOW:
-        raise InputError(f"a latency file labels only {length} instructions; the encoder needs windows of {WINDOW}")
-    return sorted(set(np.linspace(0, length - WINDOW, _WINDOWS).astype(int).tolist()))
+    if length < MEAN_OVER:
+        raise InputError(f"a latency file labels only {length} instructions; the encoder needs windows of {MEAN_OVER}")
+    return sorted(set(np.linspace(0, length - MEAN_OVER, _MEANS).astype(int).tolist()))
 
 
 def _window_vector(foundation: FoundationModel, shard: Shard, begin: int) -> NDArray[np.float64]:
     first = begin + shard.lead
     lead = min(first, 128)
-    rows = slice(first - lead, first + WINDOW)
+    rows = slice(first - lead, first + MEAN_OVER)
     ids, stored = np.asarray(shard.static_id[rows]), np.asarray(shard.stored[rows])
-    return lane_sums(foundation, shard.static, ids, stored, lead, lanes=_LANES, bf16=native_bf16()).sum(axis=0)
+    return sequence_sums(foundation, shard.static, ids, stored, lead, batch=_BATCH, bf16=native_bf16()).sum(axis=0)
 
 
 def learn(

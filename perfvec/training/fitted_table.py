@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from perfvec.evaluate import labelled_windows
+from perfvec.evaluate import labelled_segments
 from perfvec.machines.posterior import Observations, fit_windows
 from perfvec.model import Model, Program, configuration_key
 from perfvec.training.data import pair_files
@@ -47,18 +47,18 @@ def fit_table(
     require_trained(model.programs, traces, latencies)
     trained = {configuration_key(machine) for machine in model.machines}
     machines: dict[str, Machine] = {}
-    lanes: dict[str, list[tuple[str, np.ndarray, np.ndarray]]] = {}
+    segments: dict[str, list[tuple[str, np.ndarray, np.ndarray]]] = {}
     pairs = list(pair_files(Path(traces), Path(latencies)))
     for trace_path, path in tqdm(pairs, desc="fit machines", unit="file", disable=None if progress else True):
         with Trace(trace_path) as trace, LatencyFile(path) as labels:
-            vectors, cycles = labelled_windows(model, trace, labels)
+            vectors, cycles = labelled_segments(model, trace, labels)
             for row, machine in enumerate(labels.machines):
                 if (key := configuration_key(machine)) not in trained:
                     machines.setdefault(key, machine)
-                    lanes.setdefault(key, []).append((trace.digest, vectors, cycles[row]))
+                    segments.setdefault(key, []).append((trace.digest, vectors, cycles[row]))
     prior = model.encoder.vectors(list(machines.values())) if model.encoder is not None and machines else None
     fitted = np.zeros((len(machines), model.foundation.width))
-    for index, parts in enumerate(lanes.values()):
+    for index, parts in enumerate(segments.values()):
         digests = np.concatenate([np.repeat(digest, len(vectors)) for digest, vectors, _ in parts])
         observed = Observations(
             np.concatenate([vectors for _, vectors, _ in parts]),

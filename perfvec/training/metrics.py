@@ -1,4 +1,4 @@
-"""What a training run tells while it goes: a CSV with one row a step, and TensorBoard's files where asked for."""
+"""Progress of a training run: a CSV with one row a step, and TensorBoard's files where asked for."""
 
 from __future__ import annotations
 

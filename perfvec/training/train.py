@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
 from perfvec.precision import flushed_subnormals, native_bf16
-from perfvec.representation.represent import STRETCH, lane_sums
+from perfvec.representation.represent import CHUNK, sequence_sums
 from perfvec.training import encoder_training
 from perfvec.training.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
 from perfvec.training.data import WARMUP, Division, Labels, Shard, Split, batch, prepare, work_folder
@@ -66,7 +66,7 @@ def train(
     keep_work: bool = False,
     progress: bool = True,
 ) -> Model:
-    """Train on every labelled stretch that `split` leaves, then fit the machine encoder; write and return the model.
+    """Train on every labelled window that `split` leaves, then fit the machine encoder; write and return the model.
 
     With `initial` training goes on from that model's weights (and its recipe's schema and shape must be these).
     `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder;
@@ -134,7 +134,7 @@ def shape_options(initial: Model | None, **given: Any) -> dict[str, Any]:
 
 
 def _programs(division: Division, initial: Model | None) -> tuple[Program, ...]:
-    """What the model has seen, or the one that it begins with."""
+    """Return the programs that the model has seen, or the one that it begins with."""
     programs = {program.digest: program for program in (initial.programs if initial else ())}
     programs |= {shard.trace_digest: Program(shard.program, shard.trace_digest) for shard in division.training.shards}
     return tuple(programs.values())
@@ -170,8 +170,8 @@ class Objective(nn.Module):
         self.machine_scale: Tensor
 
     def forward(self, x: Tensor, present: Tensor, latency: Tensor, relative: Tensor) -> Tensor:
-        """Of `x` [warmup + T, B, F], `present` [warmup + T, B], `latency` [T, B, U] and `relative` [B, U], the mean
-        latency that each error counts against.
+        """Return the loss of `x` [warmup + T, B, F], `present` [warmup + T, B], `latency` [T, B, U] and `relative` [B,
+        U], the mean latency that each error counts against.
         """
         # Before a trace's start the input is its mean: as if nothing were known.
         x = torch.where(present[..., None], x, self.foundation.mean)
@@ -313,7 +313,7 @@ def fit(
 
 
 def _identity(recipe: Recipe, division: Division) -> str:
-    """Of what a checkpoint must be to be continued."""
+    """Return the hash of recipe and data; a checkpoint must match it to resume."""
     judges = division.validation.identity() if division.validation else ""
     text = json.dumps([asdict(recipe), division.training.identity(), judges], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -360,18 +360,18 @@ def _follow(average: FoundationModel, foundation: FoundationModel, decay: float)
 def validation_error(
     foundation: FoundationModel, machine_scale: Tensor, labels: Labels, *, bf16: bool, ranks: Ranks = Ranks()
 ) -> float:
-    """Mean of |predicted − simulated cycles| / simulated over whole stretches × machines (the accuracy protocol)."""
+    """Mean of |predicted − simulated cycles| / simulated over whole windows × machines (the accuracy protocol)."""
     head = (foundation.head.weight.cpu() * machine_scale[:, None]).double().numpy()
     errors = torch.zeros(2, dtype=torch.float64)  # sum, number
     for shard in labels.shards[ranks.rank :: ranks.count]:
         total = np.zeros(foundation.width)
-        for begin in range(0, len(shard), STRETCH):
-            end = min(begin + STRETCH, len(shard))
+        for begin in range(0, len(shard), CHUNK):
+            end = min(begin + CHUNK, len(shard))
             lead = min(WARMUP, begin + shard.lead)
             rows = slice(begin + shard.lead - lead, end + shard.lead)
-            total += lane_sums(
+            total += sequence_sums(
                 foundation, shard.static, shard.static_id[rows], shard.stored[rows], lead,
-                lanes=max(1, min(foundation.architecture.LANES, (end - begin) // 1000)), bf16=bf16,
+                batch=max(1, min(foundation.architecture.BATCH, (end - begin) // 1000)), bf16=bf16,
             ).sum(axis=0)  # fmt: skip
         simulated = shard.mean * len(shard)
         error = np.abs(head @ total - simulated) / simulated

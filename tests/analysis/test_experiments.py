@@ -105,7 +105,7 @@ def test_machine_vectors_are_fitted_to_few_simulations():
 
 
 def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(simulations, "WINDOW", 4096)
+    monkeypatch.setattr(simulations, "WINDOW_INSTRUCTIONS", 4096)
     traces, machines = sorted(data.traces.iterdir()), [load_machine("cortex-a53"), load_machine("base")]
     found = simulations.measure(data.model, traces, machines, tmp_path, start=20_000, count=20_000, progress=False)
     assert [program.program for program in found] == ["matmul", "qsort"]
@@ -126,7 +126,7 @@ def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
 
 
 def test_the_whole_study(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(simulations, "WINDOW", 4096)
+    monkeypatch.setattr(simulations, "WINDOW_INSTRUCTIONS", 4096)
     result = caches.caches(
         data.model, sorted(data.traces.iterdir()), load_machine("cortex-a53"), tmp_path, train=["qsort"],
         l1=(4, 16, 64), l2=(64, 256, 1024), start=20_000, count=40_000, repeats=1, progress=False,

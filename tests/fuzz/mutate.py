@@ -1,4 +1,4 @@
-"""One mutator for files of every kind: bytes, numbers of a header, pieces, and words of a text."""
+"""One mutator for files of every kind: bytes, numbers of a header, chunks, and words of a text."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def _a_number(data: bytes, dice: random.Random) -> bytes:
     return data[:at] + value.to_bytes(width, "little") + data[at + width :]
 
 
-def _without_a_piece(data: bytes, dice: random.Random) -> bytes:
+def _without_a_chunk(data: bytes, dice: random.Random) -> bytes:
     at = dice.randrange(len(data))
     return data[:at] + data[at + dice.choice((1, 2, 8, 64, 500)) :]
 
 
-def _a_piece_elsewhere(data: bytes, dice: random.Random) -> bytes:
+def _a_chunk_elsewhere(data: bytes, dice: random.Random) -> bytes:
     at, to, length = dice.randrange(len(data)), dice.randrange(len(data)), dice.choice((1, 2, 8, 64, 500))
     return data[:to] + data[at : at + length] + data[to + (length if dice.random() < 0.5 else 0) :]
 
@@ -91,7 +91,7 @@ def _lines(data: bytes, dice: random.Random) -> bytes:
 
 
 _OF_BYTES = (
-    _some_bytes, _some_bytes, _a_bit, _a_number, _a_number, _without_a_piece, _a_piece_elsewhere, _zeros, _a_beginning,
+    _some_bytes, _some_bytes, _a_bit, _a_number, _a_number, _without_a_chunk, _a_chunk_elsewhere, _zeros, _a_beginning,
     _grown,
 )  # fmt: skip
 _OF_TEXT = (_another_word, _another_word, _another_word, _a_word_more, _lines)

@@ -51,11 +51,11 @@ def test_where_the_processor_has_tiles_they_are_used(width, kernel):
 @settings(max_examples=20, deadline=None)  # each shape compiles once
 @given(
     width=st.sampled_from([32, 64, 128]), kernel=st.integers(1, 4), layers=st.integers(1, 4),
-    steps=st.integers(1, 70), lanes=st.sampled_from([1, 3, 16, 32, 33]), seed=st.integers(0, 99),
+    steps=st.integers(1, 70), batch=st.sampled_from([1, 3, 16, 32, 33]), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_the_numbers_of_float32_but_for_rounding(width, kernel, layers, steps, lanes, seed):
+def test_the_numbers_of_float32_but_for_rounding(width, kernel, layers, steps, batch, seed):
     net = network(width, layers, kernel, seed)
-    entered = torch.randn(steps, lanes, width) * 3
+    entered = torch.randn(steps, batch, width) * 3
     (exact, ends), (found, states) = both(net, entered)
     assert found.shape == exact.shape and found.dtype == torch.float32
     assert (found - exact).abs().max() < 0.03 * layers
@@ -65,7 +65,7 @@ def test_the_numbers_of_float32_but_for_rounding(width, kernel, layers, steps, l
 
 
 @needs_tiles
-def test_more_rows_than_a_piece():
+def test_more_rows_than_a_chunk():
     net = network(128, 4, 4)
     (exact, _), (found, _) = both(net, torch.randn(100, 33, 128) * 3)
     assert (found - exact).abs().max() < 0.05
@@ -74,7 +74,7 @@ def test_more_rows_than_a_piece():
 @needs_tiles
 @settings(max_examples=15, deadline=None)
 @given(cut=st.integers(1, 39))
-def test_pieces_are_the_whole_but_for_rounding(cut):
+def test_chunks_are_the_whole_but_for_rounding(cut):
     net = network()
     entered = torch.randn(40, 2, 32, generator=torch.Generator().manual_seed(3)) * 3
     _, (whole, end) = both(net, entered)
@@ -122,7 +122,7 @@ def test_the_same_numbers_again_and_by_several_threads():
 
 
 @needs_tiles
-def test_what_is_not_a_number_stays_in_its_lane():
+def test_what_is_not_a_number_stays_in_its_sequence():
     net = network(64, 2, 2)
     entered = torch.randn(20, 5, 64)
     clean = both(net, entered)[1][0]

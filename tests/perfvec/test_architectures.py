@@ -1,4 +1,4 @@
-"""Every architecture keeps the contract: pieces are the whole, nothing looks ahead; the file keeps the architecture."""
+"""Every architecture keeps the contract: chunks are the whole, nothing looks ahead; the file keeps the architecture."""
 
 import pytest
 import torch
@@ -23,46 +23,46 @@ def architecture(name):
     return build(name, INPUTS, WIDTH, 2, NUMBERS.get(name, {})).eval()
 
 
-def stream(lanes=2):
-    return torch.randn(STEPS, lanes, INPUTS, generator=torch.Generator().manual_seed(2))
+def stream(batch=2):
+    return torch.randn(STEPS, batch, INPUTS, generator=torch.Generator().manual_seed(2))
 
 
-def by_pieces(net, x, cuts):
+def by_chunks(net, x, cuts):
     """Outputs and the last state of a stream that is cut there."""
-    pieces, state = [], None
+    chunks, state = [], None
     for begin, stop in zip([0, *sorted(cuts)], [*sorted(cuts), len(x)], strict=True):
         r, state = net(x[begin:stop], state)
-        pieces.append(r)
-    return torch.cat(pieces), state
+        chunks.append(r)
+    return torch.cat(chunks), state
 
 
 @every
 @pytest.mark.parametrize("gradients", [True, False])
 @settings(max_examples=15, deadline=None)
 @given(cuts=st.sets(st.integers(1, STEPS - 1)))
-def test_pieces_are_the_whole_with_gradients_and_without(name, gradients, cuts):
+def test_chunks_are_the_whole_with_gradients_and_without(name, gradients, cuts):
     net, x = architecture(name), stream()
     whole, end = net(x)
     with torch.set_grad_enabled(gradients):
-        joined, state = by_pieces(net, x, cuts)
+        joined, state = by_chunks(net, x, cuts)
     assert torch.equal(x, stream())  # the input is the caller's
     torch.testing.assert_close(joined, whole, rtol=1e-4, atol=1e-5)
     for ours, theirs in zip(state, end, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_a_convolution_without_gradients_in_bfloat16_and_by_pieces(monkeypatch):
-    """Rounding apart, the numbers of training; by pieces of three steps those of the whole at once."""
+def test_a_convolution_without_gradients_in_bfloat16_and_by_chunks(monkeypatch):
+    """Rounding apart, the numbers of training; by chunks of three steps those of the whole at once."""
     net, x = architecture("convolution"), stream()
     with torch.autocast("cpu", torch.bfloat16):
         trained, _ = net(x)
         with torch.inference_mode():
             once, last = net(x)
-            monkeypatch.setattr(convolution, "_PIECE_ROWS", 3 * x.shape[1])
-            pieces, again = net(x)
+            monkeypatch.setattr(convolution, "_PART_ROWS", 3 * x.shape[1])
+            chunks, again = net(x)
     assert once.dtype == torch.float32 and last[1].dtype == torch.bfloat16
     torch.testing.assert_close(once, trained.detach(), rtol=3e-2, atol=3e-2)
-    torch.testing.assert_close(pieces, once, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(chunks, once, rtol=1e-5, atol=1e-5)
     for ours, theirs in zip(again, last, strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -78,9 +78,9 @@ def test_a_later_input_changes_no_earlier_output(name):
 
 
 @every
-def test_lanes_do_not_see_each_other(name):
+def test_sequences_do_not_see_each_other(name):
     net, x = architecture(name), stream(3)
-    alone = torch.cat([net(x[:, lane : lane + 1])[0] for lane in range(3)], dim=1)
+    alone = torch.cat([net(x[:, sequence : sequence + 1])[0] for sequence in range(3)], dim=1)
     torch.testing.assert_close(net(x)[0], alone, rtol=1e-4, atol=1e-5)
 
 

@@ -20,7 +20,7 @@ from uarch.configuration import load_machine
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
-    """A model with random weights, and a trace whose length no lane divides."""
+    """A model with random weights, and a trace whose length no sequence divides."""
     folder = tmp_path_factory.mktemp("grouped")
     compile_c(KERNELS / "qsort.c", folder / "qsort", ["-static"])
     trace([str(folder / "qsort"), "300"], folder / "q.trace.h5", stdout=2, max_instructions=10_007, progress=False)
@@ -30,12 +30,12 @@ def case(tmp_path_factory):
         yield Model(foundation, (load_machine("base"),), ()), opened, decode(opened.address, opened.code, opened.isa)
 
 
-@pytest.mark.parametrize("stretch", [None, 3_000])
-def test_groups_add_up_to_the_vector(case, stretch, monkeypatch):
+@pytest.mark.parametrize("chunk", [None, 3_000])
+def test_groups_add_up_to_the_vector(case, chunk, monkeypatch):
     model, opened, instructions = case
-    if stretch:
-        monkeypatch.setattr(by_instruction, "STRETCH", stretch)
-        monkeypatch.setattr("perfvec.representation.represent.STRETCH", stretch)
+    if chunk:
+        monkeypatch.setattr(by_instruction, "CHUNK", chunk)
+        monkeypatch.setattr("perfvec.representation.represent.CHUNK", chunk)
     whole = represent(model, opened, progress=False)
     statics, halves = grouped_sums(
         model, opened, instructions,

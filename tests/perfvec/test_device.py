@@ -1,4 +1,4 @@
-"""What a GPU computes, on the processor: features from tables, many lanes; and the weights of both precisions."""
+"""What a GPU computes, on the processor: features from tables, many sequences; and the weights of both precisions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfvec.model import FoundationModel, load_model
 from perfvec.precision import Rounded, rounded
 from perfvec.representation import represent as representing
 from perfvec.representation.device_features import DeviceFeatures
-from perfvec.representation.represent import Pass, lane_sums, represent
+from perfvec.representation.represent import Pass, represent, sequence_sums
 from tests.precision import with_bf16_lstm
 from tracegen.decode import decode
 from tracegen.features import get_schema
@@ -34,7 +34,7 @@ def test_features_are_those_of_the_schema(data, name):
 
 
 @pytest.mark.parametrize("bf16", [False, pytest.param(True, marks=with_bf16_lstm)])
-def test_lanes_with_features_of_the_device(data, bf16):
+def test_sequences_with_features_of_the_device(data, bf16):
     with Trace(data.traces / "qsort.trace.h5") as trace:
         instructions = decode(trace.address, trace.code, trace.isa)
         chunk = next(trace.chunks(10_000))
@@ -42,12 +42,12 @@ def test_lanes_with_features_of_the_device(data, bf16):
     static, stored = schema.static(instructions), schema.extractor(instructions).extract(chunk)
     there = DeviceFeatures(schema, static, CPU)
     given = (foundation, static, chunk.static_id, stored, 100)
-    assert np.array_equal(lane_sums(*given, bf16=bf16), lane_sums(*given, bf16=bf16, on_device=there))
+    assert np.array_equal(sequence_sums(*given, bf16=bf16), sequence_sums(*given, bf16=bf16, on_device=there))
 
 
 def test_stretches_side_by_side_are_those_one_by_one(data, monkeypatch):
-    """The whole pass as a GPU makes it: stretches' lanes in one product, features from tables."""
-    monkeypatch.setattr(representing, "STRETCH", 8192)
+    """The whole pass as a GPU makes it: chunks' sequences in one product, features from tables."""
+    monkeypatch.setattr(representing, "CHUNK", 8192)
     with Trace(data.traces / "qsort.trace.h5") as trace:
         alone = represent(data.model, trace, progress=False)
         instructions = decode(trace.address, trace.code, trace.isa)
@@ -100,7 +100,7 @@ def test_bfloat16_predicts_what_float32_does_of_a_recurring_loop(tmp_path):
         chunk = next(trace.chunks(65_536))
     static, stored = model.schema.static(instructions), model.schema.extractor(instructions).extract(chunk)
     exact, half = (
-        model.table() @ lane_sums(foundation, static, chunk.static_id, stored, 0, bf16=bf16).sum(axis=0)
+        model.table() @ sequence_sums(foundation, static, chunk.static_id, stored, 0, bf16=bf16).sum(axis=0)
         for bf16 in (False, True)
     )
     assert 0 < np.abs(half / exact - 1).max() < 0.001

@@ -8,7 +8,7 @@ import pytest
 from analysis.cli.main import main
 from analysis.predict import predict, to_json
 from analysis.targets import resolve
-from perfvec.evaluate import labelled_windows
+from perfvec.evaluate import labelled_segments
 from perfvec.machines.fit_uarch import fit_labels, fit_times
 from perfvec.machines.machine_vector import MachineVector, load_machine_vector
 from perfvec.machines.times import Time, gather, read_times
@@ -84,7 +84,7 @@ def squares(data, vector):
     total = 0.0
     for path in sorted(data.encoder_latencies.iterdir()):
         with LatencyFile(path) as labels, Trace(data.traces / f"{labels.trace}.trace.h5") as trace:
-            vectors, cycles = labelled_windows(data.model, trace, labels)
+            vectors, cycles = labelled_segments(data.model, trace, labels)
         for window in np.array_split(np.arange(len(vectors)), min(8, len(vectors))):
             predicted, observed = vectors[window].sum(axis=0) @ vector, cycles[0, window].sum()
             total += ((predicted - observed) / max(predicted, observed)) ** 2

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfvec.evaluate import labelled_windows
+from perfvec.evaluate import labelled_segments
 from perfvec.model import load_model, save_model
 from perfvec.training.data import Split
 from perfvec.training.fitted_table import fit_table
@@ -35,7 +35,7 @@ def test_they_fit_their_labels_better_than_the_encoder(data, model):
     squares = {"fitted": 0.0, "prior": 0.0}
     for path in sorted(data.encoder_latencies.iterdir()):
         with LatencyFile(path) as labels, Trace(data.traces / f"{labels.trace}.trace.h5") as trace:
-            vectors, cycles = labelled_windows(model, trace, labels)
+            vectors, cycles = labelled_segments(model, trace, labels)
             for machine, observed in zip(labels.machines, cycles, strict=True):
                 row = model.fitted_machines.index(machine)
                 windows = np.array_split(np.arange(len(vectors)), min(8, len(vectors)))

@@ -226,7 +226,7 @@ def test_unlike_programs_have_at_least_the_width_of_such(data, calibrated, vecto
     unlike = calibrate_unlike(np.linspace(-1, -0.1, 10), np.arange(10), 3, distance=0.5, neighbours=1)
     assert unlike.half_width(0.9, np.array([0.4, 0.5, 0.6])).tolist() == [0.0, 0.0, pytest.approx(1.0)]
     assert unlike.half_width(0.95, np.array([0.4, 0.6])).tolist() == [0.0, math.inf]
-    far = replace(vector, vector=-vector.vector)  # the other direction of all that trained the model
+    far = replace(vector, vector=-vector.vector, trace_digest="0" * 64)  # opposite to all that trained it
     model = replace(calibrated, calibration=replace(calibrated.calibration, unlike=unlike))
     assert half_widths(model, [vector, far], ["table", "encoder"], np.zeros(2), 0.9).tolist() == [
         [pytest.approx(0.2), pytest.approx(0.5)], [pytest.approx(1.0), pytest.approx(1.0)],

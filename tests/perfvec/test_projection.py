@@ -7,7 +7,7 @@ import torch
 from perfvec.model import FoundationModel
 from perfvec.precision import Rounded
 from perfvec.projection import Projection
-from perfvec.representation.represent import lane_sums
+from perfvec.representation.represent import sequence_sums
 from tracegen.features import get_schema
 
 SCHEMA = get_schema("default")
@@ -45,11 +45,11 @@ def test_tables_add_up_to_the_layer(model, instructions, hidden):
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_lanes_by_tables_are_those_by_features(model, instructions, monkeypatch):
+def test_sequences_by_tables_are_those_by_features(model, instructions, monkeypatch):
     """Those that begin before the first instruction too."""
-    by_tables = lane_sums(model, *instructions, 20, lanes=3)
+    by_tables = sequence_sums(model, *instructions, 20, batch=3)
     monkeypatch.setattr(model, "projection", None)
-    np.testing.assert_allclose(by_tables, lane_sums(model, *instructions, 20, lanes=3), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(by_tables, sequence_sums(model, *instructions, 20, batch=3), rtol=1e-4, atol=1e-3)
 
 
 def test_numbers_of_other_types_have_no_tables():

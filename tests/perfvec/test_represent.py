@@ -1,4 +1,4 @@
-"""Representation: lanes with overlap against one sequential pass; parts add up; files of vectors and models."""
+"""Representation: sequences with overlap against one sequential pass; parts add up; files of vectors and models."""
 
 import copy
 from dataclasses import replace
@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from perfvec.model import FoundationModel, load_model, save_model
 from perfvec.representation import represent as representing
-from perfvec.representation.represent import lane_sums, represent
+from perfvec.representation.represent import represent, sequence_sums
 from perfvec.representation.vector import load_vector
 from perfvec.representation.windowed import windowed_sums
 from support.errors import InputError
@@ -29,14 +29,14 @@ def features(data):
 
 
 @torch.no_grad()
-def test_lanes_add_up_to_the_sequential_pass(data):
+def test_sequences_add_up_to_the_sequential_pass(data):
     static, ids, stored = features(data)
     foundation = data.model.foundation
     x = torch.from_numpy(data.model.schema.expand(static, ids[:, None], stored[:, None]))
     exact = foundation(x)[0].double().sum(dim=(0, 1)).numpy()
-    one_lane = lane_sums(foundation, static, ids, stored, 0, lanes=1).sum(axis=0)
-    assert np.allclose(one_lane, exact, rtol=1e-4, atol=1e-2)
-    many = lane_sums(foundation, static, ids, stored, 0, lanes=32).sum(axis=0)
+    alone = sequence_sums(foundation, static, ids, stored, 0, batch=1).sum(axis=0)
+    assert np.allclose(alone, exact, rtol=1e-4, atol=1e-2)
+    many = sequence_sums(foundation, static, ids, stored, 0, batch=32).sum(axis=0)
     table = data.model.table()
     assert np.allclose(table @ many, table @ exact, rtol=0.005)  # the overlap forgets a little
 
@@ -70,14 +70,15 @@ def test_bfloat16_predicts_what_float32_does(data, layers):
     static, ids, stored = features(data)
     torch.manual_seed(0)
     foundation = data.model.foundation if layers == 1 else FoundationModel(data.model.schema, 4, width=32, layers=2)
-    exact, rounded = (lane_sums(foundation, static, ids[:6000], stored[:6000], 0, bf16=bf16) for bf16 in (False, True))
+    part = (static, ids[:6000], stored[:6000], 0)
+    exact, rounded = (sequence_sums(foundation, *part, bf16=bf16) for bf16 in (False, True))
     head = np.abs(foundation.head.weight.double().numpy())  # so that no prediction is near zero by cancelling
     assert not (exact == rounded).all()
     assert np.allclose(head @ np.abs(rounded.sum(axis=0)), head @ np.abs(exact.sum(axis=0)), rtol=0.005)
 
 
 def test_every_instruction_counts_once(data):
-    """With a constant representation the sum is the number of instructions, whatever the lanes and the lead."""
+    """With a constant representation the sum is the number of instructions, whatever the sequences and the lead."""
     static, ids, stored = features(data)
 
     class Constant(torch.nn.Module):
@@ -87,14 +88,14 @@ def test_every_instruction_counts_once(data):
         def forward(self, x, state=None):
             return torch.ones(*x.shape[:2], 1), state
 
-    for lanes in (1, 7, 64):
+    for batch in (1, 7, 64):
         for lead in (0, 5, 300):
-            sums = lane_sums(Constant(), static, ids[:5000], stored[:5000], lead, lanes=lanes)
+            sums = sequence_sums(Constant(), static, ids[:5000], stored[:5000], lead, batch=batch)
             assert sums.sum() == 5000 - lead
 
 
 def test_intervals_add_up_and_a_file_round_trips(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(representing, "STRETCH", 9000)
+    monkeypatch.setattr(representing, "CHUNK", 9000)
     vector = represent(data.model, data.traces / "matmul.trace.h5", progress=False)
     assert vector.interval_instructions.sum() == vector.instructions == 60_000
     assert np.allclose(vector.interval_vectors.sum(axis=0), vector.vector)

@@ -28,7 +28,7 @@ def command(data, output, *words):
 
 
 def test_a_running_program_has_the_vector_of_its_trace(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(representing, "STRETCH", 16_384)
+    monkeypatch.setattr(representing, "CHUNK", 16_384)
     program = [str(data.traces.parent / "qsort"), "3000"]
     trace(program, tmp_path / "q.trace.h5", stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)
     with stream(program, stdout=subprocess.DEVNULL, max_instructions=60_000) as running:
@@ -64,7 +64,7 @@ KILLED = """
 import os, signal, sys, torch
 from perfvec.representation import kept_intervals, represent
 from perfvec.model import load_model
-kept_intervals._EVERY_S, represent.STRETCH = 0.0, 8192
+kept_intervals._EVERY_S, represent.CHUNK = 0.0, 8192
 sums, calls = represent.Pass.sums, []
 def fatal(self, taken):
     calls.extend(taken)
@@ -78,13 +78,13 @@ represent.represent_file(load_model(sys.argv[1]), sys.argv[2], sys.argv[3])
 
 
 def test_a_killed_representation_continues_to_the_same_vector(data, tmp_path, monkeypatch):
-    """SIGKILL in the fourth stretch; the second run represents only what is missing."""
+    """SIGKILL in the fourth chunk; the second run represents only what is missing."""
     path, output = data.traces / "matmul.trace.h5", tmp_path / "v.vector.npz"
     together = torch.get_num_threads()
     words = [str(data.model_file), str(path), str(output), str(together)]
     killed = subprocess.run([sys.executable, "-c", KILLED, *words])
     assert killed.returncode == -signal.SIGKILL and not output.exists()
-    monkeypatch.setattr(representing, "STRETCH", 8192)
+    monkeypatch.setattr(representing, "CHUNK", 8192)
     whole = represent(data.model, path, progress=False)
     sums, represented = representing.Pass.sums, []
 
@@ -94,7 +94,7 @@ def test_a_killed_representation_continues_to_the_same_vector(data, tmp_path, mo
 
     monkeypatch.setattr(representing.Pass, "sums", noted)
     found = represent_file(data.model, path, output)
-    done = 3 // together * together  # whole groups of stretches, of which the one with the fourth was killed
+    done = 3 // together * together  # whole groups of chunks, of which the one with the fourth was killed
     assert sum(represented) == 60_000 - done * 8192 and len(represented) == 8 - done
     assert np.array_equal(found.vector, whole.vector) and np.array_equal(found.interval_vectors, whole.interval_vectors)
     assert [path.name for path in tmp_path.iterdir()] == ["v.vector.npz"]

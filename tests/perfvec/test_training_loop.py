@@ -354,7 +354,7 @@ def test_validating_on_every_program_leaves_nothing(labels):
         Split(hold_machines=5).divide(labels)
 
 
-def test_lanes_that_cannot_be_shared_are_refused(labels, tmp_path):
+def test_batches_that_cannot_be_shared_are_refused(labels, tmp_path):
     from perfvec.training.ranks import Ranks
 
     with pytest.raises(InputError, match="a batch of 4 cannot be shared evenly by 3 processes"):

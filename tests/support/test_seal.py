@@ -7,14 +7,14 @@ import pytest
 from support.errors import InputError
 from support.seal import BLOCK, check_seal, seal
 
-PIECE = 64 << 20
+CHUNK = 64 << 20
 
 
 def _sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-@pytest.fixture(params=[0, 1000, PIECE, PIECE + 1, 2 * PIECE + 12345], ids="{:,} bytes".format)
+@pytest.fixture(params=[0, 1000, CHUNK, CHUNK + 1, 2 * CHUNK + 12345], ids="{:,} bytes".format)
 def sealed(request, tmp_path):
     path = tmp_path / "file.h5"
     content = hashlib.shake_128(b"content").digest(1 << 16) * (request.param // (1 << 16) + 1)
@@ -23,10 +23,10 @@ def sealed(request, tmp_path):
     return path
 
 
-def test_the_seal_is_the_hash_of_the_pieces_hashes(sealed):
+def test_the_seal_is_the_hash_of_the_chunks_hashes(sealed):
     block, content = sealed.read_bytes()[:BLOCK], sealed.read_bytes()[BLOCK:]
-    pieces = b"".join(_sha256(content[begin : begin + PIECE]) for begin in range(0, len(content), PIECE))
-    assert block.rstrip(b"\0") == b"perfvec-seal-2 sha256 " + _sha256(pieces).hex().encode() + b"\n"
+    chunks = b"".join(_sha256(content[begin : begin + CHUNK]) for begin in range(0, len(content), CHUNK))
+    assert block.rstrip(b"\0") == b"perfvec-seal-2 sha256 " + _sha256(chunks).hex().encode() + b"\n"
     check_seal(sealed, "test")
 
 

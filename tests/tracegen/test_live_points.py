@@ -11,9 +11,11 @@ import h5py
 import numpy as np
 import pytest
 
+from analysis import simulated_parts
 from support.errors import InputError
 from support.seal import seal
 from tests.uarch.programs import mixed
+from tracegen.binary.source_lines import source_lines
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points import _core
@@ -286,6 +288,34 @@ def test_a_file_that_does_not_fit_together_is_refused(points, tmp_path, what):
     seal(path)
     with pytest.raises(InputError, match=r"x\.livepoints\.h5: .*damaged"):
         load(path)
+
+
+def test_a_file_says_which_code_it_is_of(points, traced, tmp_path):
+    path = tmp_path / "x.livepoints.h5"
+    save(points, path)
+    again = load(path)
+    with Trace(traced) as opened:
+        assert np.array_equal(again.address, opened.address) and np.array_equal(again.code, opened.code)
+        assert source_lines(again).equals(source_lines(opened))
+    assert "main" in again.symbols()[-1]
+
+
+def test_parts_from_the_file_alone_add_up_to_the_whole(points, traced):
+    machines = [load_machine("base"), load_machine("cortex-a53")]
+    parts, costs = simulated_parts.sampled(points, machines, progress=False)
+    whole = LivePointsSimulator(points).simulate(machines)
+    exact, exact_costs = simulated_parts.collect(traced, machines, progress=False)
+    for by in ("function", "line", "loop", "class"):
+        cycles = costs.cycles(parts.by(by).sums)
+        assert np.allclose(cycles.sum(axis=0), whole.cycles)
+    own, true = (
+        dict(zip(p.by("function").labels["name"], c.cycles(p.by("function").sums), strict=True))
+        for p, c in ((parts, costs), (exact, exact_costs))
+    )
+    for name in ("main", "compare"):  # most of the time
+        assert np.allclose(own[name], true[name], rtol=0.25), (name, own[name], true[name])
+    with pytest.raises(InputError, match="no part of the run by phase"):
+        parts.by("phase")
 
 
 def test_other_versions_and_cut_files_are_refused(points, tmp_path):

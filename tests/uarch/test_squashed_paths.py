@@ -49,9 +49,9 @@ def missing_loads(tested: bool, rounds: int = 400) -> Program:
     return program
 
 
-def cycles(program: Program, machine=BASE, pieces: int = 1) -> int:
+def cycles(program: Program, machine=BASE, parts: int = 1) -> int:
     simulation = Simulation(machine, program.static())
-    bounds = np.linspace(0, len(program.ids), pieces + 1).astype(int)
+    bounds = np.linspace(0, len(program.ids), parts + 1).astype(int)
     return sum(int(simulation.run(program.chunk(begin, end)).sum(dtype=np.int64)) for begin, end in pairwise(bounds))
 
 
@@ -63,9 +63,9 @@ def test_the_next_miss_begins_on_the_wrong_path():
     assert cycles(missing_loads(tested=False), machine) < 0.75 * cycles(missing_loads(tested=True), machine)
 
 
-def test_pieces_of_a_trace_give_the_same_cycles():
+def test_parts_of_a_trace_give_the_same_cycles():
     program = missing_loads(tested=False)
-    assert cycles(program) == cycles(program, pieces=7)
+    assert cycles(program) == cycles(program, parts=7)
 
 
 def traps(count: int, interruption: Interruption) -> tuple[Program, np.ndarray]:

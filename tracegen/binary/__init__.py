@@ -1,1 +1,1 @@
-"""What executables hold: ELF, DWARF, the source line of an address."""
+"""Contents of executables: ELF, DWARF, the source line of an address."""

@@ -127,7 +127,7 @@ def _lines_of(elf: ELFFile, executed: NDArray[np.uint64]) -> Iterator[tuple[int,
 
 
 class _Program(NamedTuple):
-    """Where a line program is, and what its opcodes mean (DWARF 5, §6.2.4)."""
+    """Place of a line program, and the meaning of its opcodes (DWARF 5, §6.2.4)."""
 
     version: int
     length: int  # 0: of a version that is not known

@@ -1,4 +1,4 @@
-"""What the toolkit needs to know of ELF files: instruction set, dynamic linker, function symbols."""
+"""Facts from ELF files: instruction set, dynamic linker, function symbols."""
 
 from __future__ import annotations
 
@@ -192,7 +192,9 @@ def _read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
 
 
 def function_addresses(path: Path) -> dict[str, tuple[int, ...]]:
-    """Where each function or label begins, in the file; local functions of one name begin at several places."""
+    """Return the offsets at which functions and labels begin, in the file; local functions of one name begin at several
+    places.
+    """
     table = _symbol_table(path)
     found: dict[str, dict[int, None]] = {}
     for row in np.flatnonzero(table.is_defined & (table.is_function | (table.kind == _LABEL))).tolist():

@@ -1,15 +1,31 @@
-"""Where in its source a trace's instructions come from."""
+"""Source file and line of a trace's instructions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from tracegen.formats.trace import Trace
+
+class Located(Protocol):
+    """A trace, or live-points."""
+
+    @property
+    def address(self) -> NDArray[np.uint64]:
+        """[S] of the static instructions."""
+
+    def symbols(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Sequence[str]]:
+        """Address, size and name of functions."""
+
+    def lines(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], Sequence[str]]:
+        """Address, file and line of instructions, and the files."""
 
 
-def source_lines(trace: Trace) -> pd.DataFrame:
-    """Function, source file and line of each static instruction of a trace.
+def source_lines(trace: Located) -> pd.DataFrame:
+    """Function, source file and line of each static instruction of a trace or of live-points.
 
     A row a static instruction, in the order of `static_id`; columns `address`, `function` (the symbol that covers it,
     at run time the innermost that is not inlined), `file` and `line` (of inlined code, where that was written). Empty

@@ -120,7 +120,7 @@ class BlockVectors:
         self.interval = interval
         self._dimensions = dimensions
         self._state = np.array([_NONE, 0, 0], np.int64)
-        self._pieces: list[NDArray[np.float32]] = []  # of intervals that are complete
+        self._parts: list[NDArray[np.float32]] = []  # of intervals that are complete
         self._open = np.zeros((1, dimensions), np.float32)  # the interval that is going on
         self._sparse: list[tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.int64]]] | None = (
             [] if sparse else None
@@ -145,21 +145,21 @@ class BlockVectors:
         out = np.zeros((int(self._state[1]) - first + 1, self._dimensions), np.float32)
         out[0] = self._open[0]
         _project(leader[:parts], length[:parts], where[:parts], self._directions, first, out)
-        self._pieces.append(out[:-1])
+        self._parts.append(out[:-1])
         self._open = out[-1:].copy()
         if self._sparse is not None:
             self._sparse.append(_summed(where[:parts], leader[:parts], length[:parts]))
 
     def take(self) -> NDArray[np.float32]:
         """[I, dimensions] as of `projected`, of the intervals that are complete, which are then forgotten."""
-        pieces, self._pieces = self._pieces, []
-        rows = np.concatenate(pieces) if pieces else np.empty((0, self._dimensions), np.float32)
+        parts, self._parts = self._parts, []
+        rows = np.concatenate(parts) if parts else np.empty((0, self._dimensions), np.float32)
         return np.asarray(rows / np.float32(self.interval))
 
     def projected(self) -> NDArray[np.float32]:
         """[I, dimensions] projections of all intervals, each divided by its instructions; the last may be shorter."""
         inside = int(self._state[2])
-        rows = [piece / np.float32(self.interval) for piece in self._pieces]
+        rows = [part / np.float32(self.interval) for part in self._parts]
         if inside:
             rows.append(self._open / np.float32(inside))
         return np.concatenate(rows) if rows else np.empty((0, self._dimensions), np.float32)

@@ -34,5 +34,5 @@ class EdgeCounter:
         self._count = np.bincount(place, np.concatenate([self._count, count]), len(self._key)).astype(np.int64)
 
     def edges(self) -> Edges:
-        """What was executed so far."""
+        """Return the edges executed so far."""
         return Edges(self._key // self._statics, self._key % self._statics, self._count)

@@ -114,7 +114,7 @@ def _blocks(
 def _dominators(
     successors: list[list[int]], predecessors: list[list[int]], roots: list[int]
 ) -> tuple[list[int], list[int]]:
-    """Of each block its place in reverse postorder (from 1 on), and its immediate dominator (-1: only the start).
+    """Return each block's place in reverse postorder (from 1 on) and immediate dominator (-1: only the start).
 
     Blocks that no root reaches get the first of them, in address order, as a further root.
     """

@@ -1,4 +1,5 @@
-"""Where execution leaves the straight line: what follows most instructions is the one behind them, and needs no look.
+"""Places where execution leaves the straight line: what follows most instructions is the one behind them, and needs no
+look.
 
 Passes that care for branches, basic blocks or fetched lines visit the places that `find` lists, a fifth of the
 instructions, in place of asking each one; that also saves a processor the guesses at the answers.

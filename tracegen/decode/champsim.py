@@ -127,7 +127,7 @@ def decode_record(code: bytes) -> tuple[int, Decoded]:
 
 
 def _address(read: tuple[int, ...], written: tuple[int, ...], *, stores: bool) -> tuple[int, ...]:
-    """Of the integer registers that are read, those that form the address: the stack pointer alone where it is written
+    """Return which integer registers form the address: the stack pointer alone where it is written
     too (push, pop); of a store all but the last; of a load those that it does not also write, else all.
     """
     integers = tuple(r for r in read if r < VECTOR_REGISTERS)

@@ -1,4 +1,4 @@
-"""What decoding gives for one instruction, before it becomes a row of arrays."""
+"""Result of decoding one instruction, before it becomes a row of arrays."""
 
 from __future__ import annotations
 

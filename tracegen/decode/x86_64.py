@@ -290,8 +290,8 @@ def alike(code: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def in_context(instruction: CsInsn, decoded: Decoded, before: Iterator[Decoded]) -> Decoded:
-    """What an instruction becomes by those in front of it (`before`, the nearest first): a divide whose upper half of
-    the dividend was computed, not cleared or filled with the sign, has a quotient of its full width.
+    """Return an instruction as changed by those in front of it (`before`, the nearest first): a divide whose upper half
+    of the dividend was computed, not cleared or filled with the sign, has a quotient of its full width.
     """
     if decoded.operation is not Operation.INT_DIV or not decoded.micro_operations.compute > 1:
         return decoded

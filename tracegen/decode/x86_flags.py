@@ -1,4 +1,4 @@
-"""Which of x86's flag groups an instruction reads and writes.
+"""Flag groups that an x86 instruction reads and writes.
 
 Processors rename the status flags in groups, so that `inc` needs no carry and `adc` nothing but the carry: ZF, SF, PF
 and AF together, CF, OF, and DF (AMD's and gem5's partition: `src/arch/x86/regs/ccr.hh`, with CF and OF apart as the

@@ -1,4 +1,4 @@
-"""How many micro-operations an x86-64 instruction is, and how those that compute hang together.
+"""Number of micro-operations of an x86-64 instruction, and dependencies of those that compute.
 
 The cracking is that of gem5's X86 (`src/arch/x86/isa/insts`), whose integer part is regular and close to real
 decoders without fusion: one micro-operation to compute, one for each load and store, one that brings an immediate into
@@ -136,7 +136,7 @@ def crack(instruction: CsInsn, mnemonic: str, operation: Operation, accesses: in
 
 
 def shifts_bytes(mnemonic: str, operands: list[X86Op]) -> bool:
-    """Whether it shifts a 128-bit register by no more than half of it: gem5's microcode branches on that."""
+    """Return whether it shifts a 128-bit register by no more than half of it: gem5's microcode branches on that."""
     return mnemonic in ("psrldq", "pslldq") and operands[-1].type == x86.X86_OP_IMM and operands[-1].imm <= HALF
 
 

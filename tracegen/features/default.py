@@ -29,7 +29,7 @@ _SURPRISE_STEPS = 24.0  # stored steps per bit
 _FETCH, _LOAD, _STORE, _PAGE, _PATTERN, _BIAS, _LOCAL, _GLOBAL, _SITE, _TARGET, _NEAR, _SECOND, _FORWARD, _LAG = range(
     14
 )
-_PIECE = 1 << 16  # instructions that all passes see before the next ones: what they write stays in the cache
+_PART = 1 << 16  # instructions that all passes see before the next ones: what they write stays in the cache
 _AHEAD = 8  # accesses whose lines are looked up ahead of time
 
 
@@ -231,14 +231,14 @@ def _surprise_codes() -> NDArray[np.uint8]:
 
 
 Pass = Callable[[Chunk, NDArray[np.uint8]], None]
-Passes = dict[str, Pass]  # in the order in which a piece goes through them
+Passes = dict[str, Pass]  # in the order in which a part goes through them
 
 
 def _fill(chunk: Chunk, out: NDArray[np.uint8], passes: Iterable[Pass]) -> None:
-    for begin in range(0, len(chunk), _PIECE):
-        piece = chunk.part(begin, begin + _PIECE)
+    for begin in range(0, len(chunk), _PART):
+        part = chunk.part(begin, begin + _PART)
         for fill in passes:
-            fill(piece, out[begin : begin + _PIECE])
+            fill(part, out[begin : begin + _PART])
 
 
 class _DefaultExtractor:
@@ -253,8 +253,8 @@ class _DefaultExtractor:
         self._branches = branch_entropy.initial_state(len(instructions))
         self._surprises = _surprise_codes()
         self._dependencies = dependency.initial_state()
-        self._fetches = self._ends = np.empty(0, np.int32)  # places in the piece that is at hand
-        self._coming: deque[NDArray[np.int32]] = deque()  # ends of the pieces that went through `begin` only
+        self._fetches = self._ends = np.empty(0, np.int32)  # places in the part that is at hand
+        self._coming: deque[NDArray[np.int32]] = deque()  # ends of the parts that went through `begin` only
         self._read(instructions)
 
         self.references: Passes = {
@@ -294,44 +294,44 @@ class _DefaultExtractor:
     def finish(self, chunk: Chunk, stored: NDArray[Any]) -> None:
         _fill(chunk, stored, self.control.values())
 
-    def _find_places(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
-        places = find(self._successors, piece)
+    def _find_places(self, part: Chunk, out: NDArray[np.uint8]) -> None:
+        places = find(self._successors, part)
         self._fetches = places.fetches
         self._coming.append(places.ends.copy())  # a fifth of what was reserved for them
 
-    def _extract_fetches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+    def _extract_fetches(self, part: Chunk, out: NDArray[np.uint8]) -> None:
         places, done = self._fetches, 0
         while done < len(places):
             stack = self._fetch_lines.reserve(2)
-            done = _fetches(stack, self._previous_line, self._codes, piece.static_id, self._lines, places, done, out)
+            done = _fetches(stack, self._previous_line, self._codes, part.static_id, self._lines, places, done, out)
 
-    def _extract_data(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
-        offset, places, done = piece.access_offset, np.empty(len(piece), np.int32), 0
+    def _extract_data(self, part: Chunk, out: NDArray[np.uint8]) -> None:
+        offset, places, done = part.access_offset, np.empty(len(part), np.int32), 0
         places = places[: _accessing(offset, places)]
         while done < len(places):
             accesses = int(offset[places[done] + 1] - offset[places[done]])
             done = _data(
                 self._data_lines.reserve(2 * accesses), self._pages.reserve(accesses), self._history, self._codes,
-                piece.static_id, offset, piece.address, piece.size, piece.is_store, places, done, out,
+                part.static_id, offset, part.address, part.size, part.is_store, places, done, out,
             )  # fmt: skip
 
-    def _extract_sites(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+    def _extract_sites(self, part: Chunk, out: NDArray[np.uint8]) -> None:
         self._ends = places = self._coming.popleft()
         done = 0
         while done < len(places):
             stack = self._taken_sites.reserve(1)
-            done = _sites(stack, self._codes, self._sites, piece.static_id, piece.next_static_id, places, done, out)
+            done = _sites(stack, self._codes, self._sites, part.static_id, part.next_static_id, places, done, out)
 
-    def _extract_branches(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+    def _extract_branches(self, part: Chunk, out: NDArray[np.uint8]) -> None:
         branch_entropy.observe(
-            self._branches, self._sites, piece.static_id, piece.next_static_id, self._ends, self._surprises,
+            self._branches, self._sites, part.static_id, part.next_static_id, self._ends, self._surprises,
             (_BIAS, _LOCAL, _GLOBAL), _TARGET, out,
         )  # fmt: skip
 
-    def _extract_dependencies(self, piece: Chunk, out: NDArray[np.uint8]) -> None:
+    def _extract_dependencies(self, part: Chunk, out: NDArray[np.uint8]) -> None:
         dependency.observe(
-            self._dependencies, piece.start, self._rows, piece.static_id, piece.access_offset, piece.address,
-            piece.is_store, self._codes, (_NEAR, _SECOND, _FORWARD, _LAG), out,
+            self._dependencies, part.start, self._rows, part.static_id, part.access_offset, part.address,
+            part.is_store, self._codes, (_NEAR, _SECOND, _FORWARD, _LAG), out,
         )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ _DENSEST = (
 
 
 class _Presence:
-    """Where the columns of a schema can differ from 0, for one file's static features."""
+    """Places where columns of a schema can differ from 0, for one file's static features."""
 
     def __init__(self, schema: Schema, static: NDArray[np.float32]) -> None:
         names = [column.name for column in schema.columns]

@@ -35,7 +35,7 @@ from uarch.instructions import (
 
 _FAR = 1 << 24  # stored for a first reference: farther than any cache reaches
 _ENTROPY_STEPS = 1 << 16
-_PIECE = 1 << 14  # instructions that both passes see before the next ones
+_PART = 1 << 14  # instructions that both passes see before the next ones
 _AHEAD = 8  # accesses whose lines are looked up ahead of time
 _SYSCALL = int(Flag.SYSCALL)
 _FAULT, _TAKEN, _FETCH, _DATA, _LOAD, _STORE, _GLOBAL, _LOCAL = range(8)
@@ -122,8 +122,8 @@ class _PerfVecExtractor:
 
     def extract(self, chunk: Chunk) -> NDArray[np.uint32]:
         out = np.zeros((len(chunk), len(_NAMES)), np.uint32)
-        for begin in range(0, len(chunk), _PIECE):
-            self._extract(chunk.part(begin, begin + _PIECE), out[begin : begin + _PIECE])
+        for begin in range(0, len(chunk), _PART):
+            self._extract(chunk.part(begin, begin + _PART), out[begin : begin + _PART])
         return out
 
     def begin(self, chunk: Chunk) -> NDArray[np.uint32]:
@@ -132,18 +132,18 @@ class _PerfVecExtractor:
     def finish(self, chunk: Chunk, stored: NDArray[Any]) -> None:
         """Nothing is left to do."""
 
-    def _extract(self, piece: Chunk, out: NDArray[np.uint32]) -> None:
-        static_id, following, offset = piece.static_id, piece.next_static_id, piece.access_offset
+    def _extract(self, part: Chunk, out: NDArray[np.uint32]) -> None:
+        static_id, following, offset = part.static_id, part.next_static_id, part.access_offset
         fetch, data, loads, stores = self._stacks
         done = 0
-        while done < len(piece):
+        while done < len(part):
             accesses = int(offset[done + 1] - offset[done])
             done = _distances(
                 fetch.reserve(1), data.reserve(accesses), loads.reserve(accesses), stores.reserve(accesses),
-                self._sites, static_id, following, offset, piece.address, piece.is_store, done, out,
+                self._sites, static_id, following, offset, part.address, part.is_store, done, out,
             )  # fmt: skip
         branch_entropy.observe(
-            self._branches, self._sites, static_id, following, find(self._successors, piece).ends, self._entropies,
+            self._branches, self._sites, static_id, following, find(self._successors, part).ends, self._entropies,
             (NO_COLUMN, _LOCAL, _GLOBAL), NO_COLUMN, out,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What a feature schema is: a static row per instruction, a few stored numbers per execution, and their expansion.
+"""Feature schema: a static row per instruction, a few stored numbers per execution, and their expansion.
 
 A schema is one file with one class that fills `Schema`; `tracegen.features.SCHEMAS` lists it. Its features depend on
 the program alone, never on a microarchitecture.

@@ -64,7 +64,7 @@ _CALL, _INDIRECT_CALL, _RETURN, _OTHER, _SYSTEM = (int(BranchKind(k)) for k in r
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import found."""
+    """Result of an import."""
 
     path: Path
     records: int
@@ -90,7 +90,7 @@ class Imported:
 
 
 class _Statics(NamedTuple):
-    """What is known of each static instruction, in the order of first sight; grown as needed."""
+    """Facts known of each static instruction, in the order of first sight; grown as needed."""
 
     address: NDArray[np.uint64]
     registers: NDArray[np.uint64]  # the record's two bytes written and four bytes read
@@ -192,11 +192,11 @@ def _blocks(stream: IO[bytes], name: str, limit: int | None) -> Iterator[NDArray
 
 def _read(stream: IO[bytes], size: int) -> bytes:
     """`size` bytes, fewer at the end only."""
-    pieces = []
-    while size and (piece := stream.read(size)):
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
+    chunks = []
+    while size and (chunk := stream.read(size)):
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
 
 
 class Executed(NamedTuple):
@@ -221,7 +221,7 @@ class Scan:
         self._table = np.zeros(16384, np.uint32)  # hashed address → static instruction + 1
 
     def feed(self, words: NDArray[np.uint64]) -> Executed:
-        """What records [n, 8] execute and access. Raises InputError for a record that cannot be one."""
+        """Return what records [n, 8] execute and access. Raises InputError for a record that cannot be one."""
         n = len(words)
         count = int(self.scalars[_COUNT])
         self._reserve(count + n)
@@ -274,7 +274,7 @@ def _complaint(wrong: int, record: NDArray[np.uint64]) -> str:
 
 @cached()
 def _slot(table: NDArray[np.uint32], known: NDArray[np.uint64], address: np.uint64) -> np.int64:
-    """Where the address is in the table, or the free place where it belongs."""
+    """Return the address's place in the table, or the free place where it belongs."""
     mask = np.uint64(len(table) - 1)
     place = ((address * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
     while table[place] != 0 and known[table[place] - 1] != address:
@@ -369,7 +369,7 @@ def _scan(
     size: NDArray[np.uint8],
     is_store: NDArray[np.uint8],
 ) -> tuple[int, int, int, int]:
-    """Why and at which record it stopped; instructions and accesses that it wrote."""
+    """Return why and at which record it stopped, and the numbers of instructions and accesses written."""
     executed = accesses = 0
     previous, previous_taken = scalars[_PREVIOUS], False
     if previous >= 0:

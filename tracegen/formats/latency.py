@@ -1,4 +1,4 @@
-"""The latency file: retire latencies of a part of one trace on many machines (docs/reference/file-formats.md)."""
+"""The latency file: retire latencies of a window of one trace on many machines (docs/reference/file-formats.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BLOCK = 1 << 17
 
 
 class LatencyWriter:
-    """Writes `latency` [U, n] a stretch of instructions at a time; a context manager, the file appears on clean exit.
+    """Writes `latency` [U, n] a chunk of instructions at a time; a context manager, the file appears on clean exit.
 
     `append` takes [U, k] cycles; `counters`, optional, [U, columns] totals.
     """
@@ -87,16 +87,16 @@ class LatencyWriter:
 
 
 def join(parts: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> None:
-    """Write one latency file of several: the same stretch on the machines of each, in this order.
+    """Write one latency file of several: the same window on the machines of each, in this order.
 
-    Raises InputError where the parts are damaged, or not of one stretch.
+    Raises InputError where the parts are damaged, or not of one window.
     """
     with ExitStack() as stack:
         files = [stack.enter_context(LatencyFile(path)) for path in parts]
         first = files[0]
         for file in files:
             if (file.trace_digest, file.start, len(file)) != (first.trace_digest, first.start, len(first)):
-                raise InputError(f"{file.path}: labels another stretch than {first.path}; remove both")
+                raise InputError(f"{file.path}: labels another window than {first.path}; remove both")
         counters = [file.counters() for file in files]
         writer = stack.enter_context(
             LatencyWriter(
@@ -181,7 +181,7 @@ class LatencyFile:
         return read_slice(dataset, slice(None)), names
 
     def cycles(self) -> NDArray[np.float64]:
-        """[U] total cycles of the labelled stretch on each machine."""
+        """[U] total cycles of the labelled window on each machine."""
         total = np.zeros(len(self.machines))
         for begin in range(0, len(self), 4 * _BLOCK):
             total += self.read(begin, begin + 4 * _BLOCK).sum(axis=1, dtype=np.float64)

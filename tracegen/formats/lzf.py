@@ -155,7 +155,7 @@ def _repeat(out: NDArray[np.uint8], o: Any, distance: Any, length: Any) -> None:
 
 @cached(nogil=True)
 def _decompress(data: NDArray[np.uint8], out: NDArray[np.uint8], size: int) -> bool:
-    """Whether `data` filled out[:size] exactly; `out` has _ROOM bytes more, which may be written too."""
+    """Return whether `data` filled out[:size] exactly; `out` has _ROOM bytes more, which may be written too."""
     i: Any = 0
     o: Any = 0
     last = len(data)

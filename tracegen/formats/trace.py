@@ -56,7 +56,7 @@ _DIGESTED = ("static/address", "static/code", *_COLUMNS)
 
 
 class TraceWriter:
-    """Writes a trace piece by piece; the file appears, complete and with its digest, on a clean exit of the context.
+    """Writes a trace chunk by chunk; the file appears, complete and with its digest, on a clean exit of the context.
 
     Call `static` once (any time; before the first instructions it saves a pass over them), `append` any number of
     times, `symbols` and `lines` at most once.
@@ -210,7 +210,7 @@ class TraceWriter:
 
 
 class _Column:
-    """What of a column waits for a whole block."""
+    """The part of a column that waits for a whole block."""
 
     dataset: h5py.Dataset
 
@@ -391,7 +391,7 @@ class Trace:
         return read_slice(read_dataset(self._file, name, dtype), slice(None))
 
     def chunks(self, size: int = CHUNK, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
-        """Instructions [start, stop) in pieces of `size`, each with its accesses; memory is bounded by `size`."""
+        """Instructions [start, stop) in chunks of `size`, each with its accesses; memory is bounded by `size`."""
         total = len(self)
         stop = total if stop is None else min(stop, total)
         if start >= stop:

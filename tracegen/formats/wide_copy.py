@@ -1,4 +1,4 @@
-"""Sixteen bytes copied at once, wherever they lie, for loops whose pieces are too short for the compiler to help."""
+"""Sixteen bytes copied at once, wherever they lie, for loops whose runs are too short for the compiler to help."""
 
 from __future__ import annotations
 

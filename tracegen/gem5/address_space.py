@@ -1,4 +1,4 @@
-"""Where gem5's syscall emulation puts a program's files, and the bytes that lie there.
+"""Address space of gem5's syscall emulation: the places of a program's files, and their bytes.
 
 Exec text carries no instruction bytes; they are read from the ELF files that ran:
 

@@ -1,7 +1,7 @@
 """Labels by gem5 itself: the program of a trace runs on every machine, and its retire ticks are the latencies.
 
 Each run is one process of gem5 with the script that `perfvec uarch export --gem5` writes; its debug text is read from a
-pipe while it runs and is never stored. As elsewhere, everything before the labelled stretch warms the caches (on gem5's
+pipe while it runs and is never stored. As elsewhere, everything before the labelled window warms the caches (on gem5's
 atomic core) and `warmup` instructions the pipeline and the predictor.
 
 What gem5 executes must be the trace's instructions, one by one. That holds for traces that gem5 made (`perfvec import
@@ -53,7 +53,7 @@ _LOG = 4000  # characters of gem5's output that are searched for what went wrong
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a trace, and how to run up to it."""
+    """A window of a trace, and how to run up to it."""
 
     trace: Path
     name: str
@@ -77,8 +77,8 @@ class Window:
         return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:12]
 
 
-def window(path: Path, start: int, count: int | None, warmup: int) -> Window | None:
-    """The stretch of one trace; None where the trace ends before it. Raises InputError."""
+def find_window(path: Path, start: int, count: int | None, warmup: int) -> Window | None:
+    """The window of one trace; None where the trace ends before it. Raises InputError."""
     with Trace(path) as trace:
         stop = len(trace) if count is None else min(start + count, len(trace))
         if start >= stop:
@@ -112,7 +112,7 @@ def window(path: Path, start: int, count: int | None, warmup: int) -> Window | N
 
 
 def _lead(trace: Trace, first: int) -> tuple[int, int]:
-    """How to fast-forward to instruction `first` or shortly before: where gem5 arrives, and how many instructions it is
+    """Return the instruction at or shortly before `first` to fast-forward to, and how many instructions gem5 is
     told. Its atomic core does not count system calls, and stops one instruction after the last that it was told.
     """
     calls = decode(trace.address, trace.code, trace.isa).flags & np.uint16(Flag.SYSCALL) != 0
@@ -175,19 +175,19 @@ def label(
     open_windows: list[tuple[Window, Path, Path]] = []
     failed: dict[str, str] = {}
     for path in traces:
-        stretch = window(Path(path), start, count, warmup)
-        if stretch is None:
+        window = find_window(Path(path), start, count, warmup)
+        if window is None:
             continue
-        output = folder / f"{stretch.name}{f'-{start}' if start else ''}.latency.h5"
+        output = folder / f"{window.name}{f'-{start}' if start else ''}.latency.h5"
         require_writable(output)
         outputs.append(output)
         if output.exists():
-            failed |= _already(output, stretch, machines, simulator)
+            failed |= _already(output, window, machines, simulator)
             continue
-        parts = folder / f".{output.name}.{stretch.key(simulator)}.parts"
+        parts = folder / f".{output.name}.{window.key(simulator)}.parts"
         parts.mkdir(exist_ok=True)
-        open_windows.append((stretch, parts, output))
-        jobs += [(stretch, machine, parts) for machine in machines if not _part(parts, machine).exists()]
+        open_windows.append((window, parts, output))
+        jobs += [(window, machine, parts) for machine in machines if not _part(parts, machine).exists()]
     if not outputs:
         raise InputError(f"every trace ends before instruction {start}; nothing to label")
     fleet = _Fleet(binary)
@@ -199,13 +199,13 @@ def label(
         try:
             for future in bar:
                 if reason := future.result():
-                    stretch, machine, _ = futures[future]
-                    failed[f"{stretch.name} on {machine.name}"] = reason
+                    window, machine, _ = futures[future]
+                    failed[f"{window.name} on {machine.name}"] = reason
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    for stretch, parts, output in open_windows:
-        _assemble(stretch, machines, parts, output, failed, simulator, warmup)
+    for window, parts, output in open_windows:
+        _assemble(window, machines, parts, output, failed, simulator, warmup)
     return outputs, failed
 
 
@@ -213,25 +213,25 @@ def _part(parts: Path, machine: Machine) -> Path:
     return parts / f"{digest(machine)}.npy"
 
 
-def _already(output: Path, stretch: Window, machines: Sequence[Machine], simulator: str) -> dict[str, str]:
+def _already(output: Path, window: Window, machines: Sequence[Machine], simulator: str) -> dict[str, str]:
     with LatencyFile(output) as file:
         same = (file.trace_digest, file.start, len(file)) == (
-            stretch.digest,
-            stretch.start,
-            stretch.stop - stretch.start,
+            window.digest,
+            window.start,
+            window.stop - window.start,
         )
         failed: dict[str, str] = json.loads(str(file.attribute("failed", "{}")))
         wanted = [machine for machine in machines if machine.name not in failed]
         if same and list(file.machines) == wanted and file.simulator == simulator:
-            return {f"{stretch.name} on {name}": reason for name, reason in failed.items()}
+            return {f"{window.name} on {name}": reason for name, reason in failed.items()}
     raise InputError(
-        f"{output}: holds other labels (another trace, stretch, simulator or machines); move it away or choose "
+        f"{output}: holds other labels (another trace, window, simulator or machines); move it away or choose "
         "another folder"
     )
 
 
 def _assemble(
-    stretch: Window,
+    window: Window,
     machines: Sequence[Machine],
     parts: Path,
     output: Path,
@@ -241,16 +241,16 @@ def _assemble(
 ) -> None:
     """The machines' results as one file; their own are removed."""
     done = [machine for machine in machines if _part(parts, machine).exists()]
-    reasons = {m.name: failed[f"{stretch.name} on {m.name}"] for m in machines if m not in done}
+    reasons = {m.name: failed[f"{window.name} on {m.name}"] for m in machines if m not in done}
     if not done:
         name, reason = next(iter(reasons.items()))
         more = f" ({len(reasons) - 1} more machines failed)" if len(reasons) > 1 else ""
         shutil.rmtree(parts, ignore_errors=True)
-        raise InputError(f"{stretch.trace}: no machine could be labelled; {name}: {reason}{more}")
+        raise InputError(f"{window.trace}: no machine could be labelled; {name}: {reason}{more}")
     rows = [np.load(_part(parts, machine), mmap_mode="r", allow_pickle=False) for machine in done]
     writer = LatencyWriter(
-        output, machines=done, trace=stretch.name, trace_digest=stretch.digest, start=stretch.start,
-        simulator=simulator, attributes={"warmup": stretch.start - stretch.first, "failed": json.dumps(reasons)},
+        output, machines=done, trace=window.name, trace_digest=window.digest, start=window.start,
+        simulator=simulator, attributes={"warmup": window.start - window.first, "failed": json.dumps(reasons)},
     )  # fmt: skip
     with writer:
         for begin in range(0, len(rows[0]), 1 << 19):
@@ -274,31 +274,31 @@ class _Fleet:
             for process in self._running:
                 process.kill()
 
-    def run(self, stretch: Window, machine: Machine, parts: Path) -> str | None:
+    def run(self, window: Window, machine: Machine, parts: Path) -> str | None:
         """Simulate one machine and keep its latencies. What went wrong, or None."""
         with tempfile.TemporaryDirectory(prefix="run-", dir=parts) as name:
             folder = Path(name)
             try:
-                latency = self._simulate(stretch, machine, folder)
+                latency = self._simulate(window, machine, folder)
             except InputError as error:
                 return " ".join(str(error).split())
             with atomic_path(_part(parts, machine)) as temporary, temporary.open("wb") as stream:
                 np.save(stream, latency)
         return None
 
-    def _simulate(self, stretch: Window, machine: Machine, folder: Path) -> NDArray[np.uint16]:
+    def _simulate(self, window: Window, machine: Machine, folder: Path) -> NDArray[np.uint16]:
         script = folder / "machine.py"
-        script.write_text(gem5_script(machine, stretch.isa))
+        script.write_text(gem5_script(machine, window.isa))
         source_end, gem5_end = os.pipe()
         with ExitStack() as stack:
             stack.callback(os.close, source_end)
             log = stack.enter_context((folder / "gem5.log").open("wb"))
             try:
-                process = self._start(stretch, machine, script, folder, gem5_end, log)
+                process = self._start(window, machine, script, folder, gem5_end, log)
             finally:
                 os.close(gem5_end)
             stack.callback(self._end, process)
-            run = _run(stretch, machine, folder, Path(f"/dev/fd/{source_end}"))
+            run = _run(window, machine, folder, Path(f"/dev/fd/{source_end}"))
             reader = Reader(run, folder, None)
             stack.callback(reader.close)
             wrong: InputError | None = None
@@ -317,10 +317,10 @@ class _Fleet:
                 )
             if "ended" in facts:
                 reader.end(int(facts["end"]))
-            return _verified(reader, stretch)
+            return _verified(reader, window)
 
     def _start(
-        self, stretch: Window, machine: Machine, script: Path, folder: Path, pipe: int, log: Any
+        self, window: Window, machine: Machine, script: Path, folder: Path, pipe: int, log: Any
     ) -> subprocess.Popen[bytes]:
         flags = FLAGS if machine.core == "out-of-order" else FLAGS.split(",")[0]
         words = [
@@ -331,21 +331,21 @@ class _Fleet:
             f"--debug-file=/dev/fd/{pipe}",
             str(script),
         ]
-        words += ["--fast-forward", str(stretch.fast_forward), "--warmup", str(stretch.start - stretch.first)]
-        words += ["--max-instructions", str(0 if stretch.to_the_end else _enough(stretch.stop - stretch.start))]
-        words += ["--cwd", str(stretch.folder.absolute()), "--executable", stretch.executable]
-        words += [word for item in stretch.environment for word in ("--env", item)]
+        words += ["--fast-forward", str(window.fast_forward), "--warmup", str(window.start - window.first)]
+        words += ["--max-instructions", str(0 if window.to_the_end else _enough(window.stop - window.start))]
+        words += ["--cwd", str(window.folder.absolute()), "--executable", window.executable]
+        words += [word for item in window.environment for word in ("--env", item)]
         # The kind of file decides how a program buffers its output, so a device stays one.
-        output = stretch.stdout if stretch.stdout.startswith("/dev/") else str(folder / "stdout")
+        output = window.stdout if window.stdout.startswith("/dev/") else str(folder / "stdout")
         words += ["--stdout", output, "--stderr", str(folder / "stderr")]
-        words += ["--stdin", stretch.stdin] if stretch.stdin else []
-        words += ["--sysroot", stretch.sysroot] if stretch.sysroot else []
-        words += ["--", *stretch.command]
+        words += ["--stdin", window.stdin] if window.stdin else []
+        words += ["--sysroot", window.sysroot] if window.sysroot else []
+        words += ["--", *window.command]
         with self._lock:
             if self._stopped:
                 raise InputError("interrupted")
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=stretch.folder, pass_fds=[pipe]
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=window.folder, pass_fds=[pipe]
             )
             self._running.add(process)
         return process
@@ -359,84 +359,84 @@ class _Fleet:
 
 
 def _enough(instructions: int) -> int:
-    """How many instructions gem5 is told for so many of ours: Minor counts one again that a page's first touch
+    """Return how many instructions gem5 is told for so many of ours: Minor counts one again that a page's first touch
     repeats."""
     return instructions + instructions // 32 + 2000
 
 
-def _run(stretch: Window, machine: Machine, folder: Path, pipe: Path) -> Run:
+def _run(window: Window, machine: Machine, folder: Path, pipe: Path) -> Run:
     """The run as the reader needs it, known before gem5 has written its files."""
-    simulated, notes = as_simulated(machine, stretch.isa)
-    fast = "system.fast_cpu" if stretch.fast_forward else None
+    simulated, notes = as_simulated(machine, window.isa)
+    fast = "system.fast_cpu" if window.fast_forward else None
     period = period_ps(simulated.frequency_ghz)
     return Run(
         source=Source(pipe, folder / "config.json", folder / "stats.txt", None),
-        simulation=Simulation(stretch.isa, "system.cpu", machine.core, fast, period, {}, True),
+        simulation=Simulation(window.isa, "system.cpu", machine.core, fast, period, {}, True),
         machine=machine,
         notes=notes,
-        program=stretch.folder / stretch.executable,
-        executable=stretch.executable,
-        folder=stretch.folder,
-        command=list(stretch.command),
-        environment=list(stretch.environment),
-        stdin=stretch.stdin or None,
-        stdout=stretch.stdout,
+        program=window.folder / window.executable,
+        executable=window.executable,
+        folder=window.folder,
+        command=list(window.command),
+        environment=list(window.environment),
+        stdin=window.stdin or None,
+        stdout=window.stdout,
         facts={},
     )
 
 
-def _verified(reader: Reader, stretch: Window) -> NDArray[np.uint16]:
-    """The latencies of the stretch, once every instruction has proved to be the trace's. Raises InputError."""
-    pieces = reader.addresses()
-    with Trace(stretch.trace) as trace:
-        ours = next(pieces, np.empty(0, np.uint64))
-        index = first = stretch.first + _shift(trace, stretch, ours)
-        for chunk in trace.chunks(start=first, stop=stretch.stop):
+def _verified(reader: Reader, window: Window) -> NDArray[np.uint16]:
+    """The latencies of the window, once every instruction has proved to be the trace's. Raises InputError."""
+    parts = reader.addresses()
+    with Trace(window.trace) as trace:
+        ours = next(parts, np.empty(0, np.uint64))
+        index = first = window.first + _shift(trace, window, ours)
+        for chunk in trace.chunks(start=first, stop=window.stop):
             wanted = trace.address[chunk.static_id]
-            while len(ours) < len(wanted) and (piece := next(pieces, None)) is not None:
-                ours = np.append(ours, piece)
+            while len(ours) < len(wanted) and (part := next(parts, None)) is not None:
+                ours = np.append(ours, part)
             both = min(len(ours), len(wanted))
             differ = np.flatnonzero(ours[:both] != wanted[:both])
             if len(differ):
                 at = int(differ[0])
                 raise InputError(
-                    f"gem5 executes {int(ours[at]):#x} where instruction {index + at:,} of {stretch.trace} is "
+                    f"gem5 executes {int(ours[at]):#x} where instruction {index + at:,} of {window.trace} is "
                     f"{int(wanted[at]):#x}; label traces that perfvec import gem5 made of the same program and "
                     "environment"
                 )
             index += both
             if both < len(wanted):
                 raise InputError(
-                    f"gem5's run ends at instruction {index:,}, but the stretch of {stretch.trace} goes on"
+                    f"gem5's run ends at instruction {index:,}, but the window of {window.trace} goes on"
                 )
             ours = ours[both:]
-    total = stretch.stop - stretch.start
-    reader.latencies.seek(2 * (stretch.start - first))
+    total = window.stop - window.start
+    reader.latencies.seek(2 * (window.start - first))
     latency = np.frombuffer(reader.latencies.read(2 * total), np.uint16)
     if len(latency) < total:
-        raise InputError(f"{total - len(latency):,} instructions of the stretch have no retire tick in gem5's text")
+        raise InputError(f"{total - len(latency):,} instructions of the window have no retire tick in gem5's text")
     return latency
 
 
-def _shift(trace: Trace, stretch: Window, ours: NDArray[np.uint64]) -> int:
-    """How many instructions later than foreseen the fast-forward has ended: the least at which the beginnings agree, 0
+def _shift(trace: Trace, window: Window, ours: NDArray[np.uint64]) -> int:
+    """Return how many instructions too late the fast-forward ended: the least at which the beginnings agree, 0
     where none does.
     """
-    if stretch.fast_forward == 0:
+    if window.fast_forward == 0:
         return 0
-    begin = max(0, stretch.first - _SHIFTS)
+    begin = max(0, window.first - _SHIFTS)
     ours = ours[:_BEGINNING]
     (chunk,) = trace.chunks(size=_BEGINNING + 2 * _SHIFTS, start=begin, stop=begin + len(ours) + 2 * _SHIFTS)
     wanted = trace.address[chunk.static_id]
     for shift in sorted(range(-_SHIFTS, _SHIFTS + 1), key=abs):
-        at = stretch.first + shift - begin
-        if at >= 0 and stretch.first + shift <= stretch.start and np.array_equal(wanted[at : at + len(ours)], ours):
+        at = window.first + shift - begin
+        if at >= 0 and window.first + shift <= window.start and np.array_equal(wanted[at : at + len(ours)], ours):
             return shift
     return 0
 
 
 def _complaint(log: Path) -> str:
-    """What gem5 says of its failure, from the end of its output."""
+    """Return gem5's own message of its failure, from the end of its output."""
     with log.open("rb") as stream:
         stream.seek(max(0, log.stat().st_size - _LOG))
         lines = stream.read().decode(errors="replace").splitlines()

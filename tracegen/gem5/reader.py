@@ -1,4 +1,4 @@
-"""What a run of stock gem5 leaves → a trace and, of what its detailed core executed, the retire latencies.
+"""Reader of a run of stock gem5: a trace and, of what its detailed core executed, the retire latencies.
 
 Micro-operations are folded into instructions and squashed ones dropped (`text`), bytes come from the ELF files that ran
 (`address_space`), sizes of accesses from the bytes (`access_size`), the machine from `config.json`
@@ -49,7 +49,7 @@ _SHOWN = 60  # characters of a wrong line
 
 @dataclass(frozen=True)
 class Imported:
-    """What was read, and how it compares with gem5's own counts."""
+    """Summary of what was read, beside gem5's own counts."""
 
     path: Path
     machine: Machine
@@ -324,13 +324,13 @@ class Reader:
         return self._statics.pc[: len(self._code)].view(np.uint64)
 
     def addresses(self) -> Iterator[NDArray[np.uint64]]:
-        """The executed instructions' addresses, in pieces."""
+        """The executed instructions' addresses, in parts."""
         self.sequence.seek(0)
-        while len(piece := np.frombuffer(self.sequence.read(4 * _CHUNK), np.uint32)):
-            yield self._statics.pc.view(np.uint64)[piece]
+        while len(part := np.frombuffer(self.sequence.read(4 * _CHUNK), np.uint32)):
+            yield self._statics.pc.view(np.uint64)[part]
 
     def instructions(self) -> Iterator[NDArray[np.uint32]]:
-        """The executed instructions as places in `static`, in pieces, checked: what is neither branch nor system call
+        """The executed instructions as places in `static`, in parts, checked: what is neither branch nor system call
         is followed by what lies behind it. Raises InputError.
         """
         address = self._address
@@ -339,8 +339,8 @@ class Reader:
         self.sequence.seek(0)
         last = np.empty(0, np.uint32)
         index = 0
-        while len(piece := np.frombuffer(self.sequence.read(4 * _CHUNK), np.uint32)):
-            ids = np.append(last, piece)
+        while len(part := np.frombuffer(self.sequence.read(4 * _CHUNK), np.uint32)):
+            ids = np.append(last, part)
             behind = self._behind[ids[:-1]]
             wrong = np.flatnonzero((behind != 0) & (behind != address[ids[1:]]))
             if len(wrong):
@@ -350,9 +350,9 @@ class Reader:
                     f"but {int(address[ids[at + 1]]):#x} follows and not {int(behind[at]):#x}; lines are missing or "
                     f"damaged, or {self._run.program} is not what ran"
                 )
-            yield place[piece]
-            index += len(piece)
-            last = piece[-1:]
+            yield place[part]
+            index += len(part)
+            last = part[-1:]
 
     def symbols(self, address: NDArray[np.uint64]) -> elf.Symbols:
         return elf.symbols_at_run_time(self._space.mappings() if self._space is not None else [], address)
@@ -479,8 +479,8 @@ def _write_labels(reader: Reader, run: Run, trace: Path, path: Path, warmup: int
     )  # fmt: skip
     reader.latencies.seek(2 * warmup)
     with writer:
-        while piece := reader.latencies.read(2 * _CHUNK):
-            writer.append(np.frombuffer(piece, np.uint16)[None])
+        while part := reader.latencies.read(2 * _CHUNK):
+            writer.append(np.frombuffer(part, np.uint16)[None])
     return labelled
 
 

@@ -1,4 +1,4 @@
-"""What a run of gem5 leaves, found and opened: debug text (plain, gzip, a pipe), `config.json`, `stats.txt`,
+"""Files of a gem5 run, found and opened: debug text (plain, gzip, a pipe), `config.json`, `stats.txt`,
 `run.json`."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Run:
-    """What the files say of the run."""
+    """Facts about the run from its files."""
 
     source: Source
     simulation: Simulation
@@ -172,7 +172,7 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def blocks(source: Source) -> Iterator[bytes]:
-    """The text piece by piece, from a file, gzip or not, a pipe, or standard input. Raises InputError."""
+    """The text chunk by chunk, from a file, gzip or not, a pipe, or standard input. Raises InputError."""
     path = source.text
     name = path or "standard input"
     try:
@@ -182,17 +182,17 @@ def blocks(source: Source) -> Iterator[bytes]:
                 stream = stack.enter_context(source.pipe or path.open("rb", buffering=0))
             head = _read(stream, 2)
             inflate = isal_zlib.decompressobj(wbits=31) if head == b"\x1f\x8b" else None
-            piece = head + stream.read(_BLOCK) if head else b""
-            while piece:
+            chunk = head + stream.read(_BLOCK) if head else b""
+            while chunk:
                 if inflate is None:
-                    yield piece
+                    yield chunk
                 else:
-                    while piece:
-                        yield inflate.decompress(piece, _BLOCK)
-                        piece = inflate.unconsumed_tail
+                    while chunk:
+                        yield inflate.decompress(chunk, _BLOCK)
+                        chunk = inflate.unconsumed_tail
                         if inflate.eof and inflate.unused_data:  # a further member
-                            piece, inflate = inflate.unused_data, isal_zlib.decompressobj(wbits=31)
-                piece = stream.read(_BLOCK)
+                            chunk, inflate = inflate.unused_data, isal_zlib.decompressobj(wbits=31)
+                chunk = stream.read(_BLOCK)
             if inflate is not None and not inflate.eof:
                 raise InputError(f"{name}: the gzip file is cut off; copy it again, or wait for gem5's end")
     except OSError as error:
@@ -204,6 +204,6 @@ def blocks(source: Source) -> Iterator[bytes]:
 def _read(stream: IO[bytes], count: int) -> bytes:
     """`count` bytes unless the stream ends before: a pipe gives fewer at a time."""
     found = b""
-    while len(found) < count and (piece := stream.read(count - len(found))):
-        found += piece
+    while len(found) < count and (chunk := stream.read(count - len(found))):
+        found += chunk
     return found

@@ -74,7 +74,7 @@ INSTRUCTION, ADDRESS, IS_STORE = range(3)
 
 
 class Tables(NamedTuple):
-    """What the scanner keeps from one piece of text to the next."""
+    """State that the scanner keeps from one block of text to the next."""
 
     state: NDArray[np.int64]
     records: NDArray[np.int64]  # [RING, 4] O3PipeView: sequence number + 1, address, ticks of retirement, completion
@@ -82,7 +82,7 @@ class Tables(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What `scan` has found; state[IDS], state[ACCESSES] and state[LATENCIES] say how much."""
+    """Output of `scan`; state[IDS], state[ACCESSES] and state[LATENCIES] say how much."""
 
     static_id: NDArray[np.uint32]  # instructions, numbered in the order of their first execution
     accesses: NDArray[np.int64]  # [·, 3] instruction (of the whole text), address, is a store
@@ -127,7 +127,7 @@ def _fill(slot: NDArray[np.int32], pcs: NDArray[np.int64], count: int) -> None:
 
 @cached(nogil=True)
 def _place(slot: NDArray[np.int32], pcs: NDArray[np.int64], pc: int) -> int:
-    """Where the address is in the hash table, or would be."""
+    """Return the address's place in the hash table, or where it would be."""
     mask = len(slot) - 1
     at: Any = np.int64((np.uint64(pc) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24)) & mask
     while slot[at] and pcs[slot[at] - 1] != pc:
@@ -137,7 +137,7 @@ def _place(slot: NDArray[np.int32], pcs: NDArray[np.int64], pc: int) -> int:
 
 @cached(nogil=True)
 def _is(text: NDArray[np.uint8], at: int, end: int, word: NDArray[np.uint8]) -> bool:
-    """Whether `word` begins at `at`."""
+    """Return whether `word` begins at `at`."""
     if at < 0 or at + len(word) > end:
         return False
     for i in range(len(word)):  # noqa: SIM110 (compiled)
@@ -293,7 +293,7 @@ def _exec_line(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int
 
 @cached(nogil=True)
 def _number_before(text: NDArray[np.uint8], end: int) -> int:
-    """Where the digits that end at `end` begin."""
+    """Return where the digits that end at `end` begin."""
     while end > 0 and np.uint8(text[end - 1] - 48) < 10:
         end -= 1
     return end
@@ -301,7 +301,7 @@ def _number_before(text: NDArray[np.uint8], end: int) -> int:
 
 @cached(nogil=True)
 def _is_fetch_fault(text: NDArray[np.uint8], at: int, end: int) -> bool:
-    """Whether a line is the placeholder that O3 commits where the fetch has faulted."""
+    """Return whether a line is the placeholder that O3 commits where the fetch has faulted."""
     for place in range(at, end - 8):  # noqa: SIM110 (compiled)
         if _is(text, place, end, _GEM5_NOP):
             return True
@@ -310,7 +310,7 @@ def _is_fetch_fault(text: NDArray[np.uint8], at: int, end: int) -> bool:
 
 @cached(nogil=True)
 def _numbered(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int64]) -> int:
-    """What the sequence numbers of the line that was read tell: whether it faults, and follows the one before."""
+    """Return what the line's sequence numbers tell: whether it faults, and follows the one before."""
     state[NEXT_FAULT] = 0
     if state[NEXT_FAST]:
         return OTHER_CORE if state[FAST] < state[INSTRUCTIONS] else 0
@@ -327,7 +327,7 @@ def _numbered(text: NDArray[np.uint8], at: int, end: int, state: NDArray[np.int6
 
 @cached(nogil=True)
 def _is_repeated(state: NDArray[np.int64]) -> bool:
-    """Whether the line that was read does again what the held one could not."""
+    """Return whether the line that was read does again what the held one could not."""
     if state[HELD_PC] != state[NEXT_PC] or state[HELD_FAST] != state[NEXT_FAST]:
         return False
     same = state[HELD_MICRO] == state[NEXT_MICRO]
@@ -550,7 +550,7 @@ def _thread(text: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
 
 @cached(nogil=True)
 def _is_name(text: NDArray[np.uint8], at: int, end: int, name: NDArray[np.uint8]) -> bool:
-    """Whether an object's name stands at `at`, with the colon that ends it."""
+    """Return whether an object's name stands at `at`, with the colon that ends it."""
     after = at + len(name)
     return after + 1 < end and text[after] == 58 and text[after + 1] == 32 and _is(text, at, end, name)
 

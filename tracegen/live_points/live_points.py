@@ -16,11 +16,12 @@ from support.errors import InputError
 from support.files import damage_in, open_h5, read_dataset, read_slice, read_text, sealed_h5
 from tracegen.decode import ISAS
 from tracegen.live_points import _core
+from tracegen.live_points.origins import Lines, Origins, Symbols
 from tracegen.live_points.sampling import Sample
 from uarch.instructions import LAST, MAX_DESTINATIONS, MAX_SOURCES, REGISTERS, Chunk, Flag, StaticInstructions
 
 FORMAT = "perfvec-live-points"
-VERSION = 1
+VERSION = 2
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
@@ -86,9 +87,27 @@ class LivePoints:
     instructions: int
     units: int  # of the run; what is left at its end is no unit
     seed: int
-    static: StaticInstructions
+    static: StaticInstructions  # by ascending address
+    origins: Origins
     pieces: Pieces
     sample: Sample
+
+    @property
+    def address(self) -> NDArray[np.uint64]:
+        """[S] as of a trace, like `code`, `symbols` and `lines`."""
+        return self.static.address
+
+    @property
+    def code(self) -> NDArray[np.uint8]:
+        return self.origins.code
+
+    def symbols(self) -> Symbols:
+        """Function symbols: address, size, names."""
+        return self.origins.symbols
+
+    def lines(self) -> Lines:
+        """Source lines: address, file, line, files."""
+        return self.origins.lines
 
     @property
     def name(self) -> str:
@@ -105,7 +124,7 @@ class LivePoints:
 
     @property
     def whole(self) -> bool:
-        """Whether every unit of the run is there."""
+        """Return whether every unit of the run is there."""
         return bool(self.pieces.counted.all()) and len(self.pieces) == self.units
 
 
@@ -119,6 +138,7 @@ def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
             value = getattr(points.static, field.name)
             if isinstance(value, np.ndarray):
                 _write(file, f"static/{field.name}", value)
+        points.origins.save(file)
         for name in _PIECES:
             _write(file, f"pieces/{name}", getattr(points.pieces, name))
         for name in _SAMPLE:
@@ -145,6 +165,7 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
         if attributes["isa"] not in ISAS:
             raise InputError(f"{path}: unknown isa {attributes['isa']!r}; one of {', '.join(ISAS)}")
         static = _static(file, attributes["isa"])
+        origins = Origins.load(file, len(static))
         pieces = Pieces(**{name: _whole(file, f"pieces/{name}", dtype) for name, dtype in _PIECES.items()})
         sample = Sample(
             **{
@@ -152,7 +173,7 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
                 for name, dtype in _SAMPLE.items()
             }
         )
-    points = LivePoints(**attributes, static=static, pieces=pieces, sample=sample)
+    points = LivePoints(**attributes, static=static, origins=origins, pieces=pieces, sample=sample)
     why = _misfit(points)
     if why:
         raise InputError(f"{path}: {why}; the file is damaged, make it again")
@@ -187,6 +208,8 @@ def _misfit(points: LivePoints) -> str | None:
     executed, counted = len(pieces) * UNIT, int(pieces.counted.sum())
     if size == 0 or len(pieces) == 0 or counted == 0:
         return "it holds no units"
+    if np.any(points.address[1:] <= points.address[:-1]):
+        return "static/address is not strictly ascending"
     lengths = {name: len(getattr(pieces, name)) for name in ("static_id", "next_static_id", "accesses")}
     if set(lengths.values()) != {executed} or len(pieces.counted) != len(pieces):
         return "the columns of instructions differ in length"
@@ -225,5 +248,5 @@ def _misfit(points: LivePoints) -> str | None:
 
 
 def is_live_points(path: str | os.PathLike[str]) -> bool:
-    """Whether the name is one of a live-points file."""
+    """Return whether the name is one of a live-points file."""
     return Path(path).name.endswith(SUFFIX)

@@ -8,6 +8,8 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -17,9 +19,10 @@ from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points import _core
 from tracegen.live_points.live_points import LivePoints, Pieces
+from tracegen.live_points.origins import Origins
 from tracegen.live_points.sampling import draw
 from tracegen.qemu.stream import ProgramStream
-from uarch.instructions import Chunk, Operation, StaticInstructions
+from uarch.instructions import LAST, Chunk, Operation, StaticInstructions
 
 UNITS = 384  # that are simulated, by default
 LEAST_UNITS = 64
@@ -50,8 +53,8 @@ def of_trace(
         recorder = _recorder(units, seed)
         _pass(recorder, ((instructions, chunk) for chunk in opened.chunks(stop=total)), opened.name, total, progress)
         return _live_points(
-            recorder, instructions, units, seed, program=opened.name, isa=opened.isa, source=opened.source,
-            command=json.dumps(opened.command), digest=opened.digest,
+            recorder, instructions, Origins.of(opened, opened.code), units, seed, program=opened.name,
+            isa=opened.isa, source=opened.source, command=json.dumps(opened.command), digest=opened.digest,
         )  # fmt: skip
 
 
@@ -61,8 +64,8 @@ def of_stream(stream: ProgramStream, *, units: int = UNITS, seed: int = 0, progr
     pairs = ((stream.instructions, chunk) for chunk in stream.chunks())
     _pass(recorder, pairs, stream.program, None, progress)
     return _live_points(
-        recorder, stream.instructions, units, seed, program=stream.program, isa=stream.isa, source="qemu",
-        command=json.dumps(stream.command), digest=stream.digest,
+        recorder, stream.instructions, Origins.of(stream, stream.code), units, seed, program=stream.program,
+        isa=stream.isa, source="qemu", command=json.dumps(stream.command), digest=stream.digest,
     )  # fmt: skip
 
 
@@ -113,8 +116,8 @@ def _pass(
 
 
 def _live_points(
-    recorder: _core.Recorder, instructions: StaticInstructions, units: int, seed: int, *, program: str, isa: str,
-    source: str, command: str, digest: str,
+    recorder: _core.Recorder, instructions: StaticInstructions, origins: Origins, units: int, seed: int, *,
+    program: str, isa: str, source: str, command: str, digest: str,
 ) -> LivePoints:  # fmt: skip
     if recorder.units < 2:
         raise InputError(
@@ -132,6 +135,25 @@ def _live_points(
         print(f"{program}: {len(held)} units are all that was held of the run", file=sys.stderr)
     return LivePoints(
         program=program, isa=isa, source=source, command=command, digest=digest, seed=seed,
-        instructions=recorder.instructions, units=recorder.units, static=instructions, pieces=pieces,
-        sample=drawn.sample,
+        instructions=recorder.instructions, units=recorder.units, sample=drawn.sample,
+        **_by_address(instructions, origins, pieces),
     )  # fmt: skip
+
+
+def _by_address(instructions: StaticInstructions, origins: Origins, pieces: Pieces) -> dict[str, Any]:
+    """`static`, `origins` and `pieces` with static instructions numbered by address, as in a trace."""
+    order = np.argsort(instructions.address, kind="stable")
+    number = np.empty(len(order) + 1, np.uint32)
+    number[order], number[-1] = np.arange(len(order)), LAST
+    columns: dict[str, Any] = {field.name: getattr(instructions, field.name) for field in fields(StaticInstructions)}
+    ordered: dict[str, Any] = {
+        name: value[order] if isinstance(value, np.ndarray) else value for name, value in columns.items()
+    }
+    ids = {
+        name: number[np.minimum(getattr(pieces, name), len(order))]
+        for name in ("static_id", "next_static_id", "branch", "branch_following")
+    }
+    return {
+        "static": StaticInstructions(**ordered), "origins": replace(origins, code=origins.code[order]),
+        "pieces": replace(pieces, **ids),
+    }  # fmt: skip

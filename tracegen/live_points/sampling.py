@@ -23,6 +23,7 @@ _LEAST = 3  # units drawn of each stratum
 _SPREAD = 0.05  # of a stratum's mean cycles, at least, whatever a simple machine says
 _CALIBRATED = 20  # columns of signatures that weights are calibrated by: all but those of code
 _RIDGE = 1e-3
+_LEAST_LEFT = 0.1  # of a unit's residual, however far its signature is from the others'
 _SHRINKAGE = 2.0  # degrees of freedom that the strata's common relative variance counts as
 
 
@@ -49,7 +50,10 @@ class Sample:
         x = self.signature.astype(np.float64)
         gram = x.T @ (x * inner[:, None]) + _penalty(x, inner)
         slopes = np.linalg.solve(gram, x.T @ (values * inner).T)
-        grown = (values - (x @ slopes).T) * (self.weight / inner)
+        # Of each unit against the slopes without it (jackknife; MacKinnon & White, J. Econometrics 1985): a unit like
+        # no other has no residual from slopes that go through it.
+        leverage = inner * np.einsum("np,pn->n", x, np.linalg.solve(gram, x.T))
+        grown = (values - (x @ slopes).T) * (self.weight / inner / np.maximum(1 - leverage, _LEAST_LEFT))
         variance = np.zeros(len(values))
         mean, own = np.empty((len(values), len(count))), np.empty((len(values), len(count)))
         for h in range(len(count)):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +37,24 @@ _FARTHEST = 200  # instructions between two branches, at most
 
 @dataclass(frozen=True)
 class Estimated:
-    """Of K machines and n counted units."""
+    """Estimates for K machines from n counted units."""
 
     cycles: NDArray[np.float64]  # [K] of the whole run
     half_width: NDArray[np.float64]  # [K] of 95 % intervals: of sampling and of cold state
     units: NDArray[np.float64]  # [K, n] cycles of each counted unit
     counts: list[dict[str, float]]  # [K] as Simulation.statistics, of the whole run
     stacks: NDArray[np.float64] | None  # [K, len(CAUSES)] cycles of each cause
+
+
+class _Groups(NamedTuple):
+    """How a unit's instructions are grouped: `group` [G] that occur, and [UNIT] the place in it of each one's."""
+
+    group: NDArray[np.integer]
+    row: NDArray[np.integer]
+
+
+_TOGETHER = _Groups(np.zeros(1, np.int64), np.zeros(UNIT, np.int64))
+_OfMachine = tuple[NDArray[np.float64], dict[str, float], NDArray[np.float64]]
 
 
 class LivePointsSimulator:
@@ -107,13 +119,7 @@ class LivePointsSimulator:
         points = self.points
         rows = points.instructions / (points.units * UNIT)  # what is left at the run's end is like the rest
 
-        def one(machine: Machine) -> tuple[NDArray[np.float64], dict[str, float], NDArray[np.float64] | None]:
-            found = self._one(machine, stacks)
-            done()
-            return found
-
-        with ThreadPoolExecutor(min(threads or processors(), max(len(machines), 1))) as pool:
-            each = list(pool.map(one, machines))
+        each = self._each(machines, [_TOGETHER] * len(points.sample.weight) if stacks else None, 1, threads, done)
         units = np.array([cycles for cycles, _, _ in each]).reshape(len(machines), -1)
         cycles, width = rows * points.sample.totals(units), rows * points.sample.half_width(units)
         if not points.whole:
@@ -121,39 +127,72 @@ class LivePointsSimulator:
         return Estimated(
             cycles, width, units,
             [{name: rows * total for name, total in counts.items()} for _, counts, _ in each],
-            rows * np.array([stack for _, _, stack in each]) if stacks else None,
+            rows * np.array([stack[0] for _, _, stack in each]) if stacks else None,
         )  # fmt: skip
 
-    def _one(
-        self, machine: Machine, stacks: bool
-    ) -> tuple[NDArray[np.float64], dict[str, float], NDArray[np.float64] | None]:
+    def by_instruction(
+        self, machines: Sequence[Machine], threads: int | None = None, *, done: Callable[[], object] = lambda: None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Estimate the CPI stack of each static instruction: cycles [K, S, len(CAUSES)], and executions [S].
+
+        A machine's cycles add up to those of `simulate`. Raises InputError as it does.
+        """
+        for machine in machines:
+            _require_warm(machine)
+        points, size = self.points, len(self.points.static)
+        rows = points.instructions / (points.units * UNIT)
+        ids = points.pieces.static_id.reshape(-1, UNIT)[points.pieces.counted]
+        groups = [_Groups(*np.unique(unit, return_inverse=True)) for unit in ids]
+        each = self._each(machines, groups, size, threads, done)
+        found = np.stack([stacks for _, _, stacks in each])
+        for k, (cycles, _, _) in enumerate(each):
+            whole = rows * float(points.sample.totals(cycles[None])[0])
+            found[k] *= whole / max(found[k].sum(), 1e-300)
+        times = np.bincount(ids.ravel(), np.repeat(points.sample.weight, UNIT), size)
+        return found, np.asarray(rows * times, np.float64)
+
+    def _each(
+        self, machines: Sequence[Machine], groups: Sequence[_Groups] | None, count: int, threads: int | None,
+        done: Callable[[], object],
+    ) -> list[_OfMachine]:  # fmt: skip
+        def one(machine: Machine) -> _OfMachine:
+            found = self._one(machine, groups, count)
+            done()
+            return found
+
+        with ThreadPoolExecutor(min(threads or processors(), max(len(machines), 1))) as pool:
+            return list(pool.map(one, machines))
+
+    def _one(self, machine: Machine, groups: Sequence[_Groups] | None, count: int) -> _OfMachine:
+        """Cycles of each counted unit, counts of the run, and the stacks of `count` groups of instructions."""
         pieces = self.points.pieces
         simulation = Simulation(machine, self.points.static)
         follow = None if self.points.whole else self.outcomes(machine)
         cycles: list[float] = []
         totals = dict.fromkeys(simulation.statistics, 0.0)
-        stack, sums = new_stack(1), np.zeros(len(CAUSES))
-        whole = np.zeros(UNIT, np.uint32)
+        sums = np.zeros((count, len(CAUSES)))
         for k, chunk in enumerate(self._chunks):
             gap = slice(*pieces.line_offset[k : k + 2])
             simulation.touch(pieces.line[gap])
             counted = bool(pieces.counted[k])
             if counted:
                 simulation.reset_counters()
-                stack[:] = 0
             outcomes = None if follow is None else follow[self._own[k]]
-            if stacks and counted:
-                simulation.run_with_stacks(chunk, [(stack, whole)], outcomes)
+            weight = self.points.sample.weight[len(cycles)] if counted else 0.0
+            if groups is not None and counted:
+                own = groups[len(cycles)]
+                stack = new_stack(len(own.group))
+                simulation.run_with_stacks(chunk, [(stack, own.row.astype(np.uint32))], outcomes)
+                sums[own.group] += weight * stack
             else:
                 simulation.run(chunk, outcomes)
             if not counted:
                 continue
-            weight, counts = self.points.sample.weight[len(cycles)], simulation.statistics
+            counts = simulation.statistics
             cycles.append(float(counts["cycles"]))
             for name, count in counts.items():
                 totals[name] += weight * count
-            sums += weight * stack[0]
-        return np.array(cycles), totals, sums if stacks else None
+        return np.array(cycles), totals, sums
 
 
 def _window(machine: Machine) -> int:

@@ -19,7 +19,7 @@ UNKNOWN = -2  # Kernel.last_access: not looked at yet
 
 
 class Kernel(NamedTuple):
-    """What compiled loops read of the block table: one row per block, or per instruction of a block."""
+    """Part of the block table that compiled loops read: one row per block, or per instruction of a block."""
 
     begin: NDArray[np.int64]  # [B+1] rows of the block's instructions
     first_repeat: NDArray[np.uint64]  # [B] address of the first instruction if rep-prefixed, else 0
@@ -48,12 +48,12 @@ class BlockTable:
         return len(self.kernel.begin) - 1
 
     def update(self) -> bool:
-        """Whether blocks have come. Raises InputError where the file is damaged."""
+        """Read new blocks and return whether there were any. Raises InputError where the file is damaged."""
         try:
             size = self._path.stat().st_size
         except FileNotFoundError:
             return False
-        pieces: list[NDArray[np.uint64]] = []
+        chunks: list[NDArray[np.uint64]] = []
         counts: list[int] = []
         with self._path.open("rb") as stream:
             while self._position < size:
@@ -61,7 +61,7 @@ class BlockTable:
                 room = BLOCK_WINDOW - self._position % BLOCK_WINDOW
                 data = stream.read(room)
                 words = np.frombuffer(data, "<u8", len(data) // 8)
-                used = self._take(words, len(self) + len(counts), pieces, counts)
+                used = self._take(words, len(self) + len(counts), chunks, counts)
                 self._position += 8 * used
                 full = used > 0 and self._position % BLOCK_WINDOW == 0  # to the last byte: nothing to skip
                 following = self._position if full else (self._position // BLOCK_WINDOW + 1) * BLOCK_WINDOW
@@ -69,10 +69,10 @@ class BlockTable:
                     break
                 self._position = following
         if counts:
-            self._extend(np.concatenate(pieces).reshape(-1, 3), np.array(counts, np.int64))
+            self._extend(np.concatenate(chunks).reshape(-1, 3), np.array(counts, np.int64))
         return bool(counts)
 
-    def _take(self, words: NDArray[np.uint64], number: int, pieces: list[NDArray[np.uint64]], counts: list[int]) -> int:
+    def _take(self, words: NDArray[np.uint64], number: int, chunks: list[NDArray[np.uint64]], counts: list[int]) -> int:
         position = 0
         while position + 2 <= len(words) and words[position] == number + 1:
             count = int(words[position + 1])
@@ -83,7 +83,7 @@ class BlockTable:
                     f"{self._path}: block {number} at byte {byte} claims {count} instructions; "
                     f"1 … {MAX_BLOCK} within its window are expected"
                 )
-            pieces.append(words[position + 2 : end])
+            chunks.append(words[position + 2 : end])
             counts.append(count)
             number += 1
             position = end
@@ -110,6 +110,6 @@ class BlockTable:
 
 
 def _continues(descriptor: int, offset: int) -> bool:
-    """Whether the plugin has begun a further window; read through a mapping, as it writes."""
+    """Return whether the plugin has begun a further window; read through a mapping, as it writes."""
     with mmap.mmap(descriptor, mmap.PAGESIZE, prot=mmap.PROT_READ, offset=offset) as page:
         return page[:8] != bytes(8)

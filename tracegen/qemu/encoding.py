@@ -1,4 +1,4 @@
-"""What of an instruction's bytes decides how QEMU reports it: repeated strings, atomic updates."""
+"""Encodings that QEMU reports in their own way: repeated strings, atomic updates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def repeated_strings(code: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def atomic_read_modify_writes(code: NDArray[np.uint8], isa: str) -> NDArray[np.uint8]:
-    """Whether an instruction reads and writes memory in one step; code [I, 16].
+    """Return whether an instruction reads and writes memory in one step; code [I, 16].
 
     x86: a lock prefix, or xchg with memory. AArch64: LSE's LD<op>, SWP, CAS, CASP. RISC-V: the A extension without
     LR and SC.

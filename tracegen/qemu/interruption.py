@@ -1,4 +1,4 @@
-"""Where faults and signals leave a block early.
+"""Blocks left early, by faults and signals.
 
 QEMU announces a block before it runs it. What shows that it was left is the next block: it starts inside this one (the
 faulting instruction again), or where a signal handler does; and accesses that its remaining instructions surely make
@@ -25,7 +25,7 @@ EXAMINE = -2
 
 @numba.njit(inline="always")
 def may_be_left(kernel: Kernel, rows: int, count: int, following: int) -> bool:
-    """Whether `following` may come of an early end of the block of `count` instructions from row `rows` on."""
+    """Return whether `following` may come of an early end of the block of `count` instructions from row `rows` on."""
     start = kernel.address[kernel.begin[following]]
     inside = start > kernel.address[rows] and start <= kernel.address[rows + count - 1]
     return inside or kernel.is_handler[following] != 0
@@ -33,7 +33,7 @@ def may_be_left(kernel: Kernel, rows: int, count: int, following: int) -> bool:
 
 @cached(nogil=True)
 def left_after(kernel: Kernel, block: int, following: int, seen: int) -> int:
-    """How many instructions of `block` were executed before `following`: WHOLE, a number, or EXAMINE it first.
+    """Return how many instructions of `block` were executed before `following`: WHOLE, a number, or EXAMINE it first.
 
     `seen` is the last instruction of the block that was seen to access memory, -1: none.
     """

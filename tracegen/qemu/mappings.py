@@ -1,4 +1,4 @@
-"""Which files the program has mapped where, as the plugin saw it in /proc/self/maps."""
+"""Files that the program has mapped, as the plugin saw it in /proc/self/maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which program a command runs, as a shell and the kernel would find it, and where its libraries are."""
+"""Program that a command runs, as a shell and the kernel find it, and the places of its libraries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCRIPT_DEPTH = 4  # interpreters that are scripts themselves, as in Linux
 
 @dataclass(frozen=True)
 class Program:
-    """What is run for a command: `#!` scripts are replaced by their interpreter."""
+    """Executable and arguments of a command: `#!` scripts are replaced by their interpreter."""
 
     executable: elf.Executable
     argv: tuple[str, ...]

@@ -55,7 +55,8 @@ def parse_place(text: str) -> Place:
 
 @dataclass(frozen=True)
 class Region:
-    """What is recorded: from `start` (None: the program's start) to `stop` (None: its end), each time or `times` times.
+    """Part of a run that is recorded: from `start` (None: the program's start) to `stop` (None: its end), each time or
+    `times` times.
 
     With `returns` it is a function, from `start` until that returns; what it calls is in it, and its own recursion.
     """
@@ -118,7 +119,9 @@ def _libraries(
 
 
 def _loads_more(path: Path) -> bool:
-    """Whether the file asks the dynamic linker for more libraries while it runs (the C library itself may always)."""
+    """Return whether the file asks the dynamic linker for more libraries while it runs (the C library itself may
+    always).
+    """
     imported = elf.imported_names(path)
     return "dlopen" in imported or "dlmopen" in imported
 
@@ -180,7 +183,7 @@ class Sites:
             self._found[place].update((address + bias) % 2**64 for address in found)
 
     def never_reached(self, mappings: Sequence[elf.Mapping]) -> InputError:
-        """Why nothing was recorded."""
+        """Return why nothing was recorded."""
         for place in self._region.places:
             if place.symbol is not None and not self._found[place]:
                 return _no_symbol(place.symbol, [Path(path) for path in dict.fromkeys(m.path for m in mappings)])

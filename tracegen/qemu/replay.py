@@ -235,7 +235,7 @@ class Replay:
         return min(int(self._state[_TOTAL]), self._limit)
 
     def read(self, words: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.uint32], Accesses]]:
-        """(sequence, accesses) piece by piece; each is valid until the next one. All that was read has come then.
+        """(sequence, accesses) chunk by chunk; each is valid until the next one. All that was read has come then.
 
         An access may come before or after its block. Raises InputError where the words are damaged.
         """
@@ -286,7 +286,7 @@ class Replay:
         return np.repeat(used, np.diff(self._blocks.kernel.begin))
 
     def _update(self) -> bool:
-        """Whether blocks have come."""
+        """Read new blocks and return whether there were any."""
         grown = self._blocks.update()
         self._interruptions.update(grown)
         self._grow()

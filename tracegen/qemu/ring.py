@@ -33,7 +33,7 @@ class Ring:
 
     @staticmethod
     def is_laid_out(path: Path) -> bool:
-        """Whether the plugin has given the file its full size (its first word comes after that)."""
+        """Return whether the plugin has given the file its full size (its first word comes after that)."""
         if not path.exists() or path.stat().st_size <= _HEADER:
             return False
         with path.open("rb") as stream:
@@ -41,12 +41,12 @@ class Ring:
 
     @property
     def has_records(self) -> bool:
-        """Whether recording has started (it has not before `skip` instructions, or outside a region)."""
+        """Return whether recording has started (it has not before `skip` instructions, or outside a region)."""
         return bool(self._header[_READY]) and bool(self._header[_FILLED] or self._words[0])
 
     @property
     def failed(self) -> bool:
-        """Whether the plugin had to give up for want of disk space."""
+        """Return whether the plugin had to give up for want of disk space."""
         return bool(self._header[_FAILED])
 
     def full_windows(self) -> Iterator[NDArray[np.uint64]]:

@@ -35,7 +35,7 @@ _ROOM = 1 << 30  # bytes that must be free there
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """End of a run."""
 
     exit_status: int | None  # None where a signal ended the program, or `stopped`
     signal: int | None  # the signal that ended it
@@ -142,7 +142,7 @@ class Run:
             self._process.wait(_POLL_S)
 
     def ring_of_thread(self, number: int) -> Path | None:
-        """Where the plugin hands over the words of the thread (0: the main one); None where there is no such one."""
+        """Return the ring of the thread's words (0: the main one); None where there is no such one."""
         path = self.folder / f"thread.{number}"
         return path if Ring.is_laid_out(path) else None
 
@@ -152,11 +152,11 @@ class Run:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C came."""
+        """Return whether Ctrl-C came."""
         return self._deadline is not None
 
     def outcome(self) -> Outcome:
-        """How the program ended (after the last round)."""
+        """Return how the program ended (after the last round)."""
         stopped = (self.folder / "stopped").exists()
         replaced = self.folder / "replaced"
         code = self._process.returncode
@@ -169,7 +169,7 @@ class Run:
         )
 
     def nothing_recorded(self) -> InputError:
-        """Why there is no record."""
+        """Return why there is no record."""
         if self._sites is not None:
             return self._sites.never_reached(self.mappings())
         return InputError(

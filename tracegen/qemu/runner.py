@@ -38,7 +38,7 @@ from tracegen.qemu.run import Run
 
 @dataclass(frozen=True)
 class TraceResult:
-    """How a traced run went."""
+    """Result of a traced run."""
 
     path: Path  # the main thread's trace (where that recorded nothing, the first one's that did)
     isa: str
@@ -123,11 +123,11 @@ class _Traces:
 
     @property
     def instructions(self) -> int:
-        """Of all threads, so far."""
+        """Number of instructions of all threads, so far."""
         return sum(record.instructions for record in self._records)
 
     def read(self) -> bool:
-        """Whether there was something to read."""
+        """Read what is there and return whether there was something."""
         run = self._run
         while (path := run.ring_of_thread(len(self._records))) is not None:
             record = ThreadRecords(path, self._output.parent, run.blocks, run.interruptions, run.limit)

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
+from tracegen.binary import elf
+from tracegen.binary.dwarf import lines_at_run_time
 from tracegen.decode import Decoder
 from tracegen.formats.trace import CHUNK
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
@@ -54,7 +56,7 @@ def stream(
 
 
 class ProgramStream:
-    """What a running program executes, once, in order.
+    """Instructions of a running program, once, in order.
 
     `isa`, `program`, `command` are as of a trace. `address` [S], `code` [S, 16] and `instructions` (decoded) hold the
     static instructions so far, in order of their first execution; they grow while `chunks` goes on, and rows never
@@ -87,7 +89,7 @@ class ProgramStream:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C has ended the program; `chunks` goes on with what it executed until then."""
+        """Return whether Ctrl-C has ended the program; `chunks` goes on with what it executed until then."""
         return self._run.interrupted
 
     @property
@@ -96,8 +98,18 @@ class ProgramStream:
         parts = [hashlib.sha256(self.address.data), hashlib.sha256(self.code.data), *self._columns]
         return hashlib.sha256("".join(part.hexdigest() for part in parts).encode()).hexdigest()
 
+    def symbols(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], list[str]]:
+        """Function symbols of what was executed, as of a trace; while the run's folder is there."""
+        found = elf.symbols_at_run_time(self._run.mappings(), np.sort(self.address))
+        return found.address, found.size, list(found.name)
+
+    def lines(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], list[str]]:
+        """Source lines of what was executed, as of a trace; while the run's folder is there."""
+        address, file, line, files = lines_at_run_time(self._run.mappings(), np.sort(self.address))
+        return address, file, line, list(files)
+
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
-        """The executed instructions in pieces of `size`, as `Trace.chunks` gives them; once.
+        """The executed instructions in chunks of `size`, as `Trace.chunks` gives them; once.
 
         Raises InputError where the program executed nothing that was to be recorded.
         """
@@ -129,8 +141,8 @@ class ProgramStream:
             if ring is not None:
                 ring.close()
 
-    def _chunks_of(self, pieces: Iterator[tuple[NDArray[np.uint32], Accesses]], size: int) -> Iterator[Chunk]:
-        for sequence, accesses in pieces:
+    def _chunks_of(self, parts: Iterator[tuple[NDArray[np.uint32], Accesses]], size: int) -> Iterator[Chunk]:
+        for sequence, accesses in parts:
             self._pending.add_accesses(accesses)
             for ids in self._static.expand(sequence):
                 self._pending.add_ids(ids)
@@ -263,7 +275,7 @@ class _GrowingInstructions:
         return self._code.rows
 
     def expand(self, sequence: NDArray[np.uint32]) -> Iterator[NDArray[np.uint32]]:
-        """The static ids of a sequence of blocks, piece by piece."""
+        """The static ids of a sequence of blocks, part by part."""
         self._number(sequence[sequence < ONLY].astype(np.int64))
         position = 0
         while position < len(sequence):

@@ -95,7 +95,7 @@ def probabilities() -> NDArray[np.float32]:
 
 
 class Sites(NamedTuple):
-    """What `observe` reads of the static instructions."""
+    """Part of the static instructions that `observe` reads."""
 
     flags: NDArray[np.uint16]  # [S]
     address: NDArray[np.uint64]  # [S]
@@ -133,7 +133,7 @@ def _learn(counts: NDArray[np.uint16], entry: np.int64, taken: np.int64) -> np.i
 
 @compiled
 def goes_elsewhere(sites: Sites, here: np.uint32, following: np.uint32) -> bool:
-    """Whether the next instruction is not the one behind this one (no for the last one of a trace)."""
+    """Return whether the next instruction is not the one behind this one (no for the last one of a trace)."""
     return bool(following != LAST and sites.address[following] != sites.through[here])
 
 

@@ -40,7 +40,7 @@ LINE_BITS = 6  # 64-byte lines
 PAGE_BITS = 12
 LENGTHS = (0, 2, 4, 8, 12, 16)  # outcomes of branch history
 WINDOWS = (16, 32, 64, 128, 256, 512)  # instructions
-_PIECE = 1 << 16  # instructions that all passes see before the next ones
+_PART = 1 << 16  # instructions that all passes see before the next ones
 _BINS = 48  # of distances, by powers of two
 _COLD = _BINS - 1
 _AHEAD = 8  # accesses whose lines are looked up ahead of time
@@ -210,16 +210,16 @@ class Characteriser:
 
     def observe(self, chunk: Chunk) -> None:
         """The next chunk (without gaps)."""
-        for begin in range(0, len(chunk), _PIECE):
-            self._observe(chunk.part(begin, begin + _PIECE))
+        for begin in range(0, len(chunk), _PART):
+            self._observe(chunk.part(begin, begin + _PART))
 
-    def _observe(self, piece: Chunk) -> None:
-        static_id = np.ascontiguousarray(piece.static_id)
+    def _observe(self, part: Chunk) -> None:
+        static_id = np.ascontiguousarray(part.static_id)
         self._executed += np.bincount(static_id, minlength=len(self._executed))
-        self._accesses += np.bincount(piece.is_store, minlength=2)
+        self._accesses += np.bincount(part.is_store, minlength=2)
         conditional = np.flatnonzero((self._instructions.flags[static_id] & _CONDITIONAL) != 0)
         site = static_id[conditional]
-        taken = _outcomes(self._sites, site, piece.next_static_id[conditional])
+        taken = _outcomes(self._sites, site, part.next_static_id[conditional])
         self._taken += np.bincount(site[taken != 0], minlength=len(self._taken))
         for entropy in self._entropies:
             entropy.observe(site, taken)
@@ -228,14 +228,14 @@ class Characteriser:
         while done < len(static_id):
             done = _fetches(fetched.reserve(2), self._lines, static_id, done, self._bins["instruction_lines"])
         done = 0
-        while done < len(piece.address):
+        while done < len(part.address):
             done = _accesses(
-                lines.reserve(2), pages.reserve(2), piece.address, piece.size, done, self._bins["data_lines"],
+                lines.reserve(2), pages.reserve(2), part.address, part.size, done, self._bins["data_lines"],
                 self._bins["data_pages"],
             )  # fmt: skip
         _flow(
-            self._flow, self._windows, piece.start, self._rows, static_id, piece.access_offset, piece.address,
-            piece.is_store, np.empty(len(self._windows), np.int64), self._producers["register"],
+            self._flow, self._windows, part.start, self._rows, static_id, part.access_offset, part.address,
+            part.is_store, np.empty(len(self._windows), np.int64), self._producers["register"],
             self._producers["memory"],
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ from uarch.instructions import (
 )
 
 _NEVER = -(1 << 62)  # the producer of what none was seen of
-WINDOW = 4096  # lags are measured against at most so many nominal cycles of history
+HISTORY_CYCLES = 4096  # lags are measured against at most so many nominal cycles of history
 _STORE_TABLE_BITS = 16  # 8-byte words with a recent store; a newer store in the same place replaces an older one
 NOMINAL_CYCLES = np.ones(len(Operation), np.int64)  # nominal cycles of each operation
 for _operation, _cycles in {
@@ -111,7 +111,7 @@ def observe(
         index = np.int64(start + k)
         sources, others = rows[static_id[k], 0], rows[static_id[k], 1]
         first, other = np.int64(_NEVER), np.int64(_NEVER)
-        begin = max(front - WINDOW, np.int64(0))
+        begin = max(front - HISTORY_CYCLES, np.int64(0))
         for _ in range(MAX_SOURCES):
             register = np.int64(sources & np.uint64(255))
             if register == NO_REGISTER:

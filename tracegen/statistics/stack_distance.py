@@ -121,7 +121,7 @@ def _count(state: StackState, slot: np.int64 | int, amount: int) -> None:
 
 @compiled
 def has_room(state: StackState, references: int) -> bool:
-    """Whether `touch` may be called so many times before the next `StackDistance.reserve`."""
+    """Return whether `touch` may be called so many times before the next `StackDistance.reserve`."""
     scalars = state.scalars
     return bool(
         scalars[_NEXT] + references <= 64 * len(state.words)

@@ -1,5 +1,5 @@
-"""What the generated inputs hold: every function gives the same bytes each time (its own seed), sized for a few hundred
-million instructions at most.
+"""Contents of the generated inputs: every function gives the same bytes each time (its own seed), sized for a few
+hundred million instructions at most.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long programs run on this computer: processor time in user mode, which is what a trace holds the instructions of.
+"""Run times of programs on this computer: processor time in user mode, which is what a trace holds the instructions of.
 
 Wall time has other programs and the disk in it. User time is what the kernel charges the process (getrusage of the
 ended child; its children that it waited for are in it). Nothing is subtracted: loading and start-up are in it, as they
@@ -68,7 +68,7 @@ def host_time(
 def _run(
     command: Sequence[str], stdin: Path | None, env: Mapping[str, str] | None, status: Sequence[int]
 ) -> tuple[os.struct_rusage, bool]:  # type: ignore[name-defined]
-    """What the ended process used, and whether it waited for others."""
+    """Run a command and return the time it used, and whether it waited for others."""
     with Path(stdin or os.devnull).open("rb") as given:
         try:
             process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the traces of a folder are like, a row each."""
+"""Table of the traces of a folder, a row each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be traced: the entries of `workloads.yaml` (the set `default`) and of the other sets' files."""
+"""Workloads that can be traced: the entries of `workloads.yaml` (the set `default`) and of the other sets' files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Workload:
 
     @property
     def available(self) -> bool:
-        """Whether this machine has the program."""
+        """Return whether this machine has the program."""
         return bool(self.kernel or self.loops) or shutil.which(self.command[0]) is not None
 
     def prepare(self, inputs: Path, scratch: Path) -> tuple[list[str], Path | None]:

@@ -190,7 +190,7 @@ def _dense(data: Sequence[int], weights: Sequence[int], output: Sequence[int]) -
 
 
 def device_name(target: str) -> str:
-    """What names a device in a log's target: its -model, or -mcpu, or the kind of target."""
+    """Return the device's name in a log's target: its -model, or -mcpu, or the kind of target."""
     for option in ("model", "mcpu"):
         found = re.search(rf"(?:^|\s)-{option}=([^\s]+)", target)
         if found and found[1] != "unknown":

@@ -22,7 +22,9 @@ _NEEDS = {"x86-64-v2": ("sse4_2",), "x86-64-v3": ("avx2", "fma"), "x86-64-v4": (
 
 
 def level_of(device: str) -> str:
-    """What programs are built for on a device: `LEVEL`, or `LEVEL@COMPUTER` where it is one of several computers."""
+    """Return the target that programs are built for on a device: `LEVEL`, or `LEVEL@COMPUTER` where it is one of
+    several computers.
+    """
     return device.partition("@")[0]
 
 

@@ -67,7 +67,7 @@ class _Sample:
 
 
 def work_file(output: Path) -> Path:
-    """Where the collection for the dataset `output` is kept."""
+    """Return the file that keeps the collection for the dataset `output`."""
     return output.with_name(output.name + ".work") / "journal.jsonl"
 
 
@@ -345,12 +345,12 @@ class _Collection:
 
 
 def _steps(start: int, stop: int, step: int) -> list[int]:
-    """Where rounds of `step` end between `start` and `stop`."""
+    """Return where rounds of `step` end between `start` and `stop`."""
     return [min(end, stop) for end in range(start + step, stop + step, step)]
 
 
 def _session(plan: Plan) -> dict[str, Any]:
-    """What a reader of the dataset must know of this call."""
+    """Return what a reader of the dataset must know of this call."""
     model = next(
         (
             line.partition(":")[2].strip()

@@ -306,6 +306,6 @@ def _is_float(node: Any) -> bool:
 
 
 def _bytes(buffer: Any) -> int:
-    """Of one element."""
+    """Return the bytes of one element."""
     digits = "".join(filter(str.isdigit, str(buffer.dtype).split("x")[0]))
     return max(int(digits or 8) // 8, 1)

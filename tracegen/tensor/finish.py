@@ -1,4 +1,4 @@
-"""What was collected becomes a dataset, with features; and beside it TVM's own MetaSchedule database.
+"""End of a collection: a dataset with features, and beside it TVM's own MetaSchedule database.
 
 Features need the scheduled programs, which are rebuilt from the traces: some 50 ms each. They are kept in the work
 folder, so that they are extracted once however often the dataset is written.
@@ -88,7 +88,7 @@ def finish(output: Path, features: bool = True, progress: bool = True) -> int:
 
 
 def _again(journal: Journal) -> dict[str, float] | None:
-    """How far repeated measurements of the same candidate lie from the first: relative differences."""
+    """Return how far repeated measurements of the same candidate lie from the first: relative differences."""
     pairs = ((record.seconds, journal.records[record.schedule, record.device].seconds) for record in journal.repeated)
     found = [abs(second - first) / first for second, first in pairs if second is not None and first is not None]
     if not found:
@@ -98,7 +98,7 @@ def _again(journal: Journal) -> dict[str, float] | None:
 
 
 def _compared(journal: Journal) -> dict[str, float]:
-    """How many records' results were compared with the task's own, and how far the right ones lie from them."""
+    """Return how many records' results were compared with the task's own, and the right ones' deviation from them."""
     found = [record.deviation for record in journal.records.values() if record.deviation is not None]
     wrong = sum(record.error == INVALID for record in journal.records.values())
     return {"records": len(found) + wrong, "largest": max(found, default=0.0), "tolerance": TOLERANCE}

@@ -27,7 +27,7 @@ INVALID, TOO_LONG = "invalid", "too long"  # wrong results; more instructions th
 
 @dataclass(frozen=True)
 class Record:
-    """What became of schedule number `schedule` on `device`; `error` "" where it ran, `seconds` None where not.
+    """Result of schedule number `schedule` on `device`; `error` "" where it ran, `seconds` None where not.
 
     `again` marks a measurement repeated to see the noise. `deviation` of the results from the task's own; None where
     they were not compared.

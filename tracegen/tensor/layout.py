@@ -26,7 +26,7 @@ _Index = tuple[tuple[int, ...], bytes]  # shape, and int64 of it
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of the argument number `argument` go: to `places` in an array of `shape`, from `origins`.
+    """Layout of the argument number `argument`: its elements go to `places` in an array of `shape`, from `origins`.
 
     Both hold an index for each axis of the array that they point into; the indices broadcast against each other.
     """

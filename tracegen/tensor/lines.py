@@ -36,7 +36,7 @@ class Problem:
 
 
 class RecordError(InputError):
-    """What a line holds instead of a record."""
+    """Error of a line that holds no record."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -88,7 +88,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def document(text: str | bytes, what: str = "no JSON") -> Any:
-    """What a JSON text holds; NaN and Infinity, which JSON has not, are refused. Raises RecordError."""
+    """Parse a JSON text; NaN and Infinity, which JSON has not, are refused. Raises RecordError."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -106,5 +106,5 @@ def short(value: object, length: int = 80) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether JSON gave a number that a float can hold."""
+    """Return whether JSON gave a number that a float can hold."""
     return type(value) in (int, float) and abs(value) < 1e300

@@ -1,4 +1,4 @@
-"""What the loops around a statement do to memory: tiles, strides, traffic at every capacity of a cache.
+"""Memory behaviour of the loops around a statement: tiles, strides, traffic at every capacity of a cache.
 
 Ansor's and CDMPP's features give the number, product and innermost extent of loops of a kind, and the bytes that the
 whole nest touches. Two schedules that differ by the order and the extents of the loops in between, which decide what
@@ -129,7 +129,9 @@ def loop_nest(
 
 
 def _straight(extents: Sequence[float], lanes: float, unroll: float) -> int:
-    """How many innermost loops become straight code: the vectorized ones (`lanes`), and more while `unroll` allows."""
+    """Return how many innermost loops become straight code: the vectorized ones (`lanes`), and more while `unroll`
+    allows.
+    """
     count, copies = 0, 1.0
     while count < len(extents) and copies * extents[count] <= lanes * max(unroll, 1.0):
         copies *= extents[count]

@@ -111,5 +111,5 @@ def measure(path: str, tensors: Sequence[Tensor], *, slow_s: float, budget_s: fl
 
 
 def _times_taken_away() -> int:
-    """How often the core was given to another process or thread while this one wanted it."""
+    """Return how often the core was given to another process or thread while this one wanted it."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

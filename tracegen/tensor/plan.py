@@ -1,4 +1,4 @@
-"""What a collection is asked for, checked before anything is begun."""
+"""Plan of a collection, checked before anything is begun."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from uarch.configuration import Machine
 
 @dataclass(frozen=True)
 class Plan:
-    """What to collect, and within which limits. Without networks and operators: of the tasks of an earlier call."""
+    """Tasks to collect, and limits. Without networks and operators: of the tasks of an earlier call."""
 
     networks: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()

@@ -1,4 +1,6 @@
-"""What worker processes need, loaded once and inherited: a process that replaces a crashed one is there at once."""
+"""Modules that worker processes need, loaded once and inherited: a process that replaces a crashed one is there at
+once.
+"""
 
 from tracegen.tensor.installation import without_tensor_intrinsics
 

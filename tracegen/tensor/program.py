@@ -1,4 +1,4 @@
-"""What an unscheduled program computes, told from its blocks: see `statements.operator_class`."""
+"""Computation of an unscheduled program, told from its blocks: see `statements.operator_class`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other tuners measured becomes a dataset: Ansor's logs, TenSet's folder, MetaSchedule's databases."""
+"""Readers of other tuners' measurements: Ansor's logs, TenSet's folder, MetaSchedule's databases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _TARGET_KEYS = {  # of a MetaSchedule target, by the names of `uarch.devices`
 
 @dataclass
 class Tally:
-    """What was read and what not: `problems` maps a reason to the number of such lines, `first` to the first one."""
+    """Count of lines read and not read: `problems` maps a reason to the number of such lines, `first` to the first one.
+    """
 
     output: Path
     files: int = 0

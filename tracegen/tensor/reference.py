@@ -1,4 +1,4 @@
-"""What a task computes: the results that those of its scheduled programs must agree with.
+"""Reference results of a task: the results that those of its scheduled programs must agree with.
 
 The reference is the task's own program without any schedule, compiled once a task for the generic processor of this
 machine's kind and called with the arguments that every candidate is measured with (`measure.arguments`). Results are
@@ -50,7 +50,8 @@ class Reference:
             tensors[index].copyfrom(unwritten(expected.shape, expected.dtype))
 
     def deviation(self, found: Mapping[int, NDArray[Any]]) -> float:
-        """How far outputs lie from the expected ones (module docstring); infinite where they cannot be compared."""
+        """Return how far outputs lie from the expected ones (module docstring); infinite where they cannot be compared.
+        """
         return max((_deviation(found[index], expected) for index, expected in self.outputs.items()), default=0.0)
 
     @classmethod
@@ -82,7 +83,7 @@ class References:
         worker.send({"do": "reference", "task": task, "path": str(self._folder / f"{task.key}.npz")}, _LIMIT_S)
 
     def made(self, task: Task, worker: Worker) -> bool:
-        """Whether the builder that was asked is done."""
+        """Return whether the builder that was asked is done."""
         try:
             path: str | None = worker.reply()
             if path is None:
@@ -95,7 +96,7 @@ class References:
 
 
 def unwritten(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-    """What an output holds before the call: NaN, or a number that no program computes from small ones."""
+    """Return an output's content before the call: NaN, or a number that no program computes from small ones."""
     kind = np.dtype(kind)
     if kind.kind == "f":
         return np.full(shape, np.nan, kind)
@@ -118,7 +119,7 @@ def computed(task: Task) -> Reference:
 
 
 def outputs(module: IRModule) -> list[int]:
-    """Which arguments of the module's function it writes."""
+    """Return which arguments the module's function writes."""
     import tvm_ffi
     from tvm.tirx.stmt import BufferStore
 

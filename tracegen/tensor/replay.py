@@ -25,7 +25,7 @@ OPERATOR = "operator:"  # what a journal and a dataset put before an operator's 
 
 @dataclass(frozen=True)
 class Replay:
-    """What is taken from a dataset: {task: its candidates}, and the networks and operators that make those tasks.
+    """Part of a dataset to measure again: {task: its candidates}, and the networks and operators that make those tasks.
 
     `left_out` says, a line each, what of the dataset cannot be made again, and why.
     """

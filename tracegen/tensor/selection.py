@@ -1,4 +1,4 @@
-"""Which tasks or records to measure or to learn from where all are too many.
+"""Selection of tasks or records to measure or to learn from where all are too many.
 
 `joint_probability` is Verma et al.'s pruning ("Cross-Feature Transfer Learning for Efficient Tensor Program
 Generation"): tasks are drawn with a probability that is joint over FLOPs, tensor shape and execution time, so that few
@@ -20,7 +20,7 @@ from support.errors import InputError
 from tracegen.statistics.kmeans import kmeans
 from tracegen.tensor.dataset import Dataset
 
-_PIECE = 1 << 14  # schedules at a time
+_CHUNK = 1 << 14  # schedules at a time
 
 
 def random_tasks(dataset: Dataset, count: int, *, seed: int = 0) -> NDArray[np.int64]:
@@ -123,9 +123,9 @@ def _means(dataset: Dataset) -> NDArray[np.float64]:
     tasks = dataset.task_of.astype(np.int64)
     sums: NDArray[np.float64] | None = None
     rows = np.zeros(len(dataset.tasks))
-    for begin in range(0, len(tasks), _PIECE):
-        found = dataset.features(group, np.arange(begin, min(begin + _PIECE, len(tasks))))
-        owner = np.repeat(tasks[begin : begin + _PIECE], found.length)
+    for begin in range(0, len(tasks), _CHUNK):
+        found = dataset.features(group, np.arange(begin, min(begin + _CHUNK, len(tasks))))
+        owner = np.repeat(tasks[begin : begin + _CHUNK], found.length)
         if sums is None:
             sums = np.zeros((len(dataset.tasks), found.values.shape[1]))
         np.add.at(sums, owner, found.values)

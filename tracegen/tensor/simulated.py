@@ -189,7 +189,7 @@ def simulated_seconds(
 
 
 def second_call(trace: Trace) -> int:
-    """Where the first executed instruction, the kernel's entry, is executed again."""
+    """Return where the first executed instruction, the kernel's entry, is executed again."""
     entry, before = None, 0
     for chunk in trace.chunks():
         entry = chunk.static_id[0] if entry is None else entry

@@ -39,7 +39,7 @@ class _Simulation:
 
 @dataclass(frozen=True)
 class Simulations:
-    """What simulated machines add to a journal."""
+    """Simulated machines' additions to a journal."""
 
     plan: Plan
     journal: Journal
@@ -108,7 +108,7 @@ class Simulations:
         worker.send(request, _LIMIT_S)
 
     def _done(self, worker: Worker, job: _Simulation) -> bool:
-        """Whether the worker is done with the job: its records are in the journal."""
+        """Return whether the worker is done with the job: its records are in the journal."""
         try:
             if (result := worker.reply()) is None:
                 return False

@@ -1,4 +1,4 @@
-"""Which records a cost model learns from, and which it is judged by: five ways to divide a dataset's records.
+"""Splits of records into those to learn from and those to judge by: five ways to divide a dataset's records.
 
 | split | test records are of | asks |
 |---|---|---|

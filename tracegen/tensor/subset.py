@@ -1,4 +1,5 @@
-"""Which tasks and schedules a device gets where all would take too long: of all sizes, and of all times of a search."""
+"""Subset of tasks and schedules for a device where all would take too long: of all sizes, and of all times of a search.
+"""
 
 from __future__ import annotations
 

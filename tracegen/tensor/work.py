@@ -1,4 +1,5 @@
-"""What worker processes do: one builds (tasks, schedules, references, objects, simulations), one runs (measurements).
+"""Work of the worker processes: one builds (tasks, schedules, references, objects, simulations), one runs
+(measurements).
 
 A request is a dictionary that can be pickled, and so is the answer. Everything is imported when it is first asked for.
 """

@@ -51,7 +51,7 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether a reply is awaited."""
+        """Return whether a reply is awaited."""
         return self._deadline is not None
 
     @property

@@ -81,7 +81,7 @@ def read_config(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a configuration says of the run besides the machine."""
+    """The rest of a configuration: the run, without the machine."""
 
     isa: str
     core: str  # path of the core that is timed
@@ -486,7 +486,9 @@ class _Reader(Configuration):
 
 
 def _same(given: tuple[int, bool] | None, expected: tuple[int, bool]) -> bool:
-    """Whether an operation's latency and pipelining are as expected; at one cycle pipelining makes no difference."""
+    """Return whether an operation's latency and pipelining are as expected; at one cycle pipelining makes no
+    difference.
+    """
     return given is not None and given[0] == expected[0] and (given[1] == expected[1] or given[0] == 1)
 
 

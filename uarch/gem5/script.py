@@ -205,7 +205,7 @@ def _classes(names: str, indent: str) -> str:
 
 
 def _comment(unit: Unit) -> str:
-    """What the unit is, and the fields that make it."""
+    """Return a comment with the unit's name and the fields that set it."""
     named = [unit.count, *(item.latency for item in unit.operations)]
     fields = ", ".join(dict.fromkeys(name for name in named if isinstance(name, str)))
     return f"    # {unit.name}" + (f": {fields}" if fields else "")

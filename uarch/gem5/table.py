@@ -1,4 +1,4 @@
-"""Which gem5 parameter each field of a machine sets: one table, read forwards by `script` and backwards by `config`.
+"""Table of the gem5 parameter that each field of a machine sets, read forwards by `script` and backwards by `config`.
 
 Names and defaults are those of gem5 v24.0, others where a version is named (src/cpu/o3/BaseO3CPU.py,
 src/cpu/minor/BaseMinorCPU.py, src/cpu/pred/BranchPredictor.py, src/mem/cache/Cache.py). Latencies and delays are
@@ -20,8 +20,8 @@ from uarch.configuration import FunctionalUnits, Machine, SimpleMemory, machine_
 
 @dataclass(frozen=True)
 class Isa:
-    """How gem5 names an instruction set's classes: `prefix`O3CPU, and the type of the core's `isa` object; and what its
-    O3CPU does differently for it.
+    """gem5's names of an instruction set's classes: `prefix`O3CPU, and the type of the core's `isa` object; and what
+    its O3CPU does differently for it.
     """
 
     prefix: str
@@ -369,8 +369,8 @@ def bandwidth_gbs(ticks: int) -> float:
 
 
 def predicts(machine: Machine, isa: str) -> bool:
-    """Whether gem5 consults a branch predictor: v24's MinorCPU never does for X86, whose macro-operations carry no
-    control flag.
+    """Return whether gem5 consults a branch predictor: v24's MinorCPU never does for X86, whose macro-operations carry
+    no control flag.
     """
     return machine.core == "out-of-order" or isa != "x86-64"
 
@@ -423,8 +423,8 @@ def as_simulated(machine: Machine, isa: str = "x86-64") -> tuple[Machine, list[s
 
 
 def as_read_back(machine: Machine, isa: str = "x86-64") -> Machine:
-    """What `uarch.gem5.config` reads from a run of `machine`'s script: the simulated machine, with frequency, latency
-    and bandwidth as whole picoseconds give them back. Raises InputError.
+    """Return what `uarch.gem5.config` reads from a run of `machine`'s script: the simulated machine, with frequency,
+    latency and bandwidth as whole picoseconds give them back. Raises InputError.
     """
     simulated, _ = as_simulated(machine, isa)
     values = simulated.to_dict()

@@ -1,4 +1,4 @@
-"""How long a stream of instructions takes on a machine: the way into the timing model.
+"""Time of a stream of instructions on a machine: the way into the timing model.
 
     simulation = Simulation(machine, instructions)
     simulation.warm(before)             # caches and TLBs only, fast
@@ -132,7 +132,7 @@ class Simulation:
 
     @property
     def counters(self) -> dict[str, float]:
-        """Of `statistics` those that latency files keep, by the names of COUNTERS."""
+        """Return the `statistics` that latency files keep, by the names of COUNTERS."""
         totals = self.statistics
         return {name: float(totals[name]) for name in COUNTERS}
 

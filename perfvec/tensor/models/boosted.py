@@ -1,4 +1,4 @@
-"""What the two boosters share: what a tree reads, and what its outputs are of.
+"""Code that the two boosters share: what a tree reads, and what its outputs are of.
 
 | `rows` | a tree reads | outputs |
 |---|---|---|
@@ -40,7 +40,7 @@ Objective = Callable[[Floats], tuple[NDArray[np.float32], NDArray[np.float32]]]
 
 @dataclass(frozen=True)
 class _Input:
-    """What trees read [m, d], the candidate whose each row is [m], ascending, and the log of the row's executions."""
+    """Inputs of trees [m, d], the candidate whose each row is [m], ascending, and the log of the row's executions."""
 
     matrix: Matrix
     owner: NDArray[np.int64]

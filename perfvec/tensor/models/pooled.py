@@ -1,4 +1,4 @@
-"""What models that read no sequences read: one vector of a fixed length per candidate and device, or one a row."""
+"""Inputs of models that read no sequences: one vector of a fixed length per candidate and device, or one a row."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ CALL, RETURN = Instruction(flags=Flag.BRANCH | Flag.CALL), Instruction(flags=Fla
 CODE = [PLAIN, CALL, JUMP, RETURN] * 4
 
 
-def stacks_of(executed, piece=None):
+def stacks_of(executed, part=None):
     """Of each executed instruction its functions from the outermost on, as text."""
     program = Program(CODE)
     for number in executed:
@@ -22,9 +22,9 @@ def stacks_of(executed, piece=None):
     static, chunk = program.static(), program.chunk()
     place = np.arange(len(CODE))
     tree = CallTree(static, place // 4 + 1, place % 4 == 0)
-    piece = piece or len(chunk)
+    part = part or len(chunk)
     nodes = np.concatenate(
-        [tree.observe(chunk.part(b, min(b + piece, len(chunk)))) for b in range(0, len(chunk), piece)]
+        [tree.observe(chunk.part(b, min(b + part, len(chunk)))) for b in range(0, len(chunk), part)]
     )
     parent, function = tree.tree()
 
@@ -34,10 +34,10 @@ def stacks_of(executed, piece=None):
     return [stack(node) for node in nodes.tolist()]
 
 
-@pytest.mark.parametrize("piece", [None, 1, 3])
-def test_calls_and_returns(piece):
+@pytest.mark.parametrize("part", [None, 1, 3])
+def test_calls_and_returns(part):
     run = [0, 1, 4, 5, 8, 11, 6, 7, 2, 1, 8, 11, 2]
-    assert stacks_of(run, piece) == ["1", "1", "12", "12", "123", "123", "12", "12", "1", "1", "13", "13", "1"]
+    assert stacks_of(run, part) == ["1", "1", "12", "12", "123", "123", "12", "12", "1", "1", "13", "13", "1"]
 
 
 def test_a_return_to_an_outer_frame_drops_those_between():

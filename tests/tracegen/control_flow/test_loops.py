@@ -13,25 +13,25 @@ RETURN = Instruction(flags=Flag.BRANCH | Flag.RETURN)
 PLAIN = Instruction()
 
 
-def loops_of(instructions, executed, function=None, piece=None):
+def loops_of(instructions, executed, function=None, part=None):
     program = Program(list(instructions))
     for number in executed:
         program.execute(number)
     static, chunk = program.static(), program.chunk()
     counter = EdgeCounter(len(static))
-    for begin in range(0, len(chunk), piece or len(chunk)):
-        counter.observe(chunk.part(begin, min(begin + (piece or len(chunk)), len(chunk))))
+    for begin in range(0, len(chunk), part or len(chunk)):
+        counter.observe(chunk.part(begin, min(begin + (part or len(chunk)), len(chunk))))
     return find_loops(static, counter.edges(), np.array(function or [0] * len(instructions)))
 
 
-def test_edges_are_counted_across_pieces():
+def test_edges_are_counted_across_parts():
     program = Program([PLAIN] * 3)
     for number in (0, 1, 0, 1, 2):
         program.execute(number)
-    for piece in (1, 2, 5):
+    for part in (1, 2, 5):
         counter = EdgeCounter(3)
-        for begin in range(0, 5, piece):
-            counter.observe(program.chunk().part(begin, min(begin + piece, 5)))
+        for begin in range(0, 5, part):
+            counter.observe(program.chunk().part(begin, min(begin + part, 5)))
         edges = counter.edges()
         assert list(zip(edges.source.tolist(), edges.target.tolist(), edges.times.tolist(), strict=True)) == [
             (0, 1, 2), (1, 0, 1), (1, 2, 1),
@@ -47,7 +47,7 @@ def test_straight_code_has_no_loop():
 def test_nested_loops_and_their_iterations():
     # 0; outer 1 … 4, inner 2 … 3; 5
     inner = [2, 3] * 3
-    found = loops_of([PLAIN, PLAIN, PLAIN, BRANCH, BRANCH, PLAIN], [0, *([1, *inner, 4] * 2), 5], piece=3)
+    found = loops_of([PLAIN, PLAIN, PLAIN, BRANCH, BRANCH, PLAIN], [0, *([1, *inner, 4] * 2), 5], part=3)
     assert found.header.tolist() == [2, 1]
     assert found.latch.tolist() == [3, 4]
     assert found.depth.tolist() == [2, 1]

@@ -17,7 +17,7 @@ LENGTH = 1000
 STORED = {
     "as a trace": {"chunks": (64,), "compression": "lzf", "shuffle": True},
     "with gzip": {"chunks": (64,), "compression": "gzip"},
-    "in one piece": {},
+    "in one part": {},
 }
 
 

@@ -188,8 +188,8 @@ def replayed(folder, words):
     replay = Replay(blocks, Interruptions(folder, blocks), 10**6)
     state = np.array([0, WHOLE, 0], np.int64)
     rows, owners = [np.empty(0, np.uint32)], [np.empty(0, np.uint64)]
-    for pieces in (replay.read(words), replay.finish()):
-        for sequence, accesses in pieces:
+    for parts in (replay.read(words), replay.finish()):
+        for sequence, accesses in parts:
             owners.append(accesses.instruction.copy())
             position = 0
             while position < len(sequence):

@@ -14,7 +14,7 @@ from tracegen.formats.trace import Trace, TraceWriter
 from uarch.instructions import LAST
 
 
-def write(path, ids, owners, pieces=1, static=4):
+def write(path, ids, owners, parts=1, static=4):
     m = len(owners)
     columns = (
         np.array(owners, np.uint64), np.arange(m, dtype=np.uint64) * 8, np.full(m, 8, np.uint8),
@@ -22,7 +22,7 @@ def write(path, ids, owners, pieces=1, static=4):
     )  # fmt: skip
     with TraceWriter(path, isa="x86-64", program="p", command=["p", "x y"], source="qemu") as writer:
         writer.static(np.arange(static, dtype=np.uint64) * 4, np.zeros((static, 16), np.uint8))
-        bounds = np.linspace(0, len(ids), pieces + 1).astype(int)
+        bounds = np.linspace(0, len(ids), parts + 1).astype(int)
         for begin, end in pairwise(bounds):
             rows = (columns[0] >= begin) & (columns[0] < end)
             writer.append(np.array(ids[begin:end], np.uint32), *(column[rows] for column in columns))
@@ -31,11 +31,11 @@ def write(path, ids, owners, pieces=1, static=4):
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.data())
-def test_round_trip_in_any_pieces(tmp_path_factory, ids, data):
+def test_round_trip_in_any_parts(tmp_path_factory, ids, data):
     folder = tmp_path_factory.mktemp("trace")
     owners = sorted(data.draw(st.lists(st.integers(0, len(ids) - 1), max_size=40)))
     first = write(folder / "a.trace.h5", ids, owners)
-    second = write(folder / "b.trace.h5", ids, owners, pieces=3)
+    second = write(folder / "b.trace.h5", ids, owners, parts=3)
     start = data.draw(st.integers(0, len(ids) - 1))
     with Trace(first) as one, Trace(second) as two:
         assert one.digest == two.digest

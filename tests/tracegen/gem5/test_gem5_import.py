@@ -194,7 +194,7 @@ def test_the_command_reads_standard_input(tmp_path):
 
 
 def test_memory_does_not_depend_on_the_length(tmp_path, monkeypatch):
-    """Buffers of the least size give the same trace: pieces end in the middle of lines, records and instructions."""
+    """Buffers of the least size give the same trace: parts end in the middle of lines, records and instructions."""
     _, trace, latency = imported("o3", tmp_path)
     before = executed(trace)
     monkeypatch.setattr("tracegen.gem5.reader._OUTPUT", 64)

@@ -96,7 +96,7 @@ def test_instructions_accesses_and_latencies_are_those_of_a_plain_reading(isa, c
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("core", gem5_runs.CORES)
 def test_the_trace_is_that_of_qemu(isa, core, tmp_path, monkeypatch):
-    """Same instructions, and each accesses the same bytes at the same place, in fewer pieces; the stack and what mmap
+    """Same instructions, and each accesses the same bytes at the same place, in fewer parts; the stack and what mmap
     gave lie elsewhere. QEMU does not tell of what SVE and `dc zva` access, and loads for a store that is conditional.
     """
     if shutil.which(f"qemu-{isa}") is None:

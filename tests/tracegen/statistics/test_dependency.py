@@ -34,7 +34,8 @@ def by_hand(program: Program) -> list[list[int]]:
         producers = sorted({writer[r] for r in here.sources if r in writer}, reverse=True)
         accesses = [access for access in program.accesses if access[0] == k]
         read = [stored[word] for _, word, _, store in accesses if not store and word in stored]
-        begin = max([front - dependency.WINDOW, 0, *(ready.get(r, 0) for r in here.sources), *(t for _, t in read)])
+        oldest = max(front - dependency.HISTORY_CYCLES, 0)
+        begin = max([oldest, *(ready.get(r, 0) for r in here.sources), *(t for _, t in read)])
         done = begin + int(nominal[here.operation]) + 3 * bool(here.flags & Flag.LOAD)
         for r in here.destinations:
             writer[r], ready[r] = k, done

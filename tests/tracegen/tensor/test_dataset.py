@@ -101,7 +101,7 @@ def test_the_same_schedule_is_stored_once(tmp_path):
 
 
 def test_more_rows_than_a_block(tmp_path, monkeypatch):
-    """Pieces that are flushed while writing and read in runs give the same as one piece."""
+    """Chunks that are flushed while writing and read in runs give the same as one chunk."""
     monkeypatch.setattr(columns, "_BUFFER", 1 << 12)
     monkeypatch.setattr(columns, "_CHUNK", 64)
     numbers = np.random.default_rng(4)

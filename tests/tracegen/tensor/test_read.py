@@ -123,7 +123,7 @@ def test_a_bad_line_is_counted_with_its_place_or_refused(tmp_path, text, reason)
     assert not (tmp_path / "s.tensor.h5").exists()
 
 
-def test_a_line_without_end_is_skipped_in_pieces(tmp_path, monkeypatch):
+def test_a_line_without_end_is_skipped_in_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "MAX_LINE", 2000)
     monkeypatch.setattr(lines.read_lines, "__defaults__", (2000,))
     log = write(tmp_path / "a.json", line(), '{"i": "' + "x" * 9000 + '"}', line([["CI", 1]]))

@@ -53,7 +53,7 @@ _DIGEST_BLOCK = 1 << 22  # bytes at a time
 
 
 class Outcome(IntEnum):
-    """What became of a measurement (`records/error`)."""
+    """Outcome of a measurement (`records/error`)."""
 
     OK = 0
     BUILD_FAILED = 1  # the schedule could not be applied or compiled

@@ -16,7 +16,7 @@ from tracegen.tensor.dataset.format import RECORDS, Device, Outcome, Task
 from tracegen.tensor.dataset.reader import Dataset
 from tracegen.tensor.dataset.writer import DatasetWriter
 
-_PIECE = 1 << 15  # schedules or records at a time
+_CHUNK = 1 << 15  # schedules or records at a time
 
 
 def merge(
@@ -83,8 +83,8 @@ def copy(dataset: Dataset, writer: DatasetWriter, devices: Collection[str] | Non
     ]
     schedules = np.full(dataset.schedule_count, -1, np.int64)
     labels = dataset.schedules()
-    for begin in range(0, len(chosen), _PIECE):
-        indices = chosen[begin : begin + _PIECE]
+    for begin in range(0, len(chosen), _CHUNK):
+        indices = chosen[begin : begin + _CHUNK]
         steps = dataset.steps(indices)
         rows = {group: dataset.features(group, indices) for group in dataset.groups}
         for at, index in enumerate(indices):
@@ -97,8 +97,8 @@ def copy(dataset: Dataset, writer: DatasetWriter, devices: Collection[str] | Non
                 tasks[int(dataset.task_of[index])], steps[at], kind=labels["kind"][index],
                 origin=labels["origin"][index], features=features,
             )  # fmt: skip
-    for begin in range(0, dataset.record_count, _PIECE):
-        frame = dataset.records(begin, begin + _PIECE)
+    for begin in range(0, dataset.record_count, _CHUNK):
+        frame = dataset.records(begin, begin + _CHUNK)
         columns = (frame[name].tolist() for name in RECORDS)
         for schedule, device, seconds, spread, repeats, error in zip(*columns, strict=True):
             if not wanted[device]:
@@ -112,7 +112,7 @@ def copy(dataset: Dataset, writer: DatasetWriter, devices: Collection[str] | Non
 def _with_records(dataset: Dataset, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The schedules, ascending, that have a record (failures too) on one of the devices of this mask [devices]."""
     has = np.zeros(dataset.schedule_count, bool)
-    for begin in range(0, dataset.record_count, _PIECE):
-        frame = dataset.records(begin, begin + _PIECE)
+    for begin in range(0, dataset.record_count, _CHUNK):
+        frame = dataset.records(begin, begin + _CHUNK)
         has[frame["schedule"].to_numpy()[wanted[frame["device"].to_numpy()]]] = True
     return np.flatnonzero(has)

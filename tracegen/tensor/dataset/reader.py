@@ -181,15 +181,15 @@ class Dataset:
         for run in _runs(begin[order], length[order]):
             members = order[run]
             first, last = begin[members[0]], (begin[members] + length[members]).max()
-            piece = read_slice(dataset, slice(first, last))
+            chunk = read_slice(dataset, slice(first, last))
             for member in members:
                 at = begin[member] - first
-                found[into[member] : into[member + 1]] = piece[at : at + length[member]]
+                found[into[member] : into[member + 1]] = chunk[at : at + length[member]]
         return found, into
 
 
 def _runs(begin: NDArray[np.int64], length: NDArray[np.int64]) -> Iterator[slice]:
-    """Pieces of ascending stretches that lie near each other: each is read at once."""
+    """Runs of ascending ranges that lie near each other: each is read at once."""
     gap, most = 1 << 12, 1 << 22
     first = 0
     for index in range(1, len(begin) + 1):

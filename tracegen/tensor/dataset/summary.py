@@ -1,4 +1,4 @@
-"""What a dataset holds, in numbers."""
+"""Summary of a dataset, in numbers."""
 
 from __future__ import annotations
 
