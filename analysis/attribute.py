@@ -26,6 +26,7 @@ from analysis.budget import SOURCES, answer, by_model, shares
 from analysis.coordinates import Coordinates
 from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.report import Section
+from analysis.result import Result
 from analysis.targets import Target
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -104,6 +105,24 @@ def shapley(values: NDArray[np.float64]) -> NDArray[np.float64]:
         without = number[number >> k & 1 == 0]
         result[k] = np.tensordot(weight[size[without]], values[without | 1 << k] - values[without], 1)
     return result
+
+
+def ask(
+    model: Model, targets: Sequence[Target], machines: Sequence[Machine], seconds: float,
+    ideal: str | Path | None = None, *, progress: bool = True,
+) -> Result:  # fmt: skip
+    """Answer what of each machine the cycles are due to; the table is that of `answered`, for each machine in turn."""
+    each = seconds / max(len(machines), 1)
+    frames = [answered(model, targets, machine, each, ideal, progress=progress) for machine in machines]
+    frame = pd.concat(frames, ignore_index=True)
+    return Result(
+        "What the cycles are due to",
+        frame,
+        document=lambda: to_json(frame),
+        text=lambda: shown(frame),
+        sections=lambda: sections(frame),
+        picture=lambda: plot(frame),
+    )
 
 
 def attribute(

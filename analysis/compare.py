@@ -14,6 +14,7 @@ from scipy.spatial.distance import squareform
 
 from analysis.figure import Axis, Dendrogram, Figure, HeatMap, Panel, Points, distinct
 from analysis.report import Section
+from analysis.result import Result, table_text
 from analysis.targets import check_model
 from perfvec.model import Model
 from perfvec.representation import library
@@ -27,6 +28,35 @@ _MAP_TEXT = {
     "pca": "The two principal components of the vectors' directions.",
     "tsne": "t-SNE of the cosine distances: who is near whom tells, how far apart groups are does not.",
 }
+
+
+def ask(
+    programs: Sequence[ProgramVector], library: Sequence[ProgramVector] = (), k: int = 5, method: str = "pca"
+) -> Result:  # fmt: skip
+    """Answer how alike programs are and, of a `library`, which `k` are nearest to each.
+
+    The table is that of `nearest` where there is a library, else of `compare`. One program alone is compared with the
+    library. Raises InputError.
+    """
+    if method not in MAPS:
+        raise InputError(f"--map {method}: expected {' or '.join(MAPS)}")
+    found = nearest(programs, library, k) if library else None
+    everyone = [*programs] if len(programs) > 1 else [*programs, *library]
+    distance = compare(everyone)
+    place = plane(everyone, method)
+
+    def text() -> str:
+        tables = [shown(distance)] if len(programs) > 1 else []
+        return "\n".join(tables if found is None else [*tables, table_text(found)])
+
+    return Result(
+        "How alike programs are",
+        distance if found is None else found,
+        document=lambda: to_json(distance, place, found),
+        text=text,
+        sections=lambda: sections(distance, place, found),
+        picture=lambda: plot(distance),
+    )
 
 
 def compare(programs: Sequence[ProgramVector]) -> pd.DataFrame:

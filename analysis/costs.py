@@ -50,7 +50,6 @@ class Costs:
             raise InputError("a prediction has no CPI stack; simulate (--simulate)")
         return sums.vectors.reshape(len(sums.vectors), len(self.machines), len(CAUSES))
 
-
     def stack_columns(self, stacks: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Columns `stack.M.C` [G] of a table, from [G, K, len(CAUSES)]: cycles on machine M of each cause C."""
         return {

@@ -18,10 +18,24 @@ from analysis.figure import Axis, Bars, Figure, Panel, distinct
 from analysis.parts import Parts, require_partition
 from analysis.profile import columns, short, stack_of
 from analysis.report import Section
+from analysis.result import Result
 from uarch.timing.stack import CAUSES
 
 PARTITIONS = ("function", "line", "loop", "class")
 _CLONE = re.compile(r"(\.(constprop|isra|part|cold|lto_priv|llvm)(\.\d+)?)+$")  # names that a compiler makes of one
+
+
+def result(old: Parts, new: Parts, costs: Costs, by: str = "function", *, rows: int = 20) -> Result:
+    """Answer which parts gained or lost time; the table is that of `diff`, its text has so many `rows` a machine."""
+    frame = diff(old, new, costs, by)
+    return Result(
+        f"{new.program} beside {old.program}",
+        frame,
+        document=lambda: to_json(frame, old, new, costs, by),
+        text=lambda: shown(frame, costs, rows),
+        sections=lambda: sections(frame, old, new, costs, by),
+        picture=lambda: plot(frame, costs),
+    )
 
 
 def diff(old: Parts, new: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:

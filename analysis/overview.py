@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from analysis import attribute, compare, flame, intervals, novelty, phases, predict, profile, sweep
-from analysis.costs import predicted
+from analysis import attribute, compare, phases, predict, profile
+from analysis.costs import Costs, predicted
 from analysis.predicted_parts import collect
 from analysis.report import Section
-from analysis.sensitivity import sensitivity
+from analysis.result import Result
+from analysis.simulated import SimulableTrace
+from analysis.sweep_question import SweepQuestion
 from analysis.targets import Target
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
@@ -25,58 +25,45 @@ _SWEPT: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-def overview(
-    model: Model,
-    targets: Sequence[Target],
-    traces: Sequence[str | Path],
-    machines: Sequence[Machine | MachineVector],
-    *,
-    seconds: float = 0.0,
+def ask(
+    model: Model, targets: Sequence[Target], machines: Sequence[Machine | MachineVector], *, seconds: float = 0.0,
     max_instructions: int | None = None,
-) -> list[Section]:
-    """The sections of the page; of `traces` also the profile and the phases, one more pass over each.
+) -> Result:  # fmt: skip
+    """Answer everything on one page; table, document, text and picture are those of the predictions.
 
-    A third of the `seconds` each goes to the predictions, the attribution and the sweep (`analysis.budget`). The last
-    two need machines that are configurations (the sweep is around the first) and the model's encoder.
+    Of traces it has also the profile and the phases, one more pass over each. A third of the `seconds` each goes to
+    the predictions, the attribution and the sweep (`analysis.budget`). The last two need machines that are
+    configurations (the sweep is around the first) and the model's encoder.
     """
     configured = [machine for machine in machines if isinstance(machine, Machine)]
-    programs = [target.vector for target in targets]
-    found = predict.sections(predict.answered(model, targets, machines, seconds / 3))
-    found += novelty.sections(novelty.novelty(model, programs, machines))
+    prices = predicted(model, machines)  # refuses machines without different names
+    fast = predict.ask(model, targets, machines, seconds / 3)
+    found = [*fast.sections()]
     if model.encoder is not None and configured:
-        each = seconds / 3 / len(configured)
-        parts = [attribute.answered(model, targets, machine, each) for machine in configured]
-        found += attribute.sections(pd.concat(parts, ignore_index=True))
-    for trace in traces:
-        found += _of_trace(model, trace, machines, max_instructions)
-    if len(programs) > 1:
-        found += compare.sections(compare.compare(programs), compare.plane(programs), None)
+        found += attribute.ask(model, targets, configured, seconds / 3).sections()
+    for target in targets:
+        if isinstance(target.simulable, SimulableTrace):
+            found += _of_trace(model, target.simulable.path, prices, max_instructions)
+    if len(targets) > 1:
+        found += compare.ask([target.vector for target in targets]).sections()
     if model.encoder is not None and configured:
-        found += _swept(model, targets, configured[0], seconds / 3)
-    return found
+        base = configured[0]
+        swept = SweepQuestion(base=base, vary=_SWEPT, best=5).ask(model, targets, seconds / 3)
+        found += [replace(one, title=f"{base.name} with other caches: {one.title.lower()}") for one in swept.sections()]
+    return replace(
+        fast, title=f"{', '.join(target.name for target in targets)} on {', '.join(prices.names)}",
+        sections=lambda: found, subtitle=f"Simulated where the source says so, else by the model {model.digest[:12]}",
+    )  # fmt: skip
 
 
-def _of_trace(
-    model: Model, trace: str | Path, machines: Sequence[Machine | MachineVector], limit: int | None
-) -> list[Section]:
+def _of_trace(model: Model, trace: Path, prices: Costs, limit: int | None) -> list[Section]:
     parts = collect(model, trace, max_instructions=limit)
-    name, costs = parts.program, predicted(model, machines)
-    frame = profile.profile(parts, costs)
-    over_time = profile.profile(parts, costs, "interval")
+    name = parts.program
+    flames, functions = profile.result(parts, prices).sections()
+    _, over_time = profile.result(parts, prices, "interval").sections()
     return [
-        replace(flame.section(parts, costs), title=f"{name}: flame graph"),
-        Section(f"{name}: functions", "Predicted cycles.", profile.plot(frame, costs, "function"), frame),
-        Section(
-            f"{name}: over time", "Predicted cycles per instruction.", profile.plot(over_time, costs, "interval")
-        ),
-        *(replace(one, title=f"{name}: {one.title.lower()}") for one in phases.sections(find_phases(trace))),
+        replace(flames, title=f"{name}: flame graph"),
+        replace(functions, title=f"{name}: functions", text="Predicted cycles."),
+        replace(over_time, title=f"{name}: over time", text="Predicted cycles per instruction.", table=None),
+        *(replace(one, title=f"{name}: {one.title.lower()}") for one in phases.result(find_phases(trace)).sections()),
     ]
-
-
-def _swept(model: Model, targets: Sequence[Target], base: Machine, seconds: float) -> list[Section]:
-    design = sweep.grid_design(base, _SWEPT)
-    frame = sweep.answered(model, targets, design, seconds, base=base, best=5)
-    importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=True)
-    chosen = intervals.of_best(model, targets, design.columns, frame, 5)
-    sections = sweep.sections(frame, chosen, importance)
-    return [replace(one, title=f"{base.name} with other caches: {one.title.lower()}") for one in sections]

@@ -1,4 +1,4 @@
-"""Pictures of a trace's phases over time (`tracegen.control_flow.phases`)."""
+"""A trace's phases over time as an answer (`tracegen.control_flow.phases`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,21 @@ import pandas as pd
 
 from analysis.figure import Axis, Bars, Figure, Panel, Spans
 from analysis.report import Section
-from tracegen.control_flow.phases import Phases
+from analysis.result import Result, table_text
+from tracegen.control_flow.phases import Phases, strip
+
+
+def result(found: Phases) -> Result:
+    """Answer which phases a trace has; the table has a row a phase."""
+    table = pd.DataFrame(found.document()["phases"])
+    return Result(
+        f"Phases of {found.trace}",
+        table,
+        document=found.document,
+        text=lambda: f"{table_text(table)}\nover time, {found.interval:,} instructions an interval: {strip(found)}",
+        sections=lambda: sections(found),
+        picture=lambda: plot(found),
+    )
 
 
 def sections(found: Phases) -> list[Section]:

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis import budget
+from analysis import budget, novelty
 from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.intervals import relative
 from analysis.report import Section
+from analysis.result import Result, table_text
 from analysis.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from perfvec.intervals.novelty import machine_neighbours
@@ -25,6 +26,33 @@ from uarch.columns import of_machines
 from uarch.configuration import Machine
 
 _SOURCES = {"encoder": "zero-shot"}
+
+
+def ask(
+    model: Model,
+    targets: Sequence[Target],
+    machines: Sequence[Machine | MachineVector],
+    seconds: float,
+    *,
+    level: float = DEFAULT_LEVEL,
+    progress: bool = True,
+) -> Result:
+    """Answer how fast programs run on machines, within a budget of so many seconds; the table is that of `answered`.
+
+    `low` and `high` are `low_cycles` and `high_cycles` there. The notes name programs and machines that are unlike what
+    trained the model, where the model answers for them.
+    """
+    frame = answered(model, targets, machines, seconds, level=level, progress=progress)
+    unlike = novelty.novelty(model, *by_the_model(frame, targets, machines))
+    return Result(
+        "Predicted run times",
+        frame.rename(columns={"low": "low_cycles", "high": "high_cycles"}),
+        document=lambda: to_json(frame) | {"outside": novelty.to_json(unlike)},
+        text=lambda: table_text(shown(frame)),
+        sections=lambda: sections(frame) + novelty.sections(unlike),
+        picture=lambda: plot(frame),
+        notes=(*novelty.warnings(unlike), *notes(model, frame)),
+    )
 
 
 def predict(
@@ -235,6 +263,7 @@ def plot(frame: pd.DataFrame, what: str = "cpi") -> Figure:
     for program in programs:
         rows = frame[frame["program"] == program].drop_duplicates("uarch").set_index("uarch").loc[machines]
         each = rows[what] * factor / rows["cycles"]  # of a cycle
-        bars.append(Bars(str(program), machines, rows[what] * factor, rows["low"] * each, rows["high"] * each))
+        low, high = (rows[end].where(rows["low"] < rows["high"]) * each for end in ("low", "high"))
+        bars.append(Bars(str(program), machines, rows[what] * factor, low, high))
     height = 1.4 + 0.22 * len(machines) * (0.6 + 0.4 * len(programs))
     return Figure([Panel(bars, x=Axis(title, zero=True), sideways=True)], height=height)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import linecache
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from analysis.costs import Costs, main_causes
 from analysis.figure import Axis, Bars, Figure, Lines, Panel, distinct
 from analysis.parts import Parts
+from analysis.report import Section
+from analysis.result import Result
 from support.errors import InputError
 from support.text import nearest
 from tracegen.decode import disassemble
@@ -30,6 +33,37 @@ _SHORT_GROUPS = {
     "retiring": "ret", "instruction fetch": "fetch", "front-end bandwidth": "front", "branch misprediction": "branch",
     "execution": "exec", "loads": "loads", "ports": "ports", "full windows": "full", "stores and ordering": "order",
 }  # fmt: skip
+
+
+def result(
+    parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, annotated: str | None = None
+) -> Result:  # fmt: skip
+    """Answer what a trace's parts cost; the table is that of `profile`, its text has so many `rows`.
+
+    `annotated`: table, document and text are of the instructions of this function (`annotate`), the pictures are not.
+    """
+    from analysis import flame
+
+    frame = profile(parts, costs, by)
+    what = costs.source.capitalize()
+    found = Result(
+        f"{what} time of {parts.program} on {', '.join(costs.names)}",
+        frame,
+        document=lambda: to_json(frame, costs, by),
+        text=lambda: shown(frame, costs, by, rows),
+        sections=lambda: [
+            flame.section(parts, costs),
+            Section(f"{what} cycles by {by}", figure=plot(frame, costs, by), table=frame),
+        ],
+        picture=lambda: plot(frame, costs, by),
+    )
+    if annotated is None:
+        return found
+    lines = annotate(parts, costs, annotated)
+    return replace(
+        found, table=lines, document=lambda: annotation_json(lines, costs, annotated),
+        text=lambda: shown_annotation(lines, costs),
+    )  # fmt: skip
 
 
 def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:

@@ -17,6 +17,8 @@ from tqdm import tqdm
 
 from analysis.figure import Axis, Bars, Figure, Lines, Mark, Panel, Points, distinct
 from analysis.report import Section
+from analysis.result import Result
+from perfvec.machines.fit_uarch import Fitted
 from perfvec.model import Model
 from perfvec.representation.sample import HALF_WIDTH, represent_stream_sampled
 from perfvec.representation.vector import load_vector
@@ -90,6 +92,20 @@ def _represent(model: Model, workload: Workload, folder: Path, half_width: float
         raise InputError(f"{command[0]} ended with status {running.outcome.exit_status}")
     replace(vector, program=workload.name).save(path)
     return vector.instructions
+
+
+def result(fitted: Fitted) -> Result:
+    """Answer how well a fitted machine tells times; the table is that of `Fitted`."""
+    table = fitted.table
+    return Result(
+        f"{fitted.machine.name}, fitted",
+        table,
+        document=fitted.to_json,
+        text=lambda: shown(table),
+        sections=lambda: sections(table),
+        picture=lambda: plot(table),
+        notes=tuple(fitted.warnings),
+    )
 
 
 def shown(table: pd.DataFrame) -> str:

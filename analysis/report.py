@@ -24,7 +24,7 @@ from analysis.figure import Figure
 from analysis.figure_plotly import document, packed_library
 from support.files import atomic_path
 
-__all__ = ["Section", "fill", "table", "to_script", "write_report"]
+__all__ = ["Section", "fill", "page", "table", "to_script", "write_report"]
 _HERE = Path(__file__).parent
 MOST_ROWS = 2000  # of a table in the page
 
@@ -46,9 +46,17 @@ class Section:
 
 def write_report(path: str | os.PathLike[str], title: str, sections: Sequence[Section], subtitle: str = "") -> Path:
     """Write the page atomically; nothing in it is loaded from elsewhere."""
+    text = page(title, sections, subtitle)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
+    """The page as text."""
     figures = [document(section.figure) for section in sections if section.figure is not None]
     numbers = iter(range(len(figures)))
-    text = fill(_HERE / "report.html", {
+    return fill(_HERE / "report.html", {
         "TITLE": html.escape(title), "SUBTITLE": f"<p>{html.escape(subtitle)}</p>" if subtitle else "",
         "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
         "SECTIONS": "\n".join(_section(section, next(numbers) if section.figure else None) for section in sections),
@@ -57,9 +65,6 @@ def write_report(path: str | os.PathLike[str], title: str, sections: Sequence[Se
         "SCRIPT": (_HERE / "report.js").read_text(encoding="utf-8"),
         "FOOTER": f"perfvec {version('perfvec-toolkit')}" + (f", plotly {version('plotly')}" if figures else ""),
     })  # fmt: skip
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return Path(path)
 
 
 def fill(template: Path, values: Mapping[str, str]) -> str:

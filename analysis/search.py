@@ -58,7 +58,9 @@ def search_grid(base: Machine, grid: Mapping[str, Sequence[Any]], constraints: S
     return Searchable(suggest, tuple(constraints))
 
 
-def search_space(space: str | Path, *, base: str | None = None, constraints: Sequence[Constraint] = ()) -> Searchable:
+def search_space(
+    space: str | Path, *, base: str | Machine | None = None, constraints: Sequence[Constraint] = ()
+) -> Searchable:  # fmt: skip
     """The machines of a design space, by the coordinates of its dimensions."""
     content = load_space(space)
     start = base_of(content, base)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.parts import opened, traced
 from analysis.profile import columns
 from analysis.report import Section
+from analysis.result import Result
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
@@ -34,6 +36,10 @@ from uarch.timing.simulation import SIMULATOR, new_stack
 from uarch.timing.simulations import Simulations, processors
 from uarch.timing.stack import CAUSES, GROUPS
 from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES, cpi_stack, statistics
+
+if TYPE_CHECKING:
+    from analysis.costs import Costs
+    from analysis.parts import Parts
 
 _CHUNK = 1 << 16  # instructions that all machines pass before the next
 
@@ -53,6 +59,78 @@ class Span:
                 f"{trace.path}: has {len(trace):,} instructions, so none from --start {self.start:,} on; lower it"
             )
         return len(trace) if self.count is None else min(self.start + self.count, len(trace))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Simulation(Result):
+    """Simulated traces; `stack` says what the cycles were spent on."""
+
+    stack: Stack
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """The CPI stacks of simulated traces: cycles per instruction by cause."""
+
+    rows: pd.DataFrame = field(repr=False)  # of `simulate`
+    traces: Sequence[str | os.PathLike[str]]
+    machines: Sequence[Machine]
+    span: Span
+    threads: int | None = None
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per program and machine: a column per cause that has any cycles, and `cpi`, their sum."""
+        frame = self.rows
+        causes = [cause for cause in CAUSES if frame[f"stack.{cause}"].any()]
+        each = {cause: frame[f"stack.{cause}"] / frame["instructions"] for cause in causes}
+        return frame[["program", "uarch"]].assign(**each, cpi=frame["cpi"])
+
+    def by(self, partition: str = "function") -> Result:
+        """Break the stacks down by function, line, loop, class, interval or phase; one more pass over the trace.
+
+        Live-points have neither intervals nor phases. Raises InputError for more than one trace.
+        """
+        from analysis.parts import require_partition
+        from analysis.profile import result
+
+        require_partition(partition)
+        return result(*self._parts, partition)
+
+    @cached_property
+    def _parts(self) -> tuple[Parts, Costs]:
+        from analysis.simulated_parts import collect
+
+        if len(self.traces) != 1:
+            raise InputError(f"a stack by parts is of one trace; {len(self.traces)} were simulated")
+        return collect(self.traces[0], self.machines, self.span, threads=self.threads)
+
+    def __str__(self) -> str:
+        return shown_stack(self.rows)
+
+
+def ask(
+    traces: Sequence[str | os.PathLike[str]], machines: Sequence[Machine], span: Span | None = None, *,
+    threads: int | None = None,
+) -> Simulation:  # fmt: skip
+    """Answer how fast traces or live-points are on machines, and why; the table is that of `simulate`.
+
+    There `half_width` is `half_width_cycles`.
+    """
+    span = span or Span()
+    for path in traces:
+        if Path(path).name.endswith(".npz"):
+            raise InputError(f"{path}: a vector cannot be simulated; give the trace (*.trace.h5)")
+    frame = simulate(traces, machines, span, threads=threads)
+    return Simulation(
+        "Simulated time",
+        frame.rename(columns={"half_width": "half_width_cycles"}),
+        document=lambda: to_json(frame, span),
+        text=lambda: shown(frame),
+        sections=lambda: sections(frame),
+        picture=lambda: plot(frame),
+        stack=Stack(frame, traces, machines, span, threads),
+    )
 
 
 def simulate(

@@ -21,6 +21,7 @@ from scipy.spatial.distance import cdist
 from analysis.compare import directions
 from analysis.figure import Axis, Bars, Figure, Panel, distinct
 from analysis.report import Section
+from analysis.result import Result
 from analysis.sweep import encoder_of, require_model
 from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
@@ -86,6 +87,22 @@ def plot_errors(found: Subset) -> Figure:
     errors = found.errors
     bars = [Bars(kind, list(errors["subset"]), errors[kind] * 100) for kind in ("mean", "worst")]
     return Figure([Panel(bars, x=Axis("error, %", zero=True), sideways=True)], height=2.4)
+
+
+def ask(
+    model: Model, programs: Sequence[ProgramVector], k: int, *, on: str = "machines", space: str = "default",
+    machines: int = 1000, seed: int = 0,
+) -> Result:  # fmt: skip
+    """Answer which `k` programs stand for the others; the table is `Subset.members`. As `subset`."""
+    found = subset(model, programs, k, on=on, space=space, machines=machines, seed=seed)
+    return Result(
+        f"{k} programs that stand for {len(programs)}",
+        found.members,
+        document=found.to_json,
+        text=lambda: shown(found),
+        sections=lambda: sections(found),
+        picture=lambda: plot(found),
+    )
 
 
 def subset(

@@ -37,7 +37,10 @@ from uarch.space import Constraint, load_space, parse_constraint
 from uarch.space_columns import sample_columns
 
 MOST_LISTED = 200_000  # points in a JSON document; of more, the front's and the best
-_RESULTS = ("program", "source", "cycles", "seconds", "low", "high", "cost", "objective", "pareto")
+_RESULTS = (
+    "program", "source", "cycles", "seconds", "low", "high", "low_seconds", "high_seconds", "cost", "objective",
+    "pareto",
+)  # fmt: skip
 _MOST_VALUES = 100_000  # of one field
 _HEAT_CLASSES = 12
 _TOLD = 4
@@ -141,7 +144,12 @@ def fields_of_grid(grid: Mapping[str, Sequence[Any]], options: Sequence[NDArray[
 
 
 def space_design(
-    space: str | Path, n: int, *, seed: int = 0, base: str | None = None, constraints: Sequence[Constraint] = ()
+    space: str | Path,
+    n: int,
+    *,
+    seed: int = 0,
+    base: str | Machine | None = None,
+    constraints: Sequence[Constraint] = (),
 ) -> Design:
     """`n` machines of a design space, those of `uarch.space.sample` where there are no further constraints."""
     columns = sample_columns(n, seed, load_space(space), base, tuple(constraints))
@@ -207,9 +215,7 @@ def tabulated(
     return of_answers(design, outcome, programs, [by_model(column, source) for column in cycles.T])
 
 
-def of_answers(
-    design: Design, outcome: Outcome, programs: Sequence[str], answers: Sequence[Answer]
-) -> pd.DataFrame:
+def of_answers(design: Design, outcome: Outcome, programs: Sequence[str], answers: Sequence[Answer]) -> pd.DataFrame:
     """The table of `run` from an answer a program; with columns `low` and `high` (seconds) where any has intervals."""
     known = any(not np.isnan(one.low).all() for one in answers)
     frames = []

@@ -93,17 +93,19 @@ def targets_of(
         raise InputError("no target: name traces (*.trace.h5), vectors (*.vector.npz), or give `-- PROGRAM ARGS…`")
     for path in paths:
         require_writable_name(os.fspath(path))
-    found = [_target(model, path, max_instructions, span, progress) for path in paths]
+    found = [target_of(model, path, max_instructions, span, progress=progress) for path in paths]
     if not program:
         yield found
         return
     with traced(program, max_instructions=max_instructions) as path:
-        yield [*found, _target(model, path, max_instructions, span, progress)]
+        yield [*found, target_of(model, path, max_instructions, span, progress=progress)]
 
 
-def _target(
-    model: Model, path: str | os.PathLike[str], limit: int | None, span: Span | None, progress: bool
-) -> Target:
+def target_of(
+    model: Model, path: str | os.PathLike[str], limit: int | None = None, span: Span | None = None, *,
+    progress: bool = True,
+) -> Target:  # fmt: skip
+    """The program of a trace, live-points or vector file; as `targets_of`."""
     if Path(path).name.endswith(".npz"):
         vector = check_model(load_vector(path), model, str(path))
         return Target(None, lambda: vector)
@@ -113,6 +115,15 @@ def _target(
         return Target(SimulableLivePoints(path), lambda: check_model(_vector_beside(Path(path)), model, str(path)))
     simulable = SimulableTrace(path, span or Span(count=limit))
     return Target(simulable, lambda: represent(model, path, max_instructions=limit, progress=progress))
+
+
+def target_of_vector(
+    model: Model, vector: ProgramVector, trace: str | os.PathLike[str] | None = None, span: Span | None = None
+) -> Target:  # fmt: skip
+    """A program that is represented; its `trace`, where there is one, is simulated within a budget."""
+    check_model(vector, model, vector.program)
+    simulable = None if trace is None else SimulableTrace(trace, span or Span(count=vector.instructions))
+    return Target(simulable, lambda: vector)
 
 
 def _vector_beside(path: Path) -> ProgramVector:

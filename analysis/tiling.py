@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from analysis.figure import Axis, Figure, Lines, Panel
 from analysis.report import Section
+from analysis.result import Result
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.machines.posterior import Observations, fit
 from perfvec.model import Model
@@ -89,6 +90,30 @@ class Experiment:
                 word = word.replace(name, text)
             words.append(word)
         return words
+
+
+def ask(
+    model: Model, experiment: Experiment, machines: Sequence[Machine | MachineVector], *, seconds: float = math.inf,
+    learn: Sequence[str] = (), repeats: int = 0, rounds: int = ROUNDS, units: int | None = None,
+    max_instructions: int | None = None, progress: bool = True,
+) -> Result:  # fmt: skip
+    """Answer which value of the parameter is the fastest; the table is that of `tiling`, as are the arguments.
+
+    There `fitted`, `simulated` and `host` carry their units: `fitted_cycles`, `simulated_cycles`, `host_seconds`.
+    """
+    frame = tiling(
+        model, experiment, machines, seconds=seconds, learn=learn, repeats=repeats, rounds=rounds, units=units,
+        max_instructions=max_instructions, progress=progress,
+    )  # fmt: skip
+    named = {"fitted": "fitted_cycles", "simulated": "simulated_cycles", "host": "host_seconds"}
+    return Result(
+        "Time over a kernel's parameter",
+        frame.rename(columns=named),
+        document=lambda: to_json(frame),
+        text=lambda: shown(frame),
+        sections=lambda: sections(frame),
+        picture=lambda: plot(frame),
+    )
 
 
 def tiling(

@@ -134,6 +134,16 @@ class Machine:
                 del values[section][last]
         return values
 
+    def with_(self, **fields: Any) -> Machine:
+        """Return the machine with other values of these fields; `__` stands for the dot of a name.
+
+        `machine.with_(l2__size_kib=1024, frequency_ghz=3.0)`. Unless `name` is among them, the changed fields become
+        part of the name. Raises InputError for an unknown field or an impossible value.
+        """
+        given = {field.replace("__", "."): value for field, value in fields.items()}
+        told = ", ".join(f"{field}={value}" for field, value in given.items())
+        return replace_fields(self, {"name": f"{self.name}, {told}" if given else self.name} | given)
+
 
 class RelationError(InputError):
     """Every field may hold its value, but not together with another's."""
@@ -293,10 +303,22 @@ def replace_field(machine: Machine, field: str, value: Any) -> Machine:
     """`machine` with one field changed, validated. `memory` and `memory.model` accept the name of a DRAM; `l3` accepts
     null or a mapping. Raises InputError.
     """
+    return replace_fields(machine, {field: value})
+
+
+def replace_fields(machine: Machine, fields: Mapping[str, Any]) -> Machine:
+    """`machine` with these fields changed, validated together; as `replace_field`."""
     values = machine.to_dict()
+    for field, value in fields.items():
+        _replace(machine, values, field, value)
+    return machine_from_dict(values)
+
+
+def _replace(machine: Machine, values: dict[str, Any], field: str, value: Any) -> None:
+    """Put a value into the machine's mapping. Raises InputError for a field that the machine does not have."""
     if field == "memory.model" and value != "simple":
         values["memory"] = {"model": value}
-        return machine_from_dict(values)
+        return
     if field in ("memory.latency_ns", "memory.bandwidth_gbs") and machine.memory.model != "simple":
         raise InputError(
             f"machine {machine.name}: {field} = {show(value)} needs memory.model = simple, "
@@ -309,7 +331,6 @@ def replace_field(machine: Machine, field: str, value: Any) -> Machine:
     for section in sections:
         target = target[section]
     target[last] = value
-    return machine_from_dict(values)
 
 
 def parse_value(field: str, text: str) -> Any:

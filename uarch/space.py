@@ -157,10 +157,10 @@ def sample(
     return found
 
 
-def base_of(space: Space, base: str | Path | None) -> Machine | None:
+def base_of(space: Space, base: str | Path | Machine | None) -> Machine | None:
     """The machine whose fields a space leaves alone: `base`, else the space's own, else none. Raises InputError."""
     name = base if base is not None else space.base
-    start = load_machine(name) if name is not None else None
+    start = name if name is None or isinstance(name, Machine) else load_machine(name)
     if start is not None and not any(space.of_core(start.core)):
         raise InputError(f"design space {space.name} varies nothing of {start.name}, whose core is {start.core}")
     return start

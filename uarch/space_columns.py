@@ -27,7 +27,7 @@ def sample_columns(
     n: int,
     seed: int = 0,
     space: str | Path | Space = "default",
-    base: str | Path | None = None,
+    base: str | Path | Machine | None = None,
     constraints: tuple[Constraint, ...] = (),
 ) -> Columns:
     """The machines of `uarch.space.sample(n, seed, space, base=base)` (Sobol), which meet `constraints` besides."""

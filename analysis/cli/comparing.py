@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from analysis.cli.inputs import opened_targets, resolve_targets
+from analysis.api import DEFAULT_BUDGET
+from analysis.cli.inputs import opened_targets
 from analysis.cli.options import (
-    DEFAULT_BUDGET,
     Budget,
-    Csv,
-    Html,
-    Json,
     Machines,
     MaxInstructions,
     ModelFile,
-    Picture,
     SimulateAll,
     Space,
     Targets,
 )
-from analysis.cli.output import draw, require_outputs, shown_table, write_csv
+from analysis.cli.output import answers, require_outputs
+from analysis.result import Result
 from support.errors import InputError
 
 app = typer.Typer()
 
 
 @app.command()
+@answers()
 def compare(
     context: typer.Context,
     targets: Targets = None,
@@ -48,11 +44,7 @@ def compare(
     ] = "pca",
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
-    as_json: Json = False,
-    csv: Csv = None,
-    html: Html = None,
-    picture: Picture = None,
-) -> None:
+) -> Result:
     """Cosine distances between programs, a dendrogram, a map; with --library the programs most like them."""
     from analysis import compare as comparison
     from perfvec.model import load_model
@@ -64,28 +56,14 @@ def compare(
         library = "suite"
     if map_ not in comparison.MAPS:
         raise InputError(f"--map {map_}: expected {' or '.join(comparison.MAPS)}")
-    require_outputs(csv=csv, html=html, picture=picture)
-    known = comparison.load_library(library, load_model(model_file)) if library is not None else []
-    _, vectors = resolve_targets(context, targets, model_file, max_instructions)
-    found = comparison.nearest(vectors, known, nearest) if known else None
-    everyone = vectors if len(vectors) > 1 else [*vectors, *known]
-    distance = comparison.compare(everyone)
-    place = comparison.plane(everyone, map_)
-    write_csv(distance if found is None else found, csv)
-    draw(
-        "How alike programs are", lambda: comparison.sections(distance, place, found),
-        lambda: comparison.plot(distance), html=html, picture=picture,
-    )  # fmt: skip
-    if as_json:
-        print(json.dumps(comparison.to_json(distance, place, found), allow_nan=False))
-        return
-    if len(vectors) > 1:
-        print(comparison.shown(distance))
-    if found is not None:
-        print(shown_table(found))
+    model = load_model(model_file)
+    known = comparison.load_library(library, model) if library is not None else []  # refused before the work
+    with opened_targets(context, targets, model, max_instructions) as programs:
+        return comparison.ask([program.vector for program in programs], known, nearest, map_)
 
 
 @app.command()
+@answers()
 def subset(
     context: typer.Context,
     targets: Targets = None,
@@ -98,26 +76,15 @@ def subset(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the machines' sample.")] = 0,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
-    as_json: Json = False,
-    csv: Csv = None,
-    html: Html = None,
-    picture: Picture = None,
-) -> None:
+) -> Result:
     """The k programs that best stand for the others, with weights and the error that they make over many machines."""
-    from analysis import subset as subsetting
+    from analysis import api
 
     if len(targets or []) + bool(context.obj) <= k:
         raise InputError(f"-k {k} must be less than the number of targets; name at least {k + 1}")
-    require_outputs(csv=csv, html=html, picture=picture)
-    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
-    found = subsetting.subset(model, vectors, k, on=on, space=space, machines=sample, seed=seed)
-    write_csv(found.members, csv)
-    title = f"{k} programs that stand for {len(vectors)}"
-    draw(title, lambda: subsetting.sections(found), lambda: subsetting.plot(found), html=html, picture=picture)
-    if as_json:
-        print(json.dumps(found.to_json(), allow_nan=False))
-        return
-    print(subsetting.shown(found))
+    model = api.load_model(model_file)
+    with opened_targets(context, targets, model, max_instructions) as programs:
+        return api.subset(programs, k, on=on, space=space, sample=sample, seed=seed, model=model)
 
 
 @app.command("report")
@@ -141,8 +108,9 @@ def write_overview(
     """One page of everything about programs on machines: predictions, attribution, comparison, a sweep of caches around
     the first machine and, of traces, profile and phases; and of tensor programs, from results that are there.
     """
-    from analysis.cli.inputs import predictable_machines
-    from analysis.overview import overview
+    from dataclasses import replace
+
+    from analysis import api
     from analysis.report import write_report
     from analysis.tensor import results
 
@@ -151,13 +119,12 @@ def write_overview(
     if tensor and not targets and not context.obj:
         print(write_report(output, "Tensor programs", measured), file=sys.stderr)
         return
-    model, costs = predictable_machines(machines, model_file)
-    traces = [target for target in targets or [] if not target.endswith(".npz")]
-    with opened_targets(context, targets, model_file, max_instructions) as (_, programs):
-        sections = overview(
-            model, programs, traces, costs.machines, seconds=math.inf if simulate else seconds,
-            max_instructions=max_instructions,
-        )  # fmt: skip
-        title = f"{', '.join(program.name for program in programs)} on {', '.join(costs.names)}"
-    by = f"Simulated where the source says so, else by the model {model.digest[:12]}"
-    print(write_report(output, title, sections + measured, by), file=sys.stderr)
+    model = api.load_model(model_file)
+    chosen = api.predictable(model, api.required(machines))  # a wrong machine is refused before a program is traced
+    with opened_targets(context, targets, model, max_instructions) as programs:
+        found = api.overview(
+            programs, chosen, budget=seconds, simulate=simulate, max_instructions=max_instructions, model=model
+        )
+    parts = [*found.sections(), *measured]
+    replace(found, sections=lambda: parts).to_html(output)
+    print(output, file=sys.stderr)

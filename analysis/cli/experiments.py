@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from analysis.cli.options import Csv, Html, Json, ModelFile, Picture
+from analysis.cli.options import ModelFile
+from analysis.cli.output import answers
+from analysis.result import Result
 
 app = typer.Typer(help="Experiments of the literature, repeated: caches.", no_args_is_help=True)
 
@@ -18,6 +20,7 @@ def experiment() -> None:
 
 
 @app.command()
+@answers()
 def caches(
     traces: Annotated[list[Path], typer.Argument(help="Traces, or folders of traces.")],
     work: Annotated[Path, typer.Option("-o", "--output", help="Folder that keeps the simulations; a run goes on.")],
@@ -33,27 +36,18 @@ def caches(
     count: Annotated[int, typer.Option(min=1, help="Timed instructions.")] = 2_097_152,
     repeats: Annotated[int, typer.Option(min=1, help="Repetitions of the methods that draw at random.")] = 5,
     model_file: ModelFile = None,
-    as_json: Json = False,
-    csv: Csv = None,
-    html: Html = None,
-    picture: Picture = None,
-) -> None:
+) -> Result:
     """36 L1 and L2 sizes: which design each method chooses for each program, and what it had to simulate for that.
 
     PerfVec, fitted and zero-shot, beside Ïpek 2006, Dubach 2007 and Li 2016; the embedded timing model is the truth.
     """
-    from analysis.cli.output import draw, require_outputs, write
     from analysis.experiments import caches as study
     from analysis.targets import trace_files
     from perfvec.model import load_model
     from uarch.configuration import load_machine
 
-    require_outputs(csv=csv, html=html, picture=picture)
-    result = study.caches(
+    found = study.caches(
         load_model(model_file), trace_files(traces), load_machine(base), work, train=train or [], start=start,
         count=count, repeats=repeats,
     )  # fmt: skip
-    draw(
-        "Cache sizes", lambda: study.sections(result), lambda: study.plot(result), html=html, picture=picture
-    )  # fmt: skip
-    write(result.methods, result.to_json(), study.shown(result), as_json=as_json, csv=csv)
+    return study.answer(found)

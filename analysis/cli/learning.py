@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from analysis.cli.options import Csv, Html, Json, Level, MaxInstructions, ModelFile, Picture
-from analysis.cli.output import draw, require_outputs, shown_table, write, write_csv
+from analysis.cli.options import Level, MaxInstructions, ModelFile
+from analysis.cli.output import answers
+from analysis.result import Result
 from perfvec.intervals.level import DEFAULT_LEVEL
 from support.errors import InputError
 
@@ -123,6 +123,7 @@ def train(
 
 
 @app.command()
+@answers("as_json", "csv")
 def evaluate(
     traces: Annotated[list[Path], typer.Option(help="Folder with traces; for --what-if also traces, repeated.")],
     latencies: Annotated[Path | None, typer.Option(help="Folder with latency files of those traces.")] = None,
@@ -140,43 +141,32 @@ def evaluate(
         list[Path] | None, typer.Option("--model", help="Model file, the shipped one by default; repeat for folds.")
     ] = None,
     group: Annotated[str | None, typer.Option("--by", help="A table by program, uarch or model instead.")] = None,
-    as_json: Json = False,
-    csv: Csv = None,
-) -> None:
+) -> Result:
     """The accuracy protocol: errors for seen and unseen programs and machines, of one model or of several folds.
 
     --what-if: how well changes of a machine are predicted: simulated, corrected, and by the model
     (docs/explanation/budgets.md).
     """
+    from analysis import accuracy
+    from perfvec.model import load_model
+
     if what_if:
-        _what_if(traces, work, tasks, max_instructions, model_files, as_json, csv)
-        return
+        return _what_if(traces, work, tasks, max_instructions, model_files)
     if latencies is None or len(traces) != 1:
         raise InputError("give one folder with --traces and its labels with --latencies, or --what-if")
-    from perfvec import evaluate as evaluation
-    from perfvec.model import load_model
-    from support.files import atomic_path
+    from perfvec.evaluate import describe
 
-    if group is not None:
-        evaluation.require_group(group)
     models = [load_model(path) for path in model_files] if model_files else [load_model()]
-    pairs = evaluation.evaluate(models, traces[0], latencies)
-    if csv is not None:
-        with atomic_path(csv) as temporary:
-            pairs.to_csv(temporary, index=False)
-    if as_json:
-        print(json.dumps(evaluation.to_json(pairs), allow_nan=False))
-    else:
-        files = {model.digest: str(path) for model, path in zip(models, model_files or [], strict=False)}
-        print(shown_table(evaluation.summary(pairs) if group is None else evaluation.by(pairs, group, files)))
-        print(evaluation.describe(pairs), file=sys.stderr)
+    files = [str(path) for path in model_files or []]
+    found = accuracy.of_models(models, traces[0], latencies, group=group, files=files)
+    print(describe(found.table), file=sys.stderr)
+    return found
 
 
 def _what_if(
-    traces: list[Path], work: Path | None, tasks: list[str] | None, limit: int | None, model_files: list[Path] | None,
-    as_json: bool, csv: Path | None,
-) -> None:  # fmt: skip
-    from analysis import what_if
+    traces: list[Path], work: Path | None, tasks: list[str] | None, limit: int | None, model_files: list[Path] | None
+) -> Result:  # fmt: skip
+    from analysis import accuracy, what_if
     from analysis.targets import trace_files
     from perfvec.model import load_model
 
@@ -184,15 +174,13 @@ def _what_if(
         raise InputError("--what-if keeps its simulations: name a folder with -o")
     if wrong := set(tasks or []) - set(what_if.task_names()):
         raise InputError(f"--task {min(wrong)}: expected one of {', '.join(what_if.task_names())}")
-    require_outputs(csv=csv)
     model = load_model(model_files[0] if model_files else None)
     programs = what_if.programs_of(model, trace_files(traces), work, max_instructions=limit)
-    changes, orders = what_if.evaluate(programs, tasks=tasks)
-    table = what_if.summary(changes, orders)
-    write(table, what_if.to_json(changes, orders), what_if.shown(table), as_json=as_json, csv=csv)
+    return accuracy.of_changes(*what_if.evaluate(programs, tasks=tasks))
 
 
 @app.command()
+@answers("as_json", "csv")
 def calibrate(
     traces: Annotated[Path, typer.Option(help="Folder with traces.")],
     latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
@@ -204,36 +192,28 @@ def calibrate(
         Path | None, typer.Option("-o", "--output", help="The calibrated model to write; may be --model itself.")
     ] = None,
     level: Level = DEFAULT_LEVEL,
-    as_json: Json = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write every held-out pair with its interval.")] = None,
-) -> None:
+) -> Result:
     """Give a model intervals for its predictions, from its folds' errors on programs that they left out.
 
     The table: how often an interval held for a program that was left out of the calibration too.
     """
+    from analysis.accuracy import of_intervals
     from perfvec.intervals import calibrate as calibrating
     from perfvec.model import load_model, save_model
     from support.files import require_writable
 
-    for path in (output, csv):
-        if path is not None:
-            require_writable(path)
+    if output is not None:
+        require_writable(output)
     calibrating.require_level(level)
     folds = [load_model(path) for path in fold_files]
     found = calibrating.calibrate(load_model(model_file), folds, traces, latencies, level=level)
-    for warning in found.warnings:
-        print(f"perfvec: {warning}", file=sys.stderr)
     if output is not None:
         save_model(found.model, output)
-    if csv is not None:
-        write_csv(found.pairs, csv)
-    if as_json:
-        print(json.dumps(calibrating.to_json(found), allow_nan=False))
-    else:
-        print(shown_table(calibrating.shown(found.coverage)))
+    return of_intervals(found)
 
 
 @app.command("fit-uarch")
+@answers()
 def fit_uarch(
     output: Annotated[Path, typer.Option("-o", "--output", help="The machine vector to write (*.machine.npz).")],
     times: Annotated[
@@ -251,11 +231,7 @@ def fit_uarch(
         str | None, typer.Option(help="The machine's name; by default that of --uarch or the file.")
     ] = None,
     model_file: ModelFile = None,
-    as_json: Json = False,
-    csv: Csv = None,
-    html: Html = None,
-    picture: Picture = None,
-) -> None:
+) -> Result:
     """Fit a machine's vector to whole-program times, or to labels; predict --uarch FILE then uses it.
 
     left_out: seconds predicted from the other programs; prior_error: of --uarch, or the mean machine, unfitted.
@@ -266,7 +242,6 @@ def fit_uarch(
     from perfvec.model import load_model
 
     fitting.require_name(output)
-    require_outputs(csv=csv, html=html, picture=picture)
     if (times is None) == (latencies is None) or (latencies is None) != (traces is None):
         raise InputError("give one source: --times FILE, or --traces DIR with --latencies DIR")
     if times is not None:
@@ -278,10 +253,4 @@ def fit_uarch(
         assert traces is not None
         assert latencies is not None
         fitted = fitting.fit_labels(load_model(model_file), traces, latencies, output, uarch=machine, name=name)
-    for warning in fitted.warnings:
-        print(f"perfvec: {warning}", file=sys.stderr)
-    draw(
-        f"{fitted.machine.name}, fitted", lambda: real_machine.sections(fitted.table),
-        lambda: real_machine.plot(fitted.table), html=html, picture=picture,
-    )  # fmt: skip
-    write(fitted.table, fitted.to_json(), real_machine.shown(fitted.table), as_json=as_json, csv=csv)
+    return real_machine.result(fitted)

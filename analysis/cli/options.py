@@ -14,24 +14,17 @@ ModelFile = Annotated[Path | None, typer.Option("--model", help="Model file; the
 Machines = Annotated[list[str] | None, typer.Option("--uarch", help="Preset name or YAML/JSON file; repeat for more.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")]
-Html = Annotated[
-    Path | None, typer.Option("--html", help="Write an offline page of interactive figures and tables.")
-]
+Html = Annotated[Path | None, typer.Option("--html", help="Write an offline page of interactive figures and tables.")]
 Picture = Annotated[Path | None, typer.Option("--picture", help="Write the picture (.png, .svg or .pdf).")]
-MaxInstructions = Annotated[
-    int | None, typer.Option("--max-instructions", min=1, help="Stop after N instructions.")
-]
+MaxInstructions = Annotated[int | None, typer.Option("--max-instructions", min=1, help="Stop after N instructions.")]
 Start = Annotated[int, typer.Option("--start", min=0, help="First timed instruction; all before warm the caches.")]
-Count = Annotated[
-    int | None, typer.Option("--count", min=1, help="Timed instructions; to the trace's end by default.")
-]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Timed instructions; to the trace's end by default.")]
 Warmup = Annotated[
     int, typer.Option(min=0, help="Instructions before --start that also warm the pipeline and the predictors.")
 ]
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Simulate instead of predicting: exact, slower, with CPI stacks.")
 ]
-DEFAULT_BUDGET = 20.0  # seconds
 Budget = Annotated[
     float,
     typer.Option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path
@@ -10,24 +9,21 @@ from typing import Annotated
 
 import typer
 
-from analysis.cli.inputs import given, machines_named, opened_targets, resolve_targets
+from analysis.api import DEFAULT_BUDGET
+from analysis.cli.inputs import machines_named, opened_targets
 from analysis.cli.options import (
-    DEFAULT_BUDGET,
     Budget,
     Count,
-    Csv,
-    Html,
-    Json,
     Level,
     Machines,
     MaxInstructions,
     ModelFile,
-    Picture,
     SimulateAll,
     Start,
     Targets,
 )
-from analysis.cli.output import draw, require_outputs, shown_table, write, write_csv
+from analysis.cli.output import answers, require_outputs
+from analysis.result import Result
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from support.errors import InputError
 
@@ -35,6 +31,7 @@ app = typer.Typer()
 
 
 @app.command()
+@answers()
 def predict(
     context: typer.Context,
     targets: Targets = None,
@@ -44,42 +41,23 @@ def predict(
     level: Level = DEFAULT_LEVEL,
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
-    as_json: Json = False,
-    csv: Csv = None,
-    html: Html = None,
-    picture: Picture = None,
-) -> None:
+) -> Result:
     """Time, cycles and CPI of programs on machines (all presets by default): traces are simulated as far as the budget
     goes, all else is predicted, with an interval where one is known (per cent of each); `source` says which.
 
     A line on stderr for each program or machine that the model answers for and that is unlike what trained it.
     """
-    from analysis import novelty
-    from analysis import predict as prediction
-    from perfvec.machines.machine_vector import load_predictable
-    from perfvec.model import load_model
+    from analysis import api
 
-    require_outputs(csv=csv, html=html, picture=picture)
     require_level(level)
-    chosen = load_predictable(machines, load_model(model_file)) if machines else machines_named(None)
-    with opened_targets(context, targets, model_file, max_instructions) as (model, programs):
-        frame = prediction.answered(model, programs, chosen, math.inf if simulate else seconds, level=level)
-        asked = prediction.by_the_model(frame, programs, chosen)
-        unlike = novelty.novelty(model, *asked)
-    for warning in novelty.warnings(unlike) + prediction.notes(model, frame):
-        print(f"perfvec: {warning}", file=sys.stderr)
-    write_csv(frame, csv)
-    draw(
-        "Predicted run times", lambda: prediction.sections(frame) + novelty.sections(unlike),
-        lambda: prediction.plot(frame), html=html, picture=picture,
-    )  # fmt: skip
-    if as_json:
-        print(json.dumps(prediction.to_json(frame) | {"outside": novelty.to_json(unlike)}, allow_nan=False))
-    else:
-        print(shown_table(prediction.shown(frame)))
+    model = api.load_model(model_file)
+    chosen = api.predictable(model, machines)  # a wrong machine is refused before a program is traced
+    with opened_targets(context, targets, model, max_instructions) as programs:
+        return api.predict(programs, chosen, budget=seconds, simulate=simulate, level=level, model=model)
 
 
 @app.command()
+@answers()
 def sweep(
     context: typer.Context,
     targets: Targets = None,
@@ -122,90 +100,41 @@ def sweep(
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     level: Level = DEFAULT_LEVEL,
-    as_json: Json = False,
-    csv: Csv = None,
-    html: Html = None,
-    picture: Picture = None,
-) -> None:
+) -> Result:
     """Times over a grid of configuration fields (--base, --vary) or a sampled design space (--space): of traces every
     point is simulated where the budget allows it, else some are and correct the rest; `source` says which a number is.
 
     `pareto` marks the points that none beats in time and cost (without --cost, of a grid: at equal or smaller fields).
     """
-    from analysis import confirm, intervals
-    from analysis import sweep as sweeping
-    from analysis.sensitivity import sensitivity
     from analysis.simulate import Span
+    from analysis.sweep import parse_vary
+    from analysis.sweep_question import SweepQuestion, gem5_result
+    from perfvec.model import load_model
     from uarch.configuration import load_machine
 
     if gem5_results is not None:
-        table = confirm.gem5_results(gem5_results)
-        write_csv(table, csv)
-        print(json.dumps({"points": table.to_dict(orient="records")}) if as_json else shown_table(table))
-        return
-    if (space is None) == (not vary):
-        raise InputError("an empty sweep: give --vary FIELD=V1,V2,… with --base M, or --space S, one of the two")
-    if vary and base is None:
-        raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
-    require_outputs(csv=csv, html=html, picture=picture)
+        return gem5_result(gem5_results)
     require_level(level)
-    # A wrong field, value or expression is refused before a program is traced.
-    limits = sweeping.parse_constraints(constraint or [], cost)
-    grid = sweeping.parse_vary(vary) if vary else {}
-    machine = load_machine(base) if base is not None else None
-    if search is not None and (simulate or start or count):
-        raise InputError("--search goes with a budget and whole programs; leave out --simulate, --start and --count")
-    if search is None:
-        design = (
-            sweeping.space_design(space, sample, seed=seed, base=base, constraints=limits)
-            if space is not None
-            else sweeping.grid_design(given(machine), grid, limits)
-        )
-        sweeping.Outcome(design.columns, cost, objective)
-    else:
-        from analysis import search as searching
-
-        over = (
-            searching.search_space(space, base=base, constraints=limits)
-            if space is not None
-            else searching.search_grid(given(machine), grid, limits)
-        )
     span = Span(start, count) if start or count else None
-    with opened_targets(context, targets, model_file, max_instructions, span) as (model, programs):
-        if search is not None:
-            design = searching.search(
-                model, [one.vector for one in programs], over, search, seed=seed, cost=cost, objective=objective
-            )
-        if design.left_out:
-            print(f"perfvec: {design.left_out}", file=sys.stderr)
-        frame = sweeping.answered(
-            model, programs, design, math.inf if simulate else seconds, base=machine, cost=cost, objective=objective,
-            best=best, level=level,
-        )  # fmt: skip
-        chosen = intervals.of_best(model, programs, design.columns, frame, best, level)
-        facts = {one.name: (one.instructions, one.isa) for one in programs}
-    importance = sensitivity(frame, sweeping.fields_of(frame), sweeping.outcome_of(frame), exact=design.exact)
-    write_csv(frame, csv)
-    title, axes = f"Sweep of {space or base}", sweeping.heat_fields(frame, heat)
-    draw(
-        title, lambda: sweeping.sections(frame, chosen, importance, axes),
-        lambda: sweeping.plot(frame, axes), html=html, picture=picture,
+    question = SweepQuestion(  # a wrong field, value or expression is refused before a program is traced
+        base=load_machine(base) if base is not None else None, vary=parse_vary(vary) if vary else {}, space=space,
+        sample=sample, seed=seed, constraints=tuple(constraint or ()), cost=cost, objective=objective, best=best,
+        search=search, heat=heat,
     )  # fmt: skip
+    question.require_goes_with(simulate=simulate, span=span is not None)
+    model = load_model(model_file)
+    with opened_targets(context, targets, model, max_instructions, span) as programs:
+        found = question.ask(model, programs, math.inf if simulate else seconds, level=level)
     if export_gem5 is not None:
-        exported = confirm.export_gem5(export_gem5, frame, design, best, facts)
-        print(f"perfvec: {confirm.how_to_run(export_gem5, exported)}", file=sys.stderr)
-    if as_json:
-        print(json.dumps(sweeping.to_json(frame, sensitivities=importance, chosen=chosen), allow_nan=False))
-        return
-    order = list(dict.fromkeys(importance["field"]))
-    print(shown_table(sweeping.shown(chosen, order)))
-    told = f"; {100 * level:g}% intervals of the times" if (chosen["low"] < chosen["high"]).any() else ""
-    print(f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}")
-    print(f"source: {sweeping.told_sources(frame)}\n")
-    print(shown_table(importance.groupby("program", sort=False).head(8).reset_index(drop=True)))
+        from analysis.confirm import how_to_run
+
+        exported = found.export_gem5(export_gem5)
+        print(f"perfvec: {how_to_run(export_gem5, exported)}", file=sys.stderr)
+    return found
 
 
 @app.command()
+@answers()
 def attribute(
     context: typer.Context,
     targets: Targets = None,
@@ -217,32 +146,20 @@ def attribute(
     max_instructions: MaxInstructions = None,
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
-    as_json: Json = False,
-    csv: Csv = None,
-    html: Html = None,
-    picture: Picture = None,
-) -> None:
+) -> Result:
     """Attribute the cycles to a machine's parts: Shapley values of its caches, predictor, widths, … against an ideal.
     """
-    import pandas as pd
-
+    from analysis import api
     from analysis import attribute as attribution
 
     if not machines:
         raise InputError("say on which machine: --uarch M")
-    require_outputs(csv=csv, html=html, picture=picture)
-    chosen = machines_named(machines)
+    chosen = [api.machine(name) for name in machines]
     for machine in chosen:
         attribution.load_ideal(ideal or attribution.IDEAL, machine)  # refuses a wrong file before a program is traced
-    each = math.inf if simulate else seconds / len(chosen)
-    with opened_targets(context, targets, model_file, max_instructions) as (model, programs):
-        frames = [attribution.answered(model, programs, machine, each, ideal) for machine in chosen]
-    frame = pd.concat(frames, ignore_index=True)
-    draw(
-        "What the cycles are due to", lambda: attribution.sections(frame), lambda: attribution.plot(frame),
-        html=html, picture=picture,
-    )  # fmt: skip
-    write(frame, attribution.to_json(frame), attribution.shown(frame), as_json=as_json, csv=csv)
+    model = api.load_model(model_file)
+    with opened_targets(context, targets, model, max_instructions) as programs:
+        return api.attribute(programs, chosen, ideal=ideal, budget=seconds, simulate=simulate, model=model)
 
 
 @app.command()
@@ -276,8 +193,11 @@ def explore(
 ) -> None:
     """A page with a slider for every field of a machine: times, attribution and a heat map follow the hand, offline."""
     from analysis.explore import explore as run_explore
+    from perfvec.model import load_model
 
     require_outputs(html=output)
     chosen = machines_named(machines) if machines else []
-    model, vectors = resolve_targets(context, targets, model_file, max_instructions)
+    model = load_model(model_file)
+    with opened_targets(context, targets, model, max_instructions) as programs:
+        vectors = [program.vector for program in programs]
     print(run_explore(output, model, vectors, chosen, ideal=ideal), file=sys.stderr)

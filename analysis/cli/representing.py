@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from analysis.cli.options import (
     ClusterFile,
-    Csv,
     Cwd,
     Device,
     Env,
-    Html,
-    Json,
     MaxInstructions,
     ModelFile,
-    Picture,
     RegionFunction,
     RegionStart,
     RegionStop,
@@ -28,12 +23,10 @@ from analysis.cli.options import (
     Skip,
     Stdin,
 )
-from analysis.cli.output import draw, require_outputs, shown_table, write_csv
+from analysis.cli.output import answers
 from analysis.cli.running import leave_as, region_of, surroundings
+from analysis.result import Result
 from support.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer()
 
@@ -142,6 +135,7 @@ def _vector_line(path: Path) -> str:
 
 
 @app.command()
+@answers()
 def phases(
     trace_file: Annotated[Path, typer.Argument(help="A trace.")],
     interval: Annotated[
@@ -152,30 +146,13 @@ def phases(
     prefix: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write PREFIX.simpoints, PREFIX.weights and PREFIX.bb.")
     ] = None,
-    as_json: Json = False,
-    csv: Csv = None,
-    html: Html = None,
-    picture: Picture = None,
-) -> None:
+) -> Result:
     """Phases of a trace, as SimPoint finds them, and their simulation points, for gem5."""
-    import pandas as pd
+    from analysis.phases import result
+    from tracegen.control_flow.phases import phases as find
+    from tracegen.control_flow.phases import write_simpoints
 
-    from analysis import phases as pictures
-    from tracegen.control_flow.phases import phases as run_phases
-    from tracegen.control_flow.phases import strip, write_simpoints
-
-    require_outputs(csv=csv, html=html, picture=picture)
-    found = run_phases(trace_file, interval=interval, most=most, seed=seed)
+    found = find(trace_file, interval=interval, most=most, seed=seed)
     for path in write_simpoints(found, prefix) if prefix is not None else []:
         print(path, file=sys.stderr)
-    table = pd.DataFrame(found.document()["phases"])
-    write_csv(table, csv)
-    draw(
-        f"Phases of {found.trace}", lambda: pictures.sections(found), lambda: pictures.plot(found),
-        html=html, picture=picture,
-    )  # fmt: skip
-    if as_json:
-        print(json.dumps(found.document(), allow_nan=False))
-    else:
-        print(shown_table(table))
-        print(f"over time, {found.interval:,} instructions an interval: {strip(found)}")
+    return result(found)

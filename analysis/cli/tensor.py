@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from analysis.cli.output import answers
+from analysis.result import Result, of_table, table_text
+
 app = typer.Typer(help="Tensor programs: data sets, cost models, predictions.", no_args_is_help=True)
 
 
@@ -52,7 +55,6 @@ def card(
     """Describe a dataset: tasks, devices, schedules, records, failures, features."""
     import json
 
-    from analysis.cli.output import shown_table
     from tracegen.tensor.dataset import Dataset, summary
 
     with Dataset(dataset) as data:
@@ -68,7 +70,7 @@ def card(
     for name, value in document.items():
         if not isinstance(value, list):
             print(f"{name}: {value}")
-    print(shown_table(frame))
+    print(table_text(frame))
 
 
 @app.command("merge")
@@ -127,6 +129,7 @@ def train(
 
 
 @app.command("evaluate")
+@answers("as_json", "csv")
 def evaluate(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     models: Annotated[str, typer.Option(help="A,B,… of the configuration; all of it by default.")] = "",
@@ -153,17 +156,11 @@ def evaluate(
         Path | None, typer.Option(help="Judge this trained model, or shipped, on --device, and fine-tuned there.")
     ] = None,
     work: Annotated[Path | None, typer.Option(help="Finished rows are kept here; a killed run goes on.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write a row per seed as CSV.")] = None,
-) -> None:
+) -> Result:
     """One table: models, all trained on the same records within the same budget, per split."""
-    import json
-
-    from analysis.cli.output import shown_table
     from perfvec.tensor import evaluate as evaluation
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
-    from support.files import atomic_path
 
     protocol = evaluation.Protocol(
         splits=tuple(filter(None, splits.split(","))), seeds=seeds, test=test, budget=Budget(epochs, seconds),
@@ -176,15 +173,10 @@ def evaluate(
         entries = read_entries(configuration)
         names = [name for name in models.split(",") if name]
         rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
-    if csv is not None:
-        with atomic_path(csv) as temporary:
-            rows.to_csv(temporary, index=False)
     table = evaluation.summary(rows)
-    print(
-        json.dumps(evaluation.to_json(rows, table), allow_nan=False)
-        if as_json
-        else shown_table(evaluation.shown(table))
-    )
+    return of_table(
+        "Tensor cost models", rows, lambda: evaluation.to_json(rows, table), lambda: table_text(evaluation.shown(table))
+    )  # fmt: skip
 
 
 @app.command("limits")
@@ -224,27 +216,19 @@ def limits(
 
 
 @app.command("predict")
+@answers("as_json", "csv")
 def predict(
     model: Annotated[Path, typer.Argument(help="A trained model (*.safetensors), or shipped.")],
     dataset: Annotated[Path, typer.Argument(help="Candidates: a dataset (*.tensor.h5), or what read reads.")],
     device: Annotated[list[str] | None, typer.Option(help="Predict for this device; repeat for more.")] = None,
     top: Annotated[int, typer.Option(min=0, help="Only the best N of each task; 0: all.")] = 0,
     zero_shot: Annotated[bool, typer.Option("--zero-shot", help="Devices that did not train the model too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
-) -> None:
+) -> Result:
     """Latency or score of every candidate by a trained model, the best first."""
-    import json
-
-    from analysis.cli.output import shown_table
     from perfvec.tensor import predict as prediction
-    from support.files import atomic_path
 
     frame = prediction.predict(model, dataset, devices=device, top=top, zero_shot=zero_shot)
-    if csv is not None:
-        with atomic_path(csv) as temporary:
-            frame.to_csv(temporary, index=False)
-    print(json.dumps({"predictions": prediction.to_json(frame)}, allow_nan=False) if as_json else shown_table(frame))
+    return of_table("Predicted candidates", frame, lambda: {"predictions": prediction.to_json(frame)})
 
 
 @app.command("collect")

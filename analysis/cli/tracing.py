@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from analysis.cli.options import (
     ClusterFile,
-    Csv,
     Cwd,
     Env,
-    Json,
     MaxInstructions,
     RegionFunction,
     RegionStart,
@@ -24,11 +21,10 @@ from analysis.cli.options import (
     Skip,
     Stdin,
 )
+from analysis.cli.output import answers
 from analysis.cli.running import leave_as, region_of, surroundings
+from analysis.result import Result
 from support.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer()
 
@@ -129,27 +125,12 @@ def features(
 
 
 @app.command()
+@answers("as_json", "csv", "html")
 def characterise(
     trace_file: Annotated[Path, typer.Argument(help="A trace.")],
-    as_json: Json = False,
-    csv: Csv = None,
     max_instructions: MaxInstructions = None,
-) -> None:
+) -> Result:
     """A trace's microarchitecture-independent profile: mix, branch entropy, footprints, miss ratios, parallelism."""
-    import pandas as pd
+    from analysis.api import characterise as ask
 
-    from support.files import atomic_path, require_writable
-    from tracegen.statistics.characterise import characterise as run_characterise
-    from tracegen.statistics.characterise import rows
-
-    if csv is not None:
-        require_writable(csv)
-    document = run_characterise(trace_file, max_instructions=max_instructions)
-    frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
-    if csv is not None:
-        with atomic_path(csv) as temporary:
-            frame.to_csv(temporary, index=False)
-    if as_json:
-        print(json.dumps(document, allow_nan=False))
-    else:
-        print(frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"))
+    return ask(trace_file, max_instructions=max_instructions)

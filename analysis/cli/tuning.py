@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from analysis.cli.options import Machines
+from analysis.cli.output import answers
+from analysis.result import Result, of_table, table_text
 
 app = typer.Typer()
 
@@ -44,7 +46,6 @@ def tune(
     """Search fast schedules of a network, ranked by a cost model. Stopped or killed, the same command goes on."""
     import json
 
-    from analysis.cli.output import shown_table
     from analysis.tensor import tune as tuning
 
     plan = tuning.Plan(
@@ -57,7 +58,7 @@ def tune(
     if as_json:
         print(json.dumps(document, allow_nan=False))
         return
-    print(shown_table(found.tasks().drop(columns="key")))
+    print(table_text(found.tasks().drop(columns="key")))
     latency = (
         "unknown, some task never ran" if document["latency_s"] is None else f"{1e3 * document['latency_s']:.3f} ms"
     )
@@ -65,23 +66,22 @@ def tune(
 
 
 @app.command("compare-searches")
+@answers("as_json", "csv")
 def compare_searches(
     folders: Annotated[list[Path], typer.Argument(help="Work folders of tune, of one network and device.")],
     reference: Annotated[
         int, typer.Option(min=0, help="The search, counted from 0, whose final latency is the goal.")
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
-) -> None:
+) -> Result:
     """Searches beside each other: latency found, and trials and time to reach what the reference found."""
-    from analysis.cli.output import shown_table, write
     from analysis.tensor import compare
 
     frame = compare.compare(folders, reference)
-    write(frame, compare.to_json(frame), shown_table(frame), as_json=as_json, csv=csv)
+    return of_table("Searches beside each other", frame, lambda: compare.to_json(frame))
 
 
 @app.command("replay")
+@answers("as_json", "csv")
 def replay(
     network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
     model: Annotated[
@@ -109,20 +109,14 @@ def replay(
     ] = None,
     zero_shot: Annotated[bool, typer.Option("--zero-shot", help="A device that did not train the model too.")] = False,
     seed: Annotated[int, typer.Option(help="Of the random candidates.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table of kernels as CSV.")] = None,
-) -> None:
+) -> Result:
     """A network's latency from its kernels' predicted ones, replayed over its graph, beside the measured latency.
 
     On this computer's devices by a tensor cost model (--model), or on machines of `uarch/` (--uarch) by the kernels'
     program vectors (--kernels).
     """
-    import json
-
-    from analysis.cli.output import shown_table
     from analysis.tensor import replay as replaying
     from support.errors import InputError
-    from support.files import atomic_path
 
     numbers = [part.strip() for part in streams.split(",")]
     if not all(part.isdigit() for part in numbers):
@@ -130,8 +124,7 @@ def replay(
     if machines:
         if kernels is None:
             raise InputError("--uarch needs --kernels DIR; make it with perfvec tensor export-kernels")
-        _replay_machines(network, kernels, machines, foundation, [int(part) for part in numbers], as_json, csv)
-        return
+        return _replay_machines(network, kernels, machines, foundation, [int(part) for part in numbers])
     if model is None:
         raise InputError("name a trained cost model with --model, or machines with --uarch and --kernels")
     found = replaying.replay(
@@ -139,25 +132,19 @@ def replay(
         streams=[int(part) for part in numbers], measuring=replaying.Measuring(cpu=cpu) if measure else None, seed=seed,
         zero_shot=zero_shot,
     )  # fmt: skip
-    if csv is not None:
-        with atomic_path(csv) as temporary:
-            found.kernels.to_csv(temporary, index=False)
     document = replaying.to_json(found)
-    if as_json:
-        print(json.dumps(document, allow_nan=False))
-        return
-    print(shown_table(found.kernels.drop(columns="key")))
-    print(shown_table(found.streams))
-    print(f"critical path {1e3 * found.critical_path_s:.3f} ms")
+    lines = [
+        table_text(found.kernels.drop(columns="key")), table_text(found.streams),
+        f"critical path {1e3 * found.critical_path_s:.3f} ms",
+    ]  # fmt: skip
     if found.network is not None:
-        print(f"measured end to end {1e3 * found.network.seconds:.3f} ms; predicted {document['error']:+.1%}")
+        lines.append(f"measured end to end {1e3 * found.network.seconds:.3f} ms; predicted {document['error']:+.1%}")
+    return of_table(f"Replay of {network}", found.kernels, lambda: document, lambda: "\n".join(lines))
 
 
 def _replay_machines(
-    network: str, folder: Path, names: list[str], foundation: Path | None, streams: list[int], as_json: bool,
-    csv: Path | None,
-) -> None:  # fmt: skip
-    from analysis.cli.output import shown_table, write
+    network: str, folder: Path, names: list[str], foundation: Path | None, streams: list[int]
+) -> Result:  # fmt: skip
     from analysis.tensor import programs
     from perfvec.machines.machine_vector import load_predictable
     from perfvec.model import load_model
@@ -168,8 +155,8 @@ def _replay_machines(
         raise InputError(f"{folder}: holds the kernels of {exported.network}, not of {network}")
     model = load_model(foundation)
     frame, whole = programs.replay_machines(folder, model, load_predictable(names, model), streams)
-    text = f"{shown_table(frame)}\n{shown_table(whole)}"
-    write(frame, programs.to_json(frame, whole), text, as_json=as_json, csv=csv)
+    text = f"{table_text(frame)}\n{table_text(whole)}"
+    return of_table(f"Replay of {network}", frame, lambda: programs.to_json(frame, whole), lambda: text)
 
 
 @app.command("export-kernels")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from analysis.cli.options import ClusterFile, Json, ModelFile, Scheduler
-from analysis.cli.output import shown_table
+from analysis.result import table_text
 
 if TYPE_CHECKING:
     pass
@@ -101,7 +101,7 @@ def suite_time(
     )
     for name, reason in failures.items():
         print(f"perfvec: {name} is left out: {' '.join(reason.split())}", file=sys.stderr)
-    print(json.dumps(found.to_dict(orient="records")) if as_json else shown_table(found.drop(columns="repeats")))
+    print(json.dumps(found.to_dict(orient="records")) if as_json else table_text(found.drop(columns="repeats")))
     print(
         f"its clock is {clock:.2f} GHz, measured; now perfvec fit-uarch --times {output / TIMES} "
         f"--frequency-ghz {clock:.2f} -o HOST.machine.npz", file=sys.stderr,
@@ -121,4 +121,4 @@ def suite_table(
     from tracegen.suite.table import markdown
 
     rows = table(folder)
-    print(json.dumps(rows) if as_json else markdown(rows) if as_markdown else shown_table(pd.DataFrame(rows)))
+    print(json.dumps(rows) if as_json else markdown(rows) if as_markdown else table_text(pd.DataFrame(rows)))

@@ -18,6 +18,7 @@ from analysis.experiments.simulations import EVERY, WINDOW_INSTRUCTIONS, Windows
 from analysis.experiments.study import L1_KIB, L2_KIB, Answer, Study, designs_of, quality
 from analysis.figure import Axis, Figure, Panel, Points
 from analysis.report import Section
+from analysis.result import Result
 from analysis.subset import medoids
 from perfvec.model import Model
 from support.errors import InputError
@@ -30,7 +31,7 @@ COUNT = 2_097_152
 
 
 @dataclass(frozen=True)
-class Result:
+class Comparison:
     """`methods`, a row each: `method`, `programs` judged, `simulations`, `simulation_s`, `representation_s` and
     `learning_s` (seconds of CPU time), `above` and `above_worst` (the chosen design's objective above the smallest,
     fractions: the mean over programs, and the worst program's), `better` (designs that are better, on average),
@@ -68,7 +69,7 @@ def caches(
     count: int = COUNT,
     repeats: int = REPEATS,
     progress: bool = True,
-) -> Result:
+) -> Comparison:
     """Simulate every trace on every design (kept in `folder`), let the methods choose, judge their choices.
 
     `train` names the programs to learn from beforehand; by default the TRAINED medoids of the vectors' directions,
@@ -116,7 +117,7 @@ def caches(
             }
             for number, program in enumerate(study.programs)
         ]  # fmt: skip
-    return Result(pd.DataFrame(rows), pd.DataFrame(choices), study, repeats)
+    return Comparison(pd.DataFrame(rows), pd.DataFrame(choices), study, repeats)
 
 
 def require_scikit_learn() -> None:
@@ -159,7 +160,19 @@ def one_for_all(study: Study) -> Answer:
     return Answer(np.broadcast_to(mean, study.cycles.shape), simulated)
 
 
-def shown(result: Result) -> str:
+def answer(result: Comparison) -> Result:
+    """The comparison as an answer; the table is `methods`."""
+    return Result(
+        "Cache sizes",
+        result.methods,
+        document=result.to_json,
+        text=lambda: shown(result),
+        sections=lambda: sections(result),
+        picture=lambda: plot(result),
+    )
+
+
+def shown(result: Comparison) -> str:
     """The table of the terminal."""
     table = result.methods
     frame = pd.DataFrame(
@@ -178,7 +191,7 @@ def shown(result: Result) -> str:
     return f"{frame.to_string(index=False)}\n{counts}; learned from beforehand: {trained}"
 
 
-def sections(result: Result) -> list[Section]:
+def sections(result: Comparison) -> list[Section]:
     """The parts of the HTML report."""
     text = (
         f"Objective: time · (1000 + 10 · L1 KiB + L2 KiB). Windows of {WINDOW_INSTRUCTIONS:,} instructions, one "
@@ -191,7 +204,7 @@ def sections(result: Result) -> list[Section]:
     ]
 
 
-def plot(result: Result) -> Figure:
+def plot(result: Comparison) -> Figure:
     """Plot how far each method's choices are above the optimum, over what it simulated."""
     table = result.methods
     points = Points("", table["simulations"], 100 * table["above"], list(table["method"]), labelled=True)

@@ -10,16 +10,16 @@ import plotly.graph_objects as go
 import pytest
 from scipy.cluster.hierarchy import linkage
 
-from analysis import attribute, compare, difference, predict, profile, subset, sweep
+from analysis import attribute, compare, difference, overview, predict, profile, subset, sweep
 from analysis.cli.output import require_outputs
 from analysis.costs import predicted
 from analysis.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Panel, Points, Rule, Spans, distinct
 from analysis.figure_matplotlib import canvas, write_picture
 from analysis.figure_plotly import document
 from analysis.flame import section as flame_section
-from analysis.overview import overview
 from analysis.report import MOST_ROWS, Section, table, to_script, write_report
 from analysis.sensitivity import sensitivity
+from analysis.simulated import SimulableTrace
 from analysis.simulated_parts import collect as simulate_parts
 from analysis.targets import Target
 from perfvec.intervals.calibration import LEVELS, Calibration, Scale, WayCalibration
@@ -314,8 +314,9 @@ def test_differences_add_up_in_the_picture(browser, small_model, both, tmp_path)
 def test_one_page_has_everything(browser, small_model, wholes, request, tmp_path):
     files = request.getfixturevalue("traces")  # (here `traces` is what plotly.js drew)
     machines = [load_machine("base"), load_machine("cortex-a53")]
-    targets = [Target(None, lambda whole=whole: whole) for whole in wholes]
-    sections = overview(small_model, targets, files[:1], machines)
+    runs = [SimulableTrace(files[0]), None]
+    targets = [Target(run, lambda whole=whole: whole) for run, whole in zip(runs, wholes, strict=True)]
+    sections = overview.ask(small_model, targets, machines).sections()
     titles = " ".join(section.title for section in sections)
     for part in ("Cycles per instruction", "What of the machine", "flame graph", "phases", "alike", "base with"):
         assert part in titles

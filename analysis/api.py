@@ -1,0 +1,657 @@
+"""The Python API: programs, machines and questions about them. `import perfvec as pv` offers all of it as `pv.NAME`.
+
+A question returns a `Result`. A program is a trace or live-points file (its path, or what `trace` and `load` return),
+a vector file, or what `represent` returns. A machine is a preset's name, a YAML or JSON file, a fitted vector
+(`*.machine.npz`), or what `machine` returns. What is wrong with them is an `Error`, one line. Modules that are heavy
+are imported by the function that needs them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from analysis.result import Result
+from support.errors import InputError as Error
+
+if TYPE_CHECKING:
+    from analysis.costs import Costs
+    from analysis.parts import Parts
+    from analysis.simulate import Simulation
+    from analysis.sweep_question import Sweep
+    from analysis.targets import Target
+    from analysis.tiling import Experiment
+    from perfvec.machines.machine_vector import MachineVector
+    from perfvec.model import Model
+    from perfvec.representation.vector import ProgramVector
+    from tracegen.formats.trace import Trace
+    from tracegen.qemu import Region
+    from uarch.configuration import Machine
+
+DEFAULT_BUDGET = 20.0  # seconds
+__all__ = [
+    "DEFAULT_BUDGET", "Error", "LivePointsFile", "Program", "Result", "TraceFile", "attribute", "characterise",
+    "collector", "compare", "diff", "import_champsim", "import_gem5", "live_points", "load", "load_model", "machine",
+    "overview", "phases", "predict", "predictable", "presets", "profile", "represent", "required", "simulable",
+    "simulate", "subset", "sweep", "tiling", "trace",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Recording(os.PathLike[str]):
+    """A file of one run; it is a path, so every function that takes a path takes it."""
+
+    path: Path
+    _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False, compare=False)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True)
+class TraceFile(_Recording):
+    """A trace, the executed instructions of one thread. A temporary file is removed with the object.
+
+    >>> import perfvec as pv
+    >>> trace = pv.load("T.trace.h5")
+    >>> trace.isa, trace.instructions
+    ('x86-64', 60000)
+    """
+
+    name: str = ""
+    isa: str = ""
+    instructions: int = 0
+
+
+@dataclass(frozen=True)
+class LivePointsFile(_Recording):
+    """Sampled units of a run with the state that warms any machine: simulated in a fraction of a second.
+
+    >>> import perfvec as pv
+    >>> points = pv.live_points("T.trace.h5", units=64)
+    >>> pv.simulate(points, "zen4").table["cycles"].gt(0).all().item()
+    True
+    """
+
+    name: str = ""
+    isa: str = ""
+    instructions: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A program as the model sees it: its `vector` and, where it is known, the `recording` that simulations use.
+
+    >>> import perfvec as pv
+    >>> program = pv.represent("T.trace.h5")
+    >>> program.save("T.vector.npz")
+    >>> pv.load("T.vector.npz").name
+    'T'
+    """
+
+    vector: ProgramVector
+    recording: TraceFile | None = None
+
+    @property
+    def name(self) -> str:
+        """The program's name in tables."""
+        return self.vector.program
+
+    @property
+    def instructions(self) -> int:
+        """Number of executed instructions."""
+        return self.vector.instructions
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the vector, `*.vector.npz`, atomically."""
+        self.vector.save(path)
+
+
+if TYPE_CHECKING:
+    Runnable = str | os.PathLike[str] | Program | ProgramVector | Target
+    Runnables = Runnable | Sequence[Runnable]
+    Named = str | os.PathLike[str] | Machine | MachineVector
+    Machines = Named | Sequence[Named] | None
+    Models = str | os.PathLike[str] | Model | None
+
+
+def trace(
+    command: Sequence[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    max_instructions: int | None = None,
+    skip: int = 0,
+    region: Region | str | None = None,
+    stdin: IO[Any] | int | None = None,
+    stdout: IO[Any] | int | None = subprocess.DEVNULL,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> TraceFile:
+    """Run a program under QEMU and record what it executes.
+
+    `output` is the trace file; by default a temporary one. `skip` instructions are left out, then at most
+    `max_instructions` are recorded; `region` records a function (its name) or a `tracegen.qemu.Region`. `stdin`,
+    `stdout`, `env` and `cwd` are as in `subprocess`; the program's output is discarded by default. Raises Error.
+
+    >>> import perfvec as pv
+    >>> pv.trace(["true"], max_instructions=1000).instructions
+    1000
+    """
+    from tracegen.qemu import Region as QemuRegion
+    from tracegen.qemu import parse_place
+    from tracegen.qemu.runner import trace as run_trace
+
+    if isinstance(command, str):
+        raise Error(f"a command is a list of words, as ['gzip', '-c', 'records.csv'], not the text {command!r}")
+    if isinstance(region, str):
+        region = QemuRegion(start=parse_place(region), returns=True)
+    folder, path = _place(output, f"{Path(command[0]).name if command else 'program'}.trace.h5")
+    made = run_trace(
+        command, path, stdin=stdin, stdout=stdout, env=env, cwd=cwd, max_instructions=max_instructions, skip=skip,
+        region=region,
+    )  # fmt: skip
+    return _trace_file(made.path, folder)
+
+
+def load(path: str | os.PathLike[str]) -> TraceFile | LivePointsFile | Program:
+    """Open a trace (`*.trace.h5`), live-points (`*.livepoints.h5`) or a program vector (`*.vector.npz`).
+
+    Raises Error for a file that is absent, damaged or foreign.
+
+    >>> import perfvec as pv
+    >>> pv.load("T.trace.h5").name
+    'T'
+    """
+    from tracegen.live_points.live_points import is_live_points
+
+    if Path(path).name.endswith(".npz"):
+        from perfvec.representation.vector import load_vector
+
+        return Program(load_vector(path))
+    return _live_points_file(Path(path), None) if is_live_points(path) else _trace_file(Path(path), None)
+
+
+def import_gem5(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    latency: str | os.PathLike[str] | None = None,
+    program: str | os.PathLike[str] | None = None,
+) -> TraceFile:
+    """Read a run of gem5: its output folder, or the files in it (text, config.json, stats.txt).
+
+    The run needs `--debug-flags=ExecAll,O3PipeView,Vma`. `output` is the trace file, by default a temporary one;
+    `latency` the file for gem5's own retire latencies; `program` the executable, if not where config.json says.
+    Raises Error, naming file and line.
+    """
+    from tracegen.gem5.reader import import_gem5 as read
+
+    paths = [files] if isinstance(files, str | os.PathLike) else list(files)
+    folder, path = _place(output, "gem5.trace.h5")
+    return _trace_file(read(paths, path, latency=latency, program=program).path, folder)
+
+
+def import_champsim(
+    source: str | os.PathLike[str], output: str | os.PathLike[str] | None = None, *, max_instructions: int | None = None
+) -> TraceFile:
+    """Read a ChampSim trace, plain or compressed by xz or gzip. `output` as of `import_gem5`. Raises Error."""
+    from tracegen.formats.champsim import import_champsim as read
+
+    folder, path = _place(output, "champsim.trace.h5")
+    return _trace_file(read(source, path, max_instructions=max_instructions).path, folder)
+
+
+def live_points(
+    trace: str | os.PathLike[str], output: str | os.PathLike[str] | None = None, *, units: int = 384, seed: int = 0
+) -> LivePointsFile:
+    """Sample a trace once, so that any machine is simulated on about `units` units of 1,024 instructions.
+
+    `output` is the live-points file, by default a temporary one. Raises Error.
+
+    >>> import perfvec as pv
+    >>> pv.live_points("T.trace.h5", units=64).instructions
+    60000
+    """
+    from tracegen.live_points.live_points import SUFFIX, save
+    from tracegen.live_points.record import of_trace
+
+    folder, path = _place(output, Path(trace).name.removesuffix(".trace.h5") + SUFFIX)
+    save(of_trace(trace, units=units, seed=seed), path)
+    return _live_points_file(path, folder)
+
+
+def load_model(path: Models = None) -> Model:
+    """Read a model (`*.safetensors`); without a path, the one that ships. A model is returned as it is. Raises Error.
+
+    >>> import perfvec as pv
+    >>> "zen4" in {machine.name for machine in pv.load_model().machines} or pv.load_model().encoder is not None
+    True
+    """
+    from perfvec.model import Model as Loaded
+    from perfvec.model import load_model as read
+
+    return path if isinstance(path, Loaded) else read(path)
+
+
+def represent(
+    trace: str | os.PathLike[str], *, half_width: float | None = None, max_instructions: int | None = None,
+    model: Models = None,
+) -> Program:  # fmt: skip
+    """Turn a trace into a program vector, from which the model predicts any machine.
+
+    `half_width`: sample the trace so that the 95 % interval is at most that wide (0.02 is 2 %) on either side; by
+    default every instruction is represented. Raises Error.
+
+    >>> import perfvec as pv
+    >>> pv.represent("T.trace.h5").instructions
+    60000
+    """
+    from perfvec.representation.represent import represent as whole
+    from perfvec.representation.sample import represent_sampled
+
+    loaded = load_model(model)
+    if half_width is None:
+        vector = whole(loaded, trace, max_instructions=max_instructions)
+    else:
+        vector = represent_sampled(loaded, trace, half_width=half_width, max_instructions=max_instructions)
+    return Program(vector, trace if isinstance(trace, TraceFile) else _trace_file(Path(trace), None))
+
+
+def machine(name: str | os.PathLike[str]) -> Machine:
+    """Return a machine: a preset by name, or a YAML or JSON file. `with_` changes fields of it. Raises Error.
+
+    >>> import perfvec as pv
+    >>> pv.machine("zen4").with_(l2__size_kib=2048).l2.size_kib
+    2048
+    """
+    from uarch.configuration import load_machine
+
+    return load_machine(os.fspath(name))
+
+
+def presets() -> list[str]:
+    """Return the names of the preset machines.
+
+    >>> import perfvec as pv
+    >>> "zen4" in pv.presets()
+    True
+    """
+    from uarch.configuration import preset_names
+
+    return preset_names()
+
+
+def predict(
+    programs: Runnables, machines: Machines = None, *, budget: float = DEFAULT_BUDGET, simulate: bool = False,
+    level: float = 0.9, model: Models = None,
+) -> Result:  # fmt: skip
+    """Predict time, cycles, CPI and IPC of programs on machines (all presets by default).
+
+    Of traces what fits in a `budget` of seconds is simulated and the rest corrected by it; 0 asks the model alone,
+    `simulate` simulates everything. Vectors are the model's. The column `source` says which a number is; `low_cycles`
+    and `high_cycles` are the interval of this `level`.
+
+    >>> import perfvec as pv
+    >>> result = pv.predict("T.trace.h5", ["zen4", "cortex-a53"])
+    >>> list(result.table["uarch"]), set(result.table["source"])
+    (['zen4', 'cortex-a53'], {'simulated'})
+    """
+    from analysis import predict as prediction
+
+    loaded = load_model(model)
+    chosen = predictable(loaded, machines)
+    return prediction.ask(loaded, _targets(loaded, programs), chosen, _seconds(budget, simulate), level=level)
+
+
+def simulate(
+    traces: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], machines: Machines = None, *, start: int = 0,
+    count: int | None = None, warmup: int = 50_000, threads: int | None = None,
+) -> Simulation:  # fmt: skip
+    """Simulate traces or live-points on machines (all presets by default) with the embedded timing model.
+
+    The table has every measure; `stack` is the CPI stack, `stack.by("function")` its parts. `start` and `count`: time
+    only these instructions; caches see everything before, pipeline and predictors the last `warmup` of it.
+
+    >>> import perfvec as pv
+    >>> simulation = pv.simulate("T.trace.h5", "zen4")
+    >>> parts = simulation.stack.by("function").table
+    >>> int(parts["cycles.zen4"].sum()) == int(simulation.table["cycles"].sum())
+    True
+    """
+    from analysis import simulate as simulation
+
+    paths = [traces] if isinstance(traces, str | os.PathLike) else list(traces)
+    return simulation.ask(paths, simulable(machines), simulation.Span(start, count, warmup), threads=threads)
+
+
+def sweep(
+    programs: Runnables, base: Named | None = None, vary: Mapping[str, Sequence[Any]] | None = None, *,
+    space: str | None = None, sample: int = 10_000, seed: int = 0, constraints: Sequence[str] = (),
+    cost: str | None = None, objective: str | None = None, best: int = 10, search: int | None = None,
+    budget: float = DEFAULT_BUDGET, simulate: bool = False, start: int = 0, count: int | None = None,
+    level: float = 0.9, model: Models = None,
+) -> Sweep:  # fmt: skip
+    """Find the time of every point of a grid around `base`, or of a `sample` of a design space.
+
+    `vary` gives each field its values. `cost` and `objective` are arithmetic over fields (and `time`, `cycles`,
+    `cost`), `constraints` comparisons. `search`: look for the best in so many trials instead of listing all points.
+    `budget` and `simulate` are as of `predict`. The result has also `best` and `sensitivity`, tables. Raises Error.
+
+    >>> import perfvec as pv
+    >>> swept = pv.sweep("T.trace.h5", base="zen4", vary={"l2.size_kib": [256, 512, 1024]}, budget=20)
+    >>> len(swept.table), swept.best["l2.size_kib"].iloc[0] in (256, 512, 1024)
+    (3, True)
+    """
+    from analysis.simulate import Span
+    from analysis.sweep_question import SweepQuestion
+
+    around = None if base is None else _machine(base)
+    question = SweepQuestion(
+        base=around, vary=dict(vary or {}), space=space, sample=sample, seed=seed, constraints=tuple(constraints),
+        cost=cost, objective=objective, best=best, search=search,
+    )  # fmt: skip
+    span = Span(start, count) if start or count else None
+    question.require_goes_with(simulate=simulate, span=span is not None)
+    loaded = load_model(model)
+    return question.ask(loaded, _targets(loaded, programs, span), _seconds(budget, simulate), level=level)
+
+
+def compare(
+    programs: Sequence[Runnable], *, library: str | os.PathLike[str] | None = None, nearest: int = 5,
+    plane: str = "pca", model: Models = None,
+) -> Result:  # fmt: skip
+    """Compare programs by the directions of their vectors: cosine distances, a dendrogram, a map.
+
+    `library`: also the `nearest` programs of a folder of vectors, a `*.library.npz`, or `"suite"`, the shipped one.
+    `plane` is the map's method, `"pca"` or `"tsne"`. Raises Error.
+
+    >>> import perfvec as pv
+    >>> pv.compare(["T.trace.h5", "U.trace.h5"]).json["programs"]
+    ['T', 'U']
+    """
+    from analysis import compare as comparison
+
+    loaded = load_model(model)
+    known = comparison.load_library(os.fspath(library), loaded) if library is not None else []
+    return comparison.ask([one.vector for one in _targets(loaded, programs)], known, nearest, plane)
+
+
+def profile(
+    trace: str | os.PathLike[str], machines: Machines, by: str = "function", *, simulate: bool = False,
+    interval: int | None = None, max_instructions: int | None = None, model: Models = None,
+) -> Result:  # fmt: skip
+    """Break the cycles of a trace into its parts on each machine; parts add up to the whole.
+
+    `by` is function, line, loop, class, interval or phase. `simulate`: simulated instead of predicted, with CPI stacks.
+    Raises Error.
+
+    >>> import perfvec as pv
+    >>> round(float(pv.profile("T.trace.h5", "zen4").table["share.zen4"].sum()), 6)
+    1.0
+    """
+    from analysis import parts
+    from analysis import profile as profiling
+
+    parts.require_partition(by)
+    collect = collector(machines, simulate=simulate, interval=interval, limit=max_instructions, model=model)
+    return profiling.result(*collect(trace), by)
+
+
+def attribute(
+    programs: Runnables, machines: Machines, *, ideal: str | Path | None = None,
+    budget: float = DEFAULT_BUDGET, simulate: bool = False, model: Models = None,
+) -> Result:  # fmt: skip
+    """Attribute cycles to groups of a machine's fields: Shapley values against an ideal machine. Raises Error.
+
+    >>> import perfvec as pv
+    >>> table = pv.attribute("T.trace.h5", "zen4", budget=0).table
+    >>> round(float(table["share"].sum()), 6)
+    1.0
+    """
+    from analysis import attribute as attribution
+
+    loaded = load_model(model)
+    chosen = simulable(required(machines))
+    return attribution.ask(loaded, _targets(loaded, programs), chosen, _seconds(budget, simulate), ideal)
+
+
+def diff(
+    old: str | os.PathLike[str], new: str | os.PathLike[str], machines: Machines, by: str = "function", *,
+    budget: float = DEFAULT_BUDGET, simulate: bool = False, rows: int = 20, max_instructions: int | None = None,
+    model: Models = None,
+) -> Result:  # fmt: skip
+    """Compare two traces of one program part by part: which gained or lost time, and by what cause. Raises Error.
+
+    >>> import perfvec as pv
+    >>> table = pv.diff("T.trace.h5", "T.trace.h5", "zen4").table
+    >>> float(table["difference.zen4"].abs().max())
+    0.0
+    """
+    from analysis import difference
+    from analysis.budget import parts_fit
+    from analysis.parts import require_partition
+    from tracegen.formats.trace import Trace
+
+    require_partition(by, difference.PARTITIONS)
+    with Trace(old) as first, Trace(new) as second:  # both are opened before the work on one begins
+        if not simulate:
+            sizes = [min(len(one), max_instructions or len(one)) for one in (first, second)]
+            simulate = parts_fit(sizes, [_told(name) for name in _each(required(machines))], budget)
+        collect = collector(machines, simulate=simulate, limit=max_instructions, model=model)
+        before, costs = collect(first)
+        after, _ = collect(second)
+    return difference.result(before, after, costs, by, rows=rows)
+
+
+def subset(
+    programs: Sequence[Runnable], k: int, *, on: str = "machines", space: str = "default", sample: int = 1000,
+    seed: int = 0, model: Models = None,
+) -> Result:  # fmt: skip
+    """Find the `k` programs that stand for the others, and the error that they make over `sample` machines.
+
+    `on`: alike in CPI over sampled machines (`"machines"`) or in direction (`"vectors"`). Raises Error.
+
+    >>> import perfvec as pv
+    >>> pv.subset(["T.trace.h5", "U.trace.h5"], 1, sample=16).table["weight"].tolist()
+    [1.0]
+    """
+    from analysis import subset as subsetting
+
+    loaded = load_model(model)
+    vectors = [one.vector for one in _targets(loaded, programs)]
+    return subsetting.ask(loaded, vectors, k, on=on, space=space, machines=sample, seed=seed)
+
+
+def phases(
+    trace: str | os.PathLike[str], *, interval: int | None = None, most: int = 30, seed: int = 0
+) -> Result:  # fmt: skip
+    """Find the phases of a trace and their simulation points, as SimPoint does. Raises Error.
+
+    >>> import perfvec as pv
+    >>> len(pv.phases("T.trace.h5", most=3).table) <= 3
+    True
+    """
+    from analysis import phases as phase_question
+    from tracegen.control_flow.phases import phases as find
+
+    return phase_question.result(find(trace, interval=interval, most=most, seed=seed))
+
+
+def characterise(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -> Result:
+    """Return the profile of a trace that no machine has a part in: mix, entropies, footprints, parallelism.
+
+    >>> import perfvec as pv
+    >>> pv.characterise("T.trace.h5").json["instructions"]
+    60000
+    """
+    from analysis import characterise as character
+
+    return character.ask(trace, max_instructions=max_instructions)
+
+
+def tiling(
+    machines: Machines, experiment: Experiment | None = None, *, budget: float = DEFAULT_BUDGET,
+    simulate: bool = False, learn: Sequence[str] = (), measure: int = 0, rounds: int = 200, units: int | None = None,
+    max_instructions: int | None = None, model: Models = None,
+) -> Result:  # fmt: skip
+    """Find the fastest value of a kernel's parameter on each machine: one trace and one vector a value.
+
+    `experiment` is an `analysis.tiling.Experiment`; by default a tiled matrix product. Raises Error.
+    """
+    from analysis import tiling as kernels
+
+    loaded = load_model(model)
+    return kernels.ask(
+        loaded, experiment or kernels.Experiment(), predictable(loaded, required(machines)),
+        seconds=_seconds(budget, simulate), learn=learn, repeats=measure, rounds=rounds, units=units,
+        max_instructions=max_instructions,
+    )  # fmt: skip
+
+
+def overview(
+    programs: Runnables, machines: Machines, *, budget: float = DEFAULT_BUDGET, simulate: bool = False,
+    max_instructions: int | None = None, model: Models = None,
+) -> Result:  # fmt: skip
+    """Answer everything about programs on machines on one page; the table is that of `predict`. Raises Error.
+
+    >>> import perfvec as pv
+    >>> "<html" in pv.overview("T.trace.h5", "zen4", budget=0).to_html("T.html")
+    True
+    """
+    from analysis import overview as page
+
+    loaded = load_model(model)
+    chosen = predictable(loaded, required(machines))
+    targets = _targets(loaded, programs)
+    return page.ask(loaded, targets, chosen, seconds=_seconds(budget, simulate), max_instructions=max_instructions)
+
+
+def predictable(model: Models, machines: Machines) -> list[Machine | MachineVector]:
+    """Return machines by their names (all presets where there are none), fitted vectors too. Raises Error."""
+    from perfvec.machines.machine_vector import MachineVector, load_machine_vector
+
+    def resolved(one: Named) -> Machine | MachineVector:
+        if isinstance(one, MachineVector):
+            return one
+        if isinstance(one, str | os.PathLike) and os.fspath(one).endswith(".npz"):
+            return load_machine_vector(one, loaded)
+        return _machine(one)
+
+    loaded = load_model(model)
+    return [resolved(one) for one in _each(machines)]
+
+
+def simulable(machines: Machines) -> list[Machine]:
+    """Return machines by their names, all presets where there are none.
+
+    Raises Error for a machine that is known as a vector alone, and where two have one name.
+    """
+    from analysis.costs import require_names
+
+    found = [_machine(one) for one in _each(machines)]
+    require_names([one.name for one in found])
+    return found
+
+
+def required(machines: Machines) -> Machines:
+    """Return the machines. Raises Error where none is named."""
+    if machines is None or (not isinstance(machines, str | os.PathLike) and machines == []):
+        raise Error("say on which machine: --uarch A, and --uarch B to compare")
+    return machines
+
+
+def _machine(one: Named) -> Machine:
+    from uarch.configuration import Machine, load_machine
+
+    if isinstance(one, Machine):
+        return one
+    if not isinstance(one, str | os.PathLike) or os.fspath(one).endswith(".npz"):
+        raise Error(f"{_told(one)}: a fitted vector cannot be simulated; name a preset or a YAML/JSON file")
+    return load_machine(os.fspath(one))
+
+
+def _told(one: Named) -> str:
+    return os.fspath(one) if isinstance(one, str | os.PathLike) else one.name
+
+
+def _each(machines: Machines) -> list[Named]:
+    """The machines as a list; the presets where there are none."""
+    if machines is None or (not isinstance(machines, str | os.PathLike) and machines == []):
+        from uarch.configuration import preset_names
+
+        return list(preset_names())
+    return list(machines) if isinstance(machines, Sequence) and not isinstance(machines, str) else [machines]
+
+
+def collector(
+    machines: Machines, *, simulate: bool = False, interval: int | None = None, limit: int | None = None,
+    model: Models = None,
+) -> Callable[[Trace | str | os.PathLike[str]], tuple[Parts, Costs]]:  # fmt: skip
+    """Return the function that takes a trace apart, predicted or simulated; wrong machines are refused here."""
+    if simulate:
+        from analysis import simulated_parts
+        from analysis.simulate import Span
+
+        chosen = simulable(required(machines))
+        return lambda trace: simulated_parts.collect(trace, chosen, Span(count=limit), interval=interval)
+    from analysis.costs import predicted
+    from analysis.predicted_parts import collect
+
+    loaded = load_model(model)
+    costs = predicted(loaded, predictable(loaded, required(machines)))
+    return lambda trace: (collect(loaded, trace, interval=interval, max_instructions=limit), costs)
+
+
+def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target]:
+    """What questions ask about: programs that can be simulated, represented, or both."""
+    from analysis.targets import Target, target_of, target_of_vector
+    from perfvec.representation.vector import ProgramVector
+
+    single = isinstance(programs, str | os.PathLike | Program | ProgramVector | Target)
+    each: Any = [programs] if single else programs
+    found = []
+    for one in each:
+        if isinstance(one, Target):
+            found.append(one)
+        elif isinstance(one, Program):
+            found.append(target_of_vector(model, one.vector, one.recording, span))
+        elif isinstance(one, ProgramVector):
+            found.append(target_of_vector(model, one, None, span))
+        else:
+            found.append(target_of(model, os.fspath(one), span=span))
+    if not found:
+        raise Error("no program: give a trace, a vector, or a list of them")
+    return found
+
+
+def _seconds(budget: float, simulate: bool) -> float:
+    return float("inf") if simulate else budget
+
+
+def _place(
+    output: str | os.PathLike[str] | None, name: str
+) -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:  # fmt: skip
+    """Where a file goes: the given path, or a name in a temporary folder that lives as long as its object."""
+    if output is not None:
+        return None, Path(output)
+    folder = tempfile.TemporaryDirectory(prefix="perfvec-")
+    return folder, Path(folder.name) / name
+
+
+def _trace_file(path: Path, folder: tempfile.TemporaryDirectory[str] | None) -> TraceFile:
+    from tracegen.formats.trace import Trace
+
+    with Trace(path) as opened:
+        return TraceFile(path, folder, opened.name, opened.isa, len(opened))
+
+
+def _live_points_file(path: Path, folder: tempfile.TemporaryDirectory[str] | None) -> LivePointsFile:
+    from tracegen.live_points.live_points import load as read
+
+    points = read(path)
+    return LivePointsFile(path, folder, points.name, points.isa, points.instructions)

@@ -1,0 +1,22 @@
+"""What a trace is like, whatever the machine, as an answer (`tracegen.statistics.characterise`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.result import Result, of_table
+from tracegen.statistics.characterise import characterise, rows
+
+
+def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -> Result:
+    """Answer what a trace is like; the table has the columns `group`, `measure` and `value`. Raises InputError."""
+    document: dict[str, Any] = characterise(trace, max_instructions=max_instructions)
+    frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
+    return of_table(
+        f"Character of {Path(trace).name}", frame, lambda: document,
+        lambda: frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"),
+    )  # fmt: skip

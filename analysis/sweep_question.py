@@ -1,0 +1,163 @@
+"""A sweep as a question: what varies, what is minimised, and the answer with its best points and sensitivities."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from analysis import confirm, intervals, sweep
+from analysis import search as searching
+from analysis.result import Result, of_table, table_text
+from analysis.search import Searchable
+from analysis.sensitivity import sensitivity
+from analysis.sweep import Design
+from analysis.targets import Target
+from perfvec.intervals.level import DEFAULT_LEVEL, require_level
+from perfvec.model import Model
+from support.errors import InputError
+from uarch.configuration import Machine
+from uarch.space import Constraint
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Sweep(Result):
+    """The points of a sweep.
+
+    Attributes:
+        best: The best points of each program, the best first, with the interval of their time (`low_seconds`,
+            `high_seconds`); the index is the row in `table`.
+        sensitivity: How much of the variance each field explains, by program.
+    """
+
+    best: pd.DataFrame
+    sensitivity: pd.DataFrame
+    design: Design = field(repr=False)
+    programs: Mapping[str, tuple[int, str]]  # instructions and ISA of each
+
+    def export_gem5(self, folder: str | os.PathLike[str]) -> pd.DataFrame:
+        """Write a gem5 script for each of the best points; a row a script (`analysis.confirm.export_gem5`)."""
+        most = int(self.best.groupby("program", sort=False).size().max())
+        return confirm.export_gem5(folder, self.table, self.design, most, self.programs)
+
+
+@dataclass(frozen=True)
+class SweepQuestion:
+    """What is swept: a grid around `base` (`vary`: the values of each field) or a `sample` of a design `space`.
+
+    `constraints` are comparisons, `cost` and `objective` arithmetic over fields; `search`: the number of trials, where
+    the best point is looked for instead of all points listed; `best`: how many points of each program are shown;
+    `heat`: the fields of the heat map. Raises InputError for a wrong field, value or expression, before any program is
+    looked at.
+    """
+
+    base: Machine | None = None
+    vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    space: str | None = None
+    sample: int = 10_000
+    seed: int = 0
+    constraints: Sequence[str] = ()
+    cost: str | None = None
+    objective: str | None = None
+    best: int = 10
+    search: int | None = None
+    heat: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.space is None) == (not self.vary):
+            raise InputError(
+                "an empty sweep: give --vary FIELD=V1,V2,… with --base M, or --space S, one of the two"
+            )  # fmt: skip
+        if self.vary and self.base is None:
+            raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
+        if self.search is None:
+            sweep.Outcome(self._listed.columns, self.cost, self.objective)
+        else:
+            _ = self._searchable
+
+    def require_goes_with(self, *, simulate: bool, span: bool) -> None:
+        """Raise InputError for a search with what it does not go with."""
+        if self.search is not None and (simulate or span):
+            raise InputError(
+                "--search goes with a budget and whole programs; leave out --simulate, --start and --count"
+            )
+
+    def ask(
+        self, model: Model, targets: Sequence[Target], seconds: float, *, level: float = DEFAULT_LEVEL,
+        progress: bool = True,
+    ) -> Sweep:  # fmt: skip
+        """Answer within a budget of so many seconds; the table is that of `analysis.sweep.answered`.
+
+        There `low` and `high` are `low_seconds` and `high_seconds`.
+        """
+        require_level(level)
+        design = self._design(model, targets, progress)
+        frame = sweep.answered(
+            model, targets, design, seconds, base=self.base, cost=self.cost, objective=self.objective, best=self.best,
+            level=level, progress=progress,
+        )  # fmt: skip
+        chosen = intervals.of_best(model, targets, design.columns, frame, self.best, level)
+        importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=design.exact)
+        axes = sweep.heat_fields(frame, self.heat)
+        units = {"low": "low_seconds", "high": "high_seconds"}
+        return Sweep(
+            f"Sweep of {self.space or (self.base.name if self.base is not None else '')}",
+            frame.rename(columns=units),
+            document=lambda: sweep.to_json(frame, sensitivities=importance, chosen=chosen),
+            text=lambda: _text(frame, chosen, importance, level),
+            sections=lambda: sweep.sections(frame, chosen, importance, axes),
+            picture=lambda: sweep.plot(frame, axes),
+            notes=(design.left_out,) if design.left_out else (),
+            best=chosen.rename(columns=units),
+            sensitivity=importance,
+            design=design,
+            programs={one.name: (one.instructions, one.isa) for one in targets},
+        )
+
+    def _design(self, model: Model, targets: Sequence[Target], progress: bool) -> Design:
+        if self.search is None:
+            return self._listed
+        vectors = [one.vector for one in targets]
+        return searching.search(
+            model, vectors, self._searchable, self.search, seed=self.seed, cost=self.cost, objective=self.objective,
+            progress=progress,
+        )  # fmt: skip
+
+    @property
+    def _limits(self) -> tuple[Constraint, ...]:
+        return sweep.parse_constraints(self.constraints, self.cost)
+
+    @cached_property
+    def _listed(self) -> Design:
+        if self.space is not None:
+            return sweep.space_design(self.space, self.sample, seed=self.seed, base=self.base, constraints=self._limits)
+        assert self.base is not None
+        return sweep.grid_design(self.base, self.vary, self._limits)
+
+    @cached_property
+    def _searchable(self) -> Searchable:
+        if self.space is not None:
+            return searching.search_space(self.space, base=self.base, constraints=self._limits)
+        assert self.base is not None
+        return searching.search_grid(self.base, self.vary, self._limits)
+
+
+def _text(frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, level: float) -> str:
+    order = list(dict.fromkeys(importance["field"]))
+    told = f"; {100 * level:g}% intervals of the times" if (chosen["low"] < chosen["high"]).any() else ""
+    return "\n".join([
+        table_text(sweep.shown(chosen, order)),
+        f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}",
+        f"source: {sweep.told_sources(frame)}\n",
+        table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),
+    ])  # fmt: skip
+
+
+def gem5_result(folder: str | os.PathLike[str]) -> Result:
+    """Answer what gem5 says of the exported points that it ran; the table is that of `confirm.gem5_results`."""
+    table = confirm.gem5_results(folder)
+    return of_table("gem5 beside the predictions", table, lambda: {"points": table.to_dict(orient="records")})

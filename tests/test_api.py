@@ -1,0 +1,175 @@
+"""The Python API: its examples run, `import perfvec` stays light, errors are one line."""
+
+import doctest
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perfvec as pv
+from analysis import api
+from tracegen.suite.inputs import compile_c
+from uarch.configuration import load_machine, save_machines
+
+KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
+HEAVY = ("torch", "pandas", "numpy", "matplotlib", "plotly", "h5py", "scipy", "analysis")
+EXAMPLES = [test for test in doctest.DocTestFinder(recurse=True).find(api, "pv") if test.examples]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with two traces, T and U, and a machine file, as the examples have it."""
+    folder = tmp_path_factory.mktemp("examples")
+    for name, kernel, argument in (("T", "qsort", "800"), ("U", "matmul", "24")):
+        compile_c(KERNELS / f"{kernel}.c", folder / kernel, ["-static", "-g"])
+        pv.trace([str(folder / kernel), argument], folder / f"{name}.trace.h5", max_instructions=60_000)
+    save_machines([load_machine("zen4").with_(name="my", l2__size_kib=2048)], folder)
+    return folder
+
+
+def loaded_by(statement):
+    """Return which heavy modules a fresh interpreter has after the statement, and the seconds that it took."""
+    code = (
+        "import sys, time; began = time.perf_counter()\n"
+        f"{statement}\n"
+        f"print(time.perf_counter() - began, *[name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    seconds, *names = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()  # fmt: skip
+    return float(seconds), names
+
+
+def test_the_import_is_light():
+    tries = [loaded_by("import perfvec") for _ in range(3)]
+    assert all(names == [] for _, names in tries)
+    assert min(seconds for seconds, _ in tries) < 0.3
+
+
+def test_a_machine_needs_no_tensors():
+    _, names = loaded_by("import perfvec as pv; pv.machine('zen4').with_(l2__size_kib=1024)")
+    assert not {"torch", "pandas", "matplotlib", "plotly", "h5py"} & set(names)
+
+
+def test_every_name_is_there_and_documented():
+    for name in pv.__all__:
+        value = getattr(pv, name)
+        assert name == "__version__" or value.__doc__
+    assert set(pv._API) <= set(api.__all__)
+    assert set(pv.__all__) <= set(dir(pv))
+    assert pv.__version__ == importlib.metadata.version("perfvec-toolkit")
+    submodules = {path.stem for path in Path(pv.__file__).parent.iterdir()} - {"__init__"}
+    assert not submodules & set(pv.__all__)  # importing one would hide the function
+    with pytest.raises(AttributeError, match="no attribute 'predicted'"):
+        _ = pv.predicted
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_examples_of_docstrings(example, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    report = []
+    runner.run(example, out=report.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(report)
+
+
+def test_the_snippet(folder, tmp_path, monkeypatch):
+    """The page of docs/reference/api.md, on a real program."""
+    monkeypatch.chdir(folder)
+    (tmp_path / "records.csv").write_text("".join(f"{k},{k * 7919 % 1000}\n" for k in range(2000)))
+    trace = pv.trace(["gzip", "-c", str(tmp_path / "records.csv")], max_instructions=50_000)
+    assert trace.path.exists()
+    program = pv.represent(trace)
+    predicted = pv.predict(program, machines=["zen4", "my.yaml"])
+    assert list(predicted.table["uarch"]) == ["zen4", "my"]
+    assert set(predicted.table["source"]) == {"simulated"}
+
+    swept = pv.sweep(program, base="zen4", vary={"l2.size_kib": [256, 512, 1024]}, budget=20)
+    assert sorted(swept.table["l2.size_kib"]) == [256, 512, 1024]
+    simulation = pv.simulate(trace, "zen4")
+    functions = simulation.stack.by("function")
+    assert functions.table["cycles.zen4"].sum() == simulation.table["cycles"].sum()
+    assert simulation.table["cycles"].sum() == predicted.table["cycles"].iloc[0]
+    compared = pv.compare([program, "T.trace.h5", pv.load("U.trace.h5")])
+    assert compared.table.shape == (3, 3)
+    assert pv.profile(trace, "zen4").table["instructions"].sum() == 50_000
+    assert pv.machine("zen4").with_(l2__size_kib=1024).l2.size_kib == 1024
+    path = trace.path
+    del trace, program, simulation, functions, swept
+    assert not path.exists()  # a temporary trace goes with the last object that needs it
+
+
+def test_a_result_has_every_form(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    result = pv.predict(["T.trace.h5", "U.trace.h5"], ["zen4", "cortex-a53"])
+    assert json.loads(result.to_json()) == json.loads(result.to_json(tmp_path / "r.json")) == result.json
+    assert result.to_csv(tmp_path / "r.csv").startswith("program,uarch,instructions,cycles,seconds")
+    assert "low_cycles" in result.table
+    assert "<html" in result.to_html(tmp_path / "r.html")
+    assert len(result.figure().axes) == 1
+    assert result.to_picture(tmp_path / "r.svg").exists()
+    assert max(map(len, str(result).splitlines())) <= 80
+    assert "<svg" in result._repr_html_() and "<table" in result._repr_html_()
+    for file in ("r.json", "r.csv", "r.html"):
+        assert (tmp_path / file).stat().st_size
+
+
+def test_the_command_prints_the_api(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for words, result in (
+        (["predict", "T.trace.h5", "--uarch", "zen4"], pv.predict("T.trace.h5", "zen4")),
+        (["simulate", "T.trace.h5", "--uarch", "zen4"], pv.simulate("T.trace.h5", "zen4")),
+        (["profile", "T.trace.h5", "--uarch", "zen4"], pv.profile("T.trace.h5", "zen4")),
+        (["compare", "T.trace.h5", "U.trace.h5"], pv.compare(["T.trace.h5", "U.trace.h5"])),
+    ):
+        for option, expected in (([], str(result)), (["--json"], result.to_json())):
+            found = subprocess.run(
+                [sys.executable, "-m", "perfvec", *words, *option], capture_output=True, text=True, check=True
+            )  # fmt: skip
+            assert found.stdout == expected + "\n"
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        (lambda: pv.machine("zen5"), "zen5 is neither a preset"),
+        (lambda: pv.machine("zen4").with_(l2__size=3), "unknown field l2.size"),
+        (lambda: pv.trace("gzip -c"), "a command is a list of words"),
+        (lambda: pv.trace([]), "no program to trace"),
+        (lambda: pv.load("none.trace.h5"), "none.trace.h5"),
+        (lambda: pv.predict([], "zen4"), "no program"),
+        (lambda: pv.sweep("T.trace.h5", base="zen4"), "an empty sweep"),
+        (lambda: pv.profile("T.trace.h5", None), "say on which machine"),
+        (lambda: pv.profile("T.trace.h5", "zen4", "colour"), "colour"),
+        (lambda: pv.simulate("T.vector.npz", "zen4"), "a vector cannot be simulated"),
+        (lambda: pv.simulate(["T.trace.h5", "U.trace.h5"], "zen4").stack.by("function"), "is of one trace"),
+        (lambda: pv.attribute("T.trace.h5", "zen4.machine.npz"), "a fitted vector cannot be simulated"),
+        (lambda: pv.characterise("T.trace.h5").figure(), "has no picture"),
+    ],
+)
+def test_errors_are_one_line(folder, monkeypatch, question, told):
+    monkeypatch.chdir(folder)
+    with pytest.raises(pv.Error) as raised:
+        question()
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_live_points_have_parts(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    points = pv.live_points("T.trace.h5", units=64)
+    simulation = pv.simulate(points, "zen4")
+    parts = simulation.stack.by("function").table
+    assert parts["cycles.zen4"].sum() == pytest.approx(simulation.table["cycles"].iloc[0])
+    assert pv.load(points).instructions == 60_000
+
+
+def test_a_function_is_traced(tmp_path):
+    compile_c(KERNELS / "qsort.c", tmp_path / "qsort", ["-static", "-O1"])
+    whole = pv.trace([str(tmp_path / "qsort"), "50"])
+    part = pv.trace([str(tmp_path / "qsort"), "50"], tmp_path / "part.trace.h5", region="sort")
+    assert 0 < part.instructions < whole.instructions
+    assert part.path == tmp_path / "part.trace.h5"
