@@ -9,7 +9,8 @@ import sys
 
 import perfvec as pv
 
-PROGRAM = ["python3", "-c", "d = {k: k for k in range(40000)}; print(sum(d[k * 7919 % 40000] for k in range(40000)))"]
+LOOKUPS = "d = {k: k for k in range(40000)}; print(sum(d[k * 7919 % 40000] for k in range(2000000)))"
+PROGRAM = [sys.executable, "-ISc", LOOKUPS]  # stopped when enough of it has been traced
 
 VARY = {"l2.size_kib": [256, 512, 1024, 2048], "l2.latency": [6, 7, 8, 10]}
 AREA = "l2.size_kib"  # arithmetic over fields; the rest of the chip counts as 10,000 KiB below

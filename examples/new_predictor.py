@@ -35,7 +35,7 @@ class Gshare:
 
 
 def main() -> None:
-    file = pv.trace(sys.argv[1:] or ["python3", "-c", "print(1)"], max_instructions=500_000)
+    file = pv.trace(sys.argv[1:] or [sys.executable, "-c", "print(1)"], max_instructions=500_000)
     mine, wrong = Gshare(), 0
     others = {kind: parts.BranchUnit(kind, SIZE) for kind in ("local", "tournament", "tage")}
     with Trace(file) as trace:
