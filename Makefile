@@ -10,16 +10,16 @@ DEV_STAMP := $(VENV)/.installed-dev
 CORE := $(shell find uarch/timing/core tracegen/live_points/core -name '*.[ch]pp')
 CORE_STAMP := $(VENV)/.core
 
-.PHONY: demo test fuzz check docs package setup setup-dev core system browser train-default clean
+.PHONY: demo test fuzz check lint docs package setup setup-dev core system browser train-default clean
 
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
-# All tests: those of `check`, then the slow ones. A file's stay together; each process has one thread, for more would wait.
-test: browser check
-	$(TEST) -m slow
+# All tests. A file's stay together; each process has one thread, for more would wait.
+test: browser lint
+	$(TEST)
 
 # Every reader on 10,000 mutated files, 100 kills, what cannot be written: hours. FUZZ names readers, or --cases, --seed.
 fuzz: setup-dev
@@ -27,12 +27,14 @@ fuzz: setup-dev
 	$(BIN)/python -m tests.fuzz.kills
 	$(BIN)/python -m pytest -q tests/test_disk.py tests/test_elsewhere.py
 
-# Lint, types, prose, and the tests that are not marked slow: within two minutes on two cores.
-check: setup-dev
+# Lint, types, prose, and the tests that are not marked slow.
+check: lint
+	$(TEST) -m 'not slow'
+
+lint: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_prose.py
-	$(TEST) -m 'not slow'
 
 # The documentation as a site, in site/. Its generated pages are written first, and every warning is an error.
 docs: setup-dev

@@ -1,4 +1,4 @@
-"""How good a model is, as answers: the accuracy protocol, its intervals, the what-if protocol (`perfvec.evaluate`)."""
+"""Answers about a model's quality: the accuracy protocol, its intervals, the what-if protocol (`perfvec.evaluate`)."""
 
 from __future__ import annotations
 

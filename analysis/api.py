@@ -608,7 +608,7 @@ def collector(
 
 
 def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target]:
-    """What questions ask about: programs that can be simulated, represented, or both."""
+    """Programs of a question: those that can be simulated, represented, or both."""
     from analysis.targets import Target, target_of, target_of_vector
     from perfvec.representation.vector import ProgramVector
 
@@ -636,7 +636,7 @@ def _seconds(budget: float, simulate: bool) -> float:
 def _place(
     output: str | os.PathLike[str] | None, name: str
 ) -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:  # fmt: skip
-    """Where a file goes: the given path, or a name in a temporary folder that lives as long as its object."""
+    """Return the file's path: the given one, or a name in a temporary folder that lives as long as its object."""
     if output is not None:
         return None, Path(output)
     folder = tempfile.TemporaryDirectory(prefix="perfvec-")

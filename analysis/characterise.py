@@ -1,4 +1,4 @@
-"""What a trace is like, whatever the machine, as an answer (`tracegen.statistics.characterise`)."""
+"""A trace's character, whatever the machine, as an answer (`tracegen.statistics.characterise`)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Sweep(Result):
 
 @dataclass(frozen=True)
 class SweepQuestion:
-    """What is swept: a grid around `base` (`vary`: the values of each field) or a `sample` of a design `space`.
+    """The points of a sweep: a grid around `base` (`vary`: the values of each field) or a `sample` of a design `space`.
 
     `constraints` are comparisons, `cost` and `objective` arithmetic over fields; `search`: the number of trials, where
     the best point is looked for instead of all points listed; `best`: how many points of each program are shown;
