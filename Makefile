@@ -32,6 +32,7 @@ check: lint
 	$(TEST) -m 'not slow'
 
 lint: setup-dev
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_prose.py

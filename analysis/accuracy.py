@@ -15,9 +15,13 @@ from perfvec.model import Model
 
 
 def of_models(
-    models: Sequence[Model], traces: str | os.PathLike[str], latencies: str | os.PathLike[str], *,
-    group: str | None = None, files: Sequence[str] = (),
-) -> Result:  # fmt: skip
+    models: Sequence[Model],
+    traces: str | os.PathLike[str],
+    latencies: str | os.PathLike[str],
+    *,
+    group: str | None = None,
+    files: Sequence[str] = (),
+) -> Result:
     """Answer how far predictions are off; the table is that of `perfvec.evaluate.evaluate`, a row a pair.
 
     The text is the summary, or a table by `group` (program, uarch or model, of these `files`). Raises InputError.
@@ -27,17 +31,18 @@ def of_models(
     pairs = evaluate.evaluate(models, traces, latencies)
     names = {model.digest: path for model, path in zip(models, files, strict=False)}
     summary = evaluate.summary(pairs) if group is None else evaluate.by(pairs, group, names)
-    return of_table(
-        "Accuracy of the model", pairs, lambda: evaluate.to_json(pairs), lambda: table_text(summary)
-    )  # fmt: skip
+    return of_table("Accuracy of the model", pairs, lambda: evaluate.to_json(pairs), lambda: table_text(summary))
 
 
 def of_intervals(found: calibrate.Calibrated) -> Result:
     """Answer how often a calibrated model's intervals hold; the table has a row a held-out pair."""
     return of_table(
-        "Intervals of held-out programs", found.pairs, lambda: calibrate.to_json(found),
-        lambda: table_text(calibrate.shown(found.coverage)), notes=found.warnings,
-    )  # fmt: skip
+        "Intervals of held-out programs",
+        found.pairs,
+        lambda: calibrate.to_json(found),
+        lambda: table_text(calibrate.shown(found.coverage)),
+        notes=found.warnings,
+    )
 
 
 def of_changes(changes: pd.DataFrame, orders: pd.DataFrame) -> Result:
@@ -45,4 +50,4 @@ def of_changes(changes: pd.DataFrame, orders: pd.DataFrame) -> Result:
     table = what_if.summary(changes, orders)
     return of_table(
         "Changes of a machine", table, lambda: what_if.to_json(changes, orders), lambda: what_if.shown(table)
-    )  # fmt: skip
+    )

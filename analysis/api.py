@@ -35,11 +35,38 @@ if TYPE_CHECKING:
 
 DEFAULT_BUDGET = 20.0  # seconds
 __all__ = [
-    "DEFAULT_BUDGET", "Error", "LivePointsFile", "Program", "Result", "TraceFile", "attribute", "characterise",
-    "collector", "compare", "diff", "import_champsim", "import_gem5", "live_points", "load", "load_model", "machine",
-    "overview", "phases", "predict", "predictable", "presets", "profile", "represent", "required", "simulable",
-    "simulate", "subset", "sweep", "tiling", "trace",
-]  # fmt: skip
+    "DEFAULT_BUDGET",
+    "Error",
+    "LivePointsFile",
+    "Program",
+    "Result",
+    "TraceFile",
+    "attribute",
+    "characterise",
+    "collector",
+    "compare",
+    "diff",
+    "import_champsim",
+    "import_gem5",
+    "live_points",
+    "load",
+    "load_model",
+    "machine",
+    "overview",
+    "phases",
+    "predict",
+    "predictable",
+    "presets",
+    "profile",
+    "represent",
+    "required",
+    "simulable",
+    "simulate",
+    "subset",
+    "sweep",
+    "tiling",
+    "trace",
+]
 
 
 @dataclass(frozen=True)
@@ -152,9 +179,16 @@ def trace(
         region = QemuRegion(start=parse_place(region), returns=True)
     folder, path = _place(output, f"{Path(command[0]).name if command else 'program'}.trace.h5")
     made = run_trace(
-        command, path, stdin=stdin, stdout=stdout, env=env, cwd=cwd, max_instructions=max_instructions, skip=skip,
+        command,
+        path,
+        stdin=stdin,
+        stdout=stdout,
+        env=env,
+        cwd=cwd,
+        max_instructions=max_instructions,
+        skip=skip,
         region=region,
-    )  # fmt: skip
+    )
     return _trace_file(made.path, folder)
 
 
@@ -239,9 +273,12 @@ def load_model(path: Models = None) -> Model:
 
 
 def represent(
-    trace: str | os.PathLike[str], *, half_width: float | None = None, max_instructions: int | None = None,
+    trace: str | os.PathLike[str],
+    *,
+    half_width: float | None = None,
+    max_instructions: int | None = None,
     model: Models = None,
-) -> Program:  # fmt: skip
+) -> Program:
     """Turn a trace into a program vector, from which the model predicts any machine.
 
     `half_width`: sample the trace so that the 95 % interval is at most that wide (0.02 is 2 %) on either side; by
@@ -287,9 +324,14 @@ def presets() -> list[str]:
 
 
 def predict(
-    programs: Runnables, machines: Machines = None, *, budget: float = DEFAULT_BUDGET, simulate: bool = False,
-    level: float = 0.9, model: Models = None,
-) -> Result:  # fmt: skip
+    programs: Runnables,
+    machines: Machines = None,
+    *,
+    budget: float = DEFAULT_BUDGET,
+    simulate: bool = False,
+    level: float = 0.9,
+    model: Models = None,
+) -> Result:
     """Predict time, cycles, CPI and IPC of programs on machines (all presets by default).
 
     Of traces what fits in a `budget` of seconds is simulated and the rest corrected by it; 0 asks the model alone,
@@ -309,9 +351,14 @@ def predict(
 
 
 def simulate(
-    traces: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], machines: Machines = None, *, start: int = 0,
-    count: int | None = None, warmup: int = 50_000, threads: int | None = None,
-) -> Simulation:  # fmt: skip
+    traces: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    machines: Machines = None,
+    *,
+    start: int = 0,
+    count: int | None = None,
+    warmup: int = 50_000,
+    threads: int | None = None,
+) -> Simulation:
     """Simulate traces or live-points on machines (all presets by default) with the embedded timing model.
 
     The table has every measure; `stack` is the CPI stack, `stack.by("function")` its parts. `start` and `count`: time
@@ -330,12 +377,25 @@ def simulate(
 
 
 def sweep(
-    programs: Runnables, base: Named | None = None, vary: Mapping[str, Sequence[Any]] | None = None, *,
-    space: str | None = None, sample: int = 10_000, seed: int = 0, constraints: Sequence[str] = (),
-    cost: str | None = None, objective: str | None = None, best: int = 10, search: int | None = None,
-    budget: float = DEFAULT_BUDGET, simulate: bool = False, start: int = 0, count: int | None = None,
-    level: float = 0.9, model: Models = None,
-) -> Sweep:  # fmt: skip
+    programs: Runnables,
+    base: Named | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    space: str | None = None,
+    sample: int = 10_000,
+    seed: int = 0,
+    constraints: Sequence[str] = (),
+    cost: str | None = None,
+    objective: str | None = None,
+    best: int = 10,
+    search: int | None = None,
+    budget: float = DEFAULT_BUDGET,
+    simulate: bool = False,
+    start: int = 0,
+    count: int | None = None,
+    level: float = 0.9,
+    model: Models = None,
+) -> Sweep:
     """Find the time of every point of a grid around `base`, or of a `sample` of a design space.
 
     `vary` gives each field its values. `cost` and `objective` are arithmetic over fields (and `time`, `cycles`,
@@ -352,9 +412,17 @@ def sweep(
 
     around = None if base is None else _machine(base)
     question = SweepQuestion(
-        base=around, vary=dict(vary or {}), space=space, sample=sample, seed=seed, constraints=tuple(constraints),
-        cost=cost, objective=objective, best=best, search=search,
-    )  # fmt: skip
+        base=around,
+        vary=dict(vary or {}),
+        space=space,
+        sample=sample,
+        seed=seed,
+        constraints=tuple(constraints),
+        cost=cost,
+        objective=objective,
+        best=best,
+        search=search,
+    )
     span = Span(start, count) if start or count else None
     question.require_goes_with(simulate=simulate, span=span is not None)
     loaded = load_model(model)
@@ -362,9 +430,13 @@ def sweep(
 
 
 def compare(
-    programs: Sequence[Runnable], *, library: str | os.PathLike[str] | None = None, nearest: int = 5,
-    plane: str = "pca", model: Models = None,
-) -> Result:  # fmt: skip
+    programs: Sequence[Runnable],
+    *,
+    library: str | os.PathLike[str] | None = None,
+    nearest: int = 5,
+    plane: str = "pca",
+    model: Models = None,
+) -> Result:
     """Compare programs by the directions of their vectors: cosine distances, a dendrogram, a map.
 
     `library`: also the `nearest` programs of a folder of vectors, a `*.library.npz`, or `"suite"`, the shipped one.
@@ -382,9 +454,15 @@ def compare(
 
 
 def profile(
-    trace: str | os.PathLike[str], machines: Machines, by: str = "function", *, simulate: bool = False,
-    interval: int | None = None, max_instructions: int | None = None, model: Models = None,
-) -> Result:  # fmt: skip
+    trace: str | os.PathLike[str],
+    machines: Machines,
+    by: str = "function",
+    *,
+    simulate: bool = False,
+    interval: int | None = None,
+    max_instructions: int | None = None,
+    model: Models = None,
+) -> Result:
     """Break the cycles of a trace into its parts on each machine; parts add up to the whole.
 
     `by` is function, line, loop, class, interval or phase. `simulate`: simulated instead of predicted, with CPI stacks.
@@ -403,9 +481,14 @@ def profile(
 
 
 def attribute(
-    programs: Runnables, machines: Machines, *, ideal: str | Path | None = None,
-    budget: float = DEFAULT_BUDGET, simulate: bool = False, model: Models = None,
-) -> Result:  # fmt: skip
+    programs: Runnables,
+    machines: Machines,
+    *,
+    ideal: str | Path | None = None,
+    budget: float = DEFAULT_BUDGET,
+    simulate: bool = False,
+    model: Models = None,
+) -> Result:
     """Attribute cycles to groups of a machine's fields: Shapley values against an ideal machine. Raises Error.
 
     >>> import perfvec as pv
@@ -421,10 +504,17 @@ def attribute(
 
 
 def diff(
-    old: str | os.PathLike[str], new: str | os.PathLike[str], machines: Machines, by: str = "function", *,
-    budget: float = DEFAULT_BUDGET, simulate: bool = False, rows: int = 20, max_instructions: int | None = None,
+    old: str | os.PathLike[str],
+    new: str | os.PathLike[str],
+    machines: Machines,
+    by: str = "function",
+    *,
+    budget: float = DEFAULT_BUDGET,
+    simulate: bool = False,
+    rows: int = 20,
+    max_instructions: int | None = None,
     model: Models = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """Compare two traces of one program part by part: which gained or lost time, and by what cause. Raises Error.
 
     >>> import perfvec as pv
@@ -449,9 +539,15 @@ def diff(
 
 
 def subset(
-    programs: Sequence[Runnable], k: int, *, on: str = "machines", space: str = "default", sample: int = 1000,
-    seed: int = 0, model: Models = None,
-) -> Result:  # fmt: skip
+    programs: Sequence[Runnable],
+    k: int,
+    *,
+    on: str = "machines",
+    space: str = "default",
+    sample: int = 1000,
+    seed: int = 0,
+    model: Models = None,
+) -> Result:
     """Find the `k` programs that stand for the others, and the error that they make over `sample` machines.
 
     `on`: alike in CPI over sampled machines (`"machines"`) or in direction (`"vectors"`). Raises Error.
@@ -467,9 +563,7 @@ def subset(
     return subsetting.ask(loaded, vectors, k, on=on, space=space, machines=sample, seed=seed)
 
 
-def phases(
-    trace: str | os.PathLike[str], *, interval: int | None = None, most: int = 30, seed: int = 0
-) -> Result:  # fmt: skip
+def phases(trace: str | os.PathLike[str], *, interval: int | None = None, most: int = 30, seed: int = 0) -> Result:
     """Find the phases of a trace and their simulation points, as SimPoint does. Raises Error.
 
     >>> import perfvec as pv
@@ -495,10 +589,18 @@ def characterise(trace: str | os.PathLike[str], *, max_instructions: int | None 
 
 
 def tiling(
-    machines: Machines, experiment: Experiment | None = None, *, budget: float = DEFAULT_BUDGET,
-    simulate: bool = False, learn: Sequence[str] = (), measure: int = 0, rounds: int = 200, units: int | None = None,
-    max_instructions: int | None = None, model: Models = None,
-) -> Result:  # fmt: skip
+    machines: Machines,
+    experiment: Experiment | None = None,
+    *,
+    budget: float = DEFAULT_BUDGET,
+    simulate: bool = False,
+    learn: Sequence[str] = (),
+    measure: int = 0,
+    rounds: int = 200,
+    units: int | None = None,
+    max_instructions: int | None = None,
+    model: Models = None,
+) -> Result:
     """Find the fastest value of a kernel's parameter on each machine: one trace and one vector a value.
 
     `experiment` is an `analysis.tiling.Experiment`; by default a tiled matrix product. Raises Error.
@@ -507,16 +609,27 @@ def tiling(
 
     loaded = load_model(model)
     return kernels.ask(
-        loaded, experiment or kernels.Experiment(), predictable(loaded, required(machines)),
-        seconds=_seconds(budget, simulate), learn=learn, repeats=measure, rounds=rounds, units=units,
+        loaded,
+        experiment or kernels.Experiment(),
+        predictable(loaded, required(machines)),
+        seconds=_seconds(budget, simulate),
+        learn=learn,
+        repeats=measure,
+        rounds=rounds,
+        units=units,
         max_instructions=max_instructions,
-    )  # fmt: skip
+    )
 
 
 def overview(
-    programs: Runnables, machines: Machines, *, budget: float = DEFAULT_BUDGET, simulate: bool = False,
-    max_instructions: int | None = None, model: Models = None,
-) -> Result:  # fmt: skip
+    programs: Runnables,
+    machines: Machines,
+    *,
+    budget: float = DEFAULT_BUDGET,
+    simulate: bool = False,
+    max_instructions: int | None = None,
+    model: Models = None,
+) -> Result:
     """Answer everything about programs on machines on one page; the table is that of `predict`. Raises Error.
 
     >>> import perfvec as pv
@@ -589,9 +702,13 @@ def _each(machines: Machines) -> list[Named]:
 
 
 def collector(
-    machines: Machines, *, simulate: bool = False, interval: int | None = None, limit: int | None = None,
+    machines: Machines,
+    *,
+    simulate: bool = False,
+    interval: int | None = None,
+    limit: int | None = None,
     model: Models = None,
-) -> Callable[[Trace | str | os.PathLike[str]], tuple[Parts, Costs]]:  # fmt: skip
+) -> Callable[[Trace | str | os.PathLike[str]], tuple[Parts, Costs]]:
     """Return the function that takes a trace apart, predicted or simulated; wrong machines are refused here."""
     if simulate:
         from analysis import simulated_parts
@@ -633,9 +750,7 @@ def _seconds(budget: float, simulate: bool) -> float:
     return float("inf") if simulate else budget
 
 
-def _place(
-    output: str | os.PathLike[str] | None, name: str
-) -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:  # fmt: skip
+def _place(output: str | os.PathLike[str] | None, name: str) -> tuple[tempfile.TemporaryDirectory[str] | None, Path]:
     """Return the file's path: the given one, or a name in a temporary folder that lives as long as its object."""
     if output is not None:
         return None, Path(output)

@@ -108,9 +108,14 @@ def shapley(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def ask(
-    model: Model, targets: Sequence[Target], machines: Sequence[Machine], seconds: float,
-    ideal: str | Path | None = None, *, progress: bool = True,
-) -> Result:  # fmt: skip
+    model: Model,
+    targets: Sequence[Target],
+    machines: Sequence[Machine],
+    seconds: float,
+    ideal: str | Path | None = None,
+    *,
+    progress: bool = True,
+) -> Result:
     """Answer what of each machine the cycles are due to; the table is that of `answered`, for each machine in turn."""
     each = seconds / max(len(machines), 1)
     frames = [answered(model, targets, machine, each, ideal, progress=progress) for machine in machines]
@@ -175,11 +180,16 @@ def answered(
             by_model(_encoded(model, machines, [target.vector])[:, 0])
             if target.simulable is None or share <= 0
             else answer(
-                target.simulable, of_machines(machines), share,
+                target.simulable,
+                of_machines(machines),
+                share,
                 lambda target=target: _encoded(model, machines, [target.vector])[:, 0],  # type: ignore[misc]
-                where=where, first=first, least=len(first), progress=progress,
+                where=where,
+                first=first,
+                least=len(first),
+                progress=progress,
             )
-        )  # fmt: skip
+        )
         cycles[:, number] = found.cycles
         predicted[number] = found.cycles[0]
         sources.append(SOURCES[int(found.source.max())])
@@ -206,9 +216,13 @@ def _encoded(model: Model, machines: Sequence[Machine], programs: Sequence[Progr
 
 
 def _tabulated(
-    machine: Machine, groups: Mapping[str, Any], programs: Sequence[str], cycles: NDArray[np.float64],
-    predicted: NDArray[np.float64], sources: Sequence[str],
-) -> pd.DataFrame:  # fmt: skip
+    machine: Machine,
+    groups: Mapping[str, Any],
+    programs: Sequence[str],
+    cycles: NDArray[np.float64],
+    predicted: NDArray[np.float64],
+    sources: Sequence[str],
+) -> pd.DataFrame:
     saved = shapley(-cycles)
     every = len(cycles) - 1
     rows = []
@@ -218,13 +232,21 @@ def _tabulated(
         known = {"encoded": whole, "predicted": predicted[p]}
         for k, group in enumerate(groups):
             bit = 1 << k
-            rows.append({
-                **common, "group": group, "cycles": saved[k, p], "share": saved[k, p] / whole,
-                "alone": whole - cycles[bit, p], "last": cycles[every ^ bit, p] - cycles[every, p], **known,
-            })  # fmt: skip
+            rows.append(
+                {
+                    **common,
+                    "group": group,
+                    "cycles": saved[k, p],
+                    "share": saved[k, p] / whole,
+                    "alone": whole - cycles[bit, p],
+                    "last": cycles[every ^ bit, p] - cycles[every, p],
+                    **known,
+                }
+            )
         rest = cycles[every, p]
-        rows.append({**common, "group": REST, "cycles": rest, "share": rest / whole, "alone": np.nan,
-                     "last": np.nan, **known})  # fmt: skip
+        rows.append(
+            {**common, "group": REST, "cycles": rest, "share": rest / whole, "alone": np.nan, "last": np.nan, **known}
+        )
     return pd.DataFrame(rows)
 
 
@@ -242,13 +264,17 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
     found = []
     for program, uarch, rows in _each(frame):
         groups = rows[rows["group"] != REST]
-        found.append({
-            "program": program, "uarch": uarch, "source": rows["source"].iloc[0],
-            "encoded_cycles": float(rows["encoded"].iloc[0]),
-            "predicted_cycles": float(rows["predicted"].iloc[0]),
-            "ideal_cycles": float(rows["cycles"][rows["group"] == REST].iloc[0]),
-            "groups": groups[["group", "cycles", "share", "alone", "last"]].to_dict(orient="records"),
-        })  # fmt: skip
+        found.append(
+            {
+                "program": program,
+                "uarch": uarch,
+                "source": rows["source"].iloc[0],
+                "encoded_cycles": float(rows["encoded"].iloc[0]),
+                "predicted_cycles": float(rows["predicted"].iloc[0]),
+                "ideal_cycles": float(rows["cycles"][rows["group"] == REST].iloc[0]),
+                "groups": groups[["group", "cycles", "share", "alone", "last"]].to_dict(orient="records"),
+            }
+        )
     return {"attributions": found}
 
 

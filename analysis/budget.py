@@ -98,8 +98,9 @@ def answer(
     if run.affordable() < 1:
         print(
             f"perfvec: {program.name}: not one point of {program.work:,} instructions can be simulated in "
-            f"{seconds:g} s; the model answers (raise --budget)", file=sys.stderr,
-        )  # fmt: skip
+            f"{seconds:g} s; the model answers (raise --budget)",
+            file=sys.stderr,
+        )
         return by_model(predicted(), sources)
     with run:
         begin = np.unique(np.array([*first, 0, *range(points.count)][: run.threads], np.int64))
@@ -132,14 +133,22 @@ def parts_fit(instructions: Sequence[int], machines: Sequence[str], seconds: flo
         print(
             f"perfvec: simulating takes about {takes:.0f} s, more than --budget {seconds:g}; the model answers",
             file=sys.stderr,
-        )  # fmt: skip
+        )
     return takes <= seconds
 
 
 def _corrected(
-    run: _Run, where: Coordinates, predicted: Prediction, sources: Sequence[str] | str, score: Score | None,
-    first: list[int], best: int, least: int, level: float, seed: int,
-) -> Answer:  # fmt: skip
+    run: _Run,
+    where: Coordinates,
+    predicted: Prediction,
+    sources: Sequence[str] | str,
+    score: Score | None,
+    first: list[int],
+    best: int,
+    least: int,
+    level: float,
+    seed: int,
+) -> Answer:
     generator = np.random.default_rng(seed)
     every = np.arange(run.points.count)
     candidates = every

@@ -17,6 +17,8 @@ def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -
     document: dict[str, Any] = characterise(trace, max_instructions=max_instructions)
     frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
     return of_table(
-        f"Character of {Path(trace).name}", frame, lambda: document,
+        f"Character of {Path(trace).name}",
+        frame,
+        lambda: document,
         lambda: frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"),
-    )  # fmt: skip
+    )

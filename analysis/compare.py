@@ -32,7 +32,7 @@ _MAP_TEXT = {
 
 def ask(
     programs: Sequence[ProgramVector], library: Sequence[ProgramVector] = (), k: int = 5, method: str = "pca"
-) -> Result:  # fmt: skip
+) -> Result:
     """Answer how alike programs are and, of a `library`, which `k` are nearest to each.
 
     The table is that of `nearest` where there is a library, else of `compare`. One program alone is compared with the
@@ -114,7 +114,7 @@ def nearest(programs: Sequence[ProgramVector], library: Sequence[ProgramVector],
         rows += [
             {"program": program.program, "nearest": library[n].program, "distance": float(distances[n])}
             for n in order[:k]
-        ]  # fmt: skip
+        ]
     return pd.DataFrame(rows, columns=["program", "nearest", "distance"])
 
 
@@ -159,9 +159,11 @@ def _neighbours(matrix: NDArray[np.float64], components: pd.DataFrame) -> pd.Dat
         raise InputError("t-SNE needs scikit-learn: pip install 'perfvec-toolkit[experiment]'") from None
     begin = components.to_numpy() * (1e-4 / max(float(components["x"].std(ddof=0)), 1e-30))
     embedding = TSNE(
-        perplexity=min(_PERPLEXITY, (len(matrix) - 1) / 3), init=begin.astype(np.float32), method="exact",
+        perplexity=min(_PERPLEXITY, (len(matrix) - 1) / 3),
+        init=begin.astype(np.float32),
+        method="exact",
         random_state=0,
-    )  # fmt: skip
+    )
     frame = pd.DataFrame(embedding.fit_transform(matrix), columns=["x", "y"], index=components.index)
     frame.attrs["method"] = "tsne"
     return frame

@@ -55,10 +55,15 @@ def export_gem5(
         cpi = float(row["cycles"]) / instructions
         points.append(
             {
-                "uarch": name, "program": program, "digest": digest(machine), "instructions": instructions, "cpi": cpi,
-                "frequency_ghz": machine.frequency_ghz, "fields": {field: str(row[field]) for field in fields},
+                "uarch": name,
+                "program": program,
+                "digest": digest(machine),
+                "instructions": instructions,
+                "cpi": cpi,
+                "frequency_ghz": machine.frequency_ghz,
+                "fields": {field: str(row[field]) for field in fields},
             }
-        )  # fmt: skip
+        )
         rows.append({"uarch": name, "program": program, "script": str(folder / f"{name}.py"), "cpi": cpi})
     with atomic_path(folder / PREDICTIONS) as temporary:
         temporary.write_text(json.dumps({"format": _FORMAT, "points": points}, indent=1, allow_nan=False))
@@ -97,11 +102,15 @@ def gem5_results(folder: str | os.PathLike[str]) -> pd.DataFrame:
         gem5_cpi = result["cycles"] / result["instructions"]
         rows.append(
             {
-                "uarch": point["uarch"], "program": point["program"], "cpi": point["cpi"], "gem5_cpi": gem5_cpi,
-                "error": point["cpi"] / gem5_cpi - 1, "ns": point["cpi"] / point["frequency_ghz"],
+                "uarch": point["uarch"],
+                "program": point["program"],
+                "cpi": point["cpi"],
+                "gem5_cpi": gem5_cpi,
+                "error": point["cpi"] / gem5_cpi - 1,
+                "ns": point["cpi"] / point["frequency_ghz"],
                 "gem5_ns": gem5_cpi / point["frequency_ghz"],
             }
-        )  # fmt: skip
+        )
     if not rows:
         names = ", ".join(list(points)[:3])
         raise InputError(
@@ -147,5 +156,7 @@ def _result(config: Path) -> dict[str, Any]:
         raise InputError(f"{path}: no cycles or no instructions of {simulation.core}; gem5 measured nothing")
     return {
         "uarch": machine.name if machine is not None else config.parent.name,
-        "digest": digest(machine) if machine is not None else None, "cycles": cycles, "instructions": instructions,
-    }  # fmt: skip
+        "digest": digest(machine) if machine is not None else None,
+        "cycles": cycles,
+        "instructions": instructions,
+    }

@@ -125,13 +125,14 @@ def to_json(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str) 
     names = costs.names
     groups = [
         {
-            "name": row["name"], "only": row["only"] or None,
+            "name": row["name"],
+            "only": row["only"] or None,
             "instructions": [row["instructions_old"], row["instructions_new"]],
             **{key: [row[f"{key}.{name}"] for name in names] for key in ("old", "new", "difference")},
             **({"stack": [stack_of(row, name) for name in names]} if costs.has_stacks else {}),
         }
         for row in frame.to_dict(orient="records")
-    ]  # fmt: skip
+    ]
     whole = {key: [float(frame[f"{key}.{name}"].sum()) for name in names] for key in ("old", "new", "difference")}
     programs = [old.program, new.program]
     return {"by": by, "source": costs.source, "uarch": names, "programs": programs, **whole, "groups": groups}

@@ -55,14 +55,18 @@ def explore(
 
     Raises InputError for a model without an encoder, vectors of another one, or a wrong file of the ideal machine.
     """
-    page = fill(_HERE / "explore.html", {
-        "TITLE": html.escape(f"Explore machines for {', '.join(program.program for program in programs)}"),
-        "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
-        "DATA": to_script(contents(model, programs, machines, ideal=ideal)), "PLOTLY": packed_library(),
-        "COMMON": (_HERE / "page.js").read_text(encoding="utf-8"),
-        "SCRIPT": (_HERE / "explore.js").read_text(encoding="utf-8"),
-        "FOOTER": f"perfvec {version('perfvec-toolkit')}, model {model.digest[:12]}, plotly {version('plotly')}",
-    })  # fmt: skip
+    page = fill(
+        _HERE / "explore.html",
+        {
+            "TITLE": html.escape(f"Explore machines for {', '.join(program.program for program in programs)}"),
+            "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
+            "DATA": to_script(contents(model, programs, machines, ideal=ideal)),
+            "PLOTLY": packed_library(),
+            "COMMON": (_HERE / "page.js").read_text(encoding="utf-8"),
+            "SCRIPT": (_HERE / "explore.js").read_text(encoding="utf-8"),
+            "FOOTER": f"perfvec {version('perfvec-toolkit')}, model {model.digest[:12]}, plotly {version('plotly')}",
+        },
+    )
     with atomic_path(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return Path(path)
@@ -93,12 +97,16 @@ def contents(
         ],
         "machines": [
             {
-                "name": machine.name, "kind": kind, "fields": of_machine(machine),
+                "name": machine.name,
+                "kind": kind,
+                "fields": of_machine(machine),
                 "cycles": None if source == "encoder" else row.tolist(),
             }
             for (kind, machine), row, source in zip(starts, known, sources, strict=True)
         ],
-        "encoder": _weights(encoder), "quantities": list(quantities().items()), "features": features(),
+        "encoder": _weights(encoder),
+        "quantities": list(quantities().items()),
+        "features": features(),
         "fields": _fields(encoder),
         "relations": [
             {"field": relation.field, "bound": relation.bound, "condition": relation.condition}
@@ -108,7 +116,7 @@ def contents(
         "order": {core: fields_of_machine(machine) for core, machine in full.items()},
         "contrast": CONTRAST,
         "ideal": {core: _groups(load_ideal(ideal or IDEAL, machine)) for core, machine in full.items()},
-    }  # fmt: skip
+    }
 
 
 def with_l3(machine: Machine) -> Machine:
@@ -156,11 +164,15 @@ def _fields(encoder: MachineEncoder) -> list[dict[str, Any]]:
             continue
         low, high = ranges.get(field, (-np.inf, np.inf))
         entry |= {
-            "low": rule.low, "high": rule.high, "must": rule.describe(), "whole": rule.type is int,
+            "low": rule.low,
+            "high": rule.high,
+            "must": rule.describe(),
+            "whole": rule.type is int,
             "power_of_two": rule.power_of_two,
             "seen": [low if np.isfinite(low) else None, high if np.isfinite(high) else None],
-            "never": low > high, "stops": stops(rule, low, high),
-        }  # fmt: skip
+            "never": low > high,
+            "stops": stops(rule, low, high),
+        }
     return list(found.values())
 
 

@@ -126,9 +126,15 @@ def _interval(axes: Axes, panel: Panel, place: NDArray[np.float64], top: NDArray
 def _mark(axes: Axes, mark: Mark, colour: str, names: list[str]) -> None:
     if isinstance(mark, Lines):
         axes.plot(
-            _values(mark.x), np.asarray(mark.y, float), "o-" if mark.points else "-", color=colour, ms=4, lw=1.5,
-            drawstyle="steps-post" if mark.steps else "default", label=mark.name or None,
-        )  # fmt: skip
+            _values(mark.x),
+            np.asarray(mark.y, float),
+            "o-" if mark.points else "-",
+            color=colour,
+            ms=4,
+            lw=1.5,
+            drawstyle="steps-post" if mark.steps else "default",
+            label=mark.name or None,
+        )
         if mark.low is not None and mark.high is not None:
             band = (np.asarray(mark.low, float), np.asarray(mark.high, float))
             axes.fill_between(_values(mark.x), *band, color=colour, alpha=0.2, lw=0)
@@ -178,9 +184,14 @@ def _heat_map(axes: Axes, mark: HeatMap) -> None:
             red, green, blue, _ = image.cmap(image.norm(value[row, column]))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
             axes.text(
-                column, row, f"{value[row, column]:.3g}", ha="center", va="center", fontsize=7,
+                column,
+                row,
+                f"{value[row, column]:.3g}",
+                ha="center",
+                va="center",
+                fontsize=7,
                 color="white" if dark else "black",
-            )  # fmt: skip
+            )
     axes.figure.colorbar(image, ax=axes, label=mark.label)
 
 

@@ -52,10 +52,15 @@ def document(figure: Figure) -> dict[str, Any]:
     colours = figure.colours()
     traces: list[Trace] = []
     layout: dict[str, Any] = {
-        "height": round(figure.height * _INCH), "barmode": "group", "bargap": 0.2, "hovermode": "closest",
-        "margin": {"l": 60, "r": 20, "t": 36, "b": 50}, "annotations": [], "shapes": [],
+        "height": round(figure.height * _INCH),
+        "barmode": "group",
+        "bargap": 0.2,
+        "hovermode": "closest",
+        "margin": {"l": 60, "r": 20, "t": 36, "b": 50},
+        "annotations": [],
+        "shapes": [],
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
-    }  # fmt: skip
+    }
     for number, panel in enumerate(figure.panels):
         where = _domain(figure, number)
         names = _axes(layout, number, panel, where)
@@ -68,10 +73,18 @@ def document(figure: Figure) -> dict[str, Any]:
             if isinstance(mark, Rule):
                 layout["shapes"].append(_rule(mark, colour, names))
         if panel.title:
-            layout["annotations"].append({
-                "text": escape(panel.title), "showarrow": False, "xref": "paper", "yref": "paper",
-                "x": (where[0] + where[1]) / 2, "y": where[3], "yanchor": "bottom", "font": {"size": 14},
-            })  # fmt: skip
+            layout["annotations"].append(
+                {
+                    "text": escape(panel.title),
+                    "showarrow": False,
+                    "xref": "paper",
+                    "yref": "paper",
+                    "x": (where[0] + where[1]) / 2,
+                    "y": where[3],
+                    "yanchor": "bottom",
+                    "font": {"size": 14},
+                }
+            )
     _one_entry_a_name(traces)
     if any(trace["showlegend"] for trace in traces):
         layout["margin"]["t"] += 30
@@ -97,9 +110,12 @@ def _axes(
     suffix = "" if number == 0 else str(number + 1)
     for letter, axis, other, domain in (("x", panel.x, "y", where[:2]), ("y", panel.y, "x", where[2:])):
         given: dict[str, Any] = {
-            "domain": list(domain), "anchor": f"{other}{suffix}", "title": {"text": escape(axis.title), "standoff": 8},
-            "automargin": True, "zeroline": False,
-        }  # fmt: skip
+            "domain": list(domain),
+            "anchor": f"{other}{suffix}",
+            "title": {"text": escape(axis.title), "standoff": 8},
+            "automargin": True,
+            "zeroline": False,
+        }
         if axis.log:
             given["type"] = "log"
         if axis.zero:
@@ -120,18 +136,19 @@ def _axes(
         if heat:
             values = [label(value) for value in getattr(heat[0], letter)]
             side |= {"type": "category", "categoryorder": "array", "categoryarray": values, "showgrid": False}
-        elif any(
-            isinstance(mark, Lines | Points) and not _numeric(getattr(mark, letter)) for mark in panel.marks
-        ):  # fmt: skip
+        elif any(isinstance(mark, Lines | Points) and not _numeric(getattr(mark, letter)) for mark in panel.marks):
             side["type"] = "category"
     for mark in panel.marks:
         if isinstance(mark, Dendrogram):
             distance, _, leaves = mark.branches()
             layout[f"xaxis{suffix}"]["range"] = [0, 1.02 * float(distance.max()) or 1.0]
             layout[f"yaxis{suffix}"] |= {
-                "tickmode": "array", "tickvals": [5 + 10 * k for k in range(len(leaves))], "ticktext": leaves,
-                "showgrid": False, "range": [0, 10 * len(leaves)],
-            }  # fmt: skip
+                "tickmode": "array",
+                "tickvals": [5 + 10 * k for k in range(len(leaves))],
+                "ticktext": leaves,
+                "showgrid": False,
+                "range": [0, 10 * len(leaves)],
+            }
     return f"x{suffix}", f"y{suffix}"
 
 
@@ -139,33 +156,57 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
     if isinstance(mark, Lines):
         return _lines(mark, panel, colour)
     if isinstance(mark, Points):
-        return [{
-            "type": "scatter", "mode": "markers+text" if mark.labelled else "markers", "name": mark.name,
-            "x": _plain(mark.x), "y": _plain(mark.y), "textposition": "top right", "cliponaxis": False,
-            "marker": {"color": colour, "size": 4 if mark.faint else 8, "opacity": 0.35 if mark.faint else 1.0},
-            **_hover(panel, mark.text, mark.x, mark.y),
-        }]  # fmt: skip
+        return [
+            {
+                "type": "scatter",
+                "mode": "markers+text" if mark.labelled else "markers",
+                "name": mark.name,
+                "x": _plain(mark.x),
+                "y": _plain(mark.y),
+                "textposition": "top right",
+                "cliponaxis": False,
+                "marker": {"color": colour, "size": 4 if mark.faint else 8, "opacity": 0.35 if mark.faint else 1.0},
+                **_hover(panel, mark.text, mark.x, mark.y),
+            }
+        ]
     if isinstance(mark, Bars):
         return [_bars(mark, panel, colour)]
     if isinstance(mark, Spans):
         begin, end = np.asarray(mark.begin, float), np.asarray(mark.end, float)
-        return [{
-            "type": "bar", "orientation": "h", "name": mark.name, "base": _plain(begin), "x": _plain(end - begin),
-            "y": [mark.row] * len(begin), "marker": {"color": colour}, "width": 0.8, "offset": -0.4,
-            "customdata": _plain(end), "showlegend": mark.name != mark.row,
-            "hovertemplate": f"%{{base:,}} to %{{customdata:,}}{_unit(panel.x)}<extra>{escape(mark.name)}</extra>",
-        }]  # fmt: skip
+        return [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": mark.name,
+                "base": _plain(begin),
+                "x": _plain(end - begin),
+                "y": [mark.row] * len(begin),
+                "marker": {"color": colour},
+                "width": 0.8,
+                "offset": -0.4,
+                "customdata": _plain(end),
+                "showlegend": mark.name != mark.row,
+                "hovertemplate": f"%{{base:,}} to %{{customdata:,}}{_unit(panel.x)}<extra>{escape(mark.name)}</extra>",
+            }
+        ]
     if isinstance(mark, HeatMap):
         return [_heat_map(mark, panel, where)]
     if isinstance(mark, Dendrogram):
         distance, height, _ = mark.branches()
         x = np.concatenate([distance, np.full((len(distance), 1), np.nan)], axis=1)
         y = np.concatenate([height, np.full((len(height), 1), np.nan)], axis=1)
-        return [{
-            "type": "scatter", "mode": "lines", "name": "", "x": _plain(x.ravel()), "y": _plain(y.ravel()),
-            "line": {"color": colour, "width": 2}, "cliponaxis": False,
-            "hovertemplate": f"{escape(panel.x.title)} %{{x:,.4~r}}<extra></extra>",
-        }]  # fmt: skip
+        return [
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "",
+                "x": _plain(x.ravel()),
+                "y": _plain(y.ravel()),
+                "line": {"color": colour, "width": 2},
+                "cliponaxis": False,
+                "hovertemplate": f"{escape(panel.x.title)} %{{x:,.4~r}}<extra></extra>",
+            }
+        ]
     return []
 
 
@@ -173,19 +214,35 @@ def _lines(mark: Lines, panel: Panel, colour: str) -> list[Trace]:
     traces: list[Trace] = []
     if mark.low is not None and mark.high is not None:
         x = _plain(mark.x)
-        traces.append({
-            "type": "scatter", "mode": "lines", "fill": "toself", "x": x + x[::-1], "hoverinfo": "skip",
-            "y": _plain(mark.high) + _plain(mark.low)[::-1], "fillcolor": colour, "opacity": 0.2, "name": "",
-            "line": {"width": 0},
-        })  # fmt: skip
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "fill": "toself",
+                "x": x + x[::-1],
+                "hoverinfo": "skip",
+                "y": _plain(mark.high) + _plain(mark.low)[::-1],
+                "fillcolor": colour,
+                "opacity": 0.2,
+                "name": "",
+                "line": {"width": 0},
+            }
+        )
     line: Trace = {"color": colour, "width": 2}
     if mark.steps:
         line["shape"] = "hv"
-    traces.append({
-        "type": "scatter", "mode": "lines+markers" if mark.points else "lines", "name": mark.name, "line": line,
-        "x": _plain(mark.x), "y": _plain(mark.y), "marker": {"color": colour, "size": 7},
-        **_hover(panel, mark.text, mark.x, mark.y),
-    })  # fmt: skip
+    traces.append(
+        {
+            "type": "scatter",
+            "mode": "lines+markers" if mark.points else "lines",
+            "name": mark.name,
+            "line": line,
+            "x": _plain(mark.x),
+            "y": _plain(mark.y),
+            "marker": {"color": colour, "size": 7},
+            **_hover(panel, mark.text, mark.x, mark.y),
+        }
+    )
     return traces
 
 
@@ -193,35 +250,56 @@ def _bars(mark: Bars, panel: Panel, colour: str) -> Trace:
     value, names = _plain(mark.value), [str(name) for name in mark.category]
     along, across = ("x", "y") if panel.sideways else ("y", "x")
     trace: Trace = {
-        "type": "bar", "name": mark.name, along: value, across: names, "orientation": "h" if panel.sideways else "v",
-        "marker": {"color": colour}, "textposition": "none",
+        "type": "bar",
+        "name": mark.name,
+        along: value,
+        across: names,
+        "orientation": "h" if panel.sideways else "v",
+        "marker": {"color": colour},
+        "textposition": "none",
         **_hover(panel, mark.text, *((mark.value, names) if panel.sideways else (names, mark.value))),
-    }  # fmt: skip
+    }
     if mark.low is not None and mark.high is not None:
         middle = np.asarray(mark.value, float)
         above, below = np.asarray(mark.high, float) - middle, middle - np.asarray(mark.low, float)
         if np.isfinite(above).any():
             trace[f"error_{along}"] = {
-                "type": "data", "symmetric": False, "array": _plain(above), "arrayminus": _plain(below),
-                "thickness": 1, "width": 3, "color": "#888888",
-            }  # fmt: skip
+                "type": "data",
+                "symmetric": False,
+                "array": _plain(above),
+                "arrayminus": _plain(below),
+                "thickness": 1,
+                "width": 3,
+                "color": "#888888",
+            }
     return trace
 
 
 def _heat_map(mark: HeatMap, panel: Panel, where: tuple[float, float, float, float]) -> Trace:
     value = np.asarray(mark.value, float)
     trace: Trace = {
-        "type": "heatmap", "x": [label(one) for one in mark.x], "y": [label(one) for one in mark.y],
-        "z": [_plain(row) for row in value], "colorscale": _diverging() if mark.diverging else "Cividis",
-        "xgap": 1, "ygap": 1, "hoverongaps": False, "name": "",
+        "type": "heatmap",
+        "x": [label(one) for one in mark.x],
+        "y": [label(one) for one in mark.y],
+        "z": [_plain(row) for row in value],
+        "colorscale": _diverging() if mark.diverging else "Cividis",
+        "xgap": 1,
+        "ygap": 1,
+        "hoverongaps": False,
+        "name": "",
         "colorbar": {
-            "title": {"text": escape(mark.label), "side": "right"}, "x": where[1] + 0.01, "xanchor": "left",
-            "y": (where[2] + where[3]) / 2, "yanchor": "middle", "len": where[3] - where[2], "thickness": 12,
+            "title": {"text": escape(mark.label), "side": "right"},
+            "x": where[1] + 0.01,
+            "xanchor": "left",
+            "y": (where[2] + where[3]) / 2,
+            "yanchor": "middle",
+            "len": where[3] - where[2],
+            "thickness": 12,
             "outlinewidth": 0,
         },
         "hovertemplate": f"{escape(panel.x.title)} %{{x}}<br>{escape(panel.y.title)} %{{y}}<br>"
         f"{escape(mark.label)} %{{z:,.6~r}}<extra></extra>",
-    }  # fmt: skip
+    }
     if mark.diverging:
         most = float(np.nanmax(np.abs(value), initial=0.0)) or 1.0
         trace |= {"zmin": -most, "zmax": most, "zmid": 0}
@@ -241,8 +319,9 @@ def _rule(mark: Rule, colour: str, names: tuple[str, str]) -> dict[str, Any]:
     line = {"type": "line", "line": {"color": colour, "width": 1, "dash": "dash"}}
     text = {"label": {"text": escape(mark.name), "textposition": "end", "font": {"color": colour, "size": 11}}}
     if mark.x is not None:
-        return line | text | {"xref": names[0], "yref": f"{names[1]} domain", "x0": mark.x, "x1": mark.x, "y0": 0,
-                              "y1": 1}  # fmt: skip
+        return (
+            line | text | {"xref": names[0], "yref": f"{names[1]} domain", "x0": mark.x, "x1": mark.x, "y0": 0, "y1": 1}
+        )
     return line | text | {"xref": f"{names[0]} domain", "yref": names[1], "x0": 0, "x1": 1, "y0": mark.y, "y1": mark.y}
 
 

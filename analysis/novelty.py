@@ -58,11 +58,16 @@ def novelty(
 def _rows(what: str, names: Sequence[str], near: Neighbours) -> list[dict[str, Any]]:
     return [
         {
-            "what": what, "name": name, "nearest": nearest, "distance": distance, "usual": near.usual,
-            "outside": distance > near.usual, "beyond": "",
+            "what": what,
+            "name": name,
+            "nearest": nearest,
+            "distance": distance,
+            "usual": near.usual,
+            "outside": distance > near.usual,
+            "beyond": "",
         }
         for name, nearest, distance in zip(names, near.names, near.distance.tolist(), strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def warnings(frame: pd.DataFrame) -> list[str]:

@@ -21,14 +21,20 @@ from tracegen.control_flow.phases import phases as find_phases
 from uarch.configuration import Machine
 
 _SWEPT: dict[str, list[Any]] = {
-    "l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048], "l2.latency": [6, 12, 18]
-}  # fmt: skip
+    "l1d.size_kib": [8, 16, 32, 64, 128],
+    "l2.size_kib": [128, 256, 512, 1024, 2048],
+    "l2.latency": [6, 12, 18],
+}
 
 
 def ask(
-    model: Model, targets: Sequence[Target], machines: Sequence[Machine | MachineVector], *, seconds: float = 0.0,
+    model: Model,
+    targets: Sequence[Target],
+    machines: Sequence[Machine | MachineVector],
+    *,
+    seconds: float = 0.0,
     max_instructions: int | None = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """Answer everything on one page; table, document, text and picture are those of the predictions.
 
     Of traces it has also the profile and the phases, one more pass over each. A third of the `seconds` each goes to
@@ -51,9 +57,11 @@ def ask(
         swept = SweepQuestion(base=base, vary=_SWEPT, best=5).ask(model, targets, seconds / 3)
         found += [replace(one, title=f"{base.name} with other caches: {one.title.lower()}") for one in swept.sections()]
     return replace(
-        fast, title=f"{', '.join(target.name for target in targets)} on {', '.join(prices.names)}",
-        sections=lambda: found, subtitle=f"Simulated where the source says so, else by the model {model.digest[:12]}",
-    )  # fmt: skip
+        fast,
+        title=f"{', '.join(target.name for target in targets)} on {', '.join(prices.names)}",
+        sections=lambda: found,
+        subtitle=f"Simulated where the source says so, else by the model {model.digest[:12]}",
+    )
 
 
 def _of_trace(model: Model, trace: Path, prices: Costs, limit: int | None) -> list[Section]:

@@ -143,9 +143,18 @@ class Parts:
             line = self.lines.iloc[latch if self.lines["line"].iloc[latch] else header]
             where = f"{Path(line['file']).name}:{line['line']}" if line["line"] else f"{self._offset(header)}"
             entries = int(self.statics.instructions[header] - loops.iterations[number])
-            rows.append((f"{function} {where}", function, line["file"], int(line["line"]),
-                         int(self.instructions.address[header]), int(loops.depth[number]),
-                         int(loops.iterations[number]), entries))  # fmt: skip
+            rows.append(
+                (
+                    f"{function} {where}",
+                    function,
+                    line["file"],
+                    int(line["line"]),
+                    int(self.instructions.address[header]),
+                    int(loops.depth[number]),
+                    int(loops.iterations[number]),
+                    entries,
+                )
+            )
         rows += [(f"{name} (no loop)", name, "", 0, 0, 0, 0, 0) for name in self.functions]
         columns = ["name", "function", "file", "line", "address", "depth", "iterations", "entries"]
         group = np.where(loops.innermost >= 0, loops.innermost, len(loops.header) + self.function)
@@ -214,13 +223,20 @@ class Grouping:
         """Return what the pass found; static instructions and contexts that were not executed get rows of zeros."""
         parent, called = self._calls.tree()
         return Parts(
-            program=self._trace.name, isa=self._trace.isa, code=self._trace.code, instructions=self.instructions,
-            lines=self._lines, edges=self._edges.edges(),
+            program=self._trace.name,
+            isa=self._trace.isa,
+            code=self._trace.code,
+            instructions=self.instructions,
+            lines=self._lines,
+            edges=self._edges.edges(),
             statics=statics.merge(np.arange(len(statics.instructions)), len(self.instructions)),
-            intervals=intervals, interval=self._interval, blocks=self._blocks.projected(),
-            contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)), context_parent=parent,
+            intervals=intervals,
+            interval=self._interval,
+            blocks=self._blocks.projected(),
+            contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)),
+            context_parent=parent,
             context_function=called,
-        )  # fmt: skip
+        )
 
 
 @contextmanager

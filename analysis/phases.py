@@ -30,9 +30,13 @@ def sections(found: Phases) -> list[Section]:
     table = pd.DataFrame(found.document()["phases"])
     return [
         Section("Phases over time", text, plot(found)),
-        Section("Simulation points", "Each phase's share of the run and the interval that stands for it.",
-                plot_weights(found), table),
-    ]  # fmt: skip
+        Section(
+            "Simulation points",
+            "Each phase's share of the run and the interval that stands for it.",
+            plot_weights(found),
+            table,
+        ),
+    ]
 
 
 def plot(found: Phases) -> Figure:
@@ -52,5 +56,6 @@ def plot_weights(found: Phases) -> Figure:
     names = [f"phase {phase}" for phase in range(len(found.point))]
     text = [f"simulation point: interval {point:,}" for point in found.point.tolist()]
     bars = Bars("", names, found.weight * 100, text=text)
-    return Figure([Panel([bars], x=Axis("share of the intervals, %", zero=True), sideways=True)],
-                  height=1.3 + 0.28 * len(names))  # fmt: skip
+    return Figure(
+        [Panel([bars], x=Axis("share of the intervals, %", zero=True), sideways=True)], height=1.3 + 0.28 * len(names)
+    )

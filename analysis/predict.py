@@ -91,13 +91,21 @@ def predict(
             low, high, of = _interval(machine, program, vector, cycles, width, level)
             rows.append(
                 {
-                    "program": program.program, "uarch": machine.name, "instructions": program.instructions,
-                    "cycles": cycles, "seconds": cycles / (machine.frequency_ghz * 1e9),
-                    "cpi": cycles / program.instructions, "ipc": program.instructions / cycles,
-                    "source": _SOURCES.get(source, source), "machine_vector": source, "low": low, "high": high,
-                    "level": level, "interval_of": of,
+                    "program": program.program,
+                    "uarch": machine.name,
+                    "instructions": program.instructions,
+                    "cycles": cycles,
+                    "seconds": cycles / (machine.frequency_ghz * 1e9),
+                    "cpi": cycles / program.instructions,
+                    "ipc": program.instructions / cycles,
+                    "source": _SOURCES.get(source, source),
+                    "machine_vector": source,
+                    "low": low,
+                    "high": high,
+                    "level": level,
+                    "interval_of": of,
                 }
-            )  # fmt: skip
+            )
     return pd.DataFrame(rows)
 
 
@@ -117,16 +125,19 @@ def answered(
     require_level(level)
     parts = budget.shares([target.simulable for target in targets], seconds)
     frames = [
-        _answered(model, target, machines, share, level, progress)
-        for target, share in zip(targets, parts, strict=True)
-    ]  # fmt: skip
+        _answered(model, target, machines, share, level, progress) for target, share in zip(targets, parts, strict=True)
+    ]
     return pd.concat(frames, ignore_index=True)
 
 
 def _answered(
-    model: Model, target: Target, machines: Sequence[Machine | MachineVector], seconds: float, level: float,
+    model: Model,
+    target: Target,
+    machines: Sequence[Machine | MachineVector],
+    seconds: float,
+    level: float,
     progress: bool,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     def by_model() -> pd.DataFrame:
         return predict(model, [target.vector], machines, level=level)
 
@@ -135,9 +146,14 @@ def _answered(
     if target.simulable is None or seconds <= 0 or not configured:
         return by_model()
     found = budget.answer(
-        target.simulable, of_machines(configured), seconds, lambda: by_model()["cycles"].to_numpy()[places],
-        first=range(len(configured)), level=level, progress=progress,
-    )  # fmt: skip
+        target.simulable,
+        of_machines(configured),
+        seconds,
+        lambda: by_model()["cycles"].to_numpy()[places],
+        first=range(len(configured)),
+        level=level,
+        progress=progress,
+    )
     own = found.sources != "zero-shot"
     rows = np.array(places)[own]
     frame = by_model() if len(rows) < len(machines) else _empty(target, machines, level)
@@ -153,9 +169,7 @@ def _empty(target: Target, machines: Sequence[Machine | MachineVector], level: f
     frame = pd.DataFrame({"program": target.name, "uarch": [machine.name for machine in machines]})
     frame["instructions"] = target.instructions
     numbers = dict.fromkeys(("cycles", "seconds", "cpi", "ipc"), np.nan)
-    return frame.assign(
-        **numbers, source="", machine_vector="", low=np.nan, high=np.nan, level=level, interval_of=""
-    )  # fmt: skip
+    return frame.assign(**numbers, source="", machine_vector="", low=np.nan, high=np.nan, level=level, interval_of="")
 
 
 def _completed(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector]) -> pd.DataFrame:
@@ -192,8 +206,9 @@ def _interval(
 
 _ERRORS = {
     "model": "the errors that the model made on programs and machines it had not met",
-    "machine": "what the measured times left open of a fitted machine", "sampling": "the sampling of a program",
-}  # fmt: skip
+    "machine": "what the measured times left open of a fitted machine",
+    "sampling": "the sampling of a program",
+}
 
 
 def by_the_model(
@@ -245,11 +260,13 @@ def sections(frame: pd.DataFrame) -> list[Section]:
     )
     return [
         Section(
-            "Cycles per instruction", f"Machines in the order of their mean; the fastest is last. {intervals}",
-            plot(frame), frame,
+            "Cycles per instruction",
+            f"Machines in the order of their mean; the fastest is last. {intervals}",
+            plot(frame),
+            frame,
         ),
         Section("Time", f"Cycles at each machine's frequency. {intervals}", plot(frame, "seconds")),
-    ]  # fmt: skip
+    ]
 
 
 def plot(frame: pd.DataFrame, what: str = "cpi") -> Figure:

@@ -26,7 +26,11 @@ def collect(
         total = min(len(file), max_instructions or len(file))
         grouping = Grouping(file, total, interval)
         sums = grouped_sums(
-            model, file, grouping.instructions, [grouping.by_static, grouping.by_interval, grouping.by_context],
-            max_instructions=max_instructions, progress=progress,
-        )  # fmt: skip
+            model,
+            file,
+            grouping.instructions,
+            [grouping.by_static, grouping.by_interval, grouping.by_context],
+            max_instructions=max_instructions,
+            progress=progress,
+        )
         return grouping.parts(*sums)

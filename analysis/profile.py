@@ -30,14 +30,19 @@ from uarch.timing.stack import CAUSES, GROUPS
 _SHORTEST = 12  # letters of a name in the terminal
 _BY_MACHINE = ("cycles", "share", "ratio", "stack", "cause")  # columns NAME.MACHINE
 _SHORT_GROUPS = {
-    "retiring": "ret", "instruction fetch": "fetch", "front-end bandwidth": "front", "branch misprediction": "branch",
-    "execution": "exec", "loads": "loads", "ports": "ports", "full windows": "full", "stores and ordering": "order",
-}  # fmt: skip
+    "retiring": "ret",
+    "instruction fetch": "fetch",
+    "front-end bandwidth": "front",
+    "branch misprediction": "branch",
+    "execution": "exec",
+    "loads": "loads",
+    "ports": "ports",
+    "full windows": "full",
+    "stores and ordering": "order",
+}
 
 
-def result(
-    parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, annotated: str | None = None
-) -> Result:  # fmt: skip
+def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, annotated: str | None = None) -> Result:
     """Answer what a trace's parts cost; the table is that of `profile`, its text has so many `rows`.
 
     `annotated`: table, document and text are of the instructions of this function (`annotate`), the pictures are not.
@@ -61,9 +66,11 @@ def result(
         return found
     lines = annotate(parts, costs, annotated)
     return replace(
-        found, table=lines, document=lambda: annotation_json(lines, costs, annotated),
+        found,
+        table=lines,
+        document=lambda: annotation_json(lines, costs, annotated),
         text=lambda: shown_annotation(lines, costs),
-    )  # fmt: skip
+    )
 
 
 def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:
@@ -234,11 +241,16 @@ def annotate(parts: Parts, costs: Costs, function: str) -> pd.DataFrame:
         raise InputError(f"the trace of {parts.program} executes nothing of the function {function!r}")
     lines = parts.lines.iloc[rows]
     address = parts.instructions.address[rows]
-    frame = pd.DataFrame({
-        "address": address, "file": lines["file"].to_numpy(), "line": lines["line"].to_numpy().astype(np.int64),
-        "source": [_source(file, line) for file, line in zip(lines["file"], lines["line"], strict=True)],
-        "text": disassemble(address, parts.code[rows], parts.isa), "instructions": parts.statics.instructions[rows],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "address": address,
+            "file": lines["file"].to_numpy(),
+            "line": lines["line"].to_numpy().astype(np.int64),
+            "source": [_source(file, line) for file, line in zip(lines["file"], lines["line"], strict=True)],
+            "text": disassemble(address, parts.code[rows], parts.isa),
+            "instructions": parts.statics.instructions[rows],
+        }
+    )
     cycles = costs.cycles(parts.statics)[rows]
     for k, machine in enumerate(costs.machines):
         frame[f"cycles.{machine.name}"] = cycles[:, k]

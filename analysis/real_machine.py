@@ -64,10 +64,11 @@ def time_suite(
     frame.insert(1, "instructions", [instructions[name] for name in frame["program"]])
     times = pd.DataFrame(
         {
-            "target": [f"{name}.vector.npz" for name in frame["program"]], "seconds": frame["seconds"],
+            "target": [f"{name}.vector.npz" for name in frame["program"]],
+            "seconds": frame["seconds"],
             "uncertainty": frame["uncertainty"],
         }
-    )  # fmt: skip
+    )
     with atomic_path(folder / TIMES) as temporary:
         times.to_csv(temporary, index=False)
     return frame, failures
@@ -113,9 +114,7 @@ def shown(table: pd.DataFrame) -> str:
     text = table.assign(
         **{name: table[name].map("{:+.1%}".format) for name in ("prior_error", "left_out_error")}
     ).to_string(index=False, float_format="{:.4g}".format)
-    errors = {
-        "predicted from the others": table["left_out_error"].abs(), "by the prior": table["prior_error"].abs()
-    }  # fmt: skip
+    errors = {"predicted from the others": table["left_out_error"].abs(), "by the prior": table["prior_error"].abs()}
     lines = [f"{how}: mean {each.mean():.1%}, median {each.median():.1%}" for how, each in errors.items()]
     return "\n".join([text, f"errors of {len(table)} programs", *lines])
 

@@ -56,15 +56,20 @@ def page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
     """The page as text."""
     figures = [document(section.figure) for section in sections if section.figure is not None]
     numbers = iter(range(len(figures)))
-    return fill(_HERE / "report.html", {
-        "TITLE": html.escape(title), "SUBTITLE": f"<p>{html.escape(subtitle)}</p>" if subtitle else "",
-        "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
-        "SECTIONS": "\n".join(_section(section, next(numbers) if section.figure else None) for section in sections),
-        "FIGURES": to_script(figures), "PLOTLY": packed_library() if figures else "",
-        "COMMON": (_HERE / "page.js").read_text(encoding="utf-8"),
-        "SCRIPT": (_HERE / "report.js").read_text(encoding="utf-8"),
-        "FOOTER": f"perfvec {version('perfvec-toolkit')}" + (f", plotly {version('plotly')}" if figures else ""),
-    })  # fmt: skip
+    return fill(
+        _HERE / "report.html",
+        {
+            "TITLE": html.escape(title),
+            "SUBTITLE": f"<p>{html.escape(subtitle)}</p>" if subtitle else "",
+            "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
+            "SECTIONS": "\n".join(_section(section, next(numbers) if section.figure else None) for section in sections),
+            "FIGURES": to_script(figures),
+            "PLOTLY": packed_library() if figures else "",
+            "COMMON": (_HERE / "page.js").read_text(encoding="utf-8"),
+            "SCRIPT": (_HERE / "report.js").read_text(encoding="utf-8"),
+            "FOOTER": f"perfvec {version('perfvec-toolkit')}" + (f", plotly {version('plotly')}" if figures else ""),
+        },
+    )
 
 
 def fill(template: Path, values: Mapping[str, str]) -> str:

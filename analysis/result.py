@@ -125,9 +125,13 @@ class Result:
 
 
 def of_table(
-    title: str, table: pd.DataFrame, document: Callable[[], dict[str, Any]], text: Callable[[], str] | None = None, *,
+    title: str,
+    table: pd.DataFrame,
+    document: Callable[[], dict[str, Any]],
+    text: Callable[[], str] | None = None,
+    *,
     notes: Sequence[str] = (),
-) -> Result:  # fmt: skip
+) -> Result:
     """An answer that is a table and has no picture; its text is the table unless another is given."""
 
     def sections() -> Sequence[Section]:

@@ -60,7 +60,7 @@ def search_grid(base: Machine, grid: Mapping[str, Sequence[Any]], constraints: S
 
 def search_space(
     space: str | Path, *, base: str | Machine | None = None, constraints: Sequence[Constraint] = ()
-) -> Searchable:  # fmt: skip
+) -> Searchable:
     """The machines of a design space, by the coordinates of its dimensions."""
     content = load_space(space)
     start = base_of(content, base)

@@ -40,10 +40,13 @@ def sensitivity(frame: pd.DataFrame, fields: Sequence[str], outcome: str, *, exa
             least = int(np.nanargmin(ordered))
             found.append(
                 {
-                    "program": program, "field": field, "first_order": share, "best": values[least],
+                    "program": program,
+                    "field": field,
+                    "first_order": share,
+                    "best": values[least],
                     "range": float(np.nanmax(ordered) / ordered[least]),
                 }
-            )  # fmt: skip
+            )
         rows += sorted(found, key=lambda row: -row["first_order"])
     return pd.DataFrame(rows, columns=["program", "field", "first_order", "best", "range"])
 

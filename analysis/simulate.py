@@ -110,9 +110,12 @@ class Stack:
 
 
 def ask(
-    traces: Sequence[str | os.PathLike[str]], machines: Sequence[Machine], span: Span | None = None, *,
+    traces: Sequence[str | os.PathLike[str]],
+    machines: Sequence[Machine],
+    span: Span | None = None,
+    *,
     threads: int | None = None,
-) -> Simulation:  # fmt: skip
+) -> Simulation:
     """Answer how fast traces or live-points are on machines, and why; the table is that of `simulate`.
 
     There `half_width` is `half_width_cycles`.
@@ -174,12 +177,15 @@ def simulate(
                 machine = simulation.machine
                 rows.append(
                     {
-                        "program": trace.name, "uarch": machine.name, "simulator": SIMULATOR,
-                        "frequency_ghz": machine.frequency_ghz, **statistics(machine, simulation.statistics),
+                        "program": trace.name,
+                        "uarch": machine.name,
+                        "simulator": SIMULATOR,
+                        "frequency_ghz": machine.frequency_ghz,
+                        **statistics(machine, simulation.statistics),
                         "half_width": 0.0,
                         **{f"stack.{cause}": int(cycles) for cause, cycles in zip(CAUSES, stack[0], strict=True)},
                     }
-                )  # fmt: skip
+                )
     return pd.DataFrame(rows)
 
 
@@ -201,12 +207,15 @@ def _estimated(
         counts = {**found.counts[k], "cycles": found.cycles[k], "instructions": float(points.instructions)}
         rows.append(
             {
-                "program": points.name, "uarch": machine.name, "simulator": SIMULATOR,
-                "frequency_ghz": machine.frequency_ghz, **statistics(machine, counts),
+                "program": points.name,
+                "uarch": machine.name,
+                "simulator": SIMULATOR,
+                "frequency_ghz": machine.frequency_ghz,
+                **statistics(machine, counts),
                 "half_width": float(found.half_width[k]),
                 **{f"stack.{cause}": float(cycles) for cause, cycles in zip(CAUSES, stack, strict=True)},
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -261,13 +270,18 @@ def shown(frame: pd.DataFrame) -> str:
     for program, rows in frame.groupby("program", sort=False):
         lines = [
             [
-                str(row["uarch"]), f"{row['cycles']:,.0f}", _time(row["seconds"]), f"{row['cpi']:.3f}",
-                *(_number(row[f"{level}_mpki"]) for level in LEVELS), _number(row["branch_mpki"]),
+                str(row["uarch"]),
+                f"{row['cycles']:,.0f}",
+                _time(row["seconds"]),
+                f"{row['cpi']:.3f}",
+                *(_number(row[f"{level}_mpki"]) for level in LEVELS),
+                _number(row["branch_mpki"]),
                 _percent(row["dram_row_hit_rate"]),
-                f"{row['memory_gbs']:.2f}", _number(row["reorder_buffer_occupancy"]),
+                f"{row['memory_gbs']:.2f}",
+                _number(row["reorder_buffer_occupancy"]),
             ]
             for row in rows.to_dict(orient="records")
-        ]  # fmt: skip
+        ]
         title = f"{program}: {rows['instructions'].iloc[0]:,.0f} instructions, simulated"
         if rows["half_width"].any():
             width = rows["half_width"] / rows["cycles"]
@@ -290,21 +304,24 @@ def _details(row: dict[Hashable, Any]) -> str:
     header = ["per 1,000", "misses", "ratio", "on way", "prefetch", "written", "sent", "accurate", "covered", "late"]
     levels = [
         [
-            level.upper(), *(_number(row[f"{level}_{name}"]) for name in names),
+            level.upper(),
+            *(_number(row[f"{level}_{name}"]) for name in names),
             *(_percent(row[f"{level}_{name}"]) for name in of_prefetchers),
         ]
         for level in LEVELS
-    ]  # fmt: skip
+    ]
     kinds = ", ".join(f"{kind} {_number(row[f'branch_{kind}_mpki'])}" for kind in MISPREDICTIONS)
     windows = ", ".join(f"{name.replace('_', ' ')} {_number(row[f'{name}_occupancy'])}" for name in QUEUES)
-    return "\n".join([
-        columns(header, levels),
-        f"mispredictions of {_number(row['branches_pki'])} branches: {kinds};",
-        f"  redirected at decode {_number(row['decode_redirects_pki'])}",
-        f"memory: {_number(row['memory_reads_pki'])} lines read, {_number(row['memory_writes_pki'])} written; "
-        f"open rows {_percent(row['dram_row_hit_rate'])}; {row['memory_gbs']:.3g} GB/s",
-        f"entries used on average: {windows}",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            columns(header, levels),
+            f"mispredictions of {_number(row['branches_pki'])} branches: {kinds};",
+            f"  redirected at decode {_number(row['decode_redirects_pki'])}",
+            f"memory: {_number(row['memory_reads_pki'])} lines read, {_number(row['memory_writes_pki'])} written; "
+            f"open rows {_percent(row['dram_row_hit_rate'])}; {row['memory_gbs']:.3g} GB/s",
+            f"entries used on average: {windows}",
+        ]
+    )
 
 
 def _percent(value: float) -> str:
@@ -350,11 +367,13 @@ def sections(frame: pd.DataFrame) -> list[Section]:
     )
     return [
         Section(
-            "CPI stacks", "Cycles per instruction by cause; a stack's parts add up to its machine's CPI.", plot(frame),
+            "CPI stacks",
+            "Cycles per instruction by cause; a stack's parts add up to its machine's CPI.",
+            plot(frame),
             stacks,
         ),
         Section("Statistics", "Counts per thousand instructions (mpki, pki), shares, averages.", table=measures),
-    ]  # fmt: skip
+    ]
 
 
 def plot(frame: pd.DataFrame) -> Figure:
@@ -366,10 +385,13 @@ def plot(frame: pd.DataFrame) -> Figure:
         bars = [Bars(group, names, each[group].to_numpy()) for group in GROUPS if groups_of(frame)[group].any()]
         panels.append(
             Panel(
-                bars, title=str(program), x=Axis("simulated cycles per instruction", zero=True), stacked=True,
+                bars,
+                title=str(program),
+                x=Axis("simulated cycles per instruction", zero=True),
+                stacked=True,
                 sideways=True,
             )
-        )  # fmt: skip
+        )
         most = max(most, len(names))
     return Figure(panels, height=len(panels) * (1.2 + 0.3 * most))
 

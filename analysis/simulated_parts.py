@@ -74,11 +74,20 @@ def sampled(
     each = statics.merge(function + 1, len(names) + 1)
     nothing = np.zeros((0, statics.vectors.shape[1]))
     return Parts(
-        program=points.name, isa=points.isa, code=points.code, instructions=points.static, lines=lines,
-        edges=_edges(points), statics=statics, intervals=Sums(nothing, np.zeros(0, np.int64)), interval=0,
-        blocks=np.zeros((0, 15), np.float32), contexts=each,
-        context_parent=np.zeros(len(names) + 1, np.int64), context_function=np.append(0, np.arange(len(names))),
-    ), costs  # fmt: skip
+        program=points.name,
+        isa=points.isa,
+        code=points.code,
+        instructions=points.static,
+        lines=lines,
+        edges=_edges(points),
+        statics=statics,
+        intervals=Sums(nothing, np.zeros(0, np.int64)),
+        interval=0,
+        blocks=np.zeros((0, 15), np.float32),
+        contexts=each,
+        context_parent=np.zeros(len(names) + 1, np.int64),
+        context_function=np.append(0, np.arange(len(names))),
+    ), costs
 
 
 def _edges(points: LivePoints) -> Edges:

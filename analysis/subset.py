@@ -47,9 +47,10 @@ class Subset:
     def to_json(self) -> dict[str, Any]:
         """The `--json` document."""
         return {
-            "subset": self.members.to_dict(orient="records"), "errors": self.errors.to_dict(orient="records"),
+            "subset": self.members.to_dict(orient="records"),
+            "errors": self.errors.to_dict(orient="records"),
             "machines": self.machines,
-        }  # fmt: skip
+        }
 
 
 def shown(found: Subset, width: int = 80) -> str:
@@ -90,9 +91,15 @@ def plot_errors(found: Subset) -> Figure:
 
 
 def ask(
-    model: Model, programs: Sequence[ProgramVector], k: int, *, on: str = "machines", space: str = "default",
-    machines: int = 1000, seed: int = 0,
-) -> Result:  # fmt: skip
+    model: Model,
+    programs: Sequence[ProgramVector],
+    k: int,
+    *,
+    on: str = "machines",
+    space: str = "default",
+    machines: int = 1000,
+    seed: int = 0,
+) -> Result:
     """Answer which `k` programs stand for the others; the table is `Subset.members`. As `subset`."""
     found = subset(model, programs, k, on=on, space=space, machines=machines, seed=seed)
     return Result(
@@ -140,13 +147,14 @@ def subset(
     names = distinct([program.program for program in programs])
     members = pd.DataFrame(
         {
-            "program": [names[medoid] for medoid in chosen], "weight": weights,
+            "program": [names[medoid] for medoid in chosen],
+            "weight": weights,
             "stands_for": [
                 " ".join(names[p] for p in np.flatnonzero(cluster == number) if p != medoid)
                 for number, medoid in enumerate(chosen)
             ],
         }
-    )  # fmt: skip
+    )
     judged = profiles[1::2]
     mean, worst = error(judged, chosen, weights)
     draw = np.random.default_rng(seed)

@@ -38,9 +38,18 @@ from uarch.space_columns import sample_columns
 
 MOST_LISTED = 200_000  # points in a JSON document; of more, the front's and the best
 _RESULTS = (
-    "program", "source", "cycles", "seconds", "low", "high", "low_seconds", "high_seconds", "cost", "objective",
+    "program",
+    "source",
+    "cycles",
+    "seconds",
+    "low",
+    "high",
+    "low_seconds",
+    "high_seconds",
+    "cost",
+    "objective",
     "pareto",
-)  # fmt: skip
+)
 _MOST_VALUES = 100_000  # of one field
 _HEAT_CLASSES = 12
 _TOLD = 4
@@ -263,9 +272,16 @@ def answered(
         if target.simulable is None:
             return by_model(predicted(target))
         return answer(
-            target.simulable, design.columns, share, lambda: predicted(target), score=outcome.score, first=first,
-            best=best, level=level, progress=progress,
-        )  # fmt: skip
+            target.simulable,
+            design.columns,
+            share,
+            lambda: predicted(target),
+            score=outcome.score,
+            first=first,
+            best=best,
+            level=level,
+            progress=progress,
+        )
 
     answers = [answered_one(target, share) for target, share in zip(targets, parts, strict=True)]
     return of_answers(design, outcome, [target.name for target in targets], answers)
@@ -382,9 +398,7 @@ def fields_of(frame: pd.DataFrame) -> list[str]:
 
 def best(frame: pd.DataFrame, k: int) -> pd.DataFrame:
     """The `k` best points of each program, the best first; the index is that of the whole table."""
-    parts = [
-        part.nsmallest(k, outcome_of(frame)) for _, part in frame.groupby("program", sort=False)
-    ]  # fmt: skip
+    parts = [part.nsmallest(k, outcome_of(frame)) for _, part in frame.groupby("program", sort=False)]
     return pd.concat(parts)
 
 
@@ -466,14 +480,18 @@ def to_json(
     points = [
         {
             "uarch": {field: _plain(row[field]) for field in fields},
-            "program": row["program"], "source": row["source"], **{name: row[name] for name in results},
+            "program": row["program"],
+            "source": row["source"],
+            **{name: row[name] for name in results},
         }
         for row in frame.to_dict(orient="records")
-    ]  # fmt: skip
+    ]
     document = {
-        "points": points, "pareto": np.flatnonzero(frame["pareto"]).tolist(), "best": chosen_places,
+        "points": points,
+        "pareto": np.flatnonzero(frame["pareto"]).tolist(),
+        "best": chosen_places,
         "evaluated": evaluated,
-    }  # fmt: skip
+    }
     if "low" in chosen:
         ends = zip(chosen["low"].tolist(), chosen["high"].tolist(), strict=True)
         document["best_intervals"] = [[low, high] if low < high else None for low, high in ends]

@@ -69,9 +69,7 @@ class SweepQuestion:
 
     def __post_init__(self) -> None:
         if (self.space is None) == (not self.vary):
-            raise InputError(
-                "an empty sweep: give --vary FIELD=V1,V2,… with --base M, or --space S, one of the two"
-            )  # fmt: skip
+            raise InputError("an empty sweep: give --vary FIELD=V1,V2,… with --base M, or --space S, one of the two")
         if self.vary and self.base is None:
             raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
         if self.search is None:
@@ -87,9 +85,14 @@ class SweepQuestion:
             )
 
     def ask(
-        self, model: Model, targets: Sequence[Target], seconds: float, *, level: float = DEFAULT_LEVEL,
+        self,
+        model: Model,
+        targets: Sequence[Target],
+        seconds: float,
+        *,
+        level: float = DEFAULT_LEVEL,
         progress: bool = True,
-    ) -> Sweep:  # fmt: skip
+    ) -> Sweep:
         """Answer within a budget of so many seconds; the table is that of `analysis.sweep.answered`.
 
         There `low` and `high` are `low_seconds` and `high_seconds`.
@@ -97,9 +100,17 @@ class SweepQuestion:
         require_level(level)
         design = self._design(model, targets, progress)
         frame = sweep.answered(
-            model, targets, design, seconds, base=self.base, cost=self.cost, objective=self.objective, best=self.best,
-            level=level, progress=progress,
-        )  # fmt: skip
+            model,
+            targets,
+            design,
+            seconds,
+            base=self.base,
+            cost=self.cost,
+            objective=self.objective,
+            best=self.best,
+            level=level,
+            progress=progress,
+        )
         chosen = intervals.of_best(model, targets, design.columns, frame, self.best, level)
         importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=design.exact)
         axes = sweep.heat_fields(frame, self.heat)
@@ -123,9 +134,15 @@ class SweepQuestion:
             return self._listed
         vectors = [one.vector for one in targets]
         return searching.search(
-            model, vectors, self._searchable, self.search, seed=self.seed, cost=self.cost, objective=self.objective,
+            model,
+            vectors,
+            self._searchable,
+            self.search,
+            seed=self.seed,
+            cost=self.cost,
+            objective=self.objective,
             progress=progress,
-        )  # fmt: skip
+        )
 
     @property
     def _limits(self) -> tuple[Constraint, ...]:
@@ -149,12 +166,14 @@ class SweepQuestion:
 def _text(frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, level: float) -> str:
     order = list(dict.fromkeys(importance["field"]))
     told = f"; {100 * level:g}% intervals of the times" if (chosen["low"] < chosen["high"]).any() else ""
-    return "\n".join([
-        table_text(sweep.shown(chosen, order)),
-        f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}",
-        f"source: {sweep.told_sources(frame)}\n",
-        table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            table_text(sweep.shown(chosen, order)),
+            f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}",
+            f"source: {sweep.told_sources(frame)}\n",
+            table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),
+        ]
+    )
 
 
 def gem5_result(folder: str | os.PathLike[str]) -> Result:

@@ -102,9 +102,13 @@ def targets_of(
 
 
 def target_of(
-    model: Model, path: str | os.PathLike[str], limit: int | None = None, span: Span | None = None, *,
+    model: Model,
+    path: str | os.PathLike[str],
+    limit: int | None = None,
+    span: Span | None = None,
+    *,
     progress: bool = True,
-) -> Target:  # fmt: skip
+) -> Target:
     """The program of a trace, live-points or vector file; as `targets_of`."""
     if Path(path).name.endswith(".npz"):
         vector = check_model(load_vector(path), model, str(path))
@@ -119,7 +123,7 @@ def target_of(
 
 def target_of_vector(
     model: Model, vector: ProgramVector, trace: str | os.PathLike[str] | None = None, span: Span | None = None
-) -> Target:  # fmt: skip
+) -> Target:
     """A program that is represented; its `trace`, where there is one, is simulated within a budget."""
     check_model(vector, model, vector.program)
     simulable = None if trace is None else SimulableTrace(trace, span or Span(count=vector.instructions))

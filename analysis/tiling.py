@@ -93,18 +93,34 @@ class Experiment:
 
 
 def ask(
-    model: Model, experiment: Experiment, machines: Sequence[Machine | MachineVector], *, seconds: float = math.inf,
-    learn: Sequence[str] = (), repeats: int = 0, rounds: int = ROUNDS, units: int | None = None,
-    max_instructions: int | None = None, progress: bool = True,
-) -> Result:  # fmt: skip
+    model: Model,
+    experiment: Experiment,
+    machines: Sequence[Machine | MachineVector],
+    *,
+    seconds: float = math.inf,
+    learn: Sequence[str] = (),
+    repeats: int = 0,
+    rounds: int = ROUNDS,
+    units: int | None = None,
+    max_instructions: int | None = None,
+    progress: bool = True,
+) -> Result:
     """Answer which value of the parameter is the fastest; the table is that of `tiling`, as are the arguments.
 
     There `fitted`, `simulated` and `host` carry their units: `fitted_cycles`, `simulated_cycles`, `host_seconds`.
     """
     frame = tiling(
-        model, experiment, machines, seconds=seconds, learn=learn, repeats=repeats, rounds=rounds, units=units,
-        max_instructions=max_instructions, progress=progress,
-    )  # fmt: skip
+        model,
+        experiment,
+        machines,
+        seconds=seconds,
+        learn=learn,
+        repeats=repeats,
+        rounds=rounds,
+        units=units,
+        max_instructions=max_instructions,
+        progress=progress,
+    )
     named = {"fitted": "fitted_cycles", "simulated": "simulated_cycles", "host": "host_seconds"}
     return Result(
         "Time over a kernel's parameter",
@@ -174,12 +190,17 @@ def tiling(
             cycles = prices @ vector.vector
             rows += [
                 {
-                    "value": value, "uarch": machine.name, "instructions": vector.instructions,
-                    "cycles": float(cycles[number]), "fitted": np.nan, "simulated": float(simulated[number]),
-                    "source": sources[number] if np.isnan(simulated[number]) else "simulated", "host": host,
+                    "value": value,
+                    "uarch": machine.name,
+                    "instructions": vector.instructions,
+                    "cycles": float(cycles[number]),
+                    "fitted": np.nan,
+                    "simulated": float(simulated[number]),
+                    "source": sources[number] if np.isnan(simulated[number]) else "simulated",
+                    "host": host,
                 }
                 for number, machine in enumerate(machines)
-            ]  # fmt: skip
+            ]
             path.unlink()
     frame = pd.DataFrame(rows)
     if learn:

@@ -45,10 +45,19 @@ from uarch.timing.simulation import SIMULATOR
 MACHINES = ("base", "zen2", "cortex-a53")
 FACTORS = (0.5, 2)
 FIELDS = (
-    "l1i.size_kib", "l1d.size_kib", "l2.size_kib", "l1d.latency", "l2.latency", "l1d.mshrs", "pipeline.rob_entries",
-    "pipeline.issue_width", "pipeline.width", "functional_units.load_ports", "functional_units.int_alu",
+    "l1i.size_kib",
+    "l1d.size_kib",
+    "l2.size_kib",
+    "l1d.latency",
+    "l2.latency",
+    "l1d.mshrs",
+    "pipeline.rob_entries",
+    "pipeline.issue_width",
+    "pipeline.width",
+    "functional_units.load_ports",
+    "functional_units.int_alu",
     "frequency_ghz",
-)  # fmt: skip
+)
 KINDS = ("local", "bimode", "tournament", "tage", "tage-sc-l")
 RANDOM, RANDOM_SEED = 40, 40
 TRUTHS, TRUTH_SEED = 100, 1  # random points of a grid or the space whose truth is simulated
@@ -75,8 +84,10 @@ GRIDS = {
     "caches": GridOf(
         "zen2",
         {
-            "l1d.size_kib": [16, 32, 64, 128], "l1i.size_kib": [16, 32, 64, 128],
-            "l2.size_kib": [128, 256, 512, 1024, 2048, 4096], "l2.latency": [8, 10, 12, 14, 17, 20, 24],
+            "l1d.size_kib": [16, 32, 64, 128],
+            "l1i.size_kib": [16, 32, 64, 128],
+            "l2.size_kib": [128, 256, 512, 1024, 2048, 4096],
+            "l2.latency": [8, 10, 12, 14, 17, 20, 24],
             "frequency_ghz": _FREQUENCIES,
         },
         "time * (1000 + 10*l1d.size_kib + 10*l1i.size_kib + l2.size_kib + 300*frequency_ghz - 20*l2.latency)",
@@ -84,9 +95,11 @@ GRIDS = {
     "core": GridOf(
         "base",
         {
-            "pipeline.fetch_width": [2, 3, 4, 6, 8], "pipeline.issue_width": [2, 3, 4, 6, 8, 10],
+            "pipeline.fetch_width": [2, 3, 4, 6, 8],
+            "pipeline.issue_width": [2, 3, 4, 6, 8, 10],
             "pipeline.rob_entries": [96, 128, 160, 192, 256, 320, 384],
-            "pipeline.issue_queue_entries": [16, 32, 64, 96], "functional_units.load_ports": [1, 2, 3],
+            "pipeline.issue_queue_entries": [16, 32, 64, 96],
+            "functional_units.load_ports": [1, 2, 3],
             "functional_units.int_alu": [2, 3, 4, 6],
         },
         "time * (300 + 20*pipeline.fetch_width + 20*pipeline.issue_width + pipeline.rob_entries/4"
@@ -95,21 +108,26 @@ GRIDS = {
     "mixed": GridOf(
         "base",
         {
-            "l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048],
-            "l2.latency": [6, 10, 14, 20], "pipeline.rob_entries": [96, 128, 192, 256, 320],
-            "branch_predictor.kind": list(KINDS), "l1d.mshrs": [2, 4, 8, 16],
+            "l1d.size_kib": [8, 16, 32, 64, 128],
+            "l2.size_kib": [128, 256, 512, 1024, 2048],
+            "l2.latency": [6, 10, 14, 20],
+            "pipeline.rob_entries": [96, 128, 192, 256, 320],
+            "branch_predictor.kind": list(KINDS),
+            "l1d.mshrs": [2, 4, 8, 16],
         },
         "time * (2000 + 10*l1d.size_kib + l2.size_kib + 2*pipeline.rob_entries + 20*l1d.mshrs - 30*l2.latency)",
     ),
     "in-order": GridOf(
         "cortex-a53",
         {
-            "l1d.size_kib": [4, 8, 16, 32, 64, 128], "l2.size_kib": [64, 128, 256, 512, 1024, 2048, 4096],
-            "l2.latency": list(range(6, 22)), "frequency_ghz": _FREQUENCIES,
+            "l1d.size_kib": [4, 8, 16, 32, 64, 128],
+            "l2.size_kib": [64, 128, 256, 512, 1024, 2048, 4096],
+            "l2.latency": list(range(6, 22)),
+            "frequency_ghz": _FREQUENCIES,
         },
         "time * (1000 + 10*l1d.size_kib + l2.size_kib + 300*frequency_ghz - 20*l2.latency)",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -323,9 +341,17 @@ def _designed(
 ) -> Iterator[tuple[str, _Told]]:
     points, score = design.columns, Outcome(design.columns, None, objective).score
     found = budget.answer(
-        program.own, points, np.inf, lambda: program.by_model(points), score=score if objective else None, first=first,
-        best=_SHOWN if objective else 0, limit=limit, level=0.95, progress=progress,
-    )  # fmt: skip
+        program.own,
+        points,
+        np.inf,
+        lambda: program.by_model(points),
+        score=score if objective else None,
+        first=first,
+        best=_SHOWN if objective else 0,
+        limit=limit,
+        level=0.95,
+        progress=progress,
+    )
     generator = np.random.default_rng(TRUTH_SEED)
     drawn = generator.choice(points.count, 2 * limit + TRUTHS, replace=False)
     rows = np.concatenate([first[:1] or drawn[:1], drawn[1:][found.source[drawn[1:]] != 0][:TRUTHS]]).astype(np.int64)
@@ -345,10 +371,19 @@ def _designed(
         covered = None
         if source == "corrected":
             covered = ((found.low[rows] <= true) & (true <= found.high[rows])).astype(float)
-        yield source, _Told(
-            _seconds(points.rows(rows), true), told, of, True, covered, lost,
-            found.simulated if source == "corrected" else 0, found.seconds if source == "corrected" else np.nan,
-        )  # fmt: skip
+        yield (
+            source,
+            _Told(
+                _seconds(points.rows(rows), true),
+                told,
+                of,
+                True,
+                covered,
+                lost,
+                found.simulated if source == "corrected" else 0,
+                found.seconds if source == "corrected" else np.nan,
+            ),
+        )
 
 
 class _Truth:
@@ -380,17 +415,27 @@ def summary(changes: pd.DataFrame, orders: pd.DataFrame) -> pd.DataFrame:
                 continue
             true, told = own["true"].to_numpy(), own["told"].to_numpy()
             moved, still = np.abs(true) > STILL, np.abs(true) < STILL
-            rows.append({
-                "task": task, "source": source, "programs": kind, "changes": len(own),
-                "change": 100 * np.abs(true).mean(), "error": 100 * np.abs(told - true).mean(),
-                "correlation": _correlation(told, true),
-                "sign": float((np.sign(told) == np.sign(true))[moved].mean()) if moved.any() else np.nan,
-                "false": 100 * float(np.abs(told)[still].mean()) if still.any() else np.nan,
-                "off": 100 * own["off"].abs().mean(), "covered": own["covered"].mean(),
-                "tau": mine["tau"].mean(), "close_tau": mine["close_tau"].mean(),
-                "regret": 100 * mine["regret"].mean(), "worst_regret": 100 * mine["regret"].max(),
-                "simulated": mine["simulated"].mean(), "seconds": mine["seconds"].mean(),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "task": task,
+                    "source": source,
+                    "programs": kind,
+                    "changes": len(own),
+                    "change": 100 * np.abs(true).mean(),
+                    "error": 100 * np.abs(told - true).mean(),
+                    "correlation": _correlation(told, true),
+                    "sign": float((np.sign(told) == np.sign(true))[moved].mean()) if moved.any() else np.nan,
+                    "false": 100 * float(np.abs(told)[still].mean()) if still.any() else np.nan,
+                    "off": 100 * own["off"].abs().mean(),
+                    "covered": own["covered"].mean(),
+                    "tau": mine["tau"].mean(),
+                    "close_tau": mine["close_tau"].mean(),
+                    "regret": 100 * mine["regret"].mean(),
+                    "worst_regret": 100 * mine["regret"].max(),
+                    "simulated": mine["simulated"].mean(),
+                    "seconds": mine["seconds"].mean(),
+                }
+            )
     return pd.DataFrame(rows)
 
 

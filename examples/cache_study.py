@@ -21,9 +21,14 @@ def main() -> None:
     trace = pv.trace(given or PROGRAM, skip=0 if given else 24_000_000, max_instructions=3_000_000)
 
     swept = pv.sweep(
-        trace, base="zen4", vary=VARY, cost=AREA, objective="time * (cost + 10000)",
-        constraints=["l2.latency >= 5 + l2.size_kib/512"], budget=60,
-    )  # fmt: skip
+        trace,
+        base="zen4",
+        vary=VARY,
+        cost=AREA,
+        objective="time * (cost + 10000)",
+        constraints=["l2.latency >= 5 + l2.size_kib/512"],
+        budget=60,
+    )
     print(swept)
     best = swept.best.iloc[0]
     print(f"\nbest time x (area + 10,000): an L2 of {best['l2.size_kib']} KiB, {best['l2.latency']} cycles")

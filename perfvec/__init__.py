@@ -43,10 +43,33 @@ if TYPE_CHECKING:
     from analysis.api import trace as trace
 
 _API = (
-    "Error", "LivePointsFile", "Program", "Result", "TraceFile", "attribute", "characterise", "compare", "diff",
-    "import_champsim", "import_gem5", "live_points", "load", "load_model", "machine", "overview", "phases",
-    "predict", "presets", "profile", "represent", "simulate", "subset", "sweep", "tiling", "trace",
-)  # fmt: skip
+    "Error",
+    "LivePointsFile",
+    "Program",
+    "Result",
+    "TraceFile",
+    "attribute",
+    "characterise",
+    "compare",
+    "diff",
+    "import_champsim",
+    "import_gem5",
+    "live_points",
+    "load",
+    "load_model",
+    "machine",
+    "overview",
+    "phases",
+    "predict",
+    "presets",
+    "profile",
+    "represent",
+    "simulate",
+    "subset",
+    "sweep",
+    "tiling",
+    "trace",
+)
 __all__ = [*_API, "__version__"]
 
 

@@ -196,12 +196,16 @@ def _judge(model: Model, index: int, windows: Sequence[LabelledWindow]) -> Itera
             for way, vector in ways[configuration_key(machine)].items():
                 predicted = float(total @ vector)
                 yield {
-                    "program": window.program, "uarch": machine.name,
-                    "programs": "seen" if window.trace_digest in seen else "unseen", "uarchs": way,
-                    "predicted_cycles": predicted, "simulated_cycles": simulated,
-                    "error": abs(predicted - simulated) / simulated, "bias": (predicted - simulated) / simulated,
+                    "program": window.program,
+                    "uarch": machine.name,
+                    "programs": "seen" if window.trace_digest in seen else "unseen",
+                    "uarchs": way,
+                    "predicted_cycles": predicted,
+                    "simulated_cycles": simulated,
+                    "error": abs(predicted - simulated) / simulated,
+                    "bias": (predicted - simulated) / simulated,
                     "model": model.digest,
-                }  # fmt: skip
+                }
 
 
 def _labels_of(key: str, index: int, windows: Sequence[LabelledWindow]) -> Observations | None:
@@ -229,12 +233,19 @@ def summary(pairs: pd.DataFrame) -> pd.DataFrame:
         error = group["error"]
         rows.append(
             {
-                "programs": programs, "uarchs": uarchs, "mean": error.mean(), "median": error.median(),
-                "p90": error.quantile(0.9), "worst": error.max(), "pairs": len(group), "bias": group["bias"].mean(),
+                "programs": programs,
+                "uarchs": uarchs,
+                "mean": error.mean(),
+                "median": error.median(),
+                "p90": error.quantile(0.9),
+                "worst": error.max(),
+                "pairs": len(group),
+                "bias": group["bias"].mean(),
                 "worst_program": group.groupby("program")["error"].mean().max(),
-                "program_count": group["program"].nunique(), "machine_count": group["uarch"].nunique(),
+                "program_count": group["program"].nunique(),
+                "machine_count": group["uarch"].nunique(),
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows)
 
 
@@ -257,9 +268,12 @@ def by(pairs: pd.DataFrame, column: str, names: Mapping[str, str] | None = None)
     shown = pairs[column].map(lambda value: (names or {}).get(value, value))
     groups = pairs.assign(**{column: shown}).groupby(["programs", "uarchs", column], sort=True)
     frame = groups.agg(
-        mean=("error", "mean"), median=("error", "median"), worst=("error", "max"), bias=("bias", "mean"),
+        mean=("error", "mean"),
+        median=("error", "median"),
+        worst=("error", "max"),
+        bias=("bias", "mean"),
         pairs=("error", "count"),
-    ).reset_index()  # fmt: skip
+    ).reset_index()
     return frame.sort_values(["programs", "uarchs", "mean"], ascending=[True, True, False], ignore_index=True)
 
 

@@ -60,9 +60,12 @@ class FoundationModel(nn.Module):
         super().__init__()
         self.schema = schema
         self.shape = {
-            "architecture": architecture, "width": width, "layers": layers, "skip": skip,
+            "architecture": architecture,
+            "width": width,
+            "layers": layers,
+            "skip": skip,
             **complete(architecture, numbers),
-        }  # fmt: skip
+        }
         self.architecture = build(architecture, schema.width, width, layers, numbers)
         self.skip = nn.Linear(schema.width, width, bias=False) if skip else None
         if self.skip is not None:

@@ -17,8 +17,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def native_bf16(device: torch.device | None = None) -> bool:
-    """Return whether matrix products in bfloat16 are faster than in float32 on this device, by default the processor.
-    """
+    """Return whether matrix products in bfloat16 are faster than in float32 on this device (default: the processor)."""
     if device is not None and device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     try:
@@ -91,8 +90,7 @@ class Rounded(FoundationModel):
 
 
 def rounded(foundation: FoundationModel) -> FoundationModel:
-    """Return what represents programs in place of `foundation`: a Rounded, or itself where that cannot be made of it.
-    """
+    """Return a Rounded that represents programs in place of `foundation`, or itself where none can be made."""
     if foundation.skip is not None:
         return foundation
     changed = Rounded(foundation)

@@ -29,9 +29,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _CONNECT_S = 10
 _CLUSTERS = {
-    "slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster", "oar": "OARCluster",
-    "moab": "MoabCluster", "htcondor": "HTCondorCluster",
-}  # fmt: skip
+    "slurm": "SLURMCluster",
+    "pbs": "PBSCluster",
+    "lsf": "LSFCluster",
+    "sge": "SGECluster",
+    "oar": "OARCluster",
+    "moab": "MoabCluster",
+    "htcondor": "HTCondorCluster",
+}
 
 
 class Executor(Protocol):

@@ -161,8 +161,16 @@ _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # What h5py raises where a file is damaged: an OSError or RuntimeError of HDF5's own, or Python's where a type, a length
 # or a text is not what it claims.
 DAMAGE = (
-    OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, MemoryError, SystemError
-)  # fmt: skip
+    OSError,
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    SystemError,
+)
 _MAX_CHUNK = 256 << 20  # bytes that HDF5 decodes at once
 _MAX_RATIO: dict[str | None, int] = {"gzip": 1032, "lzf": 128, "szip": 4096, None: 1}  # of compression, at most
 _OTHER_RATIO = 1 << 16

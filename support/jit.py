@@ -69,8 +69,9 @@ def _tell_of_no_cache() -> None:
     if parent_process() is None:  # workers are silent
         print(
             "perfvec: compiled code cannot be kept, so every command compiles again; set NUMBA_CACHE_DIR to a folder "
-            "that can be written", file=sys.stderr,
-        )  # fmt: skip
+            "that can be written",
+            file=sys.stderr,
+        )
 
 
 def kernel(function: Function) -> Function:

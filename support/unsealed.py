@@ -48,9 +48,15 @@ def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each thread would reserve memory
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", env=environment,
-            timeout=_WALL * limit, check=False,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment,
+            timeout=_WALL * limit,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return "it takes too long"
     if done.returncode < 0:

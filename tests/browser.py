@@ -16,9 +16,15 @@ from selenium.webdriver.chrome.service import Service
 
 MOST_BYTES = 5_000_000
 _FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--no-first-run", "--window-size=1280,1600",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--window-size=1280,1600",
+)
 
 
 class Browser:

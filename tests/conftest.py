@@ -44,9 +44,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     for name, argument in (("qsort", "3000"), ("matmul", "24")):
         compile_c(KERNELS / f"{name}.c", folder / name, ["-static"])
         trace(
-            [str(folder / name), argument], traces / f"{name}.trace.h5", stdout=2, max_instructions=INSTRUCTIONS,
+            [str(folder / name), argument],
+            traces / f"{name}.trace.h5",
+            stdout=2,
+            max_instructions=INSTRUCTIONS,
             progress=False,
-        )  # fmt: skip
+        )
     machines = [load_machine("base"), load_machine("cortex-a53"), *sample(3, seed=5)]
     files = sorted(traces.iterdir())
     label(files, machines, folder / "latencies", workers=1, progress=False)

@@ -39,7 +39,7 @@ def loaded_by(statement):
     )
     seconds, *names = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()  # fmt: skip
+    ).stdout.split()
     return float(seconds), names
 
 
@@ -128,7 +128,7 @@ def test_the_command_prints_the_api(folder, monkeypatch):
         for option, expected in (([], str(result)), (["--json"], result.to_json())):
             found = subprocess.run(
                 [sys.executable, "-m", "perfvec", *words, *option], capture_output=True, text=True, check=True
-            )  # fmt: skip
+            )
             assert found.stdout == expected + "\n"
 
 

@@ -25,9 +25,16 @@ def test_misses_are_those_of_cachegrind(kernel, arguments, tmp_path):
     compile_c(KERNELS / f"{kernel}.c", program, ["-static"])
     geometry = f"{L1['size_kib'] * 1024},{L1['associativity']},64"
     command = [
-        "valgrind", "--tool=cachegrind", "--cache-sim=yes", f"--I1={geometry}", f"--D1={geometry}",
-        "--LL=1048576,16,64", f"--cachegrind-out-file={tmp_path / 'out'}", str(program), *arguments,
-    ]  # fmt: skip
+        "valgrind",
+        "--tool=cachegrind",
+        "--cache-sim=yes",
+        f"--I1={geometry}",
+        f"--D1={geometry}",
+        "--LL=1048576,16,64",
+        f"--cachegrind-out-file={tmp_path / 'out'}",
+        str(program),
+        *arguments,
+    ]
     report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     found_lines = re.findall(r"(D1 +misses|I +refs): +([\d,]+)", report)
     expected = {key: int(value.replace(",", "")) for key, value in found_lines}

@@ -16,9 +16,13 @@ pytestmark = pytest.mark.slow
 
 def perfvec(*arguments, environment=None, stdin=None):
     return subprocess.run(
-        [sys.executable, "-m", "perfvec", *map(str, arguments)], capture_output=True, text=True, check=False,
-        env={**os.environ, **(environment or {})}, input=stdin,
-    )  # fmt: skip
+        [sys.executable, "-m", "perfvec", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **(environment or {})},
+        input=stdin,
+    )
 
 
 def test_smoke_from_a_binary_to_predictions(data, tmp_path):
@@ -82,14 +86,27 @@ def test_a_program_is_traced_on_the_fly(data):
 def test_a_program_is_simulated_on_the_fly(tmp_path):
     page, picture, csv = tmp_path / "s.html", tmp_path / "s.svg", tmp_path / "s.csv"
     found = perfvec(
-        "simulate", "--uarch", "base", "--uarch", "cortex-a53", "--json", "--html", page, "--picture", picture,
-        "--csv", csv, "--", "true",
-    )  # fmt: skip
+        "simulate",
+        "--uarch",
+        "base",
+        "--uarch",
+        "cortex-a53",
+        "--json",
+        "--html",
+        page,
+        "--picture",
+        picture,
+        "--csv",
+        csv,
+        "--",
+        "true",
+    )
     document = json.loads(found.stdout)
     rows = document["simulations"]
     assert [(row["program"], row["uarch"], row["source"]) for row in rows] == [
-        ("true", "base", "simulated"), ("true", "cortex-a53", "simulated")
-    ]  # fmt: skip
+        ("true", "base", "simulated"),
+        ("true", "cortex-a53", "simulated"),
+    ]
     for row in rows:
         assert sum(row["stack"].values()) == row["cycles"]
         assert row["cpi"] * row["instructions"] == pytest.approx(row["cycles"])
@@ -137,9 +154,9 @@ def test_a_sweep_is_simulated_point_by_point(data):
     assert document["best_intervals"] == [None] * 4
     for point in document["points"]:
         if point["uarch"] == {"l1d.size_kib": 32, "pipeline.rob_entries": 192}:
-            (row,) = json.loads(
-                perfvec("simulate", target, "--uarch", "base", "--count", 20_000, "--json").stdout
-            )["simulations"]  # fmt: skip
+            (row,) = json.loads(perfvec("simulate", target, "--uarch", "base", "--count", 20_000, "--json").stdout)[
+                "simulations"
+            ]
             assert row["cycles"] == point["cycles"]  # the base itself
     refused = perfvec("sweep", "--simulate", target, *grid, "--search", 3)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)

@@ -70,10 +70,12 @@ def traced(tmp_path_factory):
 
 
 WRITING = [
-    "trace -o {disk}/x.trace.h5 -- sort --version", "represent {trace} -o {disk}/x.vector.npz",
-    "report {trace} -o {disk}/x.html --uarch base --budget 0", "label {trace} -o {disk} --uarch base",
+    "trace -o {disk}/x.trace.h5 -- sort --version",
+    "represent {trace} -o {disk}/x.vector.npz",
+    "report {trace} -o {disk}/x.html --uarch base --budget 0",
+    "label {trace} -o {disk} --uarch base",
     "features {trace} -o {disk}",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("kib", [1, 4])

@@ -97,9 +97,8 @@ def test_traces_of_workloads(address, tmp_path):
         with Trace(here / f"{name}.trace.h5") as local, Trace(there / f"{name}.trace.h5") as found:
             assert np.array_equal(found.address, local.address)
             assert all(
-                np.array_equal(a.static_id, b.static_id)
-                for a, b in zip(found.chunks(), local.chunks(), strict=True)
-            )  # fmt: skip
+                np.array_equal(a.static_id, b.static_id) for a, b in zip(found.chunks(), local.chunks(), strict=True)
+            )
 
 
 def test_features_of_several_traces(data, address, tmp_path, capsys):

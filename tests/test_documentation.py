@@ -22,8 +22,11 @@ _CITED = re.compile(r"\bdocs/[\w/.-]+\.md\b")
 def _tracked(*patterns: str) -> list[Path]:
     found = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if found.returncode != 0:
         pytest.skip("not a checkout")
     return [path for line in found.stdout.splitlines() if (path := ROOT / line).is_file()]
@@ -65,8 +68,11 @@ def test_pages_that_code_cites_are_there():
 
 def test_code_does_not_cite_what_is_not_in_the_repository():
     files = _tracked("*.py", "*.hpp", "*.cpp")
-    assert not [path.relative_to(ROOT) for path in files if re.search(r"\bDESIGN(\.md)?['’.,;:) ]", path.read_text())
-                and path != Path(__file__)]  # fmt: skip
+    assert not [
+        path.relative_to(ROOT)
+        for path in files
+        if re.search(r"\bDESIGN(\.md)?['’.,;:) ]", path.read_text()) and path != Path(__file__)
+    ]
 
 
 def test_scripts_that_pages_name_are_there():
@@ -90,8 +96,11 @@ def test_generated_pages_are_fresh():
 
 
 def test_prose_keeps_the_house_style():
-    found = [f"{page.relative_to(ROOT)}:{line}: {what}" for page in check_prose.texts()
-             for line, what in check_prose.findings(page.read_text())]  # fmt: skip
+    found = [
+        f"{page.relative_to(ROOT)}:{line}: {what}"
+        for page in check_prose.texts()
+        for line, what in check_prose.findings(page.read_text())
+    ]
     assert not found, "\n".join(found)
 
 
@@ -130,8 +139,11 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert built.returncode == 0, built.stdout + built.stderr
     return folder
 
@@ -159,6 +171,8 @@ def test_the_site_searches_and_fits_a_phone(site, tmp_path):
             width = "return document.documentElement.scrollWidth <= window.innerWidth + 1"
             browser.wait(width)
         browser.js("document.querySelector('input.md-search__input').value = 'rob_entries'")
-        browser.js("const box = document.querySelector('input.md-search__input'); box.focus();"
-                   "box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))")  # fmt: skip
+        browser.js(
+            "const box = document.querySelector('input.md-search__input'); box.focus();"
+            "box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))"
+        )
         browser.wait("return document.querySelectorAll('.md-search-result__item').length > 0")

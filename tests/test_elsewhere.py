@@ -18,9 +18,11 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 NOBODY = 65534
 COMMANDS = [
-    ["uarch", "show", "zen4"], ["predict", "{folder}/p.vector.npz", "--uarch", "base"],
-    ["trace", "-o", "{folder}/t.trace.h5", "--", "true"], ["characterise", "{folder}/given.trace.h5"],
-]  # fmt: skip
+    ["uarch", "show", "zen4"],
+    ["predict", "{folder}/p.vector.npz", "--uarch", "base"],
+    ["trace", "-o", "{folder}/t.trace.h5", "--", "true"],
+    ["characterise", "{folder}/given.trace.h5"],
+]
 
 
 # Reads all, as the interpreter and the checkout may lie in root's home, and writes what is nobody's.

@@ -32,8 +32,12 @@ def test_an_example_runs(name, tmp_path):
     arguments, told = TOLD[name]
     path = os.pathsep.join([str(EXAMPLES.parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments], capture_output=True, text=True, check=False,
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+        [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+    )
     assert done.returncode == 0, done.stderr
     assert re.search(told, done.stdout), done.stdout

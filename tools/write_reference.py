@@ -71,10 +71,17 @@ _MEANINGS = {
 }
 _KINDS = {"int": "N", "integer": "N", "float": "NUMBER", "path": "FILE", "str": "TEXT", "text": "TEXT"}
 _SECTIONS = {
-    "": "The machine", "out-of-order": "pipeline, `core: out-of-order`", "in-order": "pipeline, `core: in-order`",
-    "functional_units": "functional_units", "branch_predictor": "branch_predictor", "l1i": "l1i: instruction cache",
-    "l1d": "l1d: data cache", "l2": "l2: second level", "l3": "l3: third level, or null", "memory": "memory",
-}  # fmt: skip
+    "": "The machine",
+    "out-of-order": "pipeline, `core: out-of-order`",
+    "in-order": "pipeline, `core: in-order`",
+    "functional_units": "functional_units",
+    "branch_predictor": "branch_predictor",
+    "l1i": "l1i: instruction cache",
+    "l1d": "l1d: data cache",
+    "l2": "l2: second level",
+    "l3": "l3: third level, or null",
+    "memory": "memory",
+}
 
 
 def commands() -> str:

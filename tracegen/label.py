@@ -186,9 +186,14 @@ def label_one(
         for chunk in trace.chunks(start=timed, stop=start):
             running.run(chunk)
         writer = LatencyWriter(
-            output, machines=machines, trace=trace.name, trace_digest=trace.digest, start=start, simulator=SIMULATOR,
+            output,
+            machines=machines,
+            trace=trace.name,
+            trace_digest=trace.digest,
+            start=start,
+            simulator=SIMULATOR,
             attributes={"warmup": start - timed},
-        )  # fmt: skip
+        )
         with writer:
             for chunk in trace.chunks(start=start, stop=stop):
                 writer.append(running.run(chunk))

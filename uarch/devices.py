@@ -108,11 +108,16 @@ def machine_device(machine: Machine) -> Device:
     """A machine of `uarch/` as a device: one core; what its configuration does not say is unknown."""
     memory = machine.memory
     return Device(
-        name=machine.name, kind="cpu", cores=1, clock_ghz=machine.frequency_ghz, cache_line_bytes=64,
-        l1_kib=machine.l1d.size_kib, l2_kib=machine.l2.size_kib,
+        name=machine.name,
+        kind="cpu",
+        cores=1,
+        clock_ghz=machine.frequency_ghz,
+        cache_line_bytes=64,
+        l1_kib=machine.l1d.size_kib,
+        l2_kib=machine.l2.size_kib,
         l3_kib=None if machine.l3 is None else machine.l3.size_kib,
         bandwidth_gbs=memory.bandwidth_gbs if isinstance(memory, SimpleMemory) else None,
-    )  # fmt: skip
+    )
 
 
 def _device(path: Path) -> Device:

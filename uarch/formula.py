@@ -34,10 +34,21 @@ def is_power_of_two(value: Any) -> Any:
 
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "min": np.fmin, "<=": np.less_equal,
-    ">=": np.greater_equal, ">": np.greater, "!=": np.not_equal, "and": np.logical_and, "or": np.logical_or,
-    "**": np.float_power, "minimum": np.minimum, "maximum": np.maximum,
-}  # fmt: skip
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "min": np.fmin,
+    "<=": np.less_equal,
+    ">=": np.greater_equal,
+    ">": np.greater,
+    "!=": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "**": np.float_power,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+}
 
 
 def evaluate(formula: Formula, values: Mapping[str, Any]) -> Any:

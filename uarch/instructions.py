@@ -150,9 +150,14 @@ class Chunk:
         offset = self.access_offset[begin : end + 1]
         accesses = slice(int(offset[0] - self.access_offset[0]), int(offset[-1] - self.access_offset[0]))
         return Chunk(
-            self.start + begin, self.static_id[begin:end], self.next_static_id[begin:end], offset,
-            self.address[accesses], self.size[accesses], self.is_store[accesses],
-        )  # fmt: skip
+            self.start + begin,
+            self.static_id[begin:end],
+            self.next_static_id[begin:end],
+            offset,
+            self.address[accesses],
+            self.size[accesses],
+            self.is_store[accesses],
+        )
 
     def taken(self, instructions: StaticInstructions) -> NDArray[np.uint8]:
         """[n] 1 where the next executed address is not the fall-through one (0 for the trace's last instruction)."""

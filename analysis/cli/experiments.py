@@ -47,7 +47,13 @@ def caches(
     from uarch.configuration import load_machine
 
     found = study.caches(
-        load_model(model_file), trace_files(traces), load_machine(base), work, train=train or [], start=start,
-        count=count, repeats=repeats,
-    )  # fmt: skip
+        load_model(model_file),
+        trace_files(traces),
+        load_machine(base),
+        work,
+        train=train or [],
+        start=start,
+        count=count,
+        repeats=repeats,
+    )
     return study.answer(found)

@@ -49,8 +49,15 @@ def label(
             chosen += labels.machines
     with connect(scheduler, cluster) as workers_elsewhere:
         outputs = run_label(
-            traces, chosen, output, start=start, count=count, workers=workers, cluster=workers_elsewhere,
-            simulator=simulator, gem5=gem5,
-        )  # fmt: skip
+            traces,
+            chosen,
+            output,
+            start=start,
+            count=count,
+            workers=workers,
+            cluster=workers_elsewhere,
+            simulator=simulator,
+            gem5=gem5,
+        )
     for path in outputs:
         print(path)

@@ -103,23 +103,50 @@ def train(
 
     start = load_model(initial) if initial else None
     shape = shape_options(
-        start, schema=schema, architecture=architecture, width=width, layers=layers,
-        numbers=parse_numbers(number or []) or None, skip=skip,
-    )  # fmt: skip
+        start,
+        schema=schema,
+        architecture=architecture,
+        width=width,
+        layers=layers,
+        numbers=parse_numbers(number or []) or None,
+        skip=skip,
+    )
     recipe = Recipe(
-        **shape, instructions=instructions, batch_size=batch_size, optimizer=optimizer, learning_rate=learning_rate,
-        muon_lr=muon_lr, weight_decay=weight_decay, ema_decay=ema_decay, validate_every=validate_every,
-        patience=patience, seed=seed,
-    )  # fmt: skip
+        **shape,
+        instructions=instructions,
+        batch_size=batch_size,
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        muon_lr=muon_lr,
+        weight_decay=weight_decay,
+        ema_decay=ema_decay,
+        validate_every=validate_every,
+        patience=patience,
+        seed=seed,
+    )
     split = Split(
-        exclude=tuple(exclude or []), fold=fold, hold_machines=hold_machines, machine_seed=machine_seed,
-        validate_programs=tuple(filter(None, validate_programs.split(","))), validate_fraction=validate_fraction,
-    )  # fmt: skip
+        exclude=tuple(exclude or []),
+        fold=fold,
+        hold_machines=hold_machines,
+        machine_seed=machine_seed,
+        validate_programs=tuple(filter(None, validate_programs.split(","))),
+        validate_fraction=validate_fraction,
+    )
     run_train(
-        traces, latencies, output, recipe=recipe, split=split, encoder_latencies=encoder_latencies,
-        table_latencies=table_latencies, encoder=encoder, initial=start,
-        device=device, tensorboard=tensorboard, shards=shards, keep_work=keep_work,
-    )  # fmt: skip
+        traces,
+        latencies,
+        output,
+        recipe=recipe,
+        split=split,
+        encoder_latencies=encoder_latencies,
+        table_latencies=table_latencies,
+        encoder=encoder,
+        initial=start,
+        device=device,
+        tensorboard=tensorboard,
+        shards=shards,
+        keep_work=keep_work,
+    )
 
 
 @app.command()
@@ -165,7 +192,7 @@ def evaluate(
 
 def _what_if(
     traces: list[Path], work: Path | None, tasks: list[str] | None, limit: int | None, model_files: list[Path] | None
-) -> Result:  # fmt: skip
+) -> Result:
     from analysis import accuracy, what_if
     from analysis.targets import trace_files
     from perfvec.model import load_model
@@ -246,9 +273,14 @@ def fit_uarch(
         raise InputError("give one source: --times FILE, or --traces DIR with --latencies DIR")
     if times is not None:
         fitted = fitting.fit_times(
-            times, output, load_model=lambda: load_model(model_file), resolve=resolve, uarch=machine,
-            frequency_ghz=frequency_ghz, name=name,
-        )  # fmt: skip
+            times,
+            output,
+            load_model=lambda: load_model(model_file),
+            resolve=resolve,
+            uarch=machine,
+            frequency_ghz=frequency_ghz,
+            name=name,
+        )
     else:
         assert traces is not None
         assert latencies is not None

@@ -89,9 +89,13 @@ perfvec --help lists all commands, perfvec COMMAND --help the options of one.
 perfvec uarch list: the machines. perfvec doctor: what this computer has."""
 
 app = typer.Typer(
-    name="perfvec", cls=_Commands, help="Profile a program once, predict its run time on any microarchitecture.",
-    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
-)  # fmt: skip
+    name="perfvec",
+    cls=_Commands,
+    help="Profile a program once, predict its run time on any microarchitecture.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -126,8 +130,17 @@ def options(
 
 
 for theme in (
-    tracing, labelling, learning, representing, sampling, predicting, simulating, profiling, comparing, examining,
-):  # fmt: skip
+    tracing,
+    labelling,
+    learning,
+    representing,
+    sampling,
+    predicting,
+    simulating,
+    profiling,
+    comparing,
+    examining,
+):
     app.add_typer(theme.app)
 app.add_typer(machines.app, name="uarch")
 app.add_typer(imports.app, name="import")

@@ -117,10 +117,18 @@ def sweep(
     require_level(level)
     span = Span(start, count) if start or count else None
     question = SweepQuestion(  # a wrong field, value or expression is refused before a program is traced
-        base=load_machine(base) if base is not None else None, vary=parse_vary(vary) if vary else {}, space=space,
-        sample=sample, seed=seed, constraints=tuple(constraint or ()), cost=cost, objective=objective, best=best,
-        search=search, heat=heat,
-    )  # fmt: skip
+        base=load_machine(base) if base is not None else None,
+        vary=parse_vary(vary) if vary else {},
+        space=space,
+        sample=sample,
+        seed=seed,
+        constraints=tuple(constraint or ()),
+        cost=cost,
+        objective=objective,
+        best=best,
+        search=search,
+        heat=heat,
+    )
     question.require_goes_with(simulate=simulate, span=span is not None)
     model = load_model(model_file)
     with opened_targets(context, targets, model, max_instructions, span) as programs:
@@ -147,8 +155,7 @@ def attribute(
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
 ) -> Result:
-    """Attribute the cycles to a machine's parts: Shapley values of its caches, predictor, widths, … against an ideal.
-    """
+    """Attribute cycles to a machine's parts: Shapley values of its caches, predictor, widths, … against an ideal."""
     from analysis import api
     from analysis import attribute as attribution
 

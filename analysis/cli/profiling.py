@@ -1,5 +1,4 @@
-"""Commands that profile: the parts of a program, what changed between two, and which of many variants is the fastest.
-"""
+"""Commands that profile: the parts of a program, what changed between two, and the fastest of many variants."""
 
 from __future__ import annotations
 
@@ -87,9 +86,16 @@ def diff(
     from analysis import api
 
     return api.diff(
-        old, new, machines, by, budget=seconds, simulate=simulate, rows=rows, max_instructions=max_instructions,
+        old,
+        new,
+        machines,
+        by,
+        budget=seconds,
+        simulate=simulate,
+        rows=rows,
+        max_instructions=max_instructions,
         model=model_file,
-    )  # fmt: skip
+    )
 
 
 @app.command()
@@ -138,13 +144,23 @@ def tiling(
     experiment = kernels.Experiment(
         values=_words(values),
         command=tuple(context.obj) or (kernels.COMMAND if own else ("{program}", "{value}")),
-        source=kernels.KERNEL if own else source, define=define, flags=tuple(shlex.split(flags)),
+        source=kernels.KERNEL if own else source,
+        define=define,
+        flags=tuple(shlex.split(flags)),
         region=region or (kernels.REGION if own else None),
-    )  # fmt: skip
+    )
     return api.tiling(
-        machines, experiment, budget=seconds, simulate=simulate, learn=_words(learn), measure=measure, rounds=rounds,
-        units=units, max_instructions=max_instructions, model=model_file,
-    )  # fmt: skip
+        machines,
+        experiment,
+        budget=seconds,
+        simulate=simulate,
+        learn=_words(learn),
+        measure=measure,
+        rounds=rounds,
+        units=units,
+        max_instructions=max_instructions,
+        model=model_file,
+    )
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -100,8 +100,10 @@ def represent(
                         represent_file(model, target, path, max_instructions=max_instructions, windowed=windowed)
                     else:
                         options: dict[str, Any] = {
-                            "half_width": width, "max_instructions": max_instructions, "seed": seed
-                        }  # fmt: skip
+                            "half_width": width,
+                            "max_instructions": max_instructions,
+                            "seed": seed,
+                        }
                         represent_sampled(model, target, **options).save(path)
         for path in outputs:
             print(_vector_line(path), file=sys.stderr)
@@ -111,10 +113,13 @@ def represent(
     with (
         surroundings(stdin, cwd, env) as around,
         stream(
-            context.obj, max_instructions=max_instructions, skip=skip, region=region_of(region, start, stop, times),
+            context.obj,
+            max_instructions=max_instructions,
+            skip=skip,
+            region=region_of(region, start, stop, times),
             **around,
         ) as running,
-    ):  # fmt: skip
+    ):
         if sample is None:
             represent_stream(model, running).save(output)
         else:

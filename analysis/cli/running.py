@@ -46,9 +46,11 @@ def region_of(function: str | None, start: str | None, stop: str | None, times: 
         raise InputError("--region is a function, from its entry to its return; it does not go with --from or --to")
     first = function or start
     return Region(
-        start=parse_place(first) if first else None, stop=parse_place(stop) if stop else None,
-        returns=function is not None, times=times,
-    )  # fmt: skip
+        start=parse_place(first) if first else None,
+        stop=parse_place(stop) if stop else None,
+        returns=function is not None,
+        times=times,
+    )
 
 
 def leave_as(result: TraceResult | Outcome) -> None:

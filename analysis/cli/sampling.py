@@ -64,10 +64,13 @@ def live_points(
     with (
         surroundings(stdin, cwd, env) as around,
         stream(
-            context.obj, max_instructions=max_instructions, skip=skip, region=region_of(region, start, stop, times),
+            context.obj,
+            max_instructions=max_instructions,
+            skip=skip,
+            region=region_of(region, start, stop, times),
             **around,
         ) as running,
-    ):  # fmt: skip
+    ):
         points = of_stream(running, units=units, seed=seed)
         save(points, output)
     print(f"{output}: {points.summary}", file=sys.stderr)

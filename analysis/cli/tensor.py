@@ -163,10 +163,18 @@ def evaluate(
     from perfvec.tensor.contract import Budget
 
     protocol = evaluation.Protocol(
-        splits=tuple(filter(None, splits.split(","))), seeds=seeds, test=test, budget=Budget(epochs, seconds),
-        fine_tuning=Budget(tune_epochs, seconds), networks=tuple(filter(None, networks.split(","))), kind=kind,
-        device=device, share=share, selections=tuple(filter(None, selections.split(","))), train_records=train_records,
-    )  # fmt: skip
+        splits=tuple(filter(None, splits.split(","))),
+        seeds=seeds,
+        test=test,
+        budget=Budget(epochs, seconds),
+        fine_tuning=Budget(tune_epochs, seconds),
+        networks=tuple(filter(None, networks.split(","))),
+        kind=kind,
+        device=device,
+        share=share,
+        selections=tuple(filter(None, selections.split(","))),
+        train_records=train_records,
+    )
     if saved is not None:
         rows = evaluation.evaluate_saved(saved, dataset, protocol)
     else:
@@ -176,7 +184,7 @@ def evaluate(
     table = evaluation.summary(rows)
     return of_table(
         "Tensor cost models", rows, lambda: evaluation.to_json(rows, table), lambda: table_text(evaluation.shown(table))
-    )  # fmt: skip
+    )
 
 
 @app.command("limits")
@@ -303,11 +311,22 @@ def collect(
         every_network, every_operator = network == ["all"], operators == ["all"]
         plan = Plan(
             networks=tuple(networks() if every_network else network or ()),
-            operators=tuple(sizes() if every_operator else operators or ()), devices=tuple(device or ["x86-64-v3"]),
-            schedules_of=None if schedules_of is None else str(schedules_of), tasks=tasks, again=again,
-            schedules=schedules, evolutionary=evolutionary, minutes=minutes, cpu=cpu, builder_cpu=builder_cpu,
-            budget_s=budget, seed=seed, isa=isa, max_instructions=max_instructions, simulated_tasks=simulated_tasks,
+            operators=tuple(sizes() if every_operator else operators or ()),
+            devices=tuple(device or ["x86-64-v3"]),
+            schedules_of=None if schedules_of is None else str(schedules_of),
+            tasks=tasks,
+            again=again,
+            schedules=schedules,
+            evolutionary=evolutionary,
+            minutes=minutes,
+            cpu=cpu,
+            builder_cpu=builder_cpu,
+            budget_s=budget,
+            seed=seed,
+            isa=isa,
+            max_instructions=max_instructions,
+            simulated_tasks=simulated_tasks,
             simulated_schedules=simulated_schedules,
-        )  # fmt: skip
+        )
         run_collect(plan, output)
     print(f"{output}: {finish(output, features):,} records", file=sys.stderr)

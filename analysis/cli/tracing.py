@@ -56,9 +56,14 @@ def trace(
         raise InputError("no program to trace; write perfvec trace -o T.trace.h5 -- PROGRAM ARGS…")
     with surroundings(stdin, cwd, env) as around:
         result = run_trace(
-            context.obj, output, max_instructions=max_instructions, skip=skip, threads=threads,
-            region=region_of(region, start, stop, times), **around,
-        )  # fmt: skip
+            context.obj,
+            output,
+            max_instructions=max_instructions,
+            skip=skip,
+            threads=threads,
+            region=region_of(region, start, stop, times),
+            **around,
+        )
     paths = ", ".join(str(path) for path in (result.path, *result.threads))
     print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
     leave_as(result)
@@ -114,10 +119,13 @@ def features(
     with (
         surroundings(stdin, cwd, env) as around,
         stream(
-            context.obj, max_instructions=max_instructions, skip=skip, region=region_of(region, start, stop, times),
+            context.obj,
+            max_instructions=max_instructions,
+            skip=skip,
+            region=region_of(region, start, stop, times),
             **around,
         ) as running,
-    ):  # fmt: skip
+    ):
         instructions = extract_stream(running, chosen, output)
     print(f"{output}: {instructions:,} instructions, {running.isa}", file=sys.stderr)
     assert running.outcome is not None

@@ -49,10 +49,20 @@ def tune(
     from analysis.tensor import tune as tuning
 
     plan = tuning.Plan(
-        network, model, device, trials=trials, minutes=minutes, round=round_, population=population,
-        generations=generations, update_epochs=update_epochs, seed=seed, budget_s=budget, cpu=cpu,
+        network,
+        model,
+        device,
+        trials=trials,
+        minutes=minutes,
+        round=round_,
+        population=population,
+        generations=generations,
+        update_epochs=update_epochs,
+        seed=seed,
+        budget_s=budget,
+        cpu=cpu,
         builder_cpu=builder_cpu,
-    )  # fmt: skip
+    )
     found = tuning.tune(plan, output)
     document = tuning.to_json(found)
     if as_json:
@@ -128,15 +138,23 @@ def replay(
     if model is None:
         raise InputError("name a trained cost model with --model, or machines with --uarch and --kernels")
     found = replaying.replay(
-        network, model, device, database=database, schedules=schedules, candidates=candidates,
-        streams=[int(part) for part in numbers], measuring=replaying.Measuring(cpu=cpu) if measure else None, seed=seed,
+        network,
+        model,
+        device,
+        database=database,
+        schedules=schedules,
+        candidates=candidates,
+        streams=[int(part) for part in numbers],
+        measuring=replaying.Measuring(cpu=cpu) if measure else None,
+        seed=seed,
         zero_shot=zero_shot,
-    )  # fmt: skip
+    )
     document = replaying.to_json(found)
     lines = [
-        table_text(found.kernels.drop(columns="key")), table_text(found.streams),
+        table_text(found.kernels.drop(columns="key")),
+        table_text(found.streams),
         f"critical path {1e3 * found.critical_path_s:.3f} ms",
-    ]  # fmt: skip
+    ]
     if found.network is not None:
         lines.append(f"measured end to end {1e3 * found.network.seconds:.3f} ms; predicted {document['error']:+.1%}")
     return of_table(f"Replay of {network}", found.kernels, lambda: document, lambda: "\n".join(lines))
@@ -144,7 +162,7 @@ def replay(
 
 def _replay_machines(
     network: str, folder: Path, names: list[str], foundation: Path | None, streams: list[int]
-) -> Result:  # fmt: skip
+) -> Result:
     from analysis.tensor import programs
     from perfvec.machines.machine_vector import load_predictable
     from perfvec.model import load_model

@@ -104,8 +104,9 @@ def suite_time(
     print(json.dumps(found.to_dict(orient="records")) if as_json else table_text(found.drop(columns="repeats")))
     print(
         f"its clock is {clock:.2f} GHz, measured; now perfvec fit-uarch --times {output / TIMES} "
-        f"--frequency-ghz {clock:.2f} -o HOST.machine.npz", file=sys.stderr,
-    )  # fmt: skip
+        f"--frequency-ghz {clock:.2f} -o HOST.machine.npz",
+        file=sys.stderr,
+    )
 
 
 @app.command("table")

@@ -49,11 +49,13 @@ class Comparison:
         """The `--json` document."""
         study = self.study
         return {
-            "methods": self.methods.to_dict(orient="records"), "choices": self.choices.to_dict(orient="records"),
-            "repeats": self.repeats, "designs": study.sizes.tolist(),
+            "methods": self.methods.to_dict(orient="records"),
+            "choices": self.choices.to_dict(orient="records"),
+            "repeats": self.repeats,
+            "designs": study.sizes.tolist(),
             "trained": [study.programs[number] for number in study.trained],
             "cycles": dict(zip(study.programs, study.cycles.tolist(), strict=True)),
-        }  # fmt: skip
+        }
 
 
 def caches(
@@ -100,23 +102,31 @@ def caches(
         unseen = np.setdiff1d(np.arange(len(windows)), study.trained)
         rows.append(
             {
-                "method": name, "programs": len(windows),
+                "method": name,
+                "programs": len(windows),
                 "simulations": float(np.mean([answer.simulated.sum() for answer in answers])),
                 "simulation_s": float(np.mean([study.seconds[answer.simulated].sum() for answer in answers])),
-                "representation_s": represented, "learning_s": learning, "above": float(above.mean()),
-                "above_worst": float(above.max()), "better": float(better.mean()),
+                "representation_s": represented,
+                "learning_s": learning,
+                "above": float(above.mean()),
+                "above_worst": float(above.max()),
+                "better": float(better.mean()),
                 "optimum": float(np.mean([(j[1] == 0).mean() for j in judged])),
                 "unseen_above": float(above[unseen].mean()),
             }
-        )  # fmt: skip
+        )
         choices += [
             {
-                "method": name, "program": program, "trained": number in study.trained, "above": float(above[number]),
-                "better": float(better[number]), "l1_kib": float(sizes[judged[0][2][number], 0]),
+                "method": name,
+                "program": program,
+                "trained": number in study.trained,
+                "above": float(above[number]),
+                "better": float(better[number]),
+                "l1_kib": float(sizes[judged[0][2][number], 0]),
                 "l2_kib": float(sizes[judged[0][2][number], 1]),
             }
             for number, program in enumerate(study.programs)
-        ]  # fmt: skip
+        ]
     return Comparison(pd.DataFrame(rows), pd.DataFrame(choices), study, repeats)
 
 
@@ -146,9 +156,13 @@ def study_of(
         distance = cdist(directions, directions, "cosine")
         trained = sorted(medoids(distance, TRAINED)[0].tolist())
     return Study(
-        names, tuple(machines), sizes, np.stack([program.cycles.sum(axis=1) for program in windows]),
-        np.stack([program.simulation_seconds for program in windows]), tuple(trained),
-    )  # fmt: skip
+        names,
+        tuple(machines),
+        sizes,
+        np.stack([program.cycles.sum(axis=1) for program in windows]),
+        np.stack([program.simulation_seconds for program in windows]),
+        tuple(trained),
+    )
 
 
 def one_for_all(study: Study) -> Answer:
@@ -177,15 +191,18 @@ def shown(result: Comparison) -> str:
     table = result.methods
     frame = pd.DataFrame(
         {
-            "method": table["method"], "sims": table["simulations"].map("{:,.0f}".format),
+            "method": table["method"],
+            "sims": table["simulations"].map("{:,.0f}".format),
             "simulate": table["simulation_s"].map("{:,.0f} s".format),
             "represent": table["representation_s"].map("{:,.0f} s".format),
             "learn": table["learning_s"].map("{:,.1f} s".format),
-            "above": table["above"].map("{:.1%}".format), "unseen": table["unseen_above"].map("{:.1%}".format),
-            "worst": table["above_worst"].map("{:.1%}".format), "better": table["better"].map("{:.1f}".format),
+            "above": table["above"].map("{:.1%}".format),
+            "unseen": table["unseen_above"].map("{:.1%}".format),
+            "worst": table["above_worst"].map("{:.1%}".format),
+            "better": table["better"].map("{:.1f}".format),
             "optimum": table["optimum"].map("{:.0%}".format),
         }
-    )  # fmt: skip
+    )
     trained = ", ".join(result.study.programs[number] for number in result.study.trained)
     counts = f"{len(result.study.programs)} programs, {len(result.study.sizes)} designs"
     return f"{frame.to_string(index=False)}\n{counts}; learned from beforehand: {trained}"

@@ -53,9 +53,14 @@ def network(
 
     low, span = cycles.min(), max(float(np.ptp(cycles)), 1e-6 * float(cycles.max()))
     model = MLPRegressor(
-        hidden_layer_sizes=(_HIDDEN,), activation="logistic", solver="lbfgs", alpha=_DECAY, max_iter=200, tol=1e-4,
+        hidden_layer_sizes=(_HIDDEN,),
+        activation="logistic",
+        solver="lbfgs",
+        alpha=_DECAY,
+        max_iter=200,
+        tol=1e-4,
         random_state=seed,
-    )  # fmt: skip
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # 200 steps are enough for a handful of samples
         model.fit(x, (cycles - low) / span)

@@ -52,7 +52,7 @@ def fitted(model: Model, study: Study, windows: Sequence[Windows], designs: int 
     scale = _SMALL * float(np.linalg.norm(design_rows, axis=1).mean() / np.abs(times).mean())
     observed = Observations(
         np.column_stack([design_rows, scale * times]), np.concatenate(cycles), np.concatenate(groups)
-    )  # fmt: skip
+    )
     prior = np.append(np.zeros(design_rows.shape[1]), 1.0 / scale)
     found = fit(observed, prior).mean
     vectors = scale * found[-1] * encoded + basis @ found[:-1].reshape(basis.shape[1], -1)

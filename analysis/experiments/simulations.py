@@ -91,13 +91,17 @@ def measure(
                     raise InputError(f"{path}: a second trace called {trace.name!r}; give each a name of its own")
                 what = f"{trace.digest} {start} {stop}"
                 cycles, seconds = _kept(
-                    folder, f"{trace.name}.cycles", f"{what} {WINDOW_INSTRUCTIONS} {SIMULATOR} {_identity(machines)}",
+                    folder,
+                    f"{trace.name}.cycles",
+                    f"{what} {WINDOW_INSTRUCTIONS} {SIMULATOR} {_identity(machines)}",
                     partial(_simulate, trace, machines, start, stop),
-                )  # fmt: skip
+                )
                 vectors, spent = _kept(
-                    folder, f"{trace.name}.vectors", f"{what} {model.digest} {WINDOW_INSTRUCTIONS} {EVERY}",
+                    folder,
+                    f"{trace.name}.vectors",
+                    f"{what} {model.digest} {WINDOW_INSTRUCTIONS} {EVERY}",
                     partial(_represent, model, trace, start, stop),
-                )  # fmt: skip
+                )
                 found[trace.name] = Windows(trace.name, cycles, vectors, seconds, float(spent))
     if not found:
         raise InputError(f"every trace is shorter than {stop:,} instructions; lower --start or --count")

@@ -42,9 +42,18 @@ def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
 
     for program in range(len(study.programs)):
         found = budget.answer(
-            _Measured(study, program), points, np.inf, lambda: np.full(points.count, np.nan), score=score, best=_BEST,
-            least=2, limit=simulations, threads=1, seed=seed, progress=False,
-        )  # fmt: skip
+            _Measured(study, program),
+            points,
+            np.inf,
+            lambda: np.full(points.count, np.nan),
+            score=score,
+            best=_BEST,
+            least=2,
+            limit=simulations,
+            threads=1,
+            seed=seed,
+            progress=False,
+        )
         time[program] = found.cycles
         simulated[program] = found.source == 0
     return Answer(time, simulated)

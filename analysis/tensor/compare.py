@@ -36,11 +36,16 @@ def compare(folders: Sequence[Path], reference: int = 0) -> pd.DataFrame:
         trials, seconds = reached(found, goal)
         rows.append(
             {
-                "search": found.folder.name, "model": found.header["model"], "seed": found.header["seed"],
-                "trials": found.trials, "elapsed_s": found.elapsed_s, "latency_s": latency(found),
-                "trials_to_reference": trials, "s_to_reference": seconds,
+                "search": found.folder.name,
+                "model": found.header["model"],
+                "seed": found.header["seed"],
+                "trials": found.trials,
+                "elapsed_s": found.elapsed_s,
+                "latency_s": latency(found),
+                "trials_to_reference": trials,
+                "s_to_reference": seconds,
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows)
 
 

@@ -89,11 +89,15 @@ class SearchModel(PyCostModel):
         rows = Rows(values, offset, np.concatenate(positions) if positions else None)
         group = np.repeat(self.groups, [len(seconds) for seconds in self.seconds]).astype(np.int64)
         return Records(
-            groups={self.model.kind: replace(first, rows=rows)}, candidate=np.arange(len(lengths)), task=group,
-            device=np.zeros(len(lengths), np.int64), seconds=np.concatenate(self.seconds),
+            groups={self.model.kind: replace(first, rows=rows)},
+            candidate=np.arange(len(lengths)),
+            task=group,
+            device=np.zeros(len(lengths), np.int64),
+            seconds=np.concatenate(self.seconds),
             tasks=tuple(Task(f"task {number}", "other") for number in range(len(self.numbers))),
-            devices=(self.device,), source="the search's measurements",
-        )  # fmt: skip
+            devices=(self.device,),
+            source="the search's measurements",
+        )
 
 
 def _seconds(result: RunnerResult) -> float:

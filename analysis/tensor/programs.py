@@ -53,9 +53,15 @@ class Exported:
 
 
 def export(
-    graph: Graph, kernels: Sequence[Kernel], model: Model, folder: Path, *, isa: str = "x86-64",
-    max_instructions: int = 50_000_000, progress: bool = True,
-) -> Exported:  # fmt: skip
+    graph: Graph,
+    kernels: Sequence[Kernel],
+    model: Model,
+    folder: Path,
+    *,
+    isa: str = "x86-64",
+    max_instructions: int = 50_000_000,
+    progress: bool = True,
+) -> Exported:
     """Write a vector for every kernel, the network's own, and the index, into `folder`.
 
     A kernel whose vector is there is not traced again, so a killed export goes on. Raises InputError where the tools of
@@ -101,8 +107,13 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
         path = Path(folder) / "kernel.trace.h5"
         limit = 2 * max_instructions + 1
         done = trace(
-            [str(program)], path, region=region, max_instructions=limit, progress=False, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+            [str(program)],
+            path,
+            region=region,
+            max_instructions=limit,
+            progress=False,
+            stdout=subprocess.DEVNULL,
+        )
         if done.instructions == limit:
             raise InputError(
                 f"{program.name}: a call executes more than {max_instructions:,} instructions; allow more with "
@@ -118,10 +129,15 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
                 intervals.append(running.add(chunk))
                 counts.append(len(chunk))
             return ProgramVector(
-                program=program.name, isa=opened.isa, model=model.digest, trace_digest=opened.digest,
-                instructions=sum(counts), vector=np.sum(intervals, axis=0),
-                interval_instructions=np.array(counts, np.int64), interval_vectors=np.array(intervals),
-            )  # fmt: skip
+                program=program.name,
+                isa=opened.isa,
+                model=model.digest,
+                trace_digest=opened.digest,
+                instructions=sum(counts),
+                vector=np.sum(intervals, axis=0),
+                interval_instructions=np.array(counts, np.int64),
+                interval_vectors=np.array(intervals),
+            )
 
 
 def whole(exported: Exported, vectors: Mapping[str, ProgramVector]) -> ProgramVector:
@@ -131,9 +147,14 @@ def whole(exported: Exported, vectors: Mapping[str, ProgramVector]) -> ProgramVe
     rows = np.array([vector.vector for vector in called])
     counts = np.array([vector.instructions for vector in called], np.int64)
     return replace(
-        first, program=exported.network, trace_digest="", instructions=int(counts.sum()), vector=rows.sum(axis=0),
-        interval_instructions=counts, interval_vectors=rows,
-    )  # fmt: skip
+        first,
+        program=exported.network,
+        trace_digest="",
+        instructions=int(counts.sum()),
+        vector=rows.sum(axis=0),
+        interval_instructions=counts,
+        interval_vectors=rows,
+    )
 
 
 def read(folder: Path) -> Exported:
@@ -146,9 +167,11 @@ def read(folder: Path) -> Exported:
             for call in document["calls"]
         )
         exported = Exported(
-            str(document["network"]), str(document["isa"]), calls,
+            str(document["network"]),
+            str(document["isa"]),
+            calls,
             {str(key): Path(str(name)).name for key, name in document["vectors"].items()},
-        )  # fmt: skip
+        )
     except OSError as error:
         raise InputError(f"{folder}: has no {INDEX}; make it with perfvec tensor export-kernels") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

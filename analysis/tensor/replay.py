@@ -73,10 +73,18 @@ class Replay:
 
 
 def replay(
-    network: str, model_file: str | Path, device: str, *, database: Path | None = None, schedules: str = PREDICTED,
-    candidates: int = 64, streams: Sequence[int] = (1,), measuring: Measuring | None = None, seed: int = 0,
+    network: str,
+    model_file: str | Path,
+    device: str,
+    *,
+    database: Path | None = None,
+    schedules: str = PREDICTED,
+    candidates: int = 64,
+    streams: Sequence[int] = (1,),
+    measuring: Measuring | None = None,
+    seed: int = 0,
     zero_shot: bool = False,
-) -> Replay:  # fmt: skip
+) -> Replay:
     """Replay a network with the predictions of a model; `measuring`: measure its kernels and itself beside them.
 
     Schedules are the best of a `database` folder; without one the best that the model finds among so many random
@@ -109,17 +117,24 @@ def replay(
 
 
 def assemble(
-    graph: Graph, kernels: Sequence[Kernel], predicted: Mapping[str, float], streams: Sequence[int],
-    measured: Mapping[str, float] | None = None, network: Measured | None = None,
-) -> Replay:  # fmt: skip
+    graph: Graph,
+    kernels: Sequence[Kernel],
+    predicted: Mapping[str, float],
+    streams: Sequence[int],
+    measured: Mapping[str, float] | None = None,
+    network: Measured | None = None,
+) -> Replay:
     """The tables of a replay, from seconds by task key; a kernel whose measurement failed is NaN."""
     rows = [
         {
-            "name": kernel.task.name, "key": kernel.task.key, "calls": graph.weights[kernel.task.key],
-            "schedule": kernel.source, "predicted_s": predicted[kernel.task.key],
+            "name": kernel.task.name,
+            "key": kernel.task.key,
+            "calls": graph.weights[kernel.task.key],
+            "schedule": kernel.source,
+            "predicted_s": predicted[kernel.task.key],
         }
         for kernel in kernels
-    ]  # fmt: skip
+    ]
     table = pd.DataFrame(rows)
     if measured is not None:
         table["measured_s"] = [measured[key] for key in table["key"]]
@@ -217,13 +232,18 @@ def measure_kernels(kernels: Sequence[Kernel], device: str, measuring: Measuring
             for number, kernel in enumerate(tqdm(kernels, desc="measure kernels", disable=None)):
                 path = str(Path(folder) / f"{number}.so")
                 build = {
-                    "do": "build", "task": kernel.task, "trace": trace_json(kernel.schedule),
-                    "target": TARGETS[device], "path": path,
-                }  # fmt: skip
+                    "do": "build",
+                    "task": kernel.task,
+                    "trace": trace_json(kernel.schedule),
+                    "target": TARGETS[device],
+                    "path": path,
+                }
                 run: dict[str, Any] = {
-                    "arguments": kernel.task.arguments, "path": path, "slow_s": measuring.limit_s / 10,
+                    "arguments": kernel.task.arguments,
+                    "path": path,
+                    "slow_s": measuring.limit_s / 10,
                     "budget_s": measuring.budget_s,
-                }  # fmt: skip
+                }
                 try:
                     run["layouts"] = builder.call(build, measuring.limit_s)  # of weights that the schedule rewrites
                     found[kernel.task.key] = float(runner.call(run, measuring.limit_s).seconds)
@@ -276,16 +296,21 @@ def to_json(found: Replay) -> dict[str, Any]:
     """{"kernels", "streams", "critical_path_s", and where measured "network_s", "spread", "sum_of_kernels_s", "error"
     of the prediction on one stream and "replay_error" of the measured kernels' sum, both beside the network}."""
     document: dict[str, Any] = {
-        "kernels": _rows(found.kernels), "streams": _rows(found.streams), "critical_path_s": found.critical_path_s,
-    }  # fmt: skip
+        "kernels": _rows(found.kernels),
+        "streams": _rows(found.streams),
+        "critical_path_s": found.critical_path_s,
+    }
     if found.network is not None:
         one = float((found.kernels["predicted_s"] * found.kernels["calls"]).sum())
         measured = float((found.kernels["measured_s"] * found.kernels["calls"]).sum(skipna=False))
         whole = found.network.seconds
         document |= {
-            "network_s": whole, "spread": found.network.spread, "sum_of_kernels_s": _number(measured),
-            "error": one / whole - 1, "replay_error": _number(measured / whole - 1),
-        }  # fmt: skip
+            "network_s": whole,
+            "spread": found.network.spread,
+            "sum_of_kernels_s": _number(measured),
+            "error": one / whole - 1,
+            "replay_error": _number(measured / whole - 1),
+        }
     return document
 
 

@@ -73,9 +73,13 @@ def _of_document(path: Path) -> list[Section]:
 
 
 def _frame(
-    document: Mapping[str, Any], key: str, path: Path, names: Sequence[str], numbers: Sequence[str],
+    document: Mapping[str, Any],
+    key: str,
+    path: Path,
+    names: Sequence[str],
+    numbers: Sequence[str],
     optional: Sequence[str] = (),
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """The rows at `key` with columns of names and of numbers (null is NaN). Raises InputError where they are not so."""
     rows = document[key]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
@@ -128,10 +132,14 @@ def _ranking(part: pd.DataFrame) -> dict[str, Any]:
     score, seconds = part["score"].to_numpy(), part["measured_s"].to_numpy()
     one = np.zeros(len(part), np.int64)
     return {
-        "task": part["task"].iloc[0], "device": part["device"].iloc[0], "candidates": len(part),
-        "pairwise": metrics.pairwise_accuracy(score, seconds, one), "top1": metrics.top_k(score, seconds, one, 1),
-        "best_s": seconds.min(), "chosen_s": seconds[score.argmax()],
-    }  # fmt: skip
+        "task": part["task"].iloc[0],
+        "device": part["device"].iloc[0],
+        "candidates": len(part),
+        "pairwise": metrics.pairwise_accuracy(score, seconds, one),
+        "top1": metrics.top_k(score, seconds, one, 1),
+        "best_s": seconds.min(),
+        "chosen_s": seconds[score.argmax()],
+    }
 
 
 def replay(name: str, kernels: pd.DataFrame, streams: pd.DataFrame, document: Mapping[str, Any]) -> Section:
@@ -165,18 +173,18 @@ def on_machines(name: str, kernels: pd.DataFrame, network: pd.DataFrame) -> Sect
     for machine in machines:
         own, whole = kernels[kernels["uarch"] == machine], network[network["uarch"] == machine]
         bars.append(Bars(machine, distinct(list(own["name"])), own["seconds"] * own["calls"] * 1e3))
-        lines.append(
-            Lines(machine, list(whole["streams"].map("{:g}".format)), whole["seconds"] * 1e3, points=True)
-        )  # fmt: skip
+        lines.append(Lines(machine, list(whole["streams"].map("{:g}".format)), whole["seconds"] * 1e3, points=True))
     panels = [
         Panel(bars, x=Axis("ms in one inference", zero=True), sideways=True),
         Panel(lines, x=Axis("streams"), y=Axis("ms", zero=True)),
     ]
     height = max(3.5, 1.4 + 0.2 * len(kernels) + 0.2 * len(kernels) / len(machines))
     return Section(
-        f"{name}: kernels on machines", "Predicted from the kernels' program vectors.",
-        Figure(panels, 2, width=10.0, height=height), kernels,
-    )  # fmt: skip
+        f"{name}: kernels on machines",
+        "Predicted from the kernels' program vectors.",
+        Figure(panels, 2, width=10.0, height=height),
+        kernels,
+    )
 
 
 def evaluation(name: str, summary: pd.DataFrame) -> Section:
@@ -205,10 +213,11 @@ def searched(name: str, searches: Sequence[History]) -> Section:
                 Lines(label, curve[column], curve["latency_s"] * 1e3, steps=True, points=True)
                 for label, curve in zip(labels, curves, strict=True)
             ],
-            x=Axis(title, zero=True), y=Axis("estimated latency, ms"),
+            x=Axis(title, zero=True),
+            y=Axis("estimated latency, ms"),
         )
         for column, title in (("trials", "trials"), ("elapsed_s", "seconds"))
-    ]  # fmt: skip
+    ]
     text = (
         "The sum of the tasks' best times, weighted by their calls, once every task has run. Numbers beside the first."
     )

@@ -84,10 +84,16 @@ class Plan:
             path = SHIPPED if self.model == "shipped" else Path(self.model)
             digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         return {
-            "network": self.network, "model": self.model, "model_digest": digest, "device": self.device,
-            "seed": self.seed, "round": self.round, "population": self.population, "generations": self.generations,
+            "network": self.network,
+            "model": self.model,
+            "model_digest": digest,
+            "device": self.device,
+            "seed": self.seed,
+            "round": self.round,
+            "population": self.population,
+            "generations": self.generations,
             "update_epochs": self.update_epochs,
-        }  # fmt: skip
+        }
 
 
 def tune(plan: Plan, folder: Path, *, progress: bool = True) -> History:
@@ -207,9 +213,15 @@ class _Search:
             self.model.update(context, [batch[index] for index in fresh], [results[index] for index in fresh])
         times = [self.known[key][traces[index]] for index in fresh]
         return Round(
-            key, len(fresh), sum(second is None for second in times), self.best.get(key), searched - began,
-            measured - searched, time.monotonic() - measured, exhausted=not (found and fresh),
-        )  # fmt: skip
+            key,
+            len(fresh),
+            sum(second is None for second in times),
+            self.best.get(key),
+            searched - began,
+            measured - searched,
+            time.monotonic() - measured,
+            exhausted=not (found and fresh),
+        )
 
     def _context(self, key: str) -> TuneContext:
         """The task's search, begun when it is first needed."""
@@ -221,13 +233,17 @@ class _Search:
             seed = random.Random(f"{self.plan.seed} {key} {rounds}").randrange(1, 2**31 - 1)
             context = meta_schedule.TuneContext(
                 # one design space for every device, whose rules do not look at the vector width
-                self.graph.tasks[key].module(), target=Target(TARGETS["x86-64-v3"]),
+                self.graph.tasks[key].module(),
+                target=Target(TARGETS["x86-64-v3"]),
                 space_generator=meta_schedule.space_generator.PostOrderApply(),
                 search_strategy=meta_schedule.search_strategy.EvolutionarySearch(
-                    population_size=self.plan.population, genetic_num_iters=self.plan.generations,
+                    population_size=self.plan.population,
+                    genetic_num_iters=self.plan.generations,
                 ),
-                task_name=self.graph.tasks[key].name, rand_state=seed, num_threads=1,
-            )  # fmt: skip
+                task_name=self.graph.tasks[key].name,
+                rand_state=seed,
+                num_threads=1,
+            )
             context.pre_tuning(1 << 30, self.plan.round, database=self.database, cost_model=self.model)
             self.contexts[key] = context
         return self.contexts[key]
@@ -364,7 +380,9 @@ def to_json(found: History) -> dict[str, Any]:
     numbers = json.loads(curve.to_json(orient="records"))
     return {
         "search": {name: value for name, value in found.header.items() if name != "tasks"},
-        "trials": found.trials, "elapsed_s": found.elapsed_s,
+        "trials": found.trials,
+        "elapsed_s": found.elapsed_s,
         "latency_s": numbers[-1]["latency_s"] if numbers else None,
-        "tasks": json.loads(tasks.to_json(orient="records")), "curve": numbers,
-    }  # fmt: skip
+        "tasks": json.loads(tasks.to_json(orient="records")),
+        "curve": numbers,
+    }

@@ -21,9 +21,18 @@ from uarch.timing.simulations import simulated_cycles
 
 FACTORS = (0.25, 0.5, 2, 4)
 FIELDS = (
-    "l1i.size_kib", "l1d.size_kib", "l2.size_kib", "l1d.latency", "l2.latency", "l1d.mshrs", "pipeline.rob_entries",
-    "pipeline.issue_width", "functional_units.load_ports", "functional_units.int_alu", "frequency_ghz",
-)  # fmt: skip
+    "l1i.size_kib",
+    "l1d.size_kib",
+    "l2.size_kib",
+    "l1d.latency",
+    "l2.latency",
+    "l1d.mshrs",
+    "pipeline.rob_entries",
+    "pipeline.issue_width",
+    "functional_units.load_ports",
+    "functional_units.int_alu",
+    "frequency_ghz",
+)
 KINDS = ("local", "bimode", "tournament", "tage", "ltage", "tage-sc-l")
 
 

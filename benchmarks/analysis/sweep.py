@@ -16,10 +16,13 @@ from perfvec.representation.vector import ProgramVector
 from uarch.configuration import load_machine
 
 _GRID = {
-    "l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048],
-    "l2.latency": list(range(4, 24)), "pipeline.rob_entries": list(range(64, 564, 2)),
-    "branch_predictor.kind": ["local", "bimode", "tage", "ltage"], "frequency_ghz": [2.0, 3.0],
-}  # fmt: skip
+    "l1d.size_kib": [8, 16, 32, 64, 128],
+    "l2.size_kib": [128, 256, 512, 1024, 2048],
+    "l2.latency": list(range(4, 24)),
+    "pipeline.rob_entries": list(range(64, 564, 2)),
+    "branch_predictor.kind": ["local", "bimode", "tage", "ltage"],
+    "frequency_ghz": [2.0, 3.0],
+}
 
 
 def main() -> None:

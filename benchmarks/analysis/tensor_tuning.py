@@ -43,10 +43,18 @@ def main() -> None:
             for model in (XGB, RANDOM, *given.model):
                 name = f"{network}-{Path(model).name.removesuffix('.safetensors')}-{seed}".replace(":", "-")
                 plan = Plan(
-                    network, model, given.device, trials=trials, minutes=given.minutes, round=given.round,
-                    population=given.population, generations=given.generations, seed=seed, cpu=given.cpu,
+                    network,
+                    model,
+                    given.device,
+                    trials=trials,
+                    minutes=given.minutes,
+                    round=given.round,
+                    population=given.population,
+                    generations=given.generations,
+                    seed=seed,
+                    cpu=given.cpu,
                     builder_cpu=given.builder_cpu,
-                )  # fmt: skip
+                )
                 tune_graph(plan, graph, given.output / name)
                 folders.append(given.output / name)
         tables.append(compare(folders).assign(network=network))

@@ -36,14 +36,23 @@ NEIGHBOURS = 20
 DISTANCE = 0.45  # of gem5's 34 programs when left out, those nearer were off by 5 % on average, those beyond by 22 %
 # Instructions before the loop, and the command.
 PROGRAMS = {
-    "chase32": (1_000_000, "chase 32"), "chase200": (1_000_000, "chase 200"), "chase1300": (2_000_000, "chase 1300"),
-    "chase6000": (8_000_000, "chase 6000"), "chase16000": (20_000_000, "chase 16000"),
-    "chase4x1300": (2_000_000, "chase 1300 4"), "chase4x6000": (8_000_000, "chase 6000 4"),
-    "joinmod": (5_000_000, "join 50000 1"), "joinmul": (30_000_000, "join 500000 0"),
-    "sieve200k": (3_000_000, "sieve 200000"), "sieve4m": (3_000_000, "sieve 4000000"),
-    "tree20k": (12_000_000, "tree 20000"), "bfs30k": (5_000_000, "bfs 30000"), "words": (1_000_000, "words"),
-    "stencil100": (1_000_000, "stencil 100"), "stencil500": (5_000_000, "stencil 500"),
-}  # fmt: skip
+    "chase32": (1_000_000, "chase 32"),
+    "chase200": (1_000_000, "chase 200"),
+    "chase1300": (2_000_000, "chase 1300"),
+    "chase6000": (8_000_000, "chase 6000"),
+    "chase16000": (20_000_000, "chase 16000"),
+    "chase4x1300": (2_000_000, "chase 1300 4"),
+    "chase4x6000": (8_000_000, "chase 6000 4"),
+    "joinmod": (5_000_000, "join 50000 1"),
+    "joinmul": (30_000_000, "join 500000 0"),
+    "sieve200k": (3_000_000, "sieve 200000"),
+    "sieve4m": (3_000_000, "sieve 4000000"),
+    "tree20k": (12_000_000, "tree 20000"),
+    "bfs30k": (5_000_000, "bfs 30000"),
+    "words": (1_000_000, "words"),
+    "stencil100": (1_000_000, "stencil 100"),
+    "stencil500": (5_000_000, "stencil 500"),
+}
 
 
 def traced(name: str, folder: Path) -> Path:
@@ -95,11 +104,16 @@ def main() -> None:
         after[index] = np.maximum(after[index], calibrated(others).half_width(LEVEL, isolation[index : index + 1]))
     shown = pd.DataFrame(
         {
-            "program": list(PROGRAMS), "distance": isolation.round(2), "median error": np.median(np.abs(error), axis=1),
-            "largest": np.abs(error).max(axis=1), "half width before": before[:, 0], "after": after[:, 0],
-            "covered before": (np.abs(error) <= before).mean(axis=1), "covered": (np.abs(error) <= after).mean(axis=1),
+            "program": list(PROGRAMS),
+            "distance": isolation.round(2),
+            "median error": np.median(np.abs(error), axis=1),
+            "largest": np.abs(error).max(axis=1),
+            "half width before": before[:, 0],
+            "after": after[:, 0],
+            "covered before": (np.abs(error) <= before).mean(axis=1),
+            "covered": (np.abs(error) <= after).mean(axis=1),
         }
-    )  # fmt: skip
+    )
     print(shown.round(2).to_string(index=False))
     print(shown[["covered before", "covered"]].mean().round(3).to_string())
     if given.output is not None:

@@ -107,9 +107,14 @@ def known(model: Model, path: str, options: argparse.Namespace) -> Population:
             vectors = np.concatenate([vectors, [remainder.astype(vectors.dtype)]])
             exact = of_units if thin or options.of_units else represent(model, trace, max_instructions=total).vector
             np.savez(
-                file, signatures=signatures, vectors=vectors, exact=exact, units=len(vectors) - 1,
-                instructions=(len(vectors) - 1) * UNIT + left, remainder=left,
-            )  # fmt: skip
+                file,
+                signatures=signatures,
+                vectors=vectors,
+                exact=exact,
+                units=len(vectors) - 1,
+                instructions=(len(vectors) - 1) * UNIT + left,
+                remainder=left,
+            )
         with np.load(file) as stored:
             counts = (int(stored[name]) for name in ("units", "instructions", "remainder"))
             return Population(*counts, stored["signatures"], stored["vectors"], stored["exact"])
@@ -178,14 +183,17 @@ def main() -> None:
         covered = np.mean(inside, axis=0)
         rows.append(
             {
-                "trace": Path(path).name.removesuffix(".trace.h5"), "units": population.units,
+                "trace": Path(path).name.removesuffix(".trace.h5"),
+                "units": population.units,
                 "warm-up bias": f"{np.abs(of_units / truth - 1).max():.3%}",
-                "drawn": f"{np.mean(share):.0f}", "coverage": f"{covered.mean():.1%}",
-                "worst machine": f"{covered.min():.1%}", "half-width": f"{np.median(width):.2%}",
+                "drawn": f"{np.mean(share):.0f}",
+                "coverage": f"{covered.mean():.1%}",
+                "worst machine": f"{covered.min():.1%}",
+                "half-width": f"{np.median(width):.2%}",
                 "mean error": f"{np.mean(error):.2%}",
                 "seconds a sampling": f"{(time.process_time() - spent) / options.seeds:.2f}",
             }
-        )  # fmt: skip
+        )
         print(pd.DataFrame(rows[-1:]).to_string(index=False), flush=True)
     print(pd.DataFrame(rows).to_string(index=False))
 

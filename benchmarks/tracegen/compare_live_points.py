@@ -32,9 +32,16 @@ from uarch.timing.simulation import SIMULATOR
 from uarch.timing.simulations import Simulations
 
 CHANGES = {
-    "l1d.size_kib": 64, "l1i.size_kib": 64, "l2.size_kib": 1024, "l3.size_kib": 8192, "pipeline.rob_entries": 96,
-    "pipeline.issue_width": 4, "branch_predictor.kind": "bimode", "l2.latency": 12, "functional_units.load_ports": 1,
-}  # fmt: skip
+    "l1d.size_kib": 64,
+    "l1i.size_kib": 64,
+    "l2.size_kib": 1024,
+    "l3.size_kib": 8192,
+    "pipeline.rob_entries": 96,
+    "pipeline.issue_width": 4,
+    "branch_predictor.kind": "bimode",
+    "l2.latency": 12,
+    "functional_units.load_ports": 1,
+}
 
 
 def changed() -> list[Machine]:

@@ -29,8 +29,13 @@ def classes(source: Path) -> dict[str, tuple[list[str], set[str]]]:
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                names = {target.id for item in node.body if isinstance(item, ast.Assign) for target in item.targets
-                         if isinstance(target, ast.Name)}  # fmt: skip
+                names = {
+                    target.id
+                    for item in node.body
+                    if isinstance(item, ast.Assign)
+                    for target in item.targets
+                    if isinstance(target, ast.Name)
+                }
                 names |= {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
                 for call in ast.walk(node):  # methods that are written in C++
                     if isinstance(call, ast.Call) and ast.unparse(call.func) == "PyBindMethod":
@@ -43,8 +48,13 @@ def classes(source: Path) -> dict[str, tuple[list[str], set[str]]]:
 def operation_classes(source: Path) -> frozenset[str]:
     """The classes of operations that functional units may do."""
     tree = ast.parse((source / "src/cpu/FuncUnit.py").read_text())
-    values = (item.value for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == "OpClass"
-              for item in node.body if isinstance(item, ast.Assign))  # fmt: skip
+    values = (
+        item.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name == "OpClass"
+        for item in node.body
+        if isinstance(item, ast.Assign)
+    )
     return frozenset(name for value in values for name in ast.literal_eval(value)) - {"No_OpClass"}
 
 

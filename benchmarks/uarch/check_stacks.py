@@ -36,12 +36,16 @@ TAKEN = {
     "instructions": ["fetch from L2", "fetch from L3", "fetch from memory"],
     "data": ["loads from L2", "loads from L3", "loads from memory", "stores to L2", "stores to L3", "stores to memory"],
     "execution": [
-        "integer multiplication", "integer division", "floating-point addition", "floating-point multiplication",
-        "floating-point division", "vector operations",
+        "integer multiplication",
+        "integer division",
+        "floating-point addition",
+        "floating-point multiplication",
+        "floating-point division",
+        "vector operations",
     ],
     "ports": ["ports"],
     "windows": [cause for cause, group in CAUSES.items() if group == "full windows"],
-}  # fmt: skip
+}
 
 
 def rows(path: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -69,11 +73,14 @@ def rows(path: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
         for ideal, causes in TAKEN.items():
             found.append(
                 {
-                    "program": trace.name, "machine": name, "core": machine.core, "ideal": ideal,
+                    "program": trace.name,
+                    "machine": name,
+                    "core": machine.core,
+                    "ideal": ideal,
                     "component": sum(whole[cause] for cause in causes) / cycles[None],
                     "saved": 1 - cycles[ideal] / cycles[None],
                 }
-            )  # fmt: skip
+            )
     return found
 
 

@@ -28,8 +28,14 @@ from uarch.configuration import machine_from_dict
 from uarch.timing.simulation import Simulation
 
 LEVELS = ("l1i", "l1d", "l2", "l3")
-COLUMNS = {"mispredicts": "mispredictions", "l1i_misses": "l1i_misses", "l1d_accesses": "l1d_accesses",
-           "l1d_misses": "l1d_misses", "l2_misses": "l2_misses", "l3_misses": "l3_misses"}  # fmt: skip
+COLUMNS = {
+    "mispredicts": "mispredictions",
+    "l1i_misses": "l1i_misses",
+    "l1d_accesses": "l1d_accesses",
+    "l1d_misses": "l1d_misses",
+    "l2_misses": "l2_misses",
+    "l3_misses": "l3_misses",
+}
 
 
 def with_merged(counters: dict[str, float]) -> dict[str, float]:

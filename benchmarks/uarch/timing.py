@@ -81,8 +81,10 @@ def main() -> None:
     pairs = [[together(machines, instructions, chunks, n) for n in counts] for _ in range(arguments.repeats)]
     one, many = (min(pair[side] for pair in pairs) for side in (0, 1))
     ratio = max(pair[0] / pair[1] for pair in pairs)
-    print(f"{len(machines)} machines: one thread {millions / one:.2f} M/s, {arguments.threads} threads "
-          f"{millions / many:.2f} M/s, {one / many:.2f} times as fast (best pair {ratio:.2f})")  # fmt: skip
+    print(
+        f"{len(machines)} machines: one thread {millions / one:.2f} M/s, {arguments.threads} threads "
+        f"{millions / many:.2f} M/s, {one / many:.2f} times as fast (best pair {ratio:.2f})"
+    )
 
 
 if __name__ == "__main__":

@@ -84,8 +84,7 @@ def compiled_for(width: int, kernel: int) -> ctypes.CDLL:
 
 @torch.no_grad()
 def pack(taps: nn.Linear, out: nn.Linear, dilation: int) -> Packed:
-    """Return the packed form of a block's `taps` [2·width, kernel·width], values first, oldest tap first, and `out`.
-    """
+    """Return the packed form of a block's `taps` [2·width, kernel·width], values first, oldest tap first, and `out`."""
     width = out.out_features
     weight = taps.weight.bfloat16().view(2, width // _SIDE, _SIDE, -1, _SIDE, 2)
     second = out.weight.bfloat16().view(-1, 2, _SIDE, width // _INNER, _SIDE, 2)

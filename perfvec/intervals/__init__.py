@@ -1,2 +1,1 @@
-"""Confidence in predictions: distance from the training set, and intervals calibrated on programs that were left out.
-"""
+"""Confidence in predictions: distance from the training set, and intervals calibrated on held-out programs."""

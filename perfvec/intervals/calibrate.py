@@ -66,9 +66,10 @@ def calibrate(
     pairs = pd.concat(parts).sort_index()
     table = coverage(pairs, level)
     provenance = {
-        "folds": [fold.digest for fold in folds], "level": level,
+        "folds": [fold.digest for fold in folds],
+        "level": level,
         "coverage": _finite(table),
-    }  # fmt: skip
+    }
     return Calibrated(replace(model, calibration=Calibration(ways, provenance)), table, pairs, warnings)
 
 
@@ -96,12 +97,19 @@ def coverage(pairs: pd.DataFrame, level: float) -> pd.DataFrame:
             median = float(part["half_width"].median())
             rows.append(
                 {
-                    "way": way, "core": core, "level": level, "covered": float(held.mean()),
-                    "least_program": float(held.min()), "programs_below": int((held < level).sum()),
-                    "median_low": float(np.expm1(-median)), "median_high": float(np.expm1(median)),
-                    "programs": len(held), "machines": part["machine"].nunique(), "pairs": len(part),
+                    "way": way,
+                    "core": core,
+                    "level": level,
+                    "covered": float(held.mean()),
+                    "least_program": float(held.min()),
+                    "programs_below": int((held < level).sum()),
+                    "median_low": float(np.expm1(-median)),
+                    "median_high": float(np.expm1(median)),
+                    "programs": len(held),
+                    "machines": part["machine"].nunique(),
+                    "pairs": len(part),
                 }
-            )  # fmt: skip
+            )
     return pd.DataFrame(rows)
 
 

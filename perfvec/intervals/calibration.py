@@ -56,9 +56,13 @@ class Errors:
 
     def rows(self, chosen: NDArray[np.bool_]) -> Errors:
         return Errors(
-            self.error[chosen], self.program[chosen], self.machine[chosen], self.program_distance[chosen],
-            self.machine_distance[chosen], self.new_machines,
-        )  # fmt: skip
+            self.error[chosen],
+            self.program[chosen],
+            self.machine[chosen],
+            self.program_distance[chosen],
+            self.machine_distance[chosen],
+            self.new_machines,
+        )
 
 
 @dataclass(frozen=True)
@@ -114,18 +118,25 @@ class Calibration:
         """Return the document in a model's file; an infinite quantile is null."""
         ways = {
             name: {
-                "slope": way.scale.slope, "least": way.scale.least, "programs": way.programs, "machines": way.machines,
-                "pairs": way.pairs, "quantiles": [q if math.isfinite(q) else None for q in way.quantiles.tolist()],
+                "slope": way.scale.slope,
+                "least": way.scale.least,
+                "programs": way.programs,
+                "machines": way.machines,
+                "pairs": way.pairs,
+                "quantiles": [q if math.isfinite(q) else None for q in way.quantiles.tolist()],
             }
             for name, way in self.ways.items()
-        }  # fmt: skip
+        }
         document = {"format": FORMAT, "levels": LEVELS.tolist(), "ways": ways, "provenance": self.provenance}
         if (unlike := self.unlike) is not None:
             document["unlike"] = {
-                "distance": unlike.distance, "neighbours": unlike.neighbours, "programs": unlike.programs,
-                "machines": unlike.machines, "pairs": unlike.pairs,
+                "distance": unlike.distance,
+                "neighbours": unlike.neighbours,
+                "programs": unlike.programs,
+                "machines": unlike.machines,
+                "pairs": unlike.pairs,
                 "quantiles": [q if math.isfinite(q) else None for q in unlike.quantiles.tolist()],
-            }  # fmt: skip
+            }
         return document
 
 
@@ -188,9 +199,11 @@ def calibrate_way(errors: Errors) -> WayCalibration:
 
 def fit_scale(errors: Errors) -> Scale:
     """Least squares of the logarithm of each program's median error on that of its distance, the slope in [0, 1]."""
-    frame = pd.DataFrame(
-        {"program": errors.program, "error": np.abs(errors.error), "distance": errors.program_distance}
-    ).groupby("program").median()  # fmt: skip
+    frame = (
+        pd.DataFrame({"program": errors.program, "error": np.abs(errors.error), "distance": errors.program_distance})
+        .groupby("program")
+        .median()
+    )
     frame = frame[np.isfinite(frame["error"]) & (frame["distance"] > 0)]
     if len(frame) < 3:
         return Scale(0.0, 1.0)

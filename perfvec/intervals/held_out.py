@@ -81,9 +81,12 @@ def _errors(model: Model, index: int, windows: Sequence[LabelledWindow]) -> Iter
             for way, vector in ways[key].items():
                 predicted, simulated = float(total @ vector), float(cycles.sum())
                 yield {
-                    "program": window.program, "uarch": machine.name, "core": machine.core,
-                    "machine": hashlib.sha256(key.encode()).hexdigest()[:16], "way": WAYS[way],
+                    "program": window.program,
+                    "uarch": machine.name,
+                    "core": machine.core,
+                    "machine": hashlib.sha256(key.encode()).hexdigest()[:16],
+                    "way": WAYS[way],
                     "error": math.log(simulated / predicted) if predicted > 0 else math.inf,
                     "program_distance": math.nan if near is None else float(near.relative()[0]),
                     "machine_distance": distances.get(key, math.nan) if way == "zero-shot" else 0.0,
-                }  # fmt: skip
+                }

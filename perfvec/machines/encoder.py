@@ -59,20 +59,28 @@ class MachineEncoder(nn.Module):
         super().__init__()
         self.linear = nn.Linear(features, 1 + coordinates)
         self.correction = nn.Sequential(
-            nn.Linear(features, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU(),
+            nn.Linear(features, hidden),
+            nn.SiLU(),
+            nn.Linear(hidden, hidden),
+            nn.SiLU(),
             nn.Linear(hidden, 1 + coordinates),
-        )  # fmt: skip
+        )
         for layer in (self.linear, self.correction[-1]):
             assert isinstance(layer, nn.Linear)
             layer.weight.data.zero_()
             layer.bias.data.zero_()
         ranges = len(field_names())
         for name, value in (
-            ("mean", torch.zeros(features)), ("scale", torch.ones(features)), ("limit", torch.tensor(4.0)),
-            ("pace", torch.tensor(0.0)), ("basis_mean", torch.zeros(width)), ("basis_scale", torch.ones(coordinates)),
+            ("mean", torch.zeros(features)),
+            ("scale", torch.ones(features)),
+            ("limit", torch.tensor(4.0)),
+            ("pace", torch.tensor(0.0)),
+            ("basis_mean", torch.zeros(width)),
+            ("basis_scale", torch.ones(coordinates)),
             ("basis", torch.zeros(coordinates, width)),
-            ("low", torch.full((ranges,), -torch.inf)), ("high", torch.full((ranges,), torch.inf)),
-        ):  # fmt: skip
+            ("low", torch.full((ranges,), -torch.inf)),
+            ("high", torch.full((ranges,), torch.inf)),
+        ):
             self.register_buffer(name, value)
         self.mean: Tensor
         self.scale: Tensor

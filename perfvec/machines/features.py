@@ -19,15 +19,39 @@ from uarch.formula import Formula, evaluate
 
 CACHES = ("l1i", "l1d", "l2", "l3")
 PIPELINE = (
-    "fetch_width", "decode_width", "rename_width", "issue_width", "commit_width", "frontend_delay", "dispatch_delay",
-    "rob_entries", "issue_queue_entries", "load_queue_entries", "store_queue_entries", "int_registers", "fp_registers",
-    "width", "memory_width", "store_buffer", "memory_in_flight",
-)  # fmt: skip
+    "fetch_width",
+    "decode_width",
+    "rename_width",
+    "issue_width",
+    "commit_width",
+    "frontend_delay",
+    "dispatch_delay",
+    "rob_entries",
+    "issue_queue_entries",
+    "load_queue_entries",
+    "store_queue_entries",
+    "int_registers",
+    "fp_registers",
+    "width",
+    "memory_width",
+    "store_buffer",
+    "memory_in_flight",
+)
 _WIDTHS = ("fetch_width", "decode_width", "rename_width", "issue_width", "commit_width", "width")
 UNITS = (
-    "int_alu", "int_mul", "fp_add", "fp_mul", "simd", "load_ports", "store_ports", "mul_latency", "div_latency",
-    "fp_add_latency", "fp_mul_latency", "fp_div_latency",
-)  # fmt: skip
+    "int_alu",
+    "int_mul",
+    "fp_add",
+    "fp_mul",
+    "simd",
+    "load_ports",
+    "store_ports",
+    "mul_latency",
+    "div_latency",
+    "fp_add_latency",
+    "fp_mul_latency",
+    "fp_div_latency",
+)
 
 
 @cache
@@ -70,10 +94,22 @@ def features() -> tuple[Formula, ...]:
     found += [_log("latency ns"), _log("bandwidth"), _log(("*", "latency ns", "frequency_ghz")), _log("a line")]
     found.append(("-", 1, ("is", "memory.model", "simple")))
     together: tuple[Formula, ...] = (
-        "narrowest", "l1d.latency", "to L2", "to L3", "to memory", ("+", "l1i.latency", "l2.latency"), "last level",
-        "in flight", ("/", "to memory", "in flight"), "a line", ("/", "a line", "to memory"), "window",
-        ("/", "window", "to memory"), ("/", "functional_units.load_ports", "narrowest"), "depth",
-    )  # fmt: skip
+        "narrowest",
+        "l1d.latency",
+        "to L2",
+        "to L3",
+        "to memory",
+        ("+", "l1i.latency", "l2.latency"),
+        "last level",
+        "in flight",
+        ("/", "to memory", "in flight"),
+        "a line",
+        ("/", "a line", "to memory"),
+        "window",
+        ("/", "window", "to memory"),
+        ("/", "functional_units.load_ports", "narrowest"),
+        "depth",
+    )
     found += [("log2", quantity) for quantity in together]
     found.append(("and", "in order", ("is", "branch_predictor.kind", "none")))
     found += [("*", "in order", ("log2", "narrowest")), ("*", "in order", ("log2", "to memory"))]

@@ -48,9 +48,13 @@ class Fitted:
     def to_json(self) -> dict[str, Any]:
         """The `--json` document."""
         return {
-            "uarch": self.machine.name, "frequency_ghz": self.machine.frequency_ghz, "noise": self.machine.noise,
-            **self.machine.provenance, "times": self.table.to_dict(orient="records"), "warnings": self.warnings,
-        }  # fmt: skip
+            "uarch": self.machine.name,
+            "frequency_ghz": self.machine.frequency_ghz,
+            "noise": self.machine.noise,
+            **self.machine.provenance,
+            "times": self.table.to_dict(orient="records"),
+            "warnings": self.warnings,
+        }
 
 
 def fit_times(
@@ -80,8 +84,11 @@ def fit_times(
     observed, programs = gather(lines, vectors, frequency * 1e9 if unit == "seconds" else 1.0)
     prior, source = _prior(model, machine)
     posterior = fit(observed, mean_prior(model, observed) if prior is None else prior)
-    made_of = {"times": Path(times).name, "sha256": hashlib.sha256(Path(times).read_bytes()).hexdigest(),
-               "traces": sorted({vector.trace_digest for vector in vectors})}  # fmt: skip
+    made_of = {
+        "times": Path(times).name,
+        "sha256": hashlib.sha256(Path(times).read_bytes()).hexdigest(),
+        "traces": sorted({vector.trace_digest for vector in vectors}),
+    }
     label = name or (machine.name if machine else _stem(output))
     return _finish(model, observed, programs, posterior, label, frequency, machine, source, made_of, output)
 
@@ -124,9 +131,17 @@ def fit_labels(
     prior, source = _prior(model, machine)
     posterior = fit_windows(model, observed, prior)
     return _finish(
-        model, observed, list(names.values()), posterior, name or machine.name, machine.frequency_ghz, machine, source,
-        {"traces": sorted(windows)}, output,
-    )  # fmt: skip
+        model,
+        observed,
+        list(names.values()),
+        posterior,
+        name or machine.name,
+        machine.frequency_ghz,
+        machine,
+        source,
+        {"traces": sorted(windows)},
+        output,
+    )
 
 
 def _row(labels: LatencyFile, uarch: str | None) -> int:
@@ -161,9 +176,17 @@ def _stem(output: str | os.PathLike[str]) -> str:
 
 
 def _finish(
-    model: Model, observed: Observations, programs: Sequence[str], posterior: Posterior, name: str, frequency: float,
-    machine: Machine | None, prior: str, made_of: dict[str, Any], output: str | os.PathLike[str],
-) -> Fitted:  # fmt: skip
+    model: Model,
+    observed: Observations,
+    programs: Sequence[str],
+    posterior: Posterior,
+    name: str,
+    frequency: float,
+    machine: Machine | None,
+    prior: str,
+    made_of: dict[str, Any],
+    output: str | os.PathLike[str],
+) -> Fitted:
     provenance = {
         "prior": prior,
         "machine": machine.to_dict() if machine is not None else None,

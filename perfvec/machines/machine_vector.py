@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 FORMAT = "perfvec-machine/2"  # 1: no digest
 _KINDS = {
-    "name": "U0", "frequency_ghz": "f0", "model": "U0", "vector": "f1", "factor": "f2", "noise": "f0",
+    "name": "U0",
+    "frequency_ghz": "f0",
+    "model": "U0",
+    "vector": "f1",
+    "factor": "f2",
+    "noise": "f0",
     "provenance": "U0",
-}  # fmt: skip
+}
 SUFFIX = ".machine.npz"
 
 
@@ -72,10 +77,14 @@ def load_machine_vector(path: str | os.PathLike[str], model: Model | None = None
     except ValueError as error:
         raise InputError(f"{path}: its provenance is no JSON; fit the machine again") from error
     machine = MachineVector(
-        name=str(values["name"]), frequency_ghz=float(values["frequency_ghz"]), model=str(values["model"]),
-        vector=values["vector"].astype(np.float64), factor=values["factor"].astype(np.float64),
-        noise=float(values["noise"]), provenance=provenance,
-    )  # fmt: skip
+        name=str(values["name"]),
+        frequency_ghz=float(values["frequency_ghz"]),
+        model=str(values["model"]),
+        vector=values["vector"].astype(np.float64),
+        factor=values["factor"].astype(np.float64),
+        noise=float(values["noise"]),
+        provenance=provenance,
+    )
     width, finite = len(machine.vector), np.isfinite(machine.vector).all() and np.isfinite(machine.factor).all()
     numbers = 0 < machine.frequency_ghz < np.inf and 0 <= machine.noise < np.inf
     if not width or machine.factor.shape != (width, width) or not finite or not numbers or type(provenance) is not dict:

@@ -170,9 +170,12 @@ def _eigen(kernel: NDArray[np.float64], extra: NDArray[np.float64], sigma: float
 
 
 def _integrate(
-    kernel: NDArray[np.float64], residual: NDArray[np.float64], extra: NDArray[np.float64],
-    weights: NDArray[np.float64], windows: float,
-) -> _Average:  # fmt: skip
+    kernel: NDArray[np.float64],
+    residual: NDArray[np.float64],
+    extra: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    windows: float,
+) -> _Average:
     """Averages over the grid; with `windows` a program, each has the variance windows · σ², and the whole has σ²."""
     count = len(residual)
     dual, square, inverse = np.zeros(count), np.zeros((count, count)), np.zeros((count, count))
@@ -195,9 +198,12 @@ def _integrate(
 
 
 def _left_out(
-    hat: NDArray[np.float64], residual: NDArray[np.float64], scale: NDArray[np.float64], programs: NDArray[np.int64],
+    hat: NDArray[np.float64],
+    residual: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    programs: NDArray[np.int64],
     time: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """[programs] relative errors of each program predicted from all others: e = (I − H)⁻¹ (r − H r) on its rows
     (Cook & Weisberg, Residuals and Influence in Regression, §2.2, in blocks), τ and σ as they are."""
     left = residual - hat @ residual

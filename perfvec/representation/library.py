@@ -82,9 +82,7 @@ def estimate(model: Model, trace: Trace, units: int = UNITS) -> ProgramVector:
 
 
 def _program(program: str, isa: str, model: str, digest: str, instructions: int, vector: np.ndarray) -> ProgramVector:
-    return ProgramVector(
-        program, isa, model, digest, instructions, vector, np.array([instructions]), vector[None]
-    )  # fmt: skip
+    return ProgramVector(program, isa, model, digest, instructions, vector, np.array([instructions]), vector[None])
 
 
 def save_library(vectors: Sequence[ProgramVector], path: str | os.PathLike[str]) -> None:
@@ -108,9 +106,7 @@ def load_library(path: str | os.PathLike[str] | None = None, model: Model | None
     if not fits or not np.isfinite(vectors).all():
         raise InputError(f"{path}: not a usable library (empty, mismatched, or with non-finite numbers)")
     if model is not None and model.digest != digest:
-        raise InputError(
-            f"{path}: of the model {digest[:12]}…, not of {model.digest[:12]}…; make it again: {_HOW}"
-        )  # fmt: skip
+        raise InputError(f"{path}: of the model {digest[:12]}…, not of {model.digest[:12]}…; make it again: {_HOW}")
     return [
         _program(name, isa, digest, trace, int(instructions), vector)
         for name, isa, trace, instructions, vector in zip(*columns, vectors, strict=True)

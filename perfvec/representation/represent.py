@@ -214,9 +214,15 @@ class Pass:
         stored = np.concatenate([first.stored, *(one.stored[one.lead :] for one in more)])
         batch = self._foundation.architecture.BATCH
         sums = sequence_sums(
-            self._foundation, self._static, static_id, stored, first.lead, batch=batch * len(taken), bf16=self._bf16,
+            self._foundation,
+            self._static,
+            static_id,
+            stored,
+            first.lead,
+            batch=batch * len(taken),
+            bf16=self._bf16,
             on_device=self._on_device,
-        )  # fmt: skip
+        )
         return np.asarray(sums.reshape(len(taken), batch, -1).sum(axis=1))
 
 
@@ -264,9 +270,13 @@ def represent(
     if not isinstance(trace, Trace):
         with Trace(trace) as opened:
             return represent(
-                model, opened, max_instructions=max_instructions, checkpoint=checkpoint, windowed=windowed,
+                model,
+                opened,
+                max_instructions=max_instructions,
+                checkpoint=checkpoint,
+                windowed=windowed,
                 progress=progress,
-            )  # fmt: skip
+            )
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
     work = work_of(trace.digest, model, total, windowed=windowed)
     kept = KeptIntervals(checkpoint, work) if checkpoint else None

@@ -84,9 +84,14 @@ def represent_sampled(
 
 
 def represent_stream_sampled(
-    model: Model, stream: ProgramStream, *, half_width: float = HALF_WIDTH, units: int | None = None, seed: int = 0,
+    model: Model,
+    stream: ProgramStream,
+    *,
+    half_width: float = HALF_WIDTH,
+    units: int | None = None,
+    seed: int = 0,
     progress: bool = True,
-) -> ProgramVector:  # fmt: skip
+) -> ProgramVector:
     """The estimated vector of a program while it runs, in one pass: nothing is written, memory is bounded.
 
     The same as of its trace, except that it can draw no more units than the pool holds: where these do not reach
@@ -316,9 +321,12 @@ class Sample:
         if not self._drawn:
             width = len(self._remainder)
             return Estimate(
-                np.zeros(width), np.empty((0, width)), np.empty((0, width), np.float32), np.empty(0, np.int32),
+                np.zeros(width),
+                np.empty((0, width)),
+                np.empty((0, width), np.float32),
+                np.empty(0, np.int32),
                 np.empty(0),
-            )  # fmt: skip
+            )
         # Signatures do not tell the rare units that cost more: what the variance may miss stays what it was.
         common = relative_variance(self._strata.size, [units @ self._table.T for units in self._drawn])
         found = estimate(self._strata.size, self._adjusted()[0], float(common.mean()))
@@ -377,10 +385,16 @@ class Sample:
         counts[-1] += self._first.remainder
         sampling = self._sampling(found)
         return ProgramVector(
-            program=name, isa=isa, model=self._model.digest, trace_digest=digest,
-            instructions=self._first.instructions, vector=found.total + self._remainder, interval_instructions=counts,
-            interval_vectors=vectors, sampling=sampling if sampling.units_represented < sampling.units else None,
-        )  # fmt: skip
+            program=name,
+            isa=isa,
+            model=self._model.digest,
+            trace_digest=digest,
+            instructions=self._first.instructions,
+            vector=found.total + self._remainder,
+            interval_instructions=counts,
+            interval_vectors=vectors,
+            sampling=sampling if sampling.units_represented < sampling.units else None,
+        )
 
     def _of_intervals(
         self, found: Estimate, interval: NDArray[np.int64], units: NDArray[np.int64]

@@ -108,9 +108,12 @@ def _extract(model: Model, model_path: Path, works: Sequence[_Work], cluster: Ex
     tasks = [_Extraction(work.trace, work.features, model_path, model.digest, work.total) for work in missing]
     done = cluster.map(_extract_one, tasks, lambda task: [task.trace, task.features.parent, task.model])
     with tqdm(
-        total=sum(work.total for work in missing), unit="instr", unit_scale=True, desc="features",
+        total=sum(work.total for work in missing),
+        unit="instr",
+        unit_scale=True,
+        desc="features",
         disable=None if progress else True,
-    ) as bar:  # fmt: skip
+    ) as bar:
         for number, _ in done:
             settle(missing[number].features)
             bar.update(missing[number].total)

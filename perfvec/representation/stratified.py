@@ -134,9 +134,12 @@ def _reached(size: NDArray[np.int64], ratio: NDArray[np.float64], count: NDArray
 
 
 def _smallest(
-    size: NDArray[np.int64], ratio: NDArray[np.float64], share: NDArray[np.float64], least: NDArray[np.int64],
+    size: NDArray[np.int64],
+    ratio: NDArray[np.float64],
+    share: NDArray[np.float64],
+    least: NDArray[np.int64],
     most: NDArray[np.int64],
-) -> NDArray[np.int64]:  # fmt: skip
+) -> NDArray[np.int64]:
     """The smallest multiple of `share`, rounded up into [least, most], that reaches what is wanted of all machines."""
 
     def counts(scale: float) -> NDArray[np.int64]:

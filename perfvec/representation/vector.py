@@ -19,12 +19,23 @@ from support.files import require_writable
 FORMAT = "perfvec-vector/3"  # 1 and 2: no digest
 CONFIDENCE = 0.95
 _PLAIN = {
-    "program": "U0", "isa": "U0", "model": "U0", "trace_digest": "U0", "instructions": "i0", "vector": "f1",
-    "interval_instructions": "i1", "interval_vectors": "f2",
-}  # fmt: skip
+    "program": "U0",
+    "isa": "U0",
+    "model": "U0",
+    "trace_digest": "U0",
+    "instructions": "i0",
+    "vector": "f1",
+    "interval_instructions": "i1",
+    "interval_vectors": "f2",
+}
 _SAMPLING = {
-    "unit": "i0", "units": "i0", "units_represented": "i0", "factors": "f2", "factor_stratum": "i1", "freedom": "f1"
-}  # fmt: skip
+    "unit": "i0",
+    "units": "i0",
+    "units_represented": "i0",
+    "factors": "f2",
+    "factor_stratum": "i1",
+    "freedom": "f1",
+}
 
 
 @dataclass(frozen=True)
@@ -109,9 +120,12 @@ def vector_files(traces: Sequence[Path], output: Path) -> list[Path]:
 def load_vector(path: str | os.PathLike[str]) -> ProgramVector:
     """Read a program vector; InputError where the file is absent, damaged or foreign."""
     values = load_arrays(
-        path, FORMAT, _PLAIN, {f"sampling_{name}": kind for name, kind in _SAMPLING.items()},
+        path,
+        FORMAT,
+        _PLAIN,
+        {f"sampling_{name}": kind for name, kind in _SAMPLING.items()},
         what="a program vector (*.vector.npz)",
-    )  # fmt: skip
+    )
     plain: dict[str, Any] = {name: values[name] for name in _PLAIN}
     plain |= {name: plain[name].item() for name, kind in _PLAIN.items() if kind[1] == "0"}
     vector = ProgramVector(**plain, sampling=_sampling(values) if "sampling_unit" in values else None)

@@ -152,9 +152,12 @@ class CostModel(ABC):
 
     @abstractmethod
     def _predict(
-        self, rows: Rows, devices: Sequence[Device], device: NDArray[np.int64],
+        self,
+        rows: Rows,
+        devices: Sequence[Device],
+        device: NDArray[np.int64],
         candidates: NDArray[np.int64] | None = None,
-    ) -> Floats:  # fmt: skip
+    ) -> Floats:
         """[n] scores of `candidates` (all by default) on `devices[device[i]]`, some of which may be unknown."""
 
     @abstractmethod

@@ -40,8 +40,10 @@ from tracegen.tensor.dataset import Dataset
 Integers = NDArray[np.int64]
 SPLITS = splits.SPLITS
 SELECTIONS: dict[str, Callable[..., Integers]] = {
-    "kmeans": selection.kmeans_tasks, "verma": selection.joint_probability, "random": selection.random_tasks,
-}  # fmt: skip
+    "kmeans": selection.kmeans_tasks,
+    "verma": selection.joint_probability,
+    "random": selection.random_tasks,
+}
 RECORDS = "records"  # the selection that takes some records of every task
 METRICS = ("pairwise", "apart", "top1", "top5", "mape", "bias", "rmse_ms")
 ZERO_SHOT = "zero-shot"
@@ -76,9 +78,11 @@ class Protocol:
 
 
 def evaluate(
-    dataset: str | os.PathLike[str], entries: Sequence[Entry], protocol: Protocol,
+    dataset: str | os.PathLike[str],
+    entries: Sequence[Entry],
+    protocol: Protocol,
     work: str | os.PathLike[str] | None = None,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """A row per split, variant (zero-shot or selection), model and seed: the metrics, records, processor seconds.
 
     `work`: JSON lines of finished rows; rows there of the same data, model, parameters and protocol are not computed
@@ -236,11 +240,14 @@ def _selected(data: Dataset, test: Records, protocol: Protocol, seed: int) -> di
 
 def _row(
     variant: str, model: CostModel, judged: Records, trained: int, seconds: float, *, zero_shot: bool = False
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     return {
-        "variant": variant, "train_records": trained, "test_records": len(judged), "train_seconds": seconds,
+        "variant": variant,
+        "train_records": trained,
+        "test_records": len(judged),
+        "train_seconds": seconds,
         **measure(model, judged, zero_shot=zero_shot),
-    }  # fmt: skip
+    }
 
 
 def _fine_tuned(

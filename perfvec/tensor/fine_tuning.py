@@ -69,7 +69,7 @@ def fine_tune(
 
 def _take(
     step: Step, model: CostModel, records: Records, budget: Budget, seed: int, unlabelled: Records | None
-) -> None:  # fmt: skip
+) -> None:
     if step.factor:
         off = np.log(records.seconds / model.record_latencies(records, zero_shot=True))
         for index in np.unique(records.device):

@@ -45,9 +45,14 @@ def limits(dataset: str | os.PathLike[str], seed: int = 0) -> dict[str, Any]:
     with Dataset(dataset) as data:
         again = [source["again"] for _, source in history(data.provenance) if isinstance(source.get("again"), dict)]
     found: dict[str, Any] = {
-        "records": len(records), "spread": float(np.median([logs[rows].std() for rows in groups])) if groups else None,
-        "twins": None, "pairwise": None, "close": None, "again": None, "devices": other_devices(records, random),
-    }  # fmt: skip
+        "records": len(records),
+        "spread": float(np.median([logs[rows].std() for rows in groups])) if groups else None,
+        "twins": None,
+        "pairwise": None,
+        "close": None,
+        "again": None,
+        "devices": other_devices(records, random),
+    }
     if again:  # of merged datasets: the mean of their medians by their numbers of pairs
         difference = float(np.average([part["median"] for part in again], weights=[part["pairs"] for part in again]))
         sigma = difference / _MEDIAN_OF_NORMAL

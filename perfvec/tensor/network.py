@@ -70,9 +70,14 @@ class NetworkModel(CostModel):
         self.network.network.set_devices(len(self.devices) + len(new))
         weights = list(self.network.network.adapting(bool(new)))
         self._learn(
-            records, self.devices + new, budget, seed, unlabelled, weights,
+            records,
+            self.devices + new,
+            budget,
+            seed,
+            unlabelled,
+            weights,
             self.parameters.training.learning_rate * self.parameters.update_rate,
-        )  # fmt: skip
+        )
 
     def _build(self) -> None:
         network = self.NETWORK(self.width, self.scale.width, self.parameters)
@@ -80,21 +85,40 @@ class NetworkModel(CostModel):
         self.network = Standardised(network, self.width)
 
     def _learn(
-        self, records: Records, devices: Sequence[Device], budget: Budget, seed: int, unlabelled: Records | None,
-        weights: list[nn.Parameter] | None, rate: float,
-    ) -> None:  # fmt: skip
+        self,
+        records: Records,
+        devices: Sequence[Device],
+        budget: Budget,
+        seed: int,
+        unlabelled: Records | None,
+        weights: list[nn.Parameter] | None,
+        rate: float,
+    ) -> None:
         ordered, index = _ordered(devices, records.devices)
         other = None if unlabelled is None else (unlabelled.candidate, index[unlabelled.device])
         self.learned = train(
-            self.network, records, records.features(self.kind).rows, self.scale.vectors(ordered),
-            index[records.device], self.target, replace(self.parameters.training, learning_rate=rate), budget, seed,
-            known=len(devices), weights=weights, unlabelled=other, title=self.NAME,
-        )  # fmt: skip
+            self.network,
+            records,
+            records.features(self.kind).rows,
+            self.scale.vectors(ordered),
+            index[records.device],
+            self.target,
+            replace(self.parameters.training, learning_rate=rate),
+            budget,
+            seed,
+            known=len(devices),
+            weights=weights,
+            unlabelled=other,
+            title=self.NAME,
+        )
 
     def _predict(
-        self, rows: Rows, devices: Sequence[Device], device: NDArray[np.int64],
+        self,
+        rows: Rows,
+        devices: Sequence[Device],
+        device: NDArray[np.int64],
         candidates: NDArray[np.int64] | None = None,
-    ) -> Floats:  # fmt: skip
+    ) -> Floats:
         self._check_width(rows)
         candidates = np.arange(len(rows)) if candidates is None else candidates
         ordered, index = _ordered(self.devices, devices)

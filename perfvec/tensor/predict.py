@@ -48,10 +48,16 @@ def predict(
         score = model.score(rows, device, zero_shot=zero_shot)
         parts.append(
             pd.DataFrame(
-                {"task": names[task], "schedule": np.arange(len(rows)), "device": device.name, "score": score,
-                 "predicted_s": model.latencies(score, device), "_task": task}
+                {
+                    "task": names[task],
+                    "schedule": np.arange(len(rows)),
+                    "device": device.name,
+                    "score": score,
+                    "predicted_s": model.latencies(score, device),
+                    "_task": task,
+                }
             )
-        )  # fmt: skip
+        )
     frame = pd.concat(parts, ignore_index=True)
     table = table.assign(device=np.array(list(there), object)[table["device"].to_numpy()] if len(table) else [])
     measured = table.groupby(["schedule", "device"])["seconds"].median().rename("measured_s").reset_index()

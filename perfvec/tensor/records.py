@@ -76,9 +76,12 @@ class Records:
         """The records at these positions (or of this mask), in their order."""
         chosen = np.asarray(indices)
         return replace(
-            self, candidate=self.candidate[chosen], task=self.task[chosen], device=self.device[chosen],
+            self,
+            candidate=self.candidate[chosen],
+            task=self.task[chosen],
+            device=self.device[chosen],
             seconds=self.seconds[chosen],
-        )  # fmt: skip
+        )
 
     def measured(self) -> Records:
         """Those that ran. Raises InputError where none did."""
@@ -131,9 +134,15 @@ def measurements(group: FeatureGroup, seconds: ArrayLike, device: Device, *, tas
     times = np.asarray(seconds, np.float64)
     zeros = np.zeros(len(times), np.int64)
     return Records(
-        groups={group.kind: group}, candidate=np.arange(len(times)), task=zeros, device=zeros, seconds=times,
-        tasks=(task or Task("task", "other"),), devices=(device,), source="the measurements",
-    )  # fmt: skip
+        groups={group.kind: group},
+        candidate=np.arange(len(times)),
+        task=zeros,
+        device=zeros,
+        seconds=times,
+        tasks=(task or Task("task", "other"),),
+        devices=(device,),
+        source="the measurements",
+    )
 
 
 def _weights(networks: Any) -> dict[str, float]:

@@ -53,10 +53,15 @@ def train(
         step, errors = tuned.step, tuned.errors
     seconds = time.process_time() - began
     provenance = {
-        "dataset": str(dataset), "digest": records.digest, "records": len(records), "seed": seed,
-        "budget": asdict(budget), "train_seconds": seconds, "before": before,
+        "dataset": str(dataset),
+        "digest": records.digest,
+        "records": len(records),
+        "seed": seed,
+        "budget": asdict(budget),
+        "train_seconds": seconds,
+        "before": before,
         "fine_tuned": None if step is None else asdict(step),
         "left_out": [{**asdict(other), "error": error} for other, error in errors.items()],
-    }  # fmt: skip
+    }
     save_model(model, output, provenance)
     return Trained(model.NAME, len(records), tuple(device.name for device in model.devices), seconds, step)

@@ -65,9 +65,15 @@ def fit_encoder(
     features = features_of_machines(machines)
     windows, rows_of_samples, cycles_of_samples = (np.array(column) for column in zip(*samples, strict=True))
     encoder = learn(
-        features, np.array(vectors), windows, rows_of_samples, cycles_of_samples, model.table(), seed=seed,
+        features,
+        np.array(vectors),
+        windows,
+        rows_of_samples,
+        cycles_of_samples,
+        model.table(),
+        seed=seed,
         progress=progress,
-    )  # fmt: skip
+    )
     encoder.remember(machines)
     return encoder, _program_vectors(model, windows_of, np.array(vectors))
 
@@ -124,8 +130,11 @@ def learn(
     pace, centre, basis, deviation = _directions(table, vectors)
     encoder = MachineEncoder(vectors.shape[1], features=features.shape[1], coordinates=len(basis))
     for buffer, value in (
-        (encoder.pace, pace), (encoder.basis_mean, centre), (encoder.basis, basis), (encoder.basis_scale, deviation),
-    ):  # fmt: skip
+        (encoder.pace, pace),
+        (encoder.basis_mean, centre),
+        (encoder.basis, basis),
+        (encoder.basis_scale, deviation),
+    ):
         buffer.copy_(torch.as_tensor(value))
     spread = features.std(axis=0)
     encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))

@@ -11,9 +11,14 @@ from support.errors import InputError
 from support.files import atomic_path
 
 COLUMNS = (
-    "step", "instructions", "loss", "learning_rate", "validation_error", "instructions_per_second",
+    "step",
+    "instructions",
+    "loss",
+    "learning_rate",
+    "validation_error",
+    "instructions_per_second",
     "instructions_per_processor_second",
-)  # fmt: skip
+)
 
 
 class Metrics:

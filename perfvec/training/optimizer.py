@@ -81,9 +81,7 @@ class Muon(torch.optim.Optimizer):
         parameter.addcdiv_(state["first"], deviation, value=-group["lr"] / (1.0 - _BETAS[0] ** count))
 
 
-def optimizer_for(
-    foundation: FoundationModel, kind: str, *, rate: float, muon_lr: float, weight_decay: float
-) -> Muon:
+def optimizer_for(foundation: FoundationModel, kind: str, *, rate: float, muon_lr: float, weight_decay: float) -> Muon:
     """The optimizer of a foundation model: `adam` at `rate` throughout, or `muon` with the architecture's matrices at
     `muon_lr`. The head, whose rows are machines, and vectors are Adam's."""
     matrices: dict[int, list[Tensor]] = {}

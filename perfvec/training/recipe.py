@@ -58,9 +58,12 @@ class Recipe:
     def shape(self) -> dict[str, Any]:
         """Keyword arguments of FoundationModel."""
         return {
-            "architecture": self.architecture, "width": self.width, "layers": self.layers, "skip": self.skip,
+            "architecture": self.architecture,
+            "width": self.width,
+            "layers": self.layers,
+            "skip": self.skip,
             **self.numbers,
-        }  # fmt: skip
+        }
 
 
 def parse_numbers(texts: Sequence[str]) -> dict[str, int]:

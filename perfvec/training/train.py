@@ -97,18 +97,28 @@ def train(
             require_trained(_programs(division, initial), traces, table_latencies)
         work.mkdir(parents=True, exist_ok=True)
         foundation = fit(
-            division, schema, recipe, work / "checkpoint.pt", initial=initial, ranks=ranks,
-            metrics=Path(f"{os.fspath(output)}.metrics.csv"), tensorboard=Path(tensorboard) if tensorboard else None,
+            division,
+            schema,
+            recipe,
+            work / "checkpoint.pt",
+            initial=initial,
+            ranks=ranks,
+            metrics=Path(f"{os.fspath(output)}.metrics.csv"),
+            tensorboard=Path(tensorboard) if tensorboard else None,
             progress=progress,
-        )  # fmt: skip
+        )
     model = _model(foundation, division, split, recipe, initial)
     if not ranks.first:
         return model
     if encoder:
         learned, programs = encoder_training.fit_encoder(
-            model, division.training, Path(traces), Path(encoder_latencies) if encoder_latencies else None,
-            seed=recipe.seed, progress=progress,
-        )  # fmt: skip
+            model,
+            division.training,
+            Path(traces),
+            Path(encoder_latencies) if encoder_latencies else None,
+            seed=recipe.seed,
+            progress=progress,
+        )
         model = replace(model, encoder=learned, program_vectors=programs)
     if table_latencies:
         model = fit_table(model, traces, table_latencies, progress=progress)
@@ -227,9 +237,12 @@ def fit(
     bf16 = native_bf16(ranks.device)
     objective = Objective(foundation, scales.machine, recipe.warmup, bf16).to(ranks.device)
     optimizer = optimizer_for(
-        foundation, recipe.optimizer,
-        rate=recipe.learning_rate, muon_lr=recipe.muon_lr, weight_decay=recipe.weight_decay,
-    )  # fmt: skip
+        foundation,
+        recipe.optimizer,
+        rate=recipe.learning_rate,
+        muon_lr=recipe.muon_lr,
+        weight_decay=recipe.weight_decay,
+    )
     average = deepcopy(foundation) if recipe.ema_decay else None
     kept = average or foundation  # what is validated and saved
     first, best = 0, None
@@ -370,9 +383,14 @@ def validation_error(
             lead = min(WARMUP, begin + shard.lead)
             rows = slice(begin + shard.lead - lead, end + shard.lead)
             total += sequence_sums(
-                foundation, shard.static, shard.static_id[rows], shard.stored[rows], lead,
-                batch=max(1, min(foundation.architecture.BATCH, (end - begin) // 1000)), bf16=bf16,
-            ).sum(axis=0)  # fmt: skip
+                foundation,
+                shard.static,
+                shard.static_id[rows],
+                shard.stored[rows],
+                lead,
+                batch=max(1, min(foundation.architecture.BATCH, (end - begin) // 1000)),
+                bf16=bf16,
+            ).sum(axis=0)
         simulated = shard.mean * len(shard)
         error = np.abs(head @ total - simulated) / simulated
         errors += torch.tensor([error.sum(), len(error)])

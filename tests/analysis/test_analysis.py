@@ -35,8 +35,13 @@ def test_grid_sets_the_fields_it_names():
     columns = sweep.grid_design(load_machine("base"), {"l1d.size_kib": [16, 64], "l2.latency": [8, 9, 10]}).columns
     machines = [columns.machine(row, "point") for row in range(columns.count)]
     assert [(get_field(m, "l1d.size_kib"), get_field(m, "l2.latency")) for m in machines] == [
-        (16, 8), (16, 9), (16, 10), (64, 8), (64, 9), (64, 10),
-    ]  # fmt: skip
+        (16, 8),
+        (16, 9),
+        (16, 10),
+        (64, 8),
+        (64, 9),
+        (64, 10),
+    ]
 
 
 def test_sweep_has_a_row_a_point_and_a_pareto_front(data):

@@ -59,9 +59,18 @@ def test_every_preset_has_its_ideal(name):
     assert only_first <= set(groups["l1i"])
     # Frequency, prefetchers and what has no better or worse stay.
     kept = {field for field in field_names(machine) if field not in set().union(*groups.values())}
-    assert kept <= {"name", "core", "frequency_ghz", "l3", *(f"{c}.prefetcher" for c in ("l1i", "l1d", "l2", "l3")),
-                    "memory.model", "memory.latency_ns", "memory.bandwidth_gbs",
-                    "functional_units.load_ports", "functional_units.store_ports"}  # fmt: skip
+    assert kept <= {
+        "name",
+        "core",
+        "frequency_ghz",
+        "l3",
+        *(f"{c}.prefetcher" for c in ("l1i", "l1d", "l2", "l3")),
+        "memory.model",
+        "memory.latency_ns",
+        "memory.bandwidth_gbs",
+        "functional_units.load_ports",
+        "functional_units.store_ports",
+    }
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -15,9 +15,12 @@ from uarch.columns import Columns
 from uarch.configuration import load_machine
 
 GRID = {
-    "l1d.size_kib": [8, 16, 32, 64, 128], "l2.latency": [6, 10, 14, 20], "pipeline.issue_width": [2, 3, 4, 6, 8],
-    "branch_predictor.kind": ["local", "bimode", "tage", "tage-sc-l"], "l2.size_kib": [256, 512, 1024, 2048],
-}  # fmt: skip
+    "l1d.size_kib": [8, 16, 32, 64, 128],
+    "l2.latency": [6, 10, 14, 20],
+    "pipeline.issue_width": [2, 3, 4, 6, 8],
+    "branch_predictor.kind": ["local", "bimode", "tage", "tage-sc-l"],
+    "l2.size_kib": [256, 512, 1024, 2048],
+}
 
 
 def cycles_of(machine):
@@ -72,9 +75,14 @@ def test_all_points_are_simulated_where_the_budget_allows_it(design):
 def test_the_rest_is_corrected_and_its_intervals_cover(design, monkeypatch):
     monkeypatch.setattr(budget._Run, "affordable", lambda self: max(64 - self.count, 0))
     found = budget.answer(
-        Known(), design.columns, 60.0, refused, first=first_points(design, load_machine("base")), level=0.95,
+        Known(),
+        design.columns,
+        60.0,
+        refused,
+        first=first_points(design, load_machine("base")),
+        level=0.95,
         progress=False,
-    )  # fmt: skip
+    )
     expected = truth(design)
     others = found.sources == "corrected"
     assert found.simulated == 64
@@ -136,8 +144,12 @@ def test_monotone_is_monotone_near_and_leaves_monotone_surfaces_alone(seed):
     assert np.allclose(monotone(points, found.ravel(), np.zeros(24, bool)), found.ravel())
     worst = max(
         log.reshape(3, 4, 2)[a2, b2, c] - log.reshape(3, 4, 2)[a, b, c]
-        for c in range(2) for a in range(3) for b in range(4) for a2 in range(a, 3) for b2 in range(b, 4)
-    )  # fmt: skip
+        for c in range(2)
+        for a in range(3)
+        for b in range(4)
+        for a2 in range(a, 3)
+        for b2 in range(b, 4)
+    )
     assert np.abs(found.ravel() - log).max() == pytest.approx(max(worst, 0) / 2)
     fixed = generator.random(24) < 0.3
     assert np.array_equal(monotone(points, log, fixed)[fixed], log[fixed])

@@ -131,9 +131,18 @@ def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
 def test_the_whole_study(data, tmp_path, monkeypatch):
     monkeypatch.setattr(simulations, "WINDOW_INSTRUCTIONS", 4096)
     result = caches.caches(
-        data.model, sorted(data.traces.iterdir()), load_machine("cortex-a53"), tmp_path, train=["qsort"],
-        l1=(4, 16, 64), l2=(64, 256, 1024), start=20_000, count=40_000, repeats=1, progress=False,
-    )  # fmt: skip
+        data.model,
+        sorted(data.traces.iterdir()),
+        load_machine("cortex-a53"),
+        tmp_path,
+        train=["qsort"],
+        l1=(4, 16, 64),
+        l2=(64, 256, 1024),
+        start=20_000,
+        count=40_000,
+        repeats=1,
+        progress=False,
+    )
     table = result.methods.set_index("method")
     assert table.loc["exhaustive", "simulations"] == 18
     assert table.loc["exhaustive", ["above", "better"]].tolist() == [0, 0]

@@ -54,8 +54,9 @@ def put(browser, field, value):
         browser,
         "const box = document.getElementById('field-' + arguments[0]); box.value = arguments[1];"
         "box.dispatchEvent(new Event('input'))",
-        field, value,
-    )  # fmt: skip
+        field,
+        value,
+    )
 
 
 def build(browser, machine):
@@ -125,8 +126,9 @@ def test_sliders_move_their_fields(browser, page):
             browser,
             "const slider = document.querySelector(`input[type=range][aria-label='${arguments[0]}']`);"
             "slider.value = arguments[1]; slider.dispatchEvent(new Event('input'))",
-            field, fields[field]["stops"].index(value),
-        )  # fmt: skip
+            field,
+            fields[field]["stops"].index(value),
+        )
         machine = replace_field(machine, field, value)
         shown = browser.js("return +document.getElementById('field-' + arguments[0]).value", field)
         assert shown == value
@@ -312,11 +314,20 @@ def test_stops_of_sliders():
 def test_formulas_by_hand():
     fields = {"a": 6.0, "b": 1.5, "kind": "x"}
     for formula, value in (
-        (("+", "a", "b", 1), 8.5), (("-", 1, "a"), -5), (("/", "a", "b"), 4), (("min", "a", "none", "b"), 1.5),
-        (("is", "kind", "x"), 1), (("is", "none", "x"), 0), (("has", "none"), 0), (("else", "none", 3), 3),
-        (("choose", "kind", ("w", "x"), (1, 2), "a"), 2), (("choose", "kind", ("w",), (1,), "a"), 6),
-        (("not", (">", "a", "none")), 1), (("power of two", ("/", "a", "b")), 1), (("power of two", "b"), 0),
-    ):  # fmt: skip
+        (("+", "a", "b", 1), 8.5),
+        (("-", 1, "a"), -5),
+        (("/", "a", "b"), 4),
+        (("min", "a", "none", "b"), 1.5),
+        (("is", "kind", "x"), 1),
+        (("is", "none", "x"), 0),
+        (("has", "none"), 0),
+        (("else", "none", 3), 3),
+        (("choose", "kind", ("w", "x"), (1, 2), "a"), 2),
+        (("choose", "kind", ("w",), (1,), "a"), 6),
+        (("not", (">", "a", "none")), 1),
+        (("power of two", ("/", "a", "b")), 1),
+        (("power of two", "b"), 0),
+    ):
         assert float(evaluate(formula, fields)) == value
 
 

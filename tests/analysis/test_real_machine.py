@@ -36,10 +36,15 @@ def test_the_clock_is_one_of_a_processor():
 def test_a_fit_is_shown_by_its_errors():
     table = pd.DataFrame(
         {
-            "program": ["a", "b"], "seconds": [1.0, 2.0], "fitted": [1.1, 1.9], "deviation": 0.1,
-            "left_out": [1.2, 1.8], "prior_error": [0.5, -0.5], "left_out_error": [0.2, -0.1],
+            "program": ["a", "b"],
+            "seconds": [1.0, 2.0],
+            "fitted": [1.1, 1.9],
+            "deviation": 0.1,
+            "left_out": [1.2, 1.8],
+            "prior_error": [0.5, -0.5],
+            "left_out_error": [0.2, -0.1],
         }
-    )  # fmt: skip
+    )
     text = real_machine.shown(table)
     assert "predicted from the others: mean 15.0%, median 15.0%" in text
     assert "by the prior: mean 50.0%" in text

@@ -36,18 +36,24 @@ EVERYTHING = Figure(
                 Points("dots", [1.5, 2.5], [3.0, np.nan], text=["<one>", "two"], labelled=True),
                 Rule("limit", y=5.0),
             ],
-            "lines", Axis("n", log=True), Axis("t", zero=True, unit="ms"),
+            "lines",
+            Axis("n", log=True),
+            Axis("t", zero=True, unit="ms"),
         ),
         Panel(
             [Bars("a", ["p", "q"], [1.0, -2.0]), Bars("b", ["q", "r"], [3.0, 4.0], low=[2, 3], high=[4, 5])],
-            x=Axis("cycles"), stacked=True, sideways=True,
+            x=Axis("cycles"),
+            stacked=True,
+            sideways=True,
         ),
         Panel([HeatMap([16, 32, 64], ["x", "y"], [[1.0, 2.0, np.nan], [-1.0, 0.0, 1.0]], "ms", True, True)], "heat"),
         Panel([Dendrogram(["c", "d", "e"], linkage([[0.0], [1.0], [5.0]], "average"))], x=Axis("distance")),
         Panel([Spans("line", [0, 20], [10, 30], "first"), Spans("phase", [10], [20], "second")], x=Axis("time")),
     ],
-    columns=2, width=10, height=9,
-)  # fmt: skip
+    columns=2,
+    width=10,
+    height=9,
+)
 
 
 def traces(browser, figure=0):

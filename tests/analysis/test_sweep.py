@@ -33,9 +33,13 @@ def test_times_are_those_of_the_encoder():
 
 def test_cost_and_objective_by_hand():
     frame = sweep.sweep(
-        shipped(), [program()], load_machine("base"), GRID, cost="2*l1d.size_kib + l2.size_kib",
+        shipped(),
+        [program()],
+        load_machine("base"),
+        GRID,
+        cost="2*l1d.size_kib + l2.size_kib",
         objective="time * (1000 + cost) + 0*l1i.size_kib",
-    )  # fmt: skip
+    )
     assert frame["cost"].tolist() == [288, 544, 320, 576, 384, 640]
     assert np.allclose(frame["objective"], frame["seconds"] * (1000 + frame["cost"]))
     assert sweep.best(frame, 1).index[0] == frame["objective"].idxmin()
@@ -100,8 +104,17 @@ def test_ranges(text, values):
     assert list(sweep.parse_vary([text]).values()) == [values]
 
 
-@pytest.mark.parametrize("text", ["l2.latency=9:4:1", "l2.latency=4:9", "l2.latency=4:9:0", "l2.latency=4:9:*1",
-                                  "branch_predictor.kind=a:b:1", "l2.latency=4:9:x"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "l2.latency=9:4:1",
+        "l2.latency=4:9",
+        "l2.latency=4:9:0",
+        "l2.latency=4:9:*1",
+        "branch_predictor.kind=a:b:1",
+        "l2.latency=4:9:x",
+    ],
+)
 def test_a_wrong_range_is_one_line(text):
     with pytest.raises(InputError, match=r"must rise|must read|holds names"):
         sweep.parse_vary([text])
@@ -142,11 +155,16 @@ def test_a_heat_map_has_the_best_of_the_other_fields():
 
 def heat_of(*times):
     """The heat maps of programs with these times on a grid of 2 × 2, in ms."""
-    frame = pd.DataFrame({
-        "program": np.repeat([f"p{number}" for number in range(len(times))], 4), "source": "encoder",
-        "l1d.size_kib": [16, 32] * 2 * len(times), "l2.size_kib": [256, 256, 512, 512] * len(times),
-        "cycles": 1.0, "seconds": np.ravel(times) / 1e3,
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "program": np.repeat([f"p{number}" for number in range(len(times))], 4),
+            "source": "encoder",
+            "l1d.size_kib": [16, 32] * 2 * len(times),
+            "l2.size_kib": [256, 256, 512, 512] * len(times),
+            "cycles": 1.0,
+            "seconds": np.ravel(times) / 1e3,
+        }
+    )
     panels = sweep.plot(frame).panels
     return [panel.title for panel in panels], [panel.marks[0].scale for panel in panels]
 

@@ -18,12 +18,15 @@ from uarch.configuration import load_machine
 def frame():
     return pd.DataFrame(
         {
-            "value": ["4", "8", "16"] * 2, "uarch": ["a"] * 3 + ["b"] * 3, "instructions": 10,
-            "cycles": [3.0, 1.0, 2.0, 5.0, 6.0, 7.0], "simulated": [4.0, 2.0, 1.0, np.nan, np.nan, np.nan],
+            "value": ["4", "8", "16"] * 2,
+            "uarch": ["a"] * 3 + ["b"] * 3,
+            "instructions": 10,
+            "cycles": [3.0, 1.0, 2.0, 5.0, 6.0, 7.0],
+            "simulated": [4.0, 2.0, 1.0, np.nan, np.nan, np.nan],
             "fitted": [4.0, 3.0, 1.0, np.nan, np.nan, np.nan],
             "host": [0.3, 0.1, 0.2] * 2,
         }
-    )  # fmt: skip
+    )
 
 
 def test_the_best_values_by_hand():

@@ -17,9 +17,13 @@ NOTEBOOK = ROOT / "analysis" / "walkthrough.ipynb"
 def test_the_notebook_runs(tmp_path):
     output = tmp_path / "out.ipynb"
     found = subprocess.run(
-        [sys.executable, "tools/execute_notebook.py", str(NOTEBOOK), "-o", str(output)], capture_output=True, text=True,
-        check=False, cwd=ROOT, env={**os.environ, "INSTRUCTIONS": "20000", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        [sys.executable, "tools/execute_notebook.py", str(NOTEBOOK), "-o", str(output)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "INSTRUCTIONS": "20000", "PYTHONPATH": str(ROOT)},
+    )
     assert found.returncode == 0, found.stderr[-2000:]
     cells = [cell for cell in json.loads(output.read_text())["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))

@@ -19,9 +19,12 @@ from tests.fuzz.readers import features_content, latency_content, trace_content,
 
 _ROOT = Path(__file__).parents[2]
 _READ = {
-    ".trace.h5": trace_content, ".latency.h5": latency_content, ".features.h5": features_content,
-    ".vector.npz": vector_content, ".html": Path.read_text,
-}  # fmt: skip
+    ".trace.h5": trace_content,
+    ".latency.h5": latency_content,
+    ".features.h5": features_content,
+    ".vector.npz": vector_content,
+    ".html": Path.read_text,
+}
 _MEMORY = Path("/dev/shm")
 
 

@@ -8,11 +8,46 @@ import re
 _BYTES = (0, 1, 127, 128, 255)
 _NUMBERS = (0, 1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 _WORDS = (
-    b"0", b"-1", b"1e999", b"nan", b"-inf", b"9" * 5000, b"1" + b"0" * 30, b"0x10", b"1_0", b"null", b"true", b"~",
-    b"", b'""', b"[]", b"{}", b"[" * 3000, b"{a: " * 500, b"&a [*a]", b"*a", b"<<: *a", b"!!python/object:os.system x",
-    b"\0", b"\xff\xfe", b"\xed\xa0\x80", "\u202e\U0001f40c".encode(), b"a" * 5000, b"../../etc/passwd", b"/dev/zero",
-    b"\n", b"\t", b",", b":", b"- ", b"#", b"'", b'"', b"%s%n", b"<!--<script>",
-)  # fmt: skip
+    b"0",
+    b"-1",
+    b"1e999",
+    b"nan",
+    b"-inf",
+    b"9" * 5000,
+    b"1" + b"0" * 30,
+    b"0x10",
+    b"1_0",
+    b"null",
+    b"true",
+    b"~",
+    b"",
+    b'""',
+    b"[]",
+    b"{}",
+    b"[" * 3000,
+    b"{a: " * 500,
+    b"&a [*a]",
+    b"*a",
+    b"<<: *a",
+    b"!!python/object:os.system x",
+    b"\0",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    "\u202e\U0001f40c".encode(),
+    b"a" * 5000,
+    b"../../etc/passwd",
+    b"/dev/zero",
+    b"\n",
+    b"\t",
+    b",",
+    b":",
+    b"- ",
+    b"#",
+    b"'",
+    b'"',
+    b"%s%n",
+    b"<!--<script>",
+)
 _WORD = re.compile(rb"[\w.+-]+|\s+|[^\w\s]")
 
 
@@ -91,7 +126,15 @@ def _lines(data: bytes, dice: random.Random) -> bytes:
 
 
 _OF_BYTES = (
-    _some_bytes, _some_bytes, _a_bit, _a_number, _a_number, _without_a_chunk, _a_chunk_elsewhere, _zeros, _a_beginning,
+    _some_bytes,
+    _some_bytes,
+    _a_bit,
+    _a_number,
+    _a_number,
+    _without_a_chunk,
+    _a_chunk_elsewhere,
+    _zeros,
+    _a_beginning,
     _grown,
-)  # fmt: skip
+)
 _OF_TEXT = (_another_word, _another_word, _another_word, _a_word_more, _lines)

@@ -69,10 +69,12 @@ def trace(path: Path) -> None:
             writer.static(np.arange(50, dtype=np.uint64) * 4, numbers.integers(0, 255, (50, 16)).astype(np.uint8))
             owners = np.sort(numbers.integers(0, INSTRUCTIONS, 2000)).astype(np.uint64)
             writer.append(
-                numbers.integers(0, 50, INSTRUCTIONS).astype(np.uint32), owners,
-                numbers.integers(0, 1 << 40, 2000, np.uint64), np.full(2000, 8, np.uint8),
+                numbers.integers(0, 50, INSTRUCTIONS).astype(np.uint32),
+                owners,
+                numbers.integers(0, 1 << 40, 2000, np.uint64),
+                np.full(2000, 8, np.uint8),
                 (owners % 2).astype(np.uint8),
-            )  # fmt: skip
+            )
             writer.symbols(np.array([0, 64], np.uint64), np.array([64, 64], np.uint64), ["first", "second"])
             writer.lines(np.arange(9, dtype=np.uint64) * 4, *np.zeros((2, 9), np.uint32), ["p.c"])
     finally:
@@ -169,9 +171,9 @@ def vector(path: Path) -> None:
         np.array([3.0, 2.0]),
     )
     parts = numbers.normal(size=(4, 8))
-    ProgramVector(
-        "p", "x86-64", "m" * 64, "t" * 64, 400, parts.sum(axis=0), np.full(4, 100), parts, sampling
-    ).save(path)  # fmt: skip
+    ProgramVector("p", "x86-64", "m" * 64, "t" * 64, 400, parts.sum(axis=0), np.full(4, 100), parts, sampling).save(
+        path
+    )
 
 
 def vector_content(path: Path) -> object:

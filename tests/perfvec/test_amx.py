@@ -50,9 +50,13 @@ def test_where_the_processor_has_tiles_they_are_used(width, kernel):
 @needs_tiles
 @settings(max_examples=20, deadline=None)  # each shape compiles once
 @given(
-    width=st.sampled_from([32, 64, 128]), kernel=st.integers(1, 4), layers=st.integers(1, 4),
-    steps=st.integers(1, 70), batch=st.sampled_from([1, 3, 16, 32, 33]), seed=st.integers(0, 99),
-)  # fmt: skip
+    width=st.sampled_from([32, 64, 128]),
+    kernel=st.integers(1, 4),
+    layers=st.integers(1, 4),
+    steps=st.integers(1, 70),
+    batch=st.sampled_from([1, 3, 16, 32, 33]),
+    seed=st.integers(0, 99),
+)
 def test_the_numbers_of_float32_but_for_rounding(width, kernel, layers, steps, batch, seed):
     net = network(width, layers, kernel, seed)
     entered = torch.randn(steps, batch, width) * 3

@@ -38,10 +38,12 @@ def test_groups_add_up_to_the_vector(case, chunk, monkeypatch):
         monkeypatch.setattr("perfvec.representation.represent.CHUNK", chunk)
     whole = represent(model, opened, progress=False)
     statics, halves = grouped_sums(
-        model, opened, instructions,
+        model,
+        opened,
+        instructions,
         [by_static_instruction, lambda chunk: np.arange(chunk.start, chunk.start + len(chunk)) // 5_000],
         progress=False,
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(statics.vectors.sum(axis=0), whole.vector, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(halves.vectors.sum(axis=0), whole.vector, rtol=1e-5, atol=1e-4)
     assert halves.instructions.tolist() == [5_000, 5_000, 7]

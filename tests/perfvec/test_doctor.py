@@ -15,9 +15,12 @@ ROOT = Path(__file__).parents[2]
 
 def command(*words, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "perfvec", "doctor", *words], capture_output=True, text=True, cwd=ROOT,
+        [sys.executable, "-m", "perfvec", "doctor", *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
         env={**os.environ, **environment},
-    )  # fmt: skip
+    )
 
 
 def test_here_programs_can_be_traced_and_represented():

@@ -28,9 +28,7 @@ def law():
     window, row = (grid.ravel() for grid in np.meshgrid(np.arange(12), np.arange(80)))
     features = np.stack([machine_features(machine) for machine in machines])
     cycles = (windows[window] * truth[row]).sum(axis=1)
-    encoder = learn(
-        features[:80], windows, window, row, cycles, truth[:40], seed=0, steps=600, progress=False
-    )  # fmt: skip
+    encoder = learn(features[:80], windows, window, row, cycles, truth[:40], seed=0, steps=600, progress=False)
     return encoder, features, windows, truth
 
 

@@ -66,9 +66,10 @@ def test_a_machine_left_out_of_the_table_is_fitted_from_seen_programs(data):
 
 def test_tables_by_hand():
     rows = [
-        ("a", "x", "seen", "seen", 110.0, 100.0), ("a", "y", "seen", "seen", 90.0, 100.0),
+        ("a", "x", "seen", "seen", 110.0, 100.0),
+        ("a", "y", "seen", "seen", 90.0, 100.0),
         ("b", "x", "unseen", "seen", 150.0, 100.0),
-    ]  # fmt: skip
+    ]
     columns = ["program", "uarch", "programs", "uarchs", "predicted_cycles", "simulated_cycles"]
     pairs = pd.DataFrame(rows, columns=columns)
     pairs["bias"] = pairs["predicted_cycles"] / pairs["simulated_cycles"] - 1

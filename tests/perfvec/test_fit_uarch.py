@@ -48,17 +48,22 @@ def write_times(folder, data, cycles, machine):
 
 def fit_file(data, times, output, **known):
     return fit_times(
-        times, output, load_model=lambda: data.model,
-        resolve=lambda model, targets: resolve(model, targets, progress=False), **known,
-    )  # fmt: skip
+        times,
+        output,
+        load_model=lambda: data.model,
+        resolve=lambda model, targets: resolve(model, targets, progress=False),
+        **known,
+    )
 
 
 def test_fitting_to_times_comes_closer_than_the_prior(data, measured, vectors, tmp_path):
     cycles, machine = measured
     fitted = fit_file(
-        data, write_times(tmp_path, data, cycles, machine), tmp_path / "m.machine.npz",
+        data,
+        write_times(tmp_path, data, cycles, machine),
+        tmp_path / "m.machine.npz",
         frequency_ghz=machine.frequency_ghz,
-    )  # fmt: skip
+    )
     again = load_machine_vector(tmp_path / "m.machine.npz", data.model)
     assert again.name == "m"
     assert np.array_equal(again.vector, fitted.machine.vector)

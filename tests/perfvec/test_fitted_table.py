@@ -68,7 +68,11 @@ def test_they_are_refused_before_the_training(data, tmp_path):
     name = data.model.programs[0].name
     with pytest.raises(InputError, match=f"labels '{name}', which did not train the model"):
         train(
-            data.traces, data.latencies, output, split=Split(exclude=(name,)), table_latencies=data.encoder_latencies,
+            data.traces,
+            data.latencies,
+            output,
+            split=Split(exclude=(name,)),
+            table_latencies=data.encoder_latencies,
             progress=False,
-        )  # fmt: skip
+        )
     assert not (tmp_path / ".m.safetensors.work" / "checkpoint.pt").exists()

@@ -51,10 +51,13 @@ def errors(error, program, machine=None, distance=None, machine_distance=None, n
     """Of n pairs, each program at distance 1 unless told."""
     ones = np.ones(len(error))
     return Errors(
-        np.array(error, float), np.array(program), np.zeros(len(error), np.int64) if machine is None else machine,
+        np.array(error, float),
+        np.array(program),
+        np.zeros(len(error), np.int64) if machine is None else machine,
         ones if distance is None else np.array(distance, float),
-        0 * ones if machine_distance is None else np.array(machine_distance, float), new_machines,
-    )  # fmt: skip
+        0 * ones if machine_distance is None else np.array(machine_distance, float),
+        new_machines,
+    )
 
 
 def test_quantiles_by_hand():
@@ -143,8 +146,16 @@ def test_left_out_programs_are_judged_by_the_others():
     """The one program that is off by 3 has the others' width; theirs is its error, as it is the tenth of ten."""
     known = errors([3.0] + [1.0] * 10, range(11))
     assert left_out_half_widths(known, 0.9).tolist() == pytest.approx([1.0] + [3.0] * 10)
-    pairs = pd.DataFrame({"way": "table", "core": "in-order", "program": range(11), "machine": "m",
-                          "error": known.error, "half_width": left_out_half_widths(known, 0.9)})  # fmt: skip
+    pairs = pd.DataFrame(
+        {
+            "way": "table",
+            "core": "in-order",
+            "program": range(11),
+            "machine": "m",
+            "error": known.error,
+            "half_width": left_out_half_widths(known, 0.9),
+        }
+    )
     (row,) = coverage(pairs, 0.9).to_dict(orient="records")
     assert row["covered"] == pytest.approx(10 / 11)
     assert (row["least_program"], row["programs_below"], row["programs"]) == (0.0, 1, 11)
@@ -229,8 +240,9 @@ def test_unlike_programs_have_at_least_the_width_of_such(data, calibrated, vecto
     far = replace(vector, vector=-vector.vector, trace_digest="0" * 64)  # opposite to all that trained it
     model = replace(calibrated, calibration=replace(calibrated.calibration, unlike=unlike))
     assert half_widths(model, [vector, far], ["table", "encoder"], np.zeros(2), 0.9).tolist() == [
-        [pytest.approx(0.2), pytest.approx(0.5)], [pytest.approx(1.0), pytest.approx(1.0)],
-    ]  # fmt: skip
+        [pytest.approx(0.2), pytest.approx(0.5)],
+        [pytest.approx(1.0), pytest.approx(1.0)],
+    ]
     again = calibration_from_json(json.loads(json.dumps(model.calibration.to_json()))).unlike
     assert isinstance(again, UnlikeCalibration) and np.array_equal(again.quantiles, unlike.quantiles)
     assert replace(again, quantiles=0) == replace(unlike, quantiles=0)

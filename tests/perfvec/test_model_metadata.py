@@ -27,9 +27,17 @@ def test_odd_metadata_is_one_line(tmp_path, machines):
 
 @pytest.mark.parametrize(
     "change",
-    [{"layers": 10**6}, {"layers": 0}, {"layers": "two"}, {"width": 10**6}, {"width": -1}, {"heads": 3},
-     {"architecture": "mlp"}, {"architecture": "convolution", "layers": 2, "kernel": 10**9}],
-)  # fmt: skip
+    [
+        {"layers": 10**6},
+        {"layers": 0},
+        {"layers": "two"},
+        {"width": 10**6},
+        {"width": -1},
+        {"heads": 3},
+        {"architecture": "mlp"},
+        {"architecture": "convolution", "layers": 2, "kernel": 10**9},
+    ],
+)
 def test_a_shape_that_is_not_the_weights_is_refused_before_it_is_built(tmp_path, change):
     schema = next(iter(SCHEMAS))
     model = FoundationModel(get_schema(schema), 1, width=8, layers=1)

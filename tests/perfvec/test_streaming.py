@@ -22,9 +22,7 @@ LOOP = "i=0; while :; do i=$((i+1)); if [ $i = 100 ]; then : > started; fi; done
 
 
 def command(data, output, *words):
-    return [
-        sys.executable, "-m", "perfvec", "represent", "--model", str(data.model_file), "-o", str(output), *words
-    ]  # fmt: skip
+    return [sys.executable, "-m", "perfvec", "represent", "--model", str(data.model_file), "-o", str(output), *words]
 
 
 def test_a_running_program_has_the_vector_of_its_trace(data, tmp_path, monkeypatch):

@@ -38,9 +38,23 @@ def test_the_encoder_learns_machines_that_the_table_lacks(data):
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_an_interrupted_run_continues(data, tmp_path):
     arguments = [
-        sys.executable, "-m", "perfvec", "train", "--traces", str(data.traces), "--latencies", str(data.latencies),
-        "--width", "8", "--layers", "1", "--instructions", "150000", "--seed", "9",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "perfvec",
+        "train",
+        "--traces",
+        str(data.traces),
+        "--latencies",
+        str(data.latencies),
+        "--width",
+        "8",
+        "--layers",
+        "1",
+        "--instructions",
+        "150000",
+        "--seed",
+        "9",
+    ]
     subprocess.run([*arguments, "-o", str(tmp_path / "whole.safetensors")], check=True, capture_output=True)
     output = tmp_path / "cut.safetensors"
     process = subprocess.Popen([*arguments, "-o", str(output)], stderr=subprocess.DEVNULL)
@@ -77,15 +91,22 @@ def test_an_outlier_counts_linearly():
 @pytest.mark.slow
 def test_training_goes_on_from_a_model(data, tmp_path):
     recipe = Recipe(**{**sizes(data.model), "instructions": 1, "learning_rate": 1e-6, "muon_lr": 1e-6})
-    again = train(data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, initial=data.model,
-                  progress=False)  # fmt: skip
+    again = train(
+        data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, initial=data.model, progress=False
+    )
     assert again.recipe["initial"] == data.model.digest
     assert again.programs == data.model.programs
     for name, weights in data.model.foundation.state_dict().items():
         torch.testing.assert_close(again.foundation.state_dict()[name], weights, rtol=1e-3, atol=1e-3)
     with pytest.raises(InputError, match="the initial model's width"):
-        train(data.traces, data.latencies, tmp_path / "n.safetensors", recipe=Recipe(width=8, layers=1),
-              initial=data.model, progress=False)  # fmt: skip
+        train(
+            data.traces,
+            data.latencies,
+            tmp_path / "n.safetensors",
+            recipe=Recipe(width=8, layers=1),
+            initial=data.model,
+            progress=False,
+        )
 
 
 def test_what_goes_on_from_a_model_has_its_shape(data):
@@ -100,8 +121,16 @@ def test_what_goes_on_from_a_model_has_its_shape(data):
 def test_programs_that_trained_the_initial_model_stay_seen(data, tmp_path):
     recipe = Recipe(**{**sizes(data.model), "instructions": 1})
     one = data.model.programs[0].name
-    again = train(data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, initial=data.model,
-                  split=Split(exclude=(one,)), encoder=False, progress=False)  # fmt: skip
+    again = train(
+        data.traces,
+        data.latencies,
+        tmp_path / "m.safetensors",
+        recipe=recipe,
+        initial=data.model,
+        split=Split(exclude=(one,)),
+        encoder=False,
+        progress=False,
+    )
     assert set(again.programs) == set(data.model.programs)
     assert again.encoder is None
 

@@ -36,8 +36,14 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 BATCH_SIZE, STEPS = 4, 24
 RECIPE = Recipe(
-    width=8, layers=1, batch_size=BATCH_SIZE, instructions=BATCH_SIZE * 288 * STEPS, ema_decay=0.9, validate_every=5,
-    patience=3, seed=4
+    width=8,
+    layers=1,
+    batch_size=BATCH_SIZE,
+    instructions=BATCH_SIZE * 288 * STEPS,
+    ema_decay=0.9,
+    validate_every=5,
+    patience=3,
+    seed=4,
 )
 VALIDATING = Split(validate_programs=("qsort",))
 
@@ -54,9 +60,13 @@ def labels(data: Data, tmp_path_factory) -> Labels:
 
 def run(division, folder: Path, recipe: Recipe = RECIPE):
     return fit(
-        division, get_schema("default"), recipe, folder / "checkpoint.pt", metrics=folder / "metrics.csv",
+        division,
+        get_schema("default"),
+        recipe,
+        folder / "checkpoint.pt",
+        metrics=folder / "metrics.csv",
         progress=False,
-    )  # fmt: skip
+    )
 
 
 def child(traces, latencies, folder) -> None:
@@ -81,9 +91,13 @@ def test_a_run_killed_while_it_trains_continues_bit_for_bit(data, labels, tmp_pa
     cut.mkdir()
     expected = run(VALIDATING.divide(labels), whole).state_dict()
     command = [
-        sys.executable, "-c", "import sys; from tests.perfvec.test_training_loop import child; child(*sys.argv[1:])",
-        str(data.traces), str(data.latencies), str(cut),
-    ]  # fmt: skip
+        sys.executable,
+        "-c",
+        "import sys; from tests.perfvec.test_training_loop import child; child(*sys.argv[1:])",
+        str(data.traces),
+        str(data.latencies),
+        str(cut),
+    ]
     process = subprocess.Popen(command, cwd=ROOT)
     deadline = time.monotonic() + 120
     while not (cut / "checkpoint.pt").exists() and process.poll() is None and time.monotonic() < deadline:
@@ -145,12 +159,42 @@ def test_two_processes_train_as_one(data, labels, tmp_path, monkeypatch):
     output, script = tmp_path / "m.safetensors", tmp_path / "steady.py"
     script.write_text(STEADY)
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script),
-        str(epsilon), "train", "--traces", str(data.traces), "--latencies", str(data.latencies), "-o", str(output),
-        "--device", "cpu", "--width", "8", "--layers", "1", "--batch-size", str(BATCH_SIZE), "--instructions",
-        str(recipe.instructions), "--ema-decay", "0.9", "--validate-every", "5", "--validate-fraction", "0.5", "--seed",
-        "4", "--optimizer", "adam",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        str(script),
+        str(epsilon),
+        "train",
+        "--traces",
+        str(data.traces),
+        "--latencies",
+        str(data.latencies),
+        "-o",
+        str(output),
+        "--device",
+        "cpu",
+        "--width",
+        "8",
+        "--layers",
+        "1",
+        "--batch-size",
+        str(BATCH_SIZE),
+        "--instructions",
+        str(recipe.instructions),
+        "--ema-decay",
+        "0.9",
+        "--validate-every",
+        "5",
+        "--validate-fraction",
+        "0.5",
+        "--seed",
+        "4",
+        "--optimizer",
+        "adam",
+    ]
     told = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=told)
     alone, together = rows(tmp_path / "metrics.csv"), rows(tmp_path / "m.safetensors.metrics.csv")
@@ -182,8 +226,11 @@ def test_the_best_validated_weights_are_kept(labels, tmp_path):
 
 
 def test_training_stops_where_validation_does_not_improve(labels, tmp_path):
-    run(VALIDATING.divide(labels), tmp_path, replace(RECIPE, learning_rate=1.0, ema_decay=0.0, patience=1,
-                                                     validate_every=2))  # fmt: skip
+    run(
+        VALIDATING.divide(labels),
+        tmp_path,
+        replace(RECIPE, learning_rate=1.0, ema_decay=0.0, patience=1, validate_every=2),
+    )
     found = rows(tmp_path / "metrics.csv")
     errors = [float(row["validation_error"]) for row in found if row["validation_error"]]
     assert len(found) < STEPS
@@ -196,9 +243,10 @@ def test_the_average_of_the_weights_by_hand(labels, tmp_path, monkeypatch):
     states = []
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(
-        training, "save_checkpoint",
+        training,
+        "save_checkpoint",
         lambda path, identity, state: states.append((clone(state.weights), clone(state.ema))),
-    )  # fmt: skip
+    )
     division = replace(VALIDATING.divide(labels), validation=None)
     saved = run(division, tmp_path, replace(RECIPE, instructions=BATCH_SIZE * 288 * 2))
     (_, before), (weights, after) = states[:2]
@@ -229,9 +277,14 @@ def test_one_run_and_one_evaluation_judge_programs_and_machines_that_were_held_o
     recipe = replace(RECIPE, instructions=BATCH_SIZE * 288 * 60)
     split = Split(fold="1/2", hold_machines=2, machine_seed=3)
     training.train(
-        data.traces, data.latencies, tmp_path / "m.safetensors", recipe=recipe, split=split,
-        encoder_latencies=data.encoder_latencies, progress=False,
-    )  # fmt: skip
+        data.traces,
+        data.latencies,
+        tmp_path / "m.safetensors",
+        recipe=recipe,
+        split=split,
+        encoder_latencies=data.encoder_latencies,
+        progress=False,
+    )
     model = load_model(tmp_path / "m.safetensors")
     pairs = evaluate(model, data.traces, data.latencies, progress=False)
     (unseen,), held = folds(["matmul", "qsort"], 2)[0], set(model.recipe["held_machines"])
@@ -330,8 +383,22 @@ def test_unknown_devices_are_named(name):
 
 
 def test_wrong_options_are_a_line_each(data, tmp_path):
-    base = [sys.executable, "-m", "perfvec", "train", "--traces", str(data.traces), "--latencies", str(data.latencies),
-            "-o", str(tmp_path / "m.safetensors"), "--width", "8", "--instructions", "1"]  # fmt: skip
+    base = [
+        sys.executable,
+        "-m",
+        "perfvec",
+        "train",
+        "--traces",
+        str(data.traces),
+        "--latencies",
+        str(data.latencies),
+        "-o",
+        str(tmp_path / "m.safetensors"),
+        "--width",
+        "8",
+        "--instructions",
+        "1",
+    ]
     done = subprocess.run([*base, "--fold", "7/5"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "perfvec: fold '7/5' is not K/N with K from 1 to N, as 2/5"
@@ -445,8 +512,15 @@ def test_a_diverging_run_is_told(labels, tmp_path, monkeypatch):
 
 def test_tensorboard_has_the_curve(labels, tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    fit(VALIDATING.divide(labels), get_schema("default"), replace(RECIPE, instructions=2 * BATCH_SIZE * 288),
-        tmp_path / "c.pt", metrics=tmp_path / "m.csv", tensorboard=tmp_path / "board", progress=False)  # fmt: skip
+    fit(
+        VALIDATING.divide(labels),
+        get_schema("default"),
+        replace(RECIPE, instructions=2 * BATCH_SIZE * 288),
+        tmp_path / "c.pt",
+        metrics=tmp_path / "m.csv",
+        tensorboard=tmp_path / "board",
+        progress=False,
+    )
     board = accumulator.EventAccumulator(str(tmp_path / "board")).Reload()
     table = [(int(row["step"]), float(row["loss"])) for row in rows(tmp_path / "m.csv")]
     assert len(table) == 2

@@ -118,28 +118,55 @@ def vector(**options):
 
 SAMPLING = Sampling(10, 50, 20, np.ones((3, 4), np.float32), np.array([0, 1, 1], np.int32), np.array([2.0, 3.0]))
 VECTORS = [
-    {"instructions": 0}, {"instructions": 2.0}, {"vector": np.full(4, np.nan)}, {"vector": np.ones(4, complex)},
-    {"vector": np.ones((4, 1))}, {"interval_vectors": np.ones((2, 3))}, {"interval_vectors": np.full((2, 4), np.inf)},
-    {"interval_instructions": np.array([-1, 5])}, {"sampling_factors": None}, {"sampling_units": 3},
-    {"sampling_unit": 0}, {"sampling_factor_stratum": np.array([0, 1, 2])}, {"sampling_freedom": np.array([0.5, 1])},
-    {"sampling_factors": np.full((3, 4), np.nan)}, {"extra": 1}, {"program": None},
-]  # fmt: skip
+    {"instructions": 0},
+    {"instructions": 2.0},
+    {"vector": np.full(4, np.nan)},
+    {"vector": np.ones(4, complex)},
+    {"vector": np.ones((4, 1))},
+    {"interval_vectors": np.ones((2, 3))},
+    {"interval_vectors": np.full((2, 4), np.inf)},
+    {"interval_instructions": np.array([-1, 5])},
+    {"sampling_factors": None},
+    {"sampling_units": 3},
+    {"sampling_unit": 0},
+    {"sampling_factor_stratum": np.array([0, 1, 2])},
+    {"sampling_freedom": np.array([0.5, 1])},
+    {"sampling_factors": np.full((3, 4), np.nan)},
+    {"extra": 1},
+    {"program": None},
+]
 MACHINES = [
-    {"noise": -3.0}, {"noise": np.nan}, {"noise": 1j}, {"frequency_ghz": 0.0}, {"frequency_ghz": np.inf},
-    {"factor": np.ones((4, 3))}, {"factor": np.full((4, 4), np.inf)}, {"vector": np.empty(0)},
-    {"provenance": "[" * 9999}, {"provenance": "[]"}, {"name": 5}, {"noise": None},
-]  # fmt: skip
+    {"noise": -3.0},
+    {"noise": np.nan},
+    {"noise": 1j},
+    {"frequency_ghz": 0.0},
+    {"frequency_ghz": np.inf},
+    {"factor": np.ones((4, 3))},
+    {"factor": np.full((4, 4), np.inf)},
+    {"vector": np.empty(0)},
+    {"provenance": "[" * 9999},
+    {"provenance": "[]"},
+    {"name": 5},
+    {"noise": None},
+]
 LIBRARIES = [
-    {"vector": np.ones((1, 4), np.float32)}, {"vector": np.full((2, 4), np.nan)}, {"vector": np.ones((2, 0))},
-    {"instructions": np.array([9, -9])}, {"program": np.array(["p"])}, {"isa": None},
-]  # fmt: skip
+    {"vector": np.ones((1, 4), np.float32)},
+    {"vector": np.full((2, 4), np.nan)},
+    {"vector": np.ones((2, 0))},
+    {"instructions": np.array([9, -9])},
+    {"program": np.array(["p"])},
+    {"isa": None},
+]
 
 
 @pytest.mark.parametrize(
     ("kind", "changes"),
-    [*(("vector", one) for one in VECTORS), *(("machine", one) for one in MACHINES),
-     *(("library", one) for one in LIBRARIES)],
-)  # fmt: skip
+    [
+        *(("vector", one) for one in VECTORS),
+        *(("machine", one) for one in MACHINES),
+        *(("library", one) for one in LIBRARIES),
+    ],
+)
 def test_arrays_of_another_shape_type_or_range_are_refused(tmp_path, kind, changes):
     path = tmp_path / "a.npz"
     if kind == "vector":

@@ -47,9 +47,10 @@ def machines(draw: st.DrawFn) -> Machine:
         st.sampled_from(({"model": "DDR5_4400_4x8"}, {"model": "HBM_1000_4H_1x64"}))
         | st.builds(
             lambda latency, bandwidth: {"model": "simple", "latency_ns": latency, "bandwidth_gbs": bandwidth},
-            values(RULES["memory.latency_ns"], "latency_ns"), values(RULES["memory.bandwidth_gbs"], "bandwidth_gbs"),
+            values(RULES["memory.latency_ns"], "latency_ns"),
+            values(RULES["memory.bandwidth_gbs"], "bandwidth_gbs"),
         )
-    )  # fmt: skip
+    )
     for queue in ("issue_queue_entries", "load_queue_entries", "store_queue_entries"):
         if queue in base["pipeline"]:
             base["pipeline"][queue] = min(base["pipeline"][queue], base["pipeline"]["rob_entries"])

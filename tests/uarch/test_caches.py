@@ -59,8 +59,11 @@ class PlainCache:
 def test_miss_counts_equal_those_of_a_plain_cache(accesses, l1, l2, timed):
     machine = BASE
     for level, (size, ways) in (("l1d", l1), ("l2", l2)):
-        machine = replace_field(machine, f"{level}", {"size_kib": size, "associativity": ways, "latency": 2, "mshrs": 4,
-                                                      "prefetcher": "none"})  # fmt: skip
+        machine = replace_field(
+            machine,
+            f"{level}",
+            {"size_kib": size, "associativity": ways, "latency": 2, "mshrs": 4, "prefetcher": "none"},
+        )
     machine = replace_field(machine, "l3", None)
     # A fence after each access: in flight together, loads take their data from stores and lines are gone only later.
     fence = Instruction(Operation.SYSTEM, flags=Flag.SERIALIZING | Flag.BARRIER)

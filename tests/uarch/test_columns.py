@@ -87,8 +87,10 @@ def test_a_wrong_grid_is_one_line(grid, match):
 
 def test_too_many_points_are_told():
     with pytest.raises(InputError, match="--search"):
-        Grid(load_machine("base"), {"l2.latency": range(1, 400), "l1d.latency": range(1, 400),
-                                    "l1i.latency": range(1, 400)}).every()  # fmt: skip
+        Grid(
+            load_machine("base"),
+            {"l2.latency": range(1, 400), "l1d.latency": range(1, 400), "l1i.latency": range(1, 400)},
+        ).every()
 
 
 @given(st.integers(-4, 1 << 30))

@@ -28,9 +28,13 @@ _TEXTS = st.recursive(
 _NAMES = {"a": 3.0, "b": 0.5}
 _FUNCTIONS = {"min": min, "max": max, "sqrt": math.sqrt, "log2": math.log2}
 _OPERATORS = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Pow: operator.pow, ast.USub: operator.neg,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+}
 
 
 def pythons(node):

@@ -17,15 +17,18 @@ ROOT = Path(__file__).parents[2]
 FORMULAS = [
     *(relation.condition for relation in RELATIONS),
     *(("power of two", number) for number in (0, 1, 3, 0.5, 64, 2.0**40, math.nan)),
-    *((kind, a, b) for kind in ("+", "-", "*", "/", "min", "<=", ">", "!=", "and", "or") for a, b in
-      ((1.5, 2), (2, 1.5), (0, 0), (-1, 0), ("gone", 3), (3, "gone"), ("l3.size_kib", "l2.size_kib"))),
+    *(
+        (kind, a, b)
+        for kind in ("+", "-", "*", "/", "min", "<=", ">", "!=", "and", "or")
+        for a, b in ((1.5, 2), (2, 1.5), (0, 0), (-1, 0), ("gone", 3), (3, "gone"), ("l3.size_kib", "l2.size_kib"))
+    ),
     *(("log2", number) for number in (0, 1, 10, -1)),
     ("not", "gone"),
     ("has", "l3.size_kib"),
     ("else", "l3.size_kib", 7),
     ("is", "core", "in-order"),
     ("choose", "core", ["in-order", "out-of-order"], [1, 2], 3),
-]  # fmt: skip
+]
 
 
 def rows() -> list[dict]:

@@ -184,9 +184,12 @@ def test_a_machines_file_is_utf8_in_a_python_of_another_encoding(tmp_path):
     code = "import sys; from uarch.configuration import load_machine; print(load_machine(sys.argv[1]).name)"
     done = subprocess.run(
         [sys.executable, "-X", "utf8=0", "-c", code, tmp_path / "m.yaml"],
-        capture_output=True, text=True, check=False, cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
         env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert done.stdout.strip() == "base", done.stderr
 
 
@@ -448,9 +451,7 @@ def test_the_plainest_number():
 
 
 def perfvec(*words) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "perfvec", "uarch", *map(str, words)], capture_output=True, text=True
-    )
+    return subprocess.run([sys.executable, "-m", "perfvec", "uarch", *map(str, words)], capture_output=True, text=True)
 
 
 @pytest.mark.slow

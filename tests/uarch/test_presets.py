@@ -82,10 +82,12 @@ def test_chains_take_the_latencies_of_the_fields(machine):
     units, minor = machine.functional_units, machine.core == "in-order"
     # gem5's multiply leaves its upper half in a second micro-operation; Minor does scalars in the vector unit.
     expected = {
-        "add": 1, "multiply": units.mul_latency + 1, "float add": units.fp_add_latency,
+        "add": 1,
+        "multiply": units.mul_latency + 1,
+        "float add": units.fp_add_latency,
         "float multiply": units.fp_add_latency if minor else units.fp_mul_latency,
         "float divide": units.fp_add_latency if minor else units.fp_div_latency,
-    }  # fmt: skip
+    }
     found = {name: cycles(LOOPS_OF[name], machine) for name in expected}
     if machine.name == "neoverse-n1":
         assert found["multiply"] == pytest.approx(3, abs=0.1)  # its silicon: 3 of 64 bits

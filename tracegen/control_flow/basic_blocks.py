@@ -139,9 +139,16 @@ class BlockVectors:
         leader, length, where = np.empty(count, np.uint32), np.empty(count, np.int32), np.empty(count, np.int64)
         first = int(self._state[1])
         parts = _runs(
-            self._state, self._sites, np.ascontiguousarray(chunk.static_id), chunk.next_static_id,
-            find(self._successors, chunk).ends, self.interval, leader, length, where,
-        )  # fmt: skip
+            self._state,
+            self._sites,
+            np.ascontiguousarray(chunk.static_id),
+            chunk.next_static_id,
+            find(self._successors, chunk).ends,
+            self.interval,
+            leader,
+            length,
+            where,
+        )
         out = np.zeros((int(self._state[1]) - first + 1, self._dimensions), np.float32)
         out[0] = self._open[0]
         _project(leader[:parts], length[:parts], where[:parts], self._directions, first, out)

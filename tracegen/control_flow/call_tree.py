@@ -51,9 +51,19 @@ class CallTree:
             self._frames = np.pad(self._frames, ((0, more), (0, 0)))
         node = np.empty(len(chunk), np.int64)
         _walk(
-            chunk.static_id, chunk.next_static_id, self._address, self._through, self._flags, self._function,
-            self._entry, self._nodes, self._return, self._frames, self._state, node,
-        )  # fmt: skip
+            chunk.static_id,
+            chunk.next_static_id,
+            self._address,
+            self._through,
+            self._flags,
+            self._function,
+            self._entry,
+            self._nodes,
+            self._return,
+            self._frames,
+            self._state,
+            node,
+        )
         return node
 
     def tree(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -51,12 +51,17 @@ class Phases:
             "trace": self.trace,
             "interval": self.interval,
             "phases": [
-                {"phase": p, "point": int(i), "instruction": int(i) * self.interval, "weight": float(w),
-                 "intervals": int((self.phase == p).sum())}
+                {
+                    "phase": p,
+                    "point": int(i),
+                    "instruction": int(i) * self.interval,
+                    "weight": float(w),
+                    "intervals": int((self.phase == p).sum()),
+                }
                 for p, (i, w) in enumerate(zip(self.point, self.weight, strict=True))
             ],
             "over_time": self.phase.tolist(),
-        }  # fmt: skip
+        }
 
 
 def choose(vectors: NDArray[np.float32], most: int = MOST, *, seed: int = 0) -> Clusters:
@@ -116,9 +121,14 @@ def phases(
     counts = blocks.counts()
     inside = counts.interval < whole
     return Phases(
-        trace.name, interval, phase, point.astype(np.int64), np.bincount(phase) / whole, trace.address,
+        trace.name,
+        interval,
+        phase,
+        point.astype(np.int64),
+        np.bincount(phase) / whole,
+        trace.address,
         BlockCounts(counts.interval[inside], counts.leader[inside], counts.instructions[inside]),
-    )  # fmt: skip
+    )
 
 
 def strip(found: Phases, width: int = 100) -> str:

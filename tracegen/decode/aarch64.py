@@ -59,7 +59,7 @@ _RULES: list[tuple[re.Pattern[str], Operation, Operation]] = [
         (r"f\w+|[su]cvtf", Operation.FP_ADD, Operation.SIMD_FP_ADD),
         (r"[su]?q?r?d?mull?\w*|[su]?ml[as]l?2?|[su]dot", Operation.INT_MUL, Operation.SIMD_MUL),
     ]
-]  # fmt: skip
+]
 
 
 def decode_instruction(instruction: CsInsn) -> Decoded:
@@ -145,10 +145,15 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     cracked = cracked or one_each(operation, int(load) + int(store), int(moves_base))
     scalar = not vector and any(n is not None and VECTOR_REGISTERS <= n < FLAGS_REGISTER for n in plain)
     return Decoded(
-        operation, flags, address, distinct(data), distinct(results), cracked,
+        operation,
+        flags,
+        address,
+        distinct(data),
+        distinct(results),
+        cracked,
         vector_unit=operation is Operation.MOVE and vector,
         float_move=scalar and bool(_FLOAT_MOVES.fullmatch(mnemonic)),
-    )  # fmt: skip
+    )
 
 
 def _of_access(mnemonic: str, operands: str, moves_base: bool) -> MicroOperations | None:

@@ -310,9 +310,20 @@ _READS_WRITTEN = re.compile(
     r"mov[dq]|pabs[bwd]|pmov[sz]x\w+|cvt(?:dq2p[sd]|t?p[sd]2dq|ps2pd|pd2ps)|r?sqrtp[sd]|rcpps|roundp[sd]"
 )
 _FLOAT = frozenset(
-    (Operation.FP_ADD, Operation.FP_MUL, Operation.FP_FMA, Operation.FP_DIV, Operation.FP_SQRT, Operation.FP_MISC,
-     Operation.SIMD_FP_ADD, Operation.SIMD_FP_MUL, Operation.SIMD_FP_FMA, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
-)  # fmt: skip
+    (
+        Operation.FP_ADD,
+        Operation.FP_MUL,
+        Operation.FP_FMA,
+        Operation.FP_DIV,
+        Operation.FP_SQRT,
+        Operation.FP_MISC,
+        Operation.SIMD_FP_ADD,
+        Operation.SIMD_FP_MUL,
+        Operation.SIMD_FP_FMA,
+        Operation.SIMD_FP_DIV,
+        Operation.SIMD_FP_SQRT,
+    )
+)
 _X87 = frozenset((*_FLOAT, Operation.MOVE))
 _MOVES_HALF = re.compile(r"v?mov[dq]")
 _PACKED = frozenset(op for op in Operation if op.name.startswith("SIMD"))

@@ -18,9 +18,13 @@ from uarch.instructions import CARRY_REGISTER, DIRECTION_REGISTER, FLAGS_REGISTE
 
 _STATUS = (FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER)
 _LETTERS = {
-    "ZF": FLAGS_REGISTER, "SF": FLAGS_REGISTER, "PF": FLAGS_REGISTER, "CF": CARRY_REGISTER, "OF": OVERFLOW_REGISTER,
+    "ZF": FLAGS_REGISTER,
+    "SF": FLAGS_REGISTER,
+    "PF": FLAGS_REGISTER,
+    "CF": CARRY_REGISTER,
+    "OF": OVERFLOW_REGISTER,
     "DF": DIRECTION_REGISTER,
-}  # fmt: skip  # AF goes with ZF and is read by nothing in 64-bit mode but lahf and pushf
+}  # AF goes with ZF and is read by nothing in 64-bit mode but lahf and pushf
 
 
 def _bits(*kinds: str) -> dict[str, int]:

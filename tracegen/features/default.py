@@ -311,9 +311,19 @@ class _DefaultExtractor:
         while done < len(places):
             accesses = int(offset[places[done] + 1] - offset[places[done]])
             done = _data(
-                self._data_lines.reserve(2 * accesses), self._pages.reserve(accesses), self._history, self._codes,
-                part.static_id, offset, part.address, part.size, part.is_store, places, done, out,
-            )  # fmt: skip
+                self._data_lines.reserve(2 * accesses),
+                self._pages.reserve(accesses),
+                self._history,
+                self._codes,
+                part.static_id,
+                offset,
+                part.address,
+                part.size,
+                part.is_store,
+                places,
+                done,
+                out,
+            )
 
     def _extract_sites(self, part: Chunk, out: NDArray[np.uint8]) -> None:
         self._ends = places = self._coming.popleft()
@@ -324,15 +334,30 @@ class _DefaultExtractor:
 
     def _extract_branches(self, part: Chunk, out: NDArray[np.uint8]) -> None:
         branch_entropy.observe(
-            self._branches, self._sites, part.static_id, part.next_static_id, self._ends, self._surprises,
-            (_BIAS, _LOCAL, _GLOBAL), _TARGET, out,
-        )  # fmt: skip
+            self._branches,
+            self._sites,
+            part.static_id,
+            part.next_static_id,
+            self._ends,
+            self._surprises,
+            (_BIAS, _LOCAL, _GLOBAL),
+            _TARGET,
+            out,
+        )
 
     def _extract_dependencies(self, part: Chunk, out: NDArray[np.uint8]) -> None:
         dependency.observe(
-            self._dependencies, part.start, self._rows, part.static_id, part.access_offset, part.address,
-            part.is_store, self._codes, (_NEAR, _SECOND, _FORWARD, _LAG), out,
-        )  # fmt: skip
+            self._dependencies,
+            part.start,
+            self._rows,
+            part.static_id,
+            part.access_offset,
+            part.address,
+            part.is_store,
+            self._codes,
+            (_NEAR, _SECOND, _FORWARD, _LAG),
+            out,
+        )
 
 
 class DefaultSchema(Schema):

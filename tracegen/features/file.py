@@ -84,9 +84,15 @@ class FeaturesWriter:
 
     def _column(self, name: str, dtype: str) -> h5py.Dataset:
         return self._file.create_dataset(
-            name, (0,), dtype, maxshape=(None,), chunks=(_STORED,), compression="gzip", compression_opts=_LEVEL,
+            name,
+            (0,),
+            dtype,
+            maxshape=(None,),
+            chunks=(_STORED,),
+            compression="gzip",
+            compression_opts=_LEVEL,
             shuffle=np.dtype(dtype).itemsize > 1,
-        )  # fmt: skip
+        )
 
     def know(self, static: NDArray[np.float32]) -> None:
         """The features [S, static width] of the static instructions so far, of all that is appended from now on."""
@@ -139,10 +145,16 @@ class FeaturesWriter:
         self._file.create_dataset("index", data=np.array(self._index, "<i8"), compression="gzip", shuffle=True)
         self._file.attrs.update(
             {
-                "format": FORMAT, "version": VERSION, "schema": self._schema.identity, "trace": trace,
-                "trace_digest": trace_digest, "isa": isa, "program": program, "instructions": self._instructions,
+                "format": FORMAT,
+                "version": VERSION,
+                "schema": self._schema.identity,
+                "trace": trace,
+                "trace_digest": trace_digest,
+                "isa": isa,
+                "program": program,
+                "instructions": self._instructions,
             }
-        )  # fmt: skip
+        )
 
 
 def extract(

@@ -41,10 +41,22 @@ _SYSCALL = int(Flag.SYSCALL)
 _FAULT, _TAKEN, _FETCH, _DATA, _LOAD, _STORE, _GLOBAL, _LOCAL = range(8)
 
 _OPERATION_NAMES = (
-    "operation", "microcoded", "conditional_branch", "unconditional_branch", "direct_branch", "indirect_branch", "call",
-    "return", "squash_after", "serialize_after", "serialize_before", "atomic", "store_conditional", "memory_barrier",
+    "operation",
+    "microcoded",
+    "conditional_branch",
+    "unconditional_branch",
+    "direct_branch",
+    "indirect_branch",
+    "call",
+    "return",
+    "squash_after",
+    "serialize_after",
+    "serialize_before",
+    "atomic",
+    "store_conditional",
+    "memory_barrier",
     "non_speculative",
-)  # fmt: skip
+)
 _SCALES = (1.0, 1.0, 2.0**-10, 2.0**-10, 2.0**-10, 2.0**-10, 1.0 / _ENTROPY_STEPS, 1.0 / _ENTROPY_STEPS)
 _NAMES = ("fault", "taken", "fetch", "data", "load", "store", "global_entropy", "local_entropy")
 
@@ -139,13 +151,30 @@ class _PerfVecExtractor:
         while done < len(part):
             accesses = int(offset[done + 1] - offset[done])
             done = _distances(
-                fetch.reserve(1), data.reserve(accesses), loads.reserve(accesses), stores.reserve(accesses),
-                self._sites, static_id, following, offset, part.address, part.is_store, done, out,
-            )  # fmt: skip
+                fetch.reserve(1),
+                data.reserve(accesses),
+                loads.reserve(accesses),
+                stores.reserve(accesses),
+                self._sites,
+                static_id,
+                following,
+                offset,
+                part.address,
+                part.is_store,
+                done,
+                out,
+            )
         branch_entropy.observe(
-            self._branches, self._sites, static_id, following, find(self._successors, part).ends, self._entropies,
-            (NO_COLUMN, _LOCAL, _GLOBAL), NO_COLUMN, out,
-        )  # fmt: skip
+            self._branches,
+            self._sites,
+            static_id,
+            following,
+            find(self._successors, part).ends,
+            self._entropies,
+            (NO_COLUMN, _LOCAL, _GLOBAL),
+            NO_COLUMN,
+            out,
+        )
 
 
 class PerfVec51Schema(Schema):
@@ -161,13 +190,24 @@ class PerfVec51Schema(Schema):
         serializing = has(Flag.SERIALIZING)
         operation = np.stack(
             [
-                instructions.operation / len(Operation), instructions.micro_operations > 4, conditional,
-                branch & ~conditional, branch & ~indirect, branch & indirect, has(Flag.CALL), has(Flag.RETURN),
-                has(Flag.SYSCALL), serializing, serializing, has(Flag.ATOMIC), has(Flag.STORE_CONDITIONAL),
-                has(Flag.BARRIER), serializing | has(Flag.SYSCALL) | has(Flag.ATOMIC),
+                instructions.operation / len(Operation),
+                instructions.micro_operations > 4,
+                conditional,
+                branch & ~conditional,
+                branch & ~indirect,
+                branch & indirect,
+                has(Flag.CALL),
+                has(Flag.RETURN),
+                has(Flag.SYSCALL),
+                serializing,
+                serializing,
+                has(Flag.ATOMIC),
+                has(Flag.STORE_CONDITIONAL),
+                has(Flag.BARRIER),
+                serializing | has(Flag.SYSCALL) | has(Flag.ATOMIC),
             ],
             axis=1,
-        ).astype(np.float32)  # fmt: skip
+        ).astype(np.float32)
         registers = np.concatenate(
             [flags_as_one(instructions.sources), flags_as_one(instructions.destinations)], axis=1
         )

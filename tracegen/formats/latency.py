@@ -66,9 +66,15 @@ class LatencyWriter:
             self._file.attrs[name] = value
         rows = len(self._machines)
         self._latency = self._file.create_dataset(
-            "latency", shape=(rows, 0), maxshape=(rows, None), dtype="<u2", chunks=(1, _BLOCK), compression="gzip",
-            compression_opts=1, shuffle=True,
-        )  # fmt: skip
+            "latency",
+            shape=(rows, 0),
+            maxshape=(rows, None),
+            dtype="<u2",
+            chunks=(1, _BLOCK),
+            compression="gzip",
+            compression_opts=1,
+            shuffle=True,
+        )
         texts = [json.dumps(machine.to_dict()) for machine in self._machines]
         write_strings(self._file, "uarch", texts)
         return self
@@ -100,11 +106,15 @@ def join(parts: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]
         counters = [file.counters() for file in files]
         writer = stack.enter_context(
             LatencyWriter(
-                output, machines=[machine for file in files for machine in file.machines], trace=first.trace,
-                trace_digest=first.trace_digest, start=first.start, simulator=first.simulator,
+                output,
+                machines=[machine for file in files for machine in file.machines],
+                trace=first.trace,
+                trace_digest=first.trace_digest,
+                start=first.start,
+                simulator=first.simulator,
                 attributes={"warmup": first.attribute("warmup", 0)},
             )
-        )  # fmt: skip
+        )
         for begin in range(0, len(first), 2 * _BLOCK):
             writer.append(np.concatenate([file.read(begin, begin + 2 * _BLOCK) for file in files]))
         writer.counters(np.concatenate([values for values, _ in counters]), counters[0][1])

@@ -98,9 +98,14 @@ class TraceWriter:
             self._file.attrs[name] = value
         for name, column in self._columns.items():
             column.dataset = self._file.create_dataset(
-                name, shape=(0,), maxshape=(None,), dtype=_COLUMNS[name], chunks=(_BLOCK,), compression="lzf",
+                name,
+                shape=(0,),
+                maxshape=(None,),
+                dtype=_COLUMNS[name],
+                chunks=(_BLOCK,),
+                compression="lzf",
                 shuffle=True,
-            )  # fmt: skip
+            )
         return self
 
     def __exit__(

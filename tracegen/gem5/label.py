@@ -142,9 +142,13 @@ def version(gem5: Path) -> str:
         script.write_text('import _m5.core\nprint("version:", _m5.core.gem5Version)\n')
         try:
             done = subprocess.run(
-                [gem5, "-d", folder, script], capture_output=True, text=True, timeout=120, check=False,
+                [gem5, "-d", folder, script],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
                 stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise InputError(f"{gem5}: cannot be run ({error})") from None
     found = next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("version: ")), None)
@@ -249,9 +253,14 @@ def _assemble(
         raise InputError(f"{window.trace}: no machine could be labelled; {name}: {reason}{more}")
     rows = [np.load(_part(parts, machine), mmap_mode="r", allow_pickle=False) for machine in done]
     writer = LatencyWriter(
-        output, machines=done, trace=window.name, trace_digest=window.digest, start=window.start,
-        simulator=simulator, attributes={"warmup": window.start - window.first, "failed": json.dumps(reasons)},
-    )  # fmt: skip
+        output,
+        machines=done,
+        trace=window.name,
+        trace_digest=window.digest,
+        start=window.start,
+        simulator=simulator,
+        attributes={"warmup": window.start - window.first, "failed": json.dumps(reasons)},
+    )
     with writer:
         for begin in range(0, len(rows[0]), 1 << 19):
             writer.append(np.stack([row[begin : begin + (1 << 19)] for row in rows]))
@@ -406,9 +415,7 @@ def _verified(reader: Reader, window: Window) -> NDArray[np.uint16]:
                 )
             index += both
             if both < len(wanted):
-                raise InputError(
-                    f"gem5's run ends at instruction {index:,}, but the window of {window.trace} goes on"
-                )
+                raise InputError(f"gem5's run ends at instruction {index:,}, but the window of {window.trace} goes on")
             ours = ours[both:]
     total = window.stop - window.start
     reader.latencies.seek(2 * (window.start - first))

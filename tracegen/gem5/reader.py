@@ -474,9 +474,14 @@ def _write_labels(reader: Reader, run: Run, trace: Path, path: Path, warmup: int
     with Trace(trace) as written:
         stem, digest = written.name, written.digest
     writer = LatencyWriter(
-        path, machines=[run.machine], trace=stem, trace_digest=digest, start=int(reader.state[text.FAST]) + warmup,
-        simulator=simulator(run), attributes={"warmup": warmup},
-    )  # fmt: skip
+        path,
+        machines=[run.machine],
+        trace=stem,
+        trace_digest=digest,
+        start=int(reader.state[text.FAST]) + warmup,
+        simulator=simulator(run),
+        attributes={"warmup": warmup},
+    )
     reader.latencies.seek(2 * warmup)
     with writer:
         while part := reader.latencies.read(2 * _CHUNK):

@@ -21,9 +21,21 @@ from uarch.gem5.config import Simulation, machine_from_config, read_config, simu
 TEXTS = ("trace.out.gz", "trace.out")
 _BLOCK = 1 << 22
 _PATIENCE = 60  # seconds for gem5 to write its configuration
-_RUN_KEYS = {"begin": int, "instructions": int, "instructions_before": int, "core_begins": int, "warmup": int,
-             "fast_forward": int, "ended": str, "cwd": str, "sysroot": str, "traced": str, "gem5": str,
-             "max_instructions": int, "end": int}  # fmt: skip
+_RUN_KEYS = {
+    "begin": int,
+    "instructions": int,
+    "instructions_before": int,
+    "core_begins": int,
+    "warmup": int,
+    "fast_forward": int,
+    "ended": str,
+    "cwd": str,
+    "sysroot": str,
+    "traced": str,
+    "gem5": str,
+    "max_instructions": int,
+    "end": int,
+}
 
 
 @dataclass(frozen=True)

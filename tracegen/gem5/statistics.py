@@ -13,10 +13,14 @@ _LONGEST = 1 << 16
 _MOST = 1 << 18
 _VECTOR_CLASSES = ("UnitStride", "UnitStrideMask", "Strided", "Indexed", "WholeRegister", "UnitStrideSegmented")
 _MEMORY_CLASSES = (  # Simd… of RISC-V's vectors are Vector… in v23
-    "MemRead", "MemWrite", "FloatMemRead", "FloatMemWrite", "SimdUnitStrideFaultOnlyFirstLoad",
+    "MemRead",
+    "MemWrite",
+    "FloatMemRead",
+    "FloatMemWrite",
+    "SimdUnitStrideFaultOnlyFirstLoad",
     "VectorUnitStrideFaultOnlyFirstLoad",
     *(f"{kind}{name}{way}" for kind in ("Simd", "Vector") for name in _VECTOR_CLASSES for way in ("Load", "Store")),
-)  # fmt: skip
+)
 
 
 def read_statistics(path: Path) -> dict[str, float]:

@@ -47,8 +47,24 @@ WRONG = {
     18: "faults inside an instruction, and nothing repeats it",
     19: "retires an instruction of which its O3PipeView record says that it was squashed",
 }
-(BAD_EXEC, BAD_PIPE, BAD_CP, MIDDLE, INCOMPLETE, BAD_TICK, BACKWARDS, NO_RECORD, OTHER_CORE, OTHER_THREAD, AGAIN,
- NO_NUMBERS, OTHER_ADDRESS, OVERFLOW, FAULT_INSIDE, NOT_RETIRED) = WRONG  # fmt: skip
+(
+    BAD_EXEC,
+    BAD_PIPE,
+    BAD_CP,
+    MIDDLE,
+    INCOMPLETE,
+    BAD_TICK,
+    BACKWARDS,
+    NO_RECORD,
+    OTHER_CORE,
+    OTHER_THREAD,
+    AGAIN,
+    NO_NUMBERS,
+    OTHER_ADDRESS,
+    OVERFLOW,
+    FAULT_INSIDE,
+    NOT_RETIRED,
+) = WRONG
 
 RING = 1 << 18  # O3PipeView records kept, by sequence number
 PENDING = 1 << 16  # instructions that may wait for the record of one before
@@ -60,11 +76,59 @@ STORED_OPEN = 2  # state[OPEN] of an instruction some of whose accesses have lef
 
 # The scanner's state: an int64 array, in which addresses are the same bits. HELD_… is the line that is held back,
 # NEXT_… the one that has just been read, in the same order.
-(HELD, HELD_PC, HELD_MICRO, HELD_FLAGS, HELD_SEQ, HELD_CP, HELD_HAS, HELD_ADDRESS, HELD_FAULT, HELD_TICK, HELD_FAST,
- NEXT, NEXT_PC, NEXT_MICRO, NEXT_FLAGS, NEXT_SEQ, NEXT_CP, NEXT_HAS, NEXT_ADDRESS, NEXT_FAULT, NEXT_TICK, NEXT_FAST,
- OUT_OF_ORDER, PERIOD, AT, LINE, LINE_AT, LAST_CP, OPEN, OPEN_PC, OPEN_ACCESS, INTERRUPTED, PIPE_SEQ, FIRST_PENDING,
- LAST_PENDING, RETIRED, STATICS, INSTRUCTIONS, FAST, LABELLED, SATURATED, SYSCALLS, NOPS, MICRO_OPERATIONS, REFERENCES,
- REPEATED, REPEATED_REFERENCES, SQUASHED, IDS, ACCESSES, LATENCIES) = range(51)  # fmt: skip
+(
+    HELD,
+    HELD_PC,
+    HELD_MICRO,
+    HELD_FLAGS,
+    HELD_SEQ,
+    HELD_CP,
+    HELD_HAS,
+    HELD_ADDRESS,
+    HELD_FAULT,
+    HELD_TICK,
+    HELD_FAST,
+    NEXT,
+    NEXT_PC,
+    NEXT_MICRO,
+    NEXT_FLAGS,
+    NEXT_SEQ,
+    NEXT_CP,
+    NEXT_HAS,
+    NEXT_ADDRESS,
+    NEXT_FAULT,
+    NEXT_TICK,
+    NEXT_FAST,
+    OUT_OF_ORDER,
+    PERIOD,
+    AT,
+    LINE,
+    LINE_AT,
+    LAST_CP,
+    OPEN,
+    OPEN_PC,
+    OPEN_ACCESS,
+    INTERRUPTED,
+    PIPE_SEQ,
+    FIRST_PENDING,
+    LAST_PENDING,
+    RETIRED,
+    STATICS,
+    INSTRUCTIONS,
+    FAST,
+    LABELLED,
+    SATURATED,
+    SYSCALLS,
+    NOPS,
+    MICRO_OPERATIONS,
+    REFERENCES,
+    REPEATED,
+    REPEATED_REFERENCES,
+    SQUASHED,
+    IDS,
+    ACCESSES,
+    LATENCIES,
+) = range(51)
 _FIELDS = NEXT - HELD
 
 # Columns of `Tables.records` and `Tables.pending`, and of `Output.accesses`.
@@ -184,8 +248,17 @@ def _bytes(text: str) -> NDArray[np.uint8]:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-_FLAG_WORDS = ("IsLoad", "IsStore", "IsAtomic", "IsMicroop", "IsLastMicroop", "IsFirstMicroop", "IsNop",
-               "IsDataPrefetch", "IsInstPrefetch")  # fmt: skip
+_FLAG_WORDS = (
+    "IsLoad",
+    "IsStore",
+    "IsAtomic",
+    "IsMicroop",
+    "IsLastMicroop",
+    "IsFirstMicroop",
+    "IsNop",
+    "IsDataPrefetch",
+    "IsInstPrefetch",
+)
 _LOAD, _STORE, _ATOMIC, _MICRO, _LAST, _FIRST, _NOP, _DATA_PREFETCH, _INST_PREFETCH = map(_bytes, _FLAG_WORDS)
 _FLAGS, _CPSEQ, _FETCHSEQ, _ADDRESS, _GEM5_NOP = map(
     _bytes, ("  flags=(", "  CPSeq=", "  FetchSeq=", " A=0x", "gem5 nop")

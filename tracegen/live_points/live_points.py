@@ -27,10 +27,20 @@ SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
 _NUMBERS = ("instructions", "units", "seed")
 _PIECES = {
-    "unit": "<u8", "counted": "|b1", "static_id": "<u4", "next_static_id": "<u4", "accesses": "<u4", "address": "<u8",
-    "size": "u1", "is_store": "u1", "line_offset": "<i8", "line": "<u8", "branch_offset": "<i8", "branch": "<u4",
+    "unit": "<u8",
+    "counted": "|b1",
+    "static_id": "<u4",
+    "next_static_id": "<u4",
+    "accesses": "<u4",
+    "address": "<u8",
+    "size": "u1",
+    "is_store": "u1",
+    "line_offset": "<i8",
+    "line": "<u8",
+    "branch_offset": "<i8",
+    "branch": "<u4",
     "branch_following": "<u4",
-}  # fmt: skip
+}
 _SAMPLE = {"weight": "<f8", "stratum": "<i4", "size": "<f8", "signature": "<f4"}
 _WIDTHS = {"sources": MAX_SOURCES, "destinations": MAX_DESTINATIONS}
 _NONE = 255  # of a register
@@ -70,9 +80,14 @@ class Pieces:
             here = offset[rows.start : rows.stop + 1]
             accesses = slice(int(here[0]), int(here[-1]))
             yield Chunk(
-                unit * UNIT, self.static_id[rows], self.next_static_id[rows], here, self.address[accesses],
-                self.size[accesses], self.is_store[accesses],
-            )  # fmt: skip
+                unit * UNIT,
+                self.static_id[rows],
+                self.next_static_id[rows],
+                here,
+                self.address[accesses],
+                self.size[accesses],
+                self.is_store[accesses],
+            )
 
 
 @dataclass(frozen=True)
@@ -217,8 +232,9 @@ def _misfit(points: LivePoints) -> str | None:
     if {len(pieces.address), len(pieces.size), len(pieces.is_store)} != {accesses}:
         return "the columns of accesses differ in length"
     for offset, columns in (
-        (pieces.line_offset, (pieces.line,)), (pieces.branch_offset, (pieces.branch, pieces.branch_following)),
-    ):  # fmt: skip
+        (pieces.line_offset, (pieces.line,)),
+        (pieces.branch_offset, (pieces.branch, pieces.branch_following)),
+    ):
         if len(offset) != len(pieces) + 1 or offset[0] != 0 or np.any(np.diff(offset) < 0):
             return "offsets of lines or branches are not in order"
         if any(len(column) != offset[-1] for column in columns):

@@ -15,9 +15,7 @@ from support.files import read_dataset, read_slice, read_strings, write_strings
 
 Symbols = tuple[NDArray[np.uint64], NDArray[np.uint64], Sequence[str]]
 Lines = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], Sequence[str]]
-_TABLES = {
-    "symbols": {"address": "<u8", "size": "<u8"}, "lines": {"address": "<u8", "file": "<u4", "line": "<u4"}
-}  # fmt: skip
+_TABLES = {"symbols": {"address": "<u8", "size": "<u8"}, "lines": {"address": "<u8", "file": "<u4", "line": "<u4"}}
 _NAMES = {"symbols": "symbols/name", "lines": "lines/files"}
 
 

@@ -32,17 +32,32 @@ _BRANCHES = 8192  # before a unit, at most
 _AHEAD = 4  # chunks that are read before they are recorded
 # Cycles of a simple machine's operations; one where none is named. They tell units apart and are in no result.
 _LATENCY = {
-    Operation.INT_MUL: 3, Operation.INT_DIV: 12, Operation.FP_ADD: 4, Operation.FP_MUL: 4, Operation.FP_FMA: 4,
-    Operation.FP_DIV: 13, Operation.FP_SQRT: 16, Operation.FP_MISC: 20, Operation.SIMD_MUL: 4,
-    Operation.SIMD_FP_ADD: 4, Operation.SIMD_FP_MUL: 4, Operation.SIMD_FP_FMA: 4, Operation.SIMD_FP_DIV: 13,
-    Operation.SIMD_FP_SQRT: 16, Operation.CRYPTO: 3,
-}  # fmt: skip
+    Operation.INT_MUL: 3,
+    Operation.INT_DIV: 12,
+    Operation.FP_ADD: 4,
+    Operation.FP_MUL: 4,
+    Operation.FP_FMA: 4,
+    Operation.FP_DIV: 13,
+    Operation.FP_SQRT: 16,
+    Operation.FP_MISC: 20,
+    Operation.SIMD_MUL: 4,
+    Operation.SIMD_FP_ADD: 4,
+    Operation.SIMD_FP_MUL: 4,
+    Operation.SIMD_FP_FMA: 4,
+    Operation.SIMD_FP_DIV: 13,
+    Operation.SIMD_FP_SQRT: 16,
+    Operation.CRYPTO: 3,
+}
 
 
 def of_trace(
-    trace: str | os.PathLike[str], *, units: int = UNITS, seed: int = 0, max_instructions: int | None = None,
+    trace: str | os.PathLike[str],
+    *,
+    units: int = UNITS,
+    seed: int = 0,
+    max_instructions: int | None = None,
     progress: bool = True,
-) -> LivePoints:  # fmt: skip
+) -> LivePoints:
     """Return the live-points of a trace (or of its first `max_instructions`), about so many `units` of them.
 
     Raises InputError for a bad trace, too few units, or a run of less than two units.
@@ -53,9 +68,17 @@ def of_trace(
         recorder = _recorder(units, seed)
         _pass(recorder, ((instructions, chunk) for chunk in opened.chunks(stop=total)), opened.name, total, progress)
         return _live_points(
-            recorder, instructions, Origins.of(opened, opened.code), units, seed, program=opened.name,
-            isa=opened.isa, source=opened.source, command=json.dumps(opened.command), digest=opened.digest,
-        )  # fmt: skip
+            recorder,
+            instructions,
+            Origins.of(opened, opened.code),
+            units,
+            seed,
+            program=opened.name,
+            isa=opened.isa,
+            source=opened.source,
+            command=json.dumps(opened.command),
+            digest=opened.digest,
+        )
 
 
 def of_stream(stream: ProgramStream, *, units: int = UNITS, seed: int = 0, progress: bool = True) -> LivePoints:
@@ -64,9 +87,17 @@ def of_stream(stream: ProgramStream, *, units: int = UNITS, seed: int = 0, progr
     pairs = ((stream.instructions, chunk) for chunk in stream.chunks())
     _pass(recorder, pairs, stream.program, None, progress)
     return _live_points(
-        recorder, stream.instructions, Origins.of(stream, stream.code), units, seed, program=stream.program,
-        isa=stream.isa, source="qemu", command=json.dumps(stream.command), digest=stream.digest,
-    )  # fmt: skip
+        recorder,
+        stream.instructions,
+        Origins.of(stream, stream.code),
+        units,
+        seed,
+        program=stream.program,
+        isa=stream.isa,
+        source="qemu",
+        command=json.dumps(stream.command),
+        digest=stream.digest,
+    )
 
 
 def _recorder(units: int, seed: int) -> _core.Recorder:
@@ -82,15 +113,22 @@ def _grow(recorder: _core.Recorder, instructions: StaticInstructions) -> None:
     latency = np.ones(256, np.uint8)
     latency[[int(operation) for operation in _LATENCY]] = list(_LATENCY.values())
     recorder.grow(
-        instructions.address, instructions.length, latency[instructions.operation], instructions.flags,
-        instructions.sources, instructions.destinations,
-    )  # fmt: skip
+        instructions.address,
+        instructions.length,
+        latency[instructions.operation],
+        instructions.flags,
+        instructions.sources,
+        instructions.destinations,
+    )
 
 
 def _pass(
-    recorder: _core.Recorder, chunks: Iterable[tuple[StaticInstructions, Chunk]], name: str, total: int | None,
+    recorder: _core.Recorder,
+    chunks: Iterable[tuple[StaticInstructions, Chunk]],
+    name: str,
+    total: int | None,
     progress: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Record each chunk, with the instructions known by then, in a thread while the next ones are read."""
 
     def record(instructions: StaticInstructions, chunk: Chunk) -> None:
@@ -116,9 +154,18 @@ def _pass(
 
 
 def _live_points(
-    recorder: _core.Recorder, instructions: StaticInstructions, origins: Origins, units: int, seed: int, *,
-    program: str, isa: str, source: str, command: str, digest: str,
-) -> LivePoints:  # fmt: skip
+    recorder: _core.Recorder,
+    instructions: StaticInstructions,
+    origins: Origins,
+    units: int,
+    seed: int,
+    *,
+    program: str,
+    isa: str,
+    source: str,
+    command: str,
+    digest: str,
+) -> LivePoints:
     if recorder.units < 2:
         raise InputError(
             f"{program}: {recorder.instructions:,} instructions are too few for live-points, whose units have "
@@ -134,10 +181,17 @@ def _live_points(
     if recorder.units > len(held) and len(held) < units:
         print(f"{program}: {len(held)} units are all that was held of the run", file=sys.stderr)
     return LivePoints(
-        program=program, isa=isa, source=source, command=command, digest=digest, seed=seed,
-        instructions=recorder.instructions, units=recorder.units, sample=drawn.sample,
+        program=program,
+        isa=isa,
+        source=source,
+        command=command,
+        digest=digest,
+        seed=seed,
+        instructions=recorder.instructions,
+        units=recorder.units,
+        sample=drawn.sample,
         **_by_address(instructions, origins, pieces),
-    )  # fmt: skip
+    )
 
 
 def _by_address(instructions: StaticInstructions, origins: Origins, pieces: Pieces) -> dict[str, Any]:
@@ -154,6 +208,7 @@ def _by_address(instructions: StaticInstructions, origins: Origins, pieces: Piec
         for name in ("static_id", "next_static_id", "branch", "branch_following")
     }
     return {
-        "static": StaticInstructions(**ordered), "origins": replace(origins, code=origins.code[order]),
+        "static": StaticInstructions(**ordered),
+        "origins": replace(origins, code=origins.code[order]),
         "pieces": replace(pieces, **ids),
-    }  # fmt: skip
+    }

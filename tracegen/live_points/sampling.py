@@ -77,9 +77,13 @@ class Drawn:
 
 
 def draw(
-    numbers: NDArray[np.uint64], signatures: NDArray[np.float32], held: NDArray[np.uint64], population: int, units: int,
+    numbers: NDArray[np.uint64],
+    signatures: NDArray[np.float32],
+    held: NDArray[np.uint64],
+    population: int,
+    units: int,
     seed: int,
-) -> Drawn:  # fmt: skip
+) -> Drawn:
     """Draw about so many `units` of those `held`, a simple random part of the units `numbers` [m] with `signatures`
     [m, p], of a run of `population` units.
     """

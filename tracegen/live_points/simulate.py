@@ -97,19 +97,24 @@ class LivePointsSimulator:
         if found is None:
             static = self.points.static
             found = _core.TimelessBranches(
-                kind=predictor.kind, entries=predictor.entries, btb_entries=predictor.btb_entries,
-                ras_entries=predictor.ras_entries, window=window,
-            ).outcomes(
-                static.address, static.length, static.flags, self._branches, self._following, self._steps
-            )  # fmt: skip
+                kind=predictor.kind,
+                entries=predictor.entries,
+                btb_entries=predictor.btb_entries,
+                ras_entries=predictor.ras_entries,
+                window=window,
+            ).outcomes(static.address, static.length, static.flags, self._branches, self._following, self._steps)
             with self._lock:
                 self._outcomes[predictor, window] = found
         return found
 
     def simulate(
-        self, machines: Sequence[Machine], threads: int | None = None, *, stacks: bool = False,
+        self,
+        machines: Sequence[Machine],
+        threads: int | None = None,
+        *,
+        stacks: bool = False,
         done: Callable[[], object] = lambda: None,
-    ) -> Estimated:  # fmt: skip
+    ) -> Estimated:
         """Estimate the whole run on each of `machines`, so many at once (one a processor by default).
 
         Raises InputError for a machine with a cache that holds more lines than are known of a run.
@@ -125,10 +130,12 @@ class LivePointsSimulator:
         if not points.whole:
             width = np.hypot(width, COLD * cycles)
         return Estimated(
-            cycles, width, units,
+            cycles,
+            width,
+            units,
             [{name: rows * total for name, total in counts.items()} for _, counts, _ in each],
             rows * np.array([stack[0] for _, _, stack in each]) if stacks else None,
-        )  # fmt: skip
+        )
 
     def by_instruction(
         self, machines: Sequence[Machine], threads: int | None = None, *, done: Callable[[], object] = lambda: None
@@ -152,9 +159,13 @@ class LivePointsSimulator:
         return found, np.asarray(rows * times, np.float64)
 
     def _each(
-        self, machines: Sequence[Machine], groups: Sequence[_Groups] | None, count: int, threads: int | None,
+        self,
+        machines: Sequence[Machine],
+        groups: Sequence[_Groups] | None,
+        count: int,
+        threads: int | None,
         done: Callable[[], object],
-    ) -> list[_OfMachine]:  # fmt: skip
+    ) -> list[_OfMachine]:
         def one(machine: Machine) -> _OfMachine:
             found = self._one(machine, groups, count)
             done()

@@ -40,9 +40,7 @@ class BlockTable:
         self._position = 0  # bytes of the file that are understood
         self.code: NDArray[np.uint8] = np.zeros((0, 16), np.uint8)  # [I, 16] the instructions' bytes
         none64, none8 = np.empty(0, np.uint64), np.empty(0, np.uint8)
-        self.kernel = Kernel(
-            np.zeros(1, np.int64), none64, none64, none8, np.empty(0, np.int64), none64, none8, none8
-        )  # fmt: skip
+        self.kernel = Kernel(np.zeros(1, np.int64), none64, none64, none8, np.empty(0, np.int64), none64, none8, none8)
 
     def __len__(self) -> int:
         return len(self.kernel.begin) - 1

@@ -112,9 +112,14 @@ def _libraries(
         return None  # others do not know this question, and would run the program
     command = [*emulator, "-E", "LD_TRACE_LOADED_OBJECTS=1", str(executable.path)]
     answer = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", env=environment,
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=environment,
         check=False,
-    )  # fmt: skip
+    )
     return [Path(found) for found in re.findall(r"(?:=> |^\s*)(/\S+) \(0x", answer.stdout, re.MULTILINE)]
 
 

@@ -244,9 +244,16 @@ class Replay:
         self._grow()
         while not self.is_complete:
             reason = _read(
-                words, self._blocks.kernel, self._limit, self._state, self._repeating, self.used, self._sequence,
-                self._accesses, self._filled,
-            )  # fmt: skip
+                words,
+                self._blocks.kernel,
+                self._limit,
+                self._state,
+                self._repeating,
+                self.used,
+                self._sequence,
+                self._accesses,
+                self._filled,
+            )
             if reason == _EXAMINE:
                 self._interruptions.examine(int(self._state[_BLOCK]))
             elif reason == _BLOCKS:

@@ -79,8 +79,9 @@ class Run:
         if program.script is not None:
             print(
                 f"perfvec: {program.script} is a script: what is traced is its interpreter, {program.executable.path}, "
-                "without the programs that it starts", file=sys.stderr,
-            )  # fmt: skip
+                "without the programs that it starts",
+                file=sys.stderr,
+            )
         qemu = find_qemu(program.executable.isa)
         sysroot = sysroot_arguments(program.executable, environment)
         if region is not None:
@@ -93,9 +94,15 @@ class Run:
         try:
             self._sites = Sites(self.folder, region, program.executable.path) if region is not None else None
             option = plugin_option(
-                plugin, dir=self.folder, isa=self.isa, skip=skip, max=max_instructions or 0,
-                threads="on" if threads else "off", reader=os.getpid(), **(region.plugin_options() if region else {}),
-            )  # fmt: skip
+                plugin,
+                dir=self.folder,
+                isa=self.isa,
+                skip=skip,
+                max=max_instructions or 0,
+                threads="on" if threads else "off",
+                reader=os.getpid(),
+                **(region.plugin_options() if region else {}),
+            )
             arguments = [str(qemu), "-plugin", option, *sysroot, "-0", program.argv[0]]
             arguments += [str(program.executable.path), *program.argv[1:]]
             self.blocks = BlockTable(self.folder, self.isa)

@@ -82,10 +82,19 @@ def trace(
     with ExitStack() as stack:
         run = stack.enter_context(
             Run(
-                command, output.parent, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd,
-                max_instructions=max_instructions, skip=skip, threads=threads, region=region,
+                command,
+                output.parent,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=env,
+                cwd=cwd,
+                max_instructions=max_instructions,
+                skip=skip,
+                threads=threads,
+                region=region,
             )
-        )  # fmt: skip
+        )
         bar = stack.enter_context(
             tqdm(desc="tracing", unit=" instructions", unit_scale=True, disable=None if progress else True)
         )

@@ -49,9 +49,17 @@ def stream(
     The program waits where the reader is behind, and is killed where the reader leaves early.
     """
     with Run(
-        command, Path(gettempdir()), stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd,
-        max_instructions=max_instructions, skip=skip, region=region,
-    ) as run:  # fmt: skip
+        command,
+        Path(gettempdir()),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=env,
+        cwd=cwd,
+        max_instructions=max_instructions,
+        skip=skip,
+        region=region,
+    ) as run:
         yield ProgramStream(run)
 
 

@@ -47,10 +47,17 @@ _AHEAD = 8  # accesses whose lines are looked up ahead of time
 _STORE_TABLE_BITS = 16  # 8-byte words with a recent store; a newer store in the same place replaces an older one
 _CONDITIONAL = int(Flag.CONDITIONAL)
 _FLAGS = {
-    "loads": Flag.LOAD, "stores": Flag.STORE, "branches": Flag.BRANCH, "conditional_branches": Flag.CONDITIONAL,
-    "indirect_branches": Flag.INDIRECT, "calls": Flag.CALL, "returns": Flag.RETURN, "atomics": Flag.ATOMIC,
-    "floating_point": Flag.FLOAT, "packed": Flag.VECTOR,
-}  # fmt: skip
+    "loads": Flag.LOAD,
+    "stores": Flag.STORE,
+    "branches": Flag.BRANCH,
+    "conditional_branches": Flag.CONDITIONAL,
+    "indirect_branches": Flag.INDIRECT,
+    "calls": Flag.CALL,
+    "returns": Flag.RETURN,
+    "atomics": Flag.ATOMIC,
+    "floating_point": Flag.FLOAT,
+    "packed": Flag.VECTOR,
+}
 
 
 @compiled
@@ -203,10 +210,13 @@ class Characteriser:
         self._windows = np.array(sorted(windows), np.int64)
         size, many = 1 << _STORE_TABLE_BITS, len(windows)
         self._flow = _Dataflow(
-            np.full(REGISTERS, -1, np.int64), np.zeros((REGISTERS, many), np.int64), np.zeros((size, 2), np.int64),
-            np.zeros((size, many), np.int64), np.zeros((int(self._windows[-1]), many), np.int64),
+            np.full(REGISTERS, -1, np.int64),
+            np.zeros((REGISTERS, many), np.int64),
+            np.zeros((size, 2), np.int64),
+            np.zeros((size, many), np.int64),
+            np.zeros((int(self._windows[-1]), many), np.int64),
             np.zeros(many, np.int64),
-        )  # fmt: skip
+        )
 
     def observe(self, chunk: Chunk) -> None:
         """The next chunk (without gaps)."""
@@ -230,22 +240,37 @@ class Characteriser:
         done = 0
         while done < len(part.address):
             done = _accesses(
-                lines.reserve(2), pages.reserve(2), part.address, part.size, done, self._bins["data_lines"],
+                lines.reserve(2),
+                pages.reserve(2),
+                part.address,
+                part.size,
+                done,
+                self._bins["data_lines"],
                 self._bins["data_pages"],
-            )  # fmt: skip
+            )
         _flow(
-            self._flow, self._windows, part.start, self._rows, static_id, part.access_offset, part.address,
-            part.is_store, np.empty(len(self._windows), np.int64), self._producers["register"],
+            self._flow,
+            self._windows,
+            part.start,
+            self._rows,
+            static_id,
+            part.access_offset,
+            part.address,
+            part.is_store,
+            np.empty(len(self._windows), np.int64),
+            self._producers["register"],
             self._producers["memory"],
-        )  # fmt: skip
+        )
 
     def document(self) -> dict[str, Any]:
         """All measures by group; every number is a count, a share (0 … 1), bits, or instructions a cycle."""
         program, executed = self._instructions, self._executed
         total = int(executed.sum())
         operations = np.bincount(program.operation, executed, minlength=len(Operation)) / max(total, 1)
-        shares = {name: float(executed[(program.flags & int(flag)) != 0].sum() / max(total, 1))
-                  for name, flag in _FLAGS.items()}  # fmt: skip
+        shares = {
+            name: float(executed[(program.flags & int(flag)) != 0].sum() / max(total, 1))
+            for name, flag in _FLAGS.items()
+        }
         conditional = (program.flags & _CONDITIONAL) != 0
         outcomes = int(executed[conditional].sum())
         return {
@@ -265,9 +290,11 @@ class Characteriser:
             "lru_miss_ratio": {name: _misses(bins) for name, bins in self._bins.items()},
             "stack_distance": {name: _histogram(bins) for name, bins in self._bins.items()},
             "producer_within": {name: _within(bins) for name, bins in self._producers.items()},
-            "ideal_ipc": {str(window): total / max(int(cycles), 1)
-                          for window, cycles in zip(self._windows, self._flow.last, strict=True)},
-        }  # fmt: skip
+            "ideal_ipc": {
+                str(window): total / max(int(cycles), 1)
+                for window, cycles in zip(self._windows, self._flow.last, strict=True)
+            },
+        }
 
 
 @kernel

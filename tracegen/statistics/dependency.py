@@ -29,11 +29,23 @@ HISTORY_CYCLES = 4096  # lags are measured against at most so many nominal cycle
 _STORE_TABLE_BITS = 16  # 8-byte words with a recent store; a newer store in the same place replaces an older one
 NOMINAL_CYCLES = np.ones(len(Operation), np.int64)  # nominal cycles of each operation
 for _operation, _cycles in {
-    Operation.NONE: 0, Operation.INT_MUL: 3, Operation.INT_DIV: 12, Operation.FP_ADD: 3, Operation.FP_MUL: 4,
-    Operation.FP_FMA: 4, Operation.FP_DIV: 12, Operation.FP_SQRT: 16, Operation.FP_MISC: 30, Operation.SIMD_MUL: 4,
-    Operation.SIMD_FP_ADD: 3, Operation.SIMD_FP_MUL: 4, Operation.SIMD_FP_FMA: 4, Operation.SIMD_FP_DIV: 12,
-    Operation.SIMD_FP_SQRT: 16, Operation.CRYPTO: 3,
-}.items():  # fmt: skip
+    Operation.NONE: 0,
+    Operation.INT_MUL: 3,
+    Operation.INT_DIV: 12,
+    Operation.FP_ADD: 3,
+    Operation.FP_MUL: 4,
+    Operation.FP_FMA: 4,
+    Operation.FP_DIV: 12,
+    Operation.FP_SQRT: 16,
+    Operation.FP_MISC: 30,
+    Operation.SIMD_MUL: 4,
+    Operation.SIMD_FP_ADD: 3,
+    Operation.SIMD_FP_MUL: 4,
+    Operation.SIMD_FP_FMA: 4,
+    Operation.SIMD_FP_DIV: 12,
+    Operation.SIMD_FP_SQRT: 16,
+    Operation.CRYPTO: 3,
+}.items():
     NOMINAL_CYCLES[_operation] = _cycles
 _LOAD_CYCLES = 3
 

@@ -126,9 +126,16 @@ class HistoryEntropy:
         done = 0
         while True:
             done = _count(
-                self._table, self._scalars, self._own, site, taken, self.length, self.kind == "global", self._limit,
+                self._table,
+                self._scalars,
+                self._own,
+                site,
+                taken,
+                self.length,
+                self.kind == "global",
+                self._limit,
                 done,
-            )  # fmt: skip
+            )
             if done == len(site):
                 return
             larger = np.zeros((2 * len(self._table), 3), np.uint64)

@@ -248,9 +248,14 @@ class StackDistance:
         words = _power_of_two(max(slots, _LEAST_SLOTS)) // 64
         blocks = words // 8
         return StackState(
-            scalars, top, table, np.zeros(words, np.uint64), _rows(blocks), _rows(-(-blocks // _FAN)),
+            scalars,
+            top,
+            table,
+            np.zeros(words, np.uint64),
+            _rows(blocks),
+            _rows(-(-blocks // _FAN)),
             np.zeros(-(-blocks // _FAN**2), np.int32),
-        )  # fmt: skip
+        )
 
     @property
     def distinct(self) -> int:

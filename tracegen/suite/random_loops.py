@@ -146,12 +146,19 @@ class _Function:
         name, _, mask = draw.choice(self.arrays)
         index = self._weighted(
             {
-                "i": 6, "n - i": 1.5, "i - 1": 1.5, "at": 1.5,
-                f"i + {draw.randint(1, 64)}": 3, f"i * {1 << draw.randint(1, 9)}": 3, f"i * {draw.randint(3, 300)}": 2,
-                f"i >> {draw.randint(1, 5)}": 1, str(draw.randint(0, 60)): 1, f"table[i & {TABLE - 1}]": 2.5,
+                "i": 6,
+                "n - i": 1.5,
+                "i - 1": 1.5,
+                "at": 1.5,
+                f"i + {draw.randint(1, 64)}": 3,
+                f"i * {1 << draw.randint(1, 9)}": 3,
+                f"i * {draw.randint(3, 300)}": 2,
+                f"i >> {draw.randint(1, 5)}": 1,
+                str(draw.randint(0, 60)): 1,
+                f"table[i & {TABLE - 1}]": 2.5,
                 f"i * {draw.randrange(1 << 20, 1 << 30) | 1} >> {draw.randint(3, 12)}": 1.5,
             }
-        )  # fmt: skip
+        )
         return f"{name}[({index}) & {mask}]"
 
     def condition(self) -> str:
@@ -163,7 +170,7 @@ class _Function:
                 f"({draw.choice(self.variables)} {'< i' if self.floating else '& 4'})": 2,
                 f"({self.element()} > 0)": 1,
             }
-        )  # fmt: skip
+        )
 
     def _weighted(self, choices: dict[str, float]) -> str:
         names: Sequence[str] = list(choices)

@@ -36,9 +36,13 @@ def time_workloads(
                 continue
         rows.append(
             {
-                "program": workload.name, "seconds": found.seconds, "uncertainty": found.uncertainty,
-                "least": min(found.user), "most": max(found.user), "system": sorted(found.system)[repeats // 2],
+                "program": workload.name,
+                "seconds": found.seconds,
+                "uncertainty": found.uncertainty,
+                "least": min(found.user),
+                "most": max(found.user),
+                "system": sorted(found.system)[repeats // 2],
                 "repeats": repeats,
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows), failures

@@ -173,9 +173,17 @@ def _trace_in(work: Path, given: _Given) -> int:
         messages.open("wb") as said,
     ):
         result = trace(
-            command, output, stdin=on_stdin, stdout=unheard, stderr=said, env={**given.environment, **workload.env},
-            cwd=given.cwd, max_instructions=given.max_instructions, skip=workload.skip, progress=False,
-        )  # fmt: skip
+            command,
+            output,
+            stdin=on_stdin,
+            stdout=unheard,
+            stderr=said,
+            env={**given.environment, **workload.env},
+            cwd=given.cwd,
+            max_instructions=given.max_instructions,
+            skip=workload.skip,
+            progress=False,
+        )
     _require_well_run(workload, result, messages)
     output.replace(_trace_file(given.folder, workload))
     return result.instructions

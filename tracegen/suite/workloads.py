@@ -18,8 +18,12 @@ from tracegen.suite.inputs import compile_c, input_file
 
 _FOLDER = Path(__file__).parent
 _SETS = {
-    "default": "workloads.yaml", "debian": "debian.yaml", "mix": "mix.yaml", "loops": "loops.yaml", "laps": "laps.yaml",
-}  # fmt: skip
+    "default": "workloads.yaml",
+    "debian": "debian.yaml",
+    "mix": "mix.yaml",
+    "loops": "loops.yaml",
+    "laps": "laps.yaml",
+}
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,26 @@ from tracegen.tensor.primitives import Primitive, StepError, from_ansor
 
 _FAILED_S = 1e9  # Ansor writes 1e10 for a measurement that failed
 _OUTCOMES = {  # MeasureErrorNo of TVM's auto_scheduler/measure.py
-    0: Outcome.OK, 1: Outcome.BUILD_FAILED, 2: Outcome.BUILD_FAILED, 3: Outcome.BUILD_FAILED, 4: Outcome.RUN_FAILED,
-    5: Outcome.INVALID, 6: Outcome.TIMEOUT, 7: Outcome.TIMEOUT, 8: Outcome.UNKNOWN,
-}  # fmt: skip
+    0: Outcome.OK,
+    1: Outcome.BUILD_FAILED,
+    2: Outcome.BUILD_FAILED,
+    3: Outcome.BUILD_FAILED,
+    4: Outcome.RUN_FAILED,
+    5: Outcome.INVALID,
+    6: Outcome.TIMEOUT,
+    7: Outcome.TIMEOUT,
+    8: Outcome.UNKNOWN,
+}
 _HARDWARE = (  # the log's hardware parameters, by the names of `uarch.devices` where that has the same
-    "cores", "vector_bytes", "cache_line_bytes", "max_shared_memory_per_block", "max_local_memory_per_block",
-    "max_threads_per_block", "max_vthread_extent", "warp_size",
-)  # fmt: skip
+    "cores",
+    "vector_bytes",
+    "cache_line_bytes",
+    "max_shared_memory_per_block",
+    "max_local_memory_per_block",
+    "max_threads_per_block",
+    "max_vthread_extent",
+    "warp_size",
+)
 _UNLIMITED = (1 << 31) - 1
 
 
@@ -124,11 +137,22 @@ def parse_key(key: str) -> list[Any]:
 
 
 _OPERATOR_WORDS = (  # the first that occurs in a function's name
-    ("depthwise", "depthwise_conv"), ("transpose", "transposed_conv"), ("conv", "conv"),
-    ("batch_matmul", "batch_matmul"), ("bmm", "batch_matmul"), ("matmul", "dense"), ("dense", "dense"),
-    ("gemm", "dense"), ("softmax", "normalization"), ("norm", "normalization"), ("pool", "pooling"),
-    ("sum", "reduction"), ("mean", "reduction"), ("relu", "elementwise"), ("add", "elementwise"),
-)  # fmt: skip
+    ("depthwise", "depthwise_conv"),
+    ("transpose", "transposed_conv"),
+    ("conv", "conv"),
+    ("batch_matmul", "batch_matmul"),
+    ("bmm", "batch_matmul"),
+    ("matmul", "dense"),
+    ("dense", "dense"),
+    ("gemm", "dense"),
+    ("softmax", "normalization"),
+    ("norm", "normalization"),
+    ("pool", "pooling"),
+    ("sum", "reduction"),
+    ("mean", "reduction"),
+    ("relu", "elementwise"),
+    ("add", "elementwise"),
+)
 
 
 def task_of(key: str) -> Task:
@@ -168,10 +192,14 @@ def _convolution(data: Sequence[int], weights: Sequence[int], output: Sequence[i
     if not len(data) == len(weights) == len(output) == 4:
         return None
     (batch, height, width, channels), (rows, columns, inner, filters) = data, weights
-    spatial = rows == columns and rows % 2 == 1 and all(
-        any(out in (-(-size // stride), (size - rows) // stride + 1) for stride in (1, 2, 4))
-        for out, size in zip(output[1:3], (height, width), strict=True)
-    )  # fmt: skip
+    spatial = (
+        rows == columns
+        and rows % 2 == 1
+        and all(
+            any(out in (-(-size // stride), (size - rows) // stride + 1) for stride in (1, 2, 4))
+            for out, size in zip(output[1:3], (height, width), strict=True)
+        )
+    )
     if not spatial or output[0] != batch:
         return None
     if inner == channels and output[3] == filters:

@@ -110,10 +110,14 @@ def _context(task: Task, origin: str, seed: int) -> TuneContext:
         else meta_schedule.search_strategy.ReplayTrace()
     )
     return meta_schedule.TuneContext(
-        _module(task), target=Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1}),
-        space_generator=meta_schedule.space_generator.PostOrderApply(), search_strategy=strategy,
-        task_name=task.name, rand_state=seed % (2**31 - 1) + 1, num_threads=1,
-    )  # fmt: skip
+        _module(task),
+        target=Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1}),
+        space_generator=meta_schedule.space_generator.PostOrderApply(),
+        search_strategy=strategy,
+        task_name=task.name,
+        rand_state=seed % (2**31 - 1) + 1,
+        num_threads=1,
+    )
 
 
 def _experience(task: Task, context: TuneContext, measured: Sequence[tuple[str, float]]) -> tuple[Any, Any]:

@@ -31,11 +31,19 @@ def card(dataset: Dataset) -> str:
     lines += _table(
         ["device", "tasks", "records", "failed", "fastest", "median", "slowest", "median spread"],
         [
-            [row["device"], row["tasks"], row["records"], row["failed"], _seconds(row["fastest_s"]),
-             _seconds(row["median_s"]), _seconds(row["slowest_s"]), _share(row["median_spread"])]
+            [
+                row["device"],
+                row["tasks"],
+                row["records"],
+                row["failed"],
+                _seconds(row["fastest_s"]),
+                _seconds(row["median_s"]),
+                _seconds(row["slowest_s"]),
+                _share(row["median_spread"]),
+            ]
             for row in devices.to_dict("records")
         ],
-    )  # fmt: skip
+    )
     lines += ["", "## Noise", ""]
     spread = records[(records["repeats"] > 1) & (records["error"] == Outcome.OK)]["spread"].dropna()
     if len(spread):
@@ -51,11 +59,13 @@ def card(dataset: Dataset) -> str:
     found = [compared for _, provenance in sources if (compared := provenance.get("compared")) and compared["records"]]
     if found:
         lines += [
-            "", "## Results", "",
+            "",
+            "## Results",
+            "",
             f"Those of {sum(part['records'] for part in found):,} records were compared with the unscheduled "
             f"program's; the right ones deviate by {max(part['largest'] for part in found):.2g} at most (tolerance "
             f"{max(part['tolerance'] for part in found):g}).",
-        ]  # fmt: skip
+        ]
     lines += ["", "## How it was made", ""]
     for session in (session for _, provenance in sources for session in provenance.get("sessions", [])):
         plan = json.dumps({name: value for name, value in session["plan"].items() if value not in (None, [], ())})

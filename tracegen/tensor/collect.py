@@ -198,9 +198,13 @@ class _Collection:
         task = turn.task
         known = [self.journal.schedules[schedule][1].trace for schedule in self.journal.of_task[task.key]]
         request: dict[str, Any] = {
-            "do": "sample", "task": task, "count": turn.count, "origin": turn.origin, "known": known,
+            "do": "sample",
+            "task": task,
+            "count": turn.count,
+            "origin": turn.origin,
+            "known": known,
             "seed": random.Random(f"{self.plan.seed} {task.key} {len(known)}").randrange(2**31),
-        }  # fmt: skip
+        }
         if turn.origin == EVOLUTIONARY and self.plan.measured_on:
             request["measured"] = self._measured(task)
         return request
@@ -222,9 +226,10 @@ class _Collection:
     def _jobs_again(self) -> Iterator[_Job]:
         """A small random part of the records a second time."""
         good = sorted(
-            key for key, record in self.journal.records.items()
+            key
+            for key, record in self.journal.records.items()
             if record.spread is not None and key[1] in self.plan.measured_on
-        )  # fmt: skip
+        )
         wanted = round(self.plan.again * len(good)) - len(self.journal.repeated)
         for schedule, device in random.Random(self.plan.seed).sample(good, max(0, min(wanted, len(good)))):
             yield self._job(schedule, device, again=True)
@@ -316,17 +321,24 @@ class _Collection:
 
     def _build_request(self, job: _Job) -> dict[str, Any]:
         return {
-            "do": "build", "task": job.task, "trace": job.candidate.trace, "target": TARGETS[level_of(job.device)],
+            "do": "build",
+            "task": job.task,
+            "trace": job.candidate.trace,
+            "target": TARGETS[level_of(job.device)],
             "path": str(job.path),
-        }  # fmt: skip
+        }
 
     def _measure_request(self, job: _Job) -> dict[str, Any]:
         best = self.best.get((job.task.key, job.device))
         slow = max(0.05, self.plan.slow_factor * best) if best is not None else 1.0
         return {
-            "arguments": job.task.arguments, "layouts": job.layouts, "reference": self.references[job.task.key],
-            "path": str(job.path), "slow_s": slow, "budget_s": self.plan.budget_s,
-        }  # fmt: skip
+            "arguments": job.task.arguments,
+            "layouts": job.layouts,
+            "reference": self.references[job.task.key],
+            "path": str(job.path),
+            "slow_s": slow,
+            "budget_s": self.plan.budget_s,
+        }
 
     def _failed(self, job: _Job, stage: str, failure: Failure, bar: tqdm) -> None:
         error = TIMEOUT if failure.error == "timeout" and stage == RUN_FAILED else stage

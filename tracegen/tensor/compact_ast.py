@@ -48,16 +48,25 @@ ACCESSES = 5
 MAX_LEAVES = 4096
 _OPERATIONS = ("add_sub", "mul", "div_mod", "min_max", "compare", "call", "cast")
 _LOOPS = ("serial", "parallel", "vectorized", "unrolled", "block", "thread", "vthread")
-_ACCESS = (
-    "present", "element_bytes", "distinct_bytes", "reuse", "stride", "still", "affine", "argument", "shared"
-)  # fmt: skip
+_ACCESS = ("present", "element_bytes", "distinct_bytes", "reuse", "stride", "still", "affine", "argument", "shared")
 COLUMNS = (
-    *(f"{kind}_{name}" for kind in ("float", "int") for name in _OPERATIONS), "logic", "select",
-    "loads", "bytes_loaded", "bytes_stored", "buffers",
+    *(f"{kind}_{name}" for kind in ("float", "int") for name in _OPERATIONS),
+    "logic",
+    "select",
+    "loads",
+    "bytes_loaded",
+    "bytes_stored",
+    "buffers",
     *(f"{kind}_{name}" for kind in _LOOPS for name in ("loops", "product", "innermost")),
-    "executions", "depth", "conditions", "accumulates", "pragma_unroll", *(f"extent{depth}" for depth in range(NEST)),
-    *(f"access{access}_{name}" for access in range(ACCESSES) for name in _ACCESS), *loop_nest.COLUMNS,
-)  # fmt: skip
+    "executions",
+    "depth",
+    "conditions",
+    "accumulates",
+    "pragma_unroll",
+    *(f"extent{depth}" for depth in range(NEST)),
+    *(f"access{access}_{name}" for access in range(ACCESSES) for name in _ACCESS),
+    *loop_nest.COLUMNS,
+)
 WIDTH = len(COLUMNS)
 _COLUMN = {name: index for index, name in enumerate(COLUMNS)}
 
@@ -120,15 +129,25 @@ def _lowering() -> Pass:
     return tvm.ir.transform.Sequential(
         [
             transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True),  # as `build`: weights come rewritten
-            transform.CanonicalizeLoop(), transform.LowerCrossThreadReduction(), transform.LowerInitBlock(),
-            transform.PlanAndUpdateBufferAllocationLocation(), transform.ConvertBlocksToOpaque(),
-            transform.LiftThreadBinding(), transform.ManifestSharedMemoryLocalStage(),
-            transform.CompactBufferAllocation(), transform.LowerAutoCopy(), transform.UnifyThreadBinding(),
-            transform.LowerMatchBuffer(), transform.StmtSimplify(), transform.InjectPermutedLayout(),
-            transform.AnnotateIrregularLoop(), transform.InjectSoftwarePipeline(),
-            transform.TransformMmaBufferLayout(), transform.LowerOpaqueBlock(),
+            transform.CanonicalizeLoop(),
+            transform.LowerCrossThreadReduction(),
+            transform.LowerInitBlock(),
+            transform.PlanAndUpdateBufferAllocationLocation(),
+            transform.ConvertBlocksToOpaque(),
+            transform.LiftThreadBinding(),
+            transform.ManifestSharedMemoryLocalStage(),
+            transform.CompactBufferAllocation(),
+            transform.LowerAutoCopy(),
+            transform.UnifyThreadBinding(),
+            transform.LowerMatchBuffer(),
+            transform.StmtSimplify(),
+            transform.InjectPermutedLayout(),
+            transform.AnnotateIrregularLoop(),
+            transform.InjectSoftwarePipeline(),
+            transform.TransformMmaBufferLayout(),
+            transform.LowerOpaqueBlock(),
         ]
-    )  # fmt: skip
+    )
 
 
 def _visit(node: Any, walk: _Walk) -> None:
@@ -240,10 +259,12 @@ def _vector(node: Any, walk: _Walk) -> NDArray[np.float64]:
         at = _COLUMN[f"access{number}_present"]
         row[at : at + len(_ACCESS)] = _described(access, buffer, affine, extents, walk)
     row[_COLUMN[loop_nest.COLUMNS[0]] :] = loop_nest.loop_nest(
-        extents, list(dict.fromkeys(access for access, _, _ in accesses)),
-        lanes=math.prod(loop.extent for loop in walk.loops if loop.kind == "vectorized"), unroll=walk.unroll,
+        extents,
+        list(dict.fromkeys(access for access, _, _ in accesses)),
+        lanes=math.prod(loop.extent for loop in walk.loops if loop.kind == "vectorized"),
+        unroll=walk.unroll,
         operations=sum(row[_COLUMN[f"float_{name}"]] for name in _OPERATIONS),
-    )  # fmt: skip
+    )
     return np.log2(1 + row)
 
 
@@ -267,9 +288,16 @@ def _described(
     stride = access.stride(0)
     scope = str(buffer.scope()) if callable(buffer.scope) else str(buffer.scope)
     return (
-        1, access.size, distinct, max(math.prod(extents) * access.size / distinct, 1), stride / access.size,
-        affine and stride == 0, affine, buffer.id_ in walk.arguments, scope.startswith("shared"),
-    )  # fmt: skip
+        1,
+        access.size,
+        distinct,
+        max(math.prod(extents) * access.size / distinct, 1),
+        stride / access.size,
+        affine and stride == 0,
+        affine,
+        buffer.id_ in walk.arguments,
+        scope.startswith("shared"),
+    )
 
 
 def _count(node: Any, row: NDArray[np.float64], loads: list[Any]) -> None:
@@ -294,10 +322,15 @@ def _count(node: Any, row: NDArray[np.float64], loads: list[Any]) -> None:
 @lru_cache(maxsize=1)
 def _operations() -> dict[str, str]:
     groups = {
-        "add_sub": ("Add", "Sub"), "mul": ("Mul",), "div_mod": ("Div", "Mod", "FloorDiv", "FloorMod"),
-        "min_max": ("Min", "Max"), "compare": ("EQ", "NE", "LT", "LE", "GT", "GE"), "cast": ("Cast",),
-        "logic": ("And", "Or", "Not"), "select": ("Select",),
-    }  # fmt: skip
+        "add_sub": ("Add", "Sub"),
+        "mul": ("Mul",),
+        "div_mod": ("Div", "Mod", "FloorDiv", "FloorMod"),
+        "min_max": ("Min", "Max"),
+        "compare": ("EQ", "NE", "LT", "LE", "GT", "GE"),
+        "cast": ("Cast",),
+        "logic": ("And", "Or", "Not"),
+        "select": ("Select",),
+    }
     return {kind: name for name, kinds in groups.items() for kind in kinds}
 
 

@@ -34,9 +34,13 @@ from uarch.configuration import machine_from_dict
 from uarch.devices import load_device, machine_device
 
 _OUTCOMES = {
-    "": Outcome.OK, BUILD_FAILED: Outcome.BUILD_FAILED, RUN_FAILED: Outcome.RUN_FAILED, TIMEOUT: Outcome.TIMEOUT,
-    INVALID: Outcome.INVALID, TOO_LONG: Outcome.TIMEOUT,
-}  # fmt: skip
+    "": Outcome.OK,
+    BUILD_FAILED: Outcome.BUILD_FAILED,
+    RUN_FAILED: Outcome.RUN_FAILED,
+    TIMEOUT: Outcome.TIMEOUT,
+    INVALID: Outcome.INVALID,
+    TOO_LONG: Outcome.TIMEOUT,
+}
 _VERSIONS = {"primitives": primitives.VERSION, "statements": statements.VERSION, "ast": compact_ast.VERSION}
 _BATCH = 256  # schedules in a file of features
 _FAILED_S = 1e10  # what TVM writes for a candidate that failed
@@ -53,9 +57,12 @@ def finish(output: Path, features: bool = True, progress: bool = True) -> int:
         write_databases(journal, output.with_name(output.name.removesuffix(".h5").removesuffix(".tensor") + ".tvm"))
         versions = _VERSIONS if features else {"primitives": _VERSIONS["primitives"]}
         provenance = {
-            "made by": "perfvec tensor collect", "sessions": journal.sessions, "again": _again(journal),
-            "compared": _compared(journal), "machines": journal.machines,
-        }  # fmt: skip
+            "made by": "perfvec tensor collect",
+            "sessions": journal.sessions,
+            "again": _again(journal),
+            "compared": _compared(journal),
+            "machines": journal.machines,
+        }
         rows = _features(journal, output, progress) if features else iter(())
         with DatasetWriter(output, provenance=provenance, features=versions) as writer:
             task_of = {}
@@ -63,11 +70,14 @@ def finish(output: Path, features: bool = True, progress: bool = True) -> int:
                 task = journal.tasks[key]
                 task_of[key] = writer.task(
                     dataset.Task(
-                        key, task.name, operator=statements.operator_class(task.module()),
-                        shape=[[kind, list(extents)] for kind, extents in task.arguments], flops=task.flops,
+                        key,
+                        task.name,
+                        operator=statements.operator_class(task.module()),
+                        shape=[[kind, list(extents)] for kind, extents in task.arguments],
+                        flops=task.flops,
                         networks=task.networks,
                     )
-                )  # fmt: skip
+                )
             schedule_of = []
             for key, candidate in journal.schedules:
                 given = {"primitives": _primitives(candidate.trace)} | next(rows, {})
@@ -81,9 +91,13 @@ def finish(output: Path, features: bool = True, progress: bool = True) -> int:
                 seconds = float("nan") if record.seconds is None else record.seconds
                 spread = float("nan") if record.spread is None else record.spread
                 writer.record(
-                    schedule_of[record.schedule], device, seconds, spread=spread, repeats=record.repeats,
+                    schedule_of[record.schedule],
+                    device,
+                    seconds,
+                    spread=spread,
+                    repeats=record.repeats,
                     outcome=_OUTCOMES[record.error],
-                )  # fmt: skip
+                )
             return writer.records
 
 

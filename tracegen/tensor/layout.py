@@ -102,9 +102,12 @@ def _value(node: Any, values: dict[int, NDArray[np.int64]]) -> Any:
     if hasattr(node, "value") and isinstance(node.value, int):
         return node.value
     operations: dict[type, Callable[[Any, Any], Any]] = {
-        expr.Add: operator.add, expr.Sub: operator.sub, expr.Mul: operator.mul, expr.FloorDiv: operator.floordiv,
+        expr.Add: operator.add,
+        expr.Sub: operator.sub,
+        expr.Mul: operator.mul,
+        expr.FloorDiv: operator.floordiv,
         expr.FloorMod: operator.mod,
-    }  # fmt: skip
+    }
     if type(node) not in operations:
         raise InputError(f"a weight's layout is rewritten by {type(node).__name__}, which is not understood")
     return operations[type(node)](_value(node.a, values), _value(node.b, values))

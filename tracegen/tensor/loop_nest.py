@@ -35,9 +35,17 @@ COLUMNS = (
     *(f"tile{level}" for level in range(TILES)),
     *(f"stride{access}_{level}" for access in range(ACCESSES) for level in range(STRIDES)),
     *(f"traffic{capacity}" for capacity in CAPACITIES),
-    "unrolled", "unrolled_stored", "unrolled_bytes", "accumulated", "accumulated_loads", "accumulation", "operations",
-    "issued", "odd_lanes", "odd_innermost",
-)  # fmt: skip
+    "unrolled",
+    "unrolled_stored",
+    "unrolled_bytes",
+    "accumulated",
+    "accumulated_loads",
+    "accumulation",
+    "operations",
+    "issued",
+    "odd_lanes",
+    "odd_innermost",
+)
 
 
 @dataclass(frozen=True)

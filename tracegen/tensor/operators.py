@@ -170,11 +170,21 @@ def _max_pool2d(shape: Sequence[int]) -> _Tensors:
 
 
 OPERATORS: dict[str, Callable[..., _Tensors]] = {
-    "matmul": _matmul, "batch_matmul": _batch_matmul, "conv2d_nchw": _conv2d_nchw, "conv2d_nhwc": _conv2d_nhwc,
-    "depthwise_conv2d_nchw": _depthwise_nchw, "depthwise_conv2d_nhwc": _depthwise_nhwc,
+    "matmul": _matmul,
+    "batch_matmul": _batch_matmul,
+    "conv2d_nchw": _conv2d_nchw,
+    "conv2d_nhwc": _conv2d_nhwc,
+    "depthwise_conv2d_nchw": _depthwise_nchw,
+    "depthwise_conv2d_nhwc": _depthwise_nhwc,
     "winograd_conv2d_nhwc": _winograd,
-}  # fmt: skip
+}
 _OF_SHAPE: dict[str, Callable[[Sequence[int]], _Tensors]] = {
-    "softmax": _softmax, "layer_norm": _layer_norm, "relu": _relu, "gelu": _gelu, "add": _add,
-    "sum_last": _sum_last, "sum_first": _sum_first, "max_pool2d": _max_pool2d,
-}  # fmt: skip
+    "softmax": _softmax,
+    "layer_norm": _layer_norm,
+    "relu": _relu,
+    "gelu": _gelu,
+    "add": _add,
+    "sum_last": _sum_last,
+    "sum_first": _sum_first,
+    "max_pool2d": _max_pool2d,
+}

@@ -69,9 +69,11 @@ class Plan:
         if self.networks or self.operators:
             raise InputError("--schedules-of takes the dataset's own tasks; leave --network and --operators out")
         return read_replay(
-            self.schedules_of, tasks=self.tasks, schedules=self.schedules,
+            self.schedules_of,
+            tasks=self.tasks,
+            schedules=self.schedules,
             max_flops=math.inf if self.measured_on else self.max_instructions / 2,
-        )  # fmt: skip
+        )
 
     @property
     def measured_on(self) -> tuple[str, ...]:

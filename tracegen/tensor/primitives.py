@@ -60,15 +60,42 @@ def _snake(name: str) -> str:
 _NAMES = {name: _snake(name) for name in _OF_TVM} | {"RFactor": "rfactor", "ReIndex": "reindex"}
 PRIMITIVES = ("follow_split", "follow_fused_split", "compute_root", *sorted(_NAMES.values()))
 WORDS = (
-    "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread", "vthread.x",
-    "vthread.y", "vthread.z", "global", "shared", "local", "warp", "shared.dyn", "auto_unroll_max_step",
-    "pragma_auto_unroll_max_step", "pragma_unroll_explicit", "meta_schedule.parallel", "meta_schedule.vectorize",
-    "meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit", "meta_schedule.tiling_structure",
-    "meta_schedule.random_compute_producer", "meta_schedule.thread_extent_low_inclusive",
-    "meta_schedule.thread_extent_high_inclusive", "meta_schedule.cooperative_fetch", "meta_schedule.auto_tensorize",
-    "meta_schedule.auto_tensorize_init", "meta_schedule.cross_thread_reduction", "meta_schedule.inline_rule",
-    "tensor_core", "software_pipeline_stage", "software_pipeline_order", "layout_free_placeholders",
-)  # fmt: skip
+    "blockIdx.x",
+    "blockIdx.y",
+    "blockIdx.z",
+    "threadIdx.x",
+    "threadIdx.y",
+    "threadIdx.z",
+    "vthread",
+    "vthread.x",
+    "vthread.y",
+    "vthread.z",
+    "global",
+    "shared",
+    "local",
+    "warp",
+    "shared.dyn",
+    "auto_unroll_max_step",
+    "pragma_auto_unroll_max_step",
+    "pragma_unroll_explicit",
+    "meta_schedule.parallel",
+    "meta_schedule.vectorize",
+    "meta_schedule.unroll_explicit",
+    "meta_schedule.unroll_implicit",
+    "meta_schedule.tiling_structure",
+    "meta_schedule.random_compute_producer",
+    "meta_schedule.thread_extent_low_inclusive",
+    "meta_schedule.thread_extent_high_inclusive",
+    "meta_schedule.cooperative_fetch",
+    "meta_schedule.auto_tensorize",
+    "meta_schedule.auto_tensorize_init",
+    "meta_schedule.cross_thread_reduction",
+    "meta_schedule.inline_rule",
+    "tensor_core",
+    "software_pipeline_stage",
+    "software_pipeline_order",
+    "layout_free_placeholders",
+)
 WIDTH = len(PRIMITIVES) + 2 + ARGUMENTS
 _PLACE = {name: index for index, name in enumerate(PRIMITIVES)}
 _WORD = {name: index + 1 for index, name in enumerate(WORDS)}
@@ -139,15 +166,34 @@ _STEPS: Mapping[str, tuple[str, ...]] = {  # the fields behind a step's name (TV
     "RF": (_INTEGER, _INTEGER, _INTEGER),  # stage, iterator, factored iterator
 }
 _ANSOR_NAMES = {
-    "FU": "fuse", "PR": "annotate", "RE": "reorder", "SP": "split", "FSP": "follow_split", "FFSP": "follow_fused_split",
-    "SA": "storage_align", "CA": "compute_at", "CI": "compute_inline", "CR": "compute_root", "CHR": "cache_read",
-    "CHW": "cache_write", "RF": "rfactor",
-}  # fmt: skip
+    "FU": "fuse",
+    "PR": "annotate",
+    "RE": "reorder",
+    "SP": "split",
+    "FSP": "follow_split",
+    "FFSP": "follow_fused_split",
+    "SA": "storage_align",
+    "CA": "compute_at",
+    "CI": "compute_inline",
+    "CR": "compute_root",
+    "CHR": "cache_read",
+    "CHW": "cache_write",
+    "RF": "rfactor",
+}
 _ANNOTATIONS = (
-    ("annotate", ""), ("unroll", ""), ("vectorize", ""), ("parallel", ""), ("bind", "vthread"), ("bind", "blockIdx.x"),
-    ("bind", "threadIdx.x"), ("bind", "blockIdx.y"), ("bind", "threadIdx.y"), ("bind", "blockIdx.z"),
-    ("bind", "threadIdx.z"), ("tensorize", ""),
-)  # fmt: skip
+    ("annotate", ""),
+    ("unroll", ""),
+    ("vectorize", ""),
+    ("parallel", ""),
+    ("bind", "vthread"),
+    ("bind", "blockIdx.x"),
+    ("bind", "threadIdx.x"),
+    ("bind", "blockIdx.y"),
+    ("bind", "threadIdx.y"),
+    ("bind", "blockIdx.z"),
+    ("bind", "threadIdx.z"),
+    ("tensorize", ""),
+)
 
 
 def from_ansor(steps: Any) -> list[Primitive]:

@@ -31,8 +31,7 @@ _TARGET_KEYS = {  # of a MetaSchedule target, by the names of `uarch.devices`
 
 @dataclass
 class Tally:
-    """Count of lines read and not read: `problems` maps a reason to the number of such lines, `first` to the first one.
-    """
+    """Count of lines read and not read; `problems` maps a reason to its number of lines, `first` to the first one."""
 
     output: Path
     files: int = 0
@@ -165,9 +164,12 @@ class _Reader:
             schedule = self._writer.find(self._tasks[key], steps)
             if schedule is None:
                 schedule = self._writer.schedule(
-                    self._tasks[key], steps, kind="ansor", origin="log",
+                    self._tasks[key],
+                    steps,
+                    kind="ansor",
+                    origin="log",
                     features={"primitives": primitives.encode(record.primitives)},
-                )  # fmt: skip
+                )
             name = source.device or ansor.device_name(record.target)
             hardware = dict(record.hardware)
             if "max_shared_memory_per_block" in hardware:
@@ -201,7 +203,7 @@ class _Reader:
                         continue
                 schedule = self._writer.schedule(
                     self._tasks[key], steps, kind="metaschedule", origin="log", features=given
-                )  # fmt: skip
+                )
             kind = str(record.target["kind"])
             name = str(record.target.get("mcpu") or record.target.get("tag") or record.target.get("arch") or kind)
             hardware = {

@@ -50,8 +50,7 @@ class Reference:
             tensors[index].copyfrom(unwritten(expected.shape, expected.dtype))
 
     def deviation(self, found: Mapping[int, NDArray[Any]]) -> float:
-        """Return how far outputs lie from the expected ones (module docstring); infinite where they cannot be compared.
-        """
+        """Return how far outputs lie from the expected ones (module docstring); infinite if not comparable."""
         return max((_deviation(found[index], expected) for index, expected in self.outputs.items()), default=0.0)
 
     @classmethod

@@ -67,9 +67,12 @@ def read_replay(
             if sources[task] and kind == "metaschedule" and index not in failed:
                 there[keys[task]].append(index)
         taken = chosen(
-            there, dict(zip(keys, data.tasks["flops"], strict=True)), tasks_wanted=tasks, schedules_wanted=schedules,
+            there,
+            dict(zip(keys, data.tasks["flops"], strict=True)),
+            tasks_wanted=tasks,
+            schedules_wanted=schedules,
             max_flops=max_flops,
-        )  # fmt: skip
+        )
         if not taken:
             raise InputError(f"{path}: no schedule can be replayed{': ' if left_out else ''}{'; '.join(left_out)}")
         numbers = [number for found in taken.values() for number in found]
@@ -77,12 +80,14 @@ def read_replay(
         origin = labels["origin"].tolist()
         needed = _needed({key: found for key, found in zip(keys, sources, strict=True) if key in taken})
         return Replay(
-            Path(path).name, data.digest,
+            Path(path).name,
+            data.digest,
             {key: [Candidate(trace[n], origin[n]) for n in found] for key, found in taken.items()},
             tuple(name for name in needed if not name.startswith(OPERATOR)),
             tuple(name.removeprefix(OPERATOR) for name in needed if name.startswith(OPERATOR)),
-            dict(zip(keys, data.tasks["name"], strict=True)), tuple(left_out),
-        )  # fmt: skip
+            dict(zip(keys, data.tasks["name"], strict=True)),
+            tuple(left_out),
+        )
 
 
 def _sources(networks: Iterable[str]) -> list[str]:

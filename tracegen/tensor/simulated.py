@@ -101,10 +101,11 @@ def executable(
     compiled(module, TARGETS[isa]).write_to_file(str(unlinked), "o")
     shapes = ",".join(",".join(map(str, (*shape, 0))) for _, shape in arguments)
     flags = {
-        "SHAPES": shapes, "BITS": ",".join(_bits(kind) for kind, _ in arguments),
+        "SHAPES": shapes,
+        "BITS": ",".join(_bits(kind) for kind, _ in arguments),
         "FLOATS": ",".join(str(int(kind.startswith("float"))) for kind, _ in arguments),
         "RESULTS": ",".join(str(int(index in results)) for index in range(len(arguments))),
-    }  # fmt: skip
+    }
     command = [compiler(isa), "-O1", "-static", *(f"-D{name}={value}" for name, value in flags.items())]
     done = subprocess.run(
         [*command, "-o", str(path), str(_SOURCE), str(unlinked), "-lm"], capture_output=True, text=True
@@ -118,9 +119,14 @@ def _bits(kind: str) -> str:
 
 
 def simulate(
-    module: IRModule, task: Task, machines: Mapping[str, Machine], *, reference: Reference | None, isa: str,
+    module: IRModule,
+    task: Task,
+    machines: Mapping[str, Machine],
+    *,
+    reference: Reference | None,
+    isa: str,
     max_instructions: int,
-) -> tuple[dict[str, float], float | None]:  # fmt: skip
+) -> tuple[dict[str, float], float | None]:
     """Seconds of a task's scheduled program on each machine, and how far its results lie from the reference's.
 
     Raises TooLong where one call executes more than `max_instructions`.
@@ -165,9 +171,15 @@ def simulated_seconds(
     with TemporaryDirectory(prefix="perfvec-kernel-") as folder:
         path = Path(folder) / "kernel.trace.h5"
         result = trace(
-            command, path, region=region, max_instructions=2 * max_instructions + 1, progress=False,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            command,
+            path,
+            region=region,
+            max_instructions=2 * max_instructions + 1,
+            progress=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         if result.instructions > 2 * max_instructions:
             raise TooLong(f"too long: more than {max_instructions:,} instructions")
         if result.exit_status != 0:

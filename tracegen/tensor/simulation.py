@@ -82,9 +82,13 @@ class Simulations:
         for name, machine in plan.machines.items():
             self.journal.machine(name, machine.to_dict(), SIMULATOR)
         chosen = subset(
-            self.journal, tasks, tasks_wanted=plan.simulated_tasks, schedules_wanted=plan.simulated_schedules,
-            devices=tuple(plan.machines), max_flops=plan.max_instructions / 2,
-        )  # fmt: skip
+            self.journal,
+            tasks,
+            tasks_wanted=plan.simulated_tasks,
+            schedules_wanted=plan.simulated_schedules,
+            devices=tuple(plan.machines),
+            max_flops=plan.max_instructions / 2,
+        )
         turns = zip_longest(*([(key, number) for number in numbers] for key, numbers in chosen.items()))
         jobs = deque[_Simulation]()
         for key, number in (pair for turn in turns for pair in turn if pair is not None):
@@ -101,10 +105,14 @@ class Simulations:
             while not self.references.made(job.task, worker):
                 worker.connection.poll(min(worker.seconds_left, 1.0))
         request = {
-            "do": "simulate", "task": job.task, "trace": self.journal.schedules[job.schedule][1].trace,
-            "isa": self.plan.isa, "machines": job.machines, "max_instructions": self.plan.max_instructions,
+            "do": "simulate",
+            "task": job.task,
+            "trace": self.journal.schedules[job.schedule][1].trace,
+            "isa": self.plan.isa,
+            "machines": job.machines,
+            "max_instructions": self.plan.max_instructions,
             "reference": self.references[job.task.key],
-        }  # fmt: skip
+        }
         worker.send(request, _LIMIT_S)
 
     def _done(self, worker: Worker, job: _Simulation) -> bool:

@@ -150,9 +150,13 @@ def cross_model(dataset: Dataset, *, held_out: Sequence[str], validation: float 
 
 
 def _rest(
-    dataset: Dataset, frame: pd.DataFrame, tested: NDArray[np.bool_], apart: NDArray[np.bool_], validation: float,
+    dataset: Dataset,
+    frame: pd.DataFrame,
+    tested: NDArray[np.bool_],
+    apart: NDArray[np.bool_],
+    validation: float,
     seed: int,
-) -> Split:  # fmt: skip
+) -> Split:
     """The test that is given, and the records that are not `apart` divided by task for validation."""
     if not 0 <= validation < 1:
         raise InputError(f"validation {validation} must be a fraction that leaves something to train on")

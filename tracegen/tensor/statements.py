@@ -40,9 +40,15 @@ _SAMPLES = 10
 def _columns() -> tuple[str, ...]:
     operations = ("mad", "add_sub", "mul", "div_mod", "compare", "math_function", "other_function")
     positions = (
-        "none", "inner_spatial", "middle_spatial", "outer_spatial", "inner_reduce", "middle_reduce", "outer_reduce",
+        "none",
+        "inner_spatial",
+        "middle_spatial",
+        "outer_spatial",
+        "inner_reduce",
+        "middle_reduce",
+        "outer_reduce",
         "mixed",
-    )  # fmt: skip
+    )
     names = [f"{kind}_{operation}" for kind in ("float", "int") for operation in operations] + ["bool", "select"]
     for loop in ("vectorize", "unroll", "parallel"):
         names += [f"{loop}_number", f"{loop}_product", f"{loop}_innermost"]
@@ -52,11 +58,26 @@ def _columns() -> tuple[str, ...]:
         names += [
             f"buffer{buffer}_{name}"
             for name in (
-                "read", "write", "read_write", "bytes", "unique_bytes", "lines", "unique_lines", "reuse_in_loop",
-                "reuse_serial", "no_reuse", "reuse_distance_iterations", "reuse_distance_bytes", "reuse_count",
-                "bytes_per_reuse", "unique_bytes_per_reuse", "lines_per_reuse", "unique_lines_per_reuse", "stride",
+                "read",
+                "write",
+                "read_write",
+                "bytes",
+                "unique_bytes",
+                "lines",
+                "unique_lines",
+                "reuse_in_loop",
+                "reuse_serial",
+                "no_reuse",
+                "reuse_distance_iterations",
+                "reuse_distance_bytes",
+                "reuse_count",
+                "bytes_per_reuse",
+                "unique_bytes_per_reuse",
+                "lines_per_reuse",
+                "unique_lines_per_reuse",
+                "stride",
             )
-        ]  # fmt: skip
+        ]
     names += [f"intensity{sample}" for sample in range(_SAMPLES)]
     names += ["allocated_bytes", "allocated_elements", "allocation_outer_product", "allocation_inner_product"]
     return (*names, "outer_product", "loops", "auto_unroll_max_step")

@@ -1,5 +1,4 @@
-"""Subset of tasks and schedules for a device where all would take too long: of all sizes, and of all times of a search.
-"""
+"""Subset of tasks and schedules for a device where all take too long: of all sizes and all times of a search."""
 
 from __future__ import annotations
 
@@ -13,9 +12,14 @@ _T = TypeVar("_T")
 
 
 def subset(
-    journal: Journal, tasks: Sequence[Task], *, tasks_wanted: int | None, schedules_wanted: int | None,
-    devices: Sequence[str], max_flops: float,
-) -> dict[str, list[int]]:  # fmt: skip
+    journal: Journal,
+    tasks: Sequence[Task],
+    *,
+    tasks_wanted: int | None,
+    schedules_wanted: int | None,
+    devices: Sequence[str],
+    max_flops: float,
+) -> dict[str, list[int]]:
     """{task: its schedules} to time on the simulated `devices`, the same for the same journal.
 
     `schedules_wanted` of each task are those that ran wherever they were measured; None: all, whatever became of them.
@@ -29,14 +33,22 @@ def subset(
     return chosen(
         {task.key: [n for n in journal.of_task[task.key] if n not in failed] for task in tasks},
         {task.key: task.flops for task in tasks},
-        tasks_wanted=tasks_wanted, schedules_wanted=schedules_wanted, max_flops=max_flops, done=done,
-    )  # fmt: skip
+        tasks_wanted=tasks_wanted,
+        schedules_wanted=schedules_wanted,
+        max_flops=max_flops,
+        done=done,
+    )
 
 
 def chosen(
-    schedules: Mapping[str, Sequence[int]], flops: Mapping[str, float], *, tasks_wanted: int | None,
-    schedules_wanted: int | None, max_flops: float, done: Collection[int] = (),
-) -> dict[str, list[int]]:  # fmt: skip
+    schedules: Mapping[str, Sequence[int]],
+    flops: Mapping[str, float],
+    *,
+    tasks_wanted: int | None,
+    schedules_wanted: int | None,
+    max_flops: float,
+    done: Collection[int] = (),
+) -> dict[str, list[int]]:
     """{task: some of its schedules}; None wanted: all. Where some tasks are, those of at most `max_flops` FLOPs.
 
     Tasks with a schedule that is `done` come first, then those with enough schedules, at even distances by FLOPs;

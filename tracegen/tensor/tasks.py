@@ -37,9 +37,13 @@ class Task:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "key": self.key, "name": self.name, "arguments": [[t, list(s)] for t, s in self.arguments],
-            "flops": self.flops, "networks": self.networks, "workload": self.workload,
-        }  # fmt: skip
+            "key": self.key,
+            "name": self.name,
+            "arguments": [[t, list(s)] for t, s in self.arguments],
+            "flops": self.flops,
+            "networks": self.networks,
+            "workload": self.workload,
+        }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Task:
@@ -103,9 +107,10 @@ def network_module(text: str) -> IRModule:
             raise InputError(f"{text!r}: the network does not take this size ({str(error).splitlines()[0]})") from error
         module = from_exported_program(exported)
     for step in (
-        relax.transform.FoldBatchnormToConv2D(), relax.transform.DecomposeOpsForInference(),
+        relax.transform.FoldBatchnormToConv2D(),
+        relax.transform.DecomposeOpsForInference(),
         relax.transform.FoldConstant(),
-    ):  # fmt: skip
+    ):
         module = step(module)
     return module
 

@@ -64,9 +64,13 @@ def _simulate(request: dict[str, Any]) -> Any:
 
     module = scheduled(request["task"], request["trace"])
     return simulate(
-        module, request["task"], request["machines"], reference=_expected(request["reference"]), isa=request["isa"],
+        module,
+        request["task"],
+        request["machines"],
+        reference=_expected(request["reference"]),
+        isa=request["isa"],
         max_instructions=request["max_instructions"],
-    )  # fmt: skip
+    )
 
 
 def run(request: dict[str, Any]) -> Any:
@@ -101,9 +105,13 @@ def _expected(path: str | None) -> Reference | None:
 
 
 _BUILDER: dict[str, Work] = {
-    "tasks": _tasks, "operators": _operators, "sample": _sample, "reference": _reference, "build": _build,
+    "tasks": _tasks,
+    "operators": _operators,
+    "sample": _sample,
+    "reference": _reference,
+    "build": _build,
     "simulate": _simulate,
-}  # fmt: skip
+}
 
 
 def build(request: dict[str, Any]) -> Any:

@@ -99,7 +99,9 @@ class Simulation:
         return latency
 
     def run_with_stacks(
-        self, chunk: Chunk | _core.Chunk, stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]],
+        self,
+        chunk: Chunk | _core.Chunk,
+        stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]],
         outcomes: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint16]:
         """As `run`; besides, adds every cycle to each of `stacks`, pairs of cycles [G, len(CAUSES)] (`new_stack`) and

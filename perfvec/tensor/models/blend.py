@@ -48,9 +48,12 @@ class Blend(CostModel):
             member.update(records, budget=_half(budget), seed=seed, unlabelled=unlabelled)
 
     def _predict(
-        self, rows: Rows, devices: Sequence[Device], device: NDArray[np.int64],
+        self,
+        rows: Rows,
+        devices: Sequence[Device],
+        device: NDArray[np.int64],
         candidates: NDArray[np.int64] | None = None,
-    ) -> Floats:  # fmt: skip
+    ) -> Floats:
         self._check_width(rows)
         trees, network = (
             np.log(member.to_seconds(member._predict(rows, devices, device, candidates)))

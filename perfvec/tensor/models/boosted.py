@@ -86,9 +86,12 @@ class Boosted(CostModel):
             self._boost(read.matrix, target, objective, rounds, seed, deadline)
 
     def _predict(
-        self, rows: Rows, devices: Sequence[Device], device: NDArray[np.int64],
+        self,
+        rows: Rows,
+        devices: Sequence[Device],
+        device: NDArray[np.int64],
         candidates: NDArray[np.int64] | None = None,
-    ) -> Floats:  # fmt: skip
+    ) -> Floats:
         self._check_width(rows)
         candidates = np.arange(len(rows)) if candidates is None else candidates
         if not len(candidates):
@@ -133,9 +136,14 @@ class Boosted(CostModel):
 
     @abstractmethod
     def _boost(
-        self, matrix: Matrix, target: Floats, objective: Objective | None, rounds: int, seed: int,
+        self,
+        matrix: Matrix,
+        target: Floats,
+        objective: Objective | None,
+        rounds: int,
+        seed: int,
         deadline: float | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add rounds, until `deadline`, that follow `objective` (outputs [m] → first and second derivatives), where
         there is none the squared error of the outputs to `target` [m].
         """

@@ -30,9 +30,14 @@ class LightGBM(Boosted):
     Parameters = LightGBMParameters
 
     def _boost(
-        self, matrix: Matrix, target: Floats, objective: Objective | None, rounds: int, seed: int,
+        self,
+        matrix: Matrix,
+        target: Floats,
+        objective: Objective | None,
+        rounds: int,
+        seed: int,
         deadline: float | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         lightgbm = library("lightgbm")
         if len(matrix) < 2 * self.parameters.smallest_leaf or not np.ptp(matrix, axis=0).any():
             if self.booster is not None:
@@ -51,20 +56,29 @@ class LightGBM(Boosted):
                 raise lightgbm.callback.EarlyStopException(environment.iteration, [])
 
         settings = {
-            "objective": "regression" if objective is None else gradient, "num_leaves": self.parameters.leaves,
-            "learning_rate": self.parameters.learning_rate, "min_data_in_leaf": self.parameters.smallest_leaf,
-            "feature_fraction": self.parameters.columns, "num_threads": 1, "seed": seed, "verbosity": -1,
-            "deterministic": True, "force_row_wise": True,
+            "objective": "regression" if objective is None else gradient,
+            "num_leaves": self.parameters.leaves,
+            "learning_rate": self.parameters.learning_rate,
+            "min_data_in_leaf": self.parameters.smallest_leaf,
+            "feature_fraction": self.parameters.columns,
+            "num_threads": 1,
+            "seed": seed,
+            "verbosity": -1,
+            "deterministic": True,
+            "force_row_wise": True,
             "feature_pre_filter": self.booster is None,  # few records may leave none, where the library fails
             # a candidate's rows must be drawn all or none
             "bagging_fraction": self.parameters.subsample if objective is None else 1.0,
             "bagging_freq": int(objective is None),
-        }  # fmt: skip
+        }
         label = target if objective is None else np.zeros(len(matrix))
         self.booster = lightgbm.train(
-            settings, lightgbm.Dataset(matrix, label, free_raw_data=False), rounds, init_model=self.booster,
+            settings,
+            lightgbm.Dataset(matrix, label, free_raw_data=False),
+            rounds,
+            init_model=self.booster,
             callbacks=[stop],
-        )  # fmt: skip
+        )
 
     def _evaluate(self, matrix: Matrix) -> Floats:
         return np.asarray(self.booster.predict(matrix, num_threads=1), np.float64)

@@ -34,9 +34,12 @@ class Mean(CostModel):
             self.logs[records.devices[index].name] = float(logs.mean())
 
     def _predict(
-        self, rows: Rows, devices: Sequence[Device], device: NDArray[np.int64],
+        self,
+        rows: Rows,
+        devices: Sequence[Device],
+        device: NDArray[np.int64],
         candidates: NDArray[np.int64] | None = None,
-    ) -> Floats:  # fmt: skip
+    ) -> Floats:
         self._check_width(rows)
         middle = float(np.mean(list(self.logs.values())))
         return -np.array([self.logs.get(known.name, middle) for known in devices])[device]

@@ -37,9 +37,15 @@ class TabNetNetwork(Network):
         super().__init__()
         width = 2 * inputs + 1 + devices
         self.tabnet = library("pytorch_tabnet.tab_network").TabNetNoEmbeddings(
-            width, 1, n_d=parameters.decision, n_a=parameters.attention, n_steps=parameters.steps,
-            gamma=parameters.relaxation, virtual_batch_size=128, group_attention_matrix=torch.eye(width),
-        )  # fmt: skip
+            width,
+            1,
+            n_d=parameters.decision,
+            n_a=parameters.attention,
+            n_steps=parameters.steps,
+            gamma=parameters.relaxation,
+            virtual_batch_size=128,
+            group_attention_matrix=torch.eye(width),
+        )
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         count = torch.log2(batch.mask.sum(1, keepdim=True).float())

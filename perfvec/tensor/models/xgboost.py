@@ -31,9 +31,14 @@ class XGBoost(Boosted):
     Parameters = XGBoostParameters
 
     def _boost(
-        self, matrix: Matrix, target: Floats, objective: Objective | None, rounds: int, seed: int,
+        self,
+        matrix: Matrix,
+        target: Floats,
+        objective: Objective | None,
+        rounds: int,
+        seed: int,
         deadline: float | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         xgboost = library("xgboost")
 
         def is_late(self: Any, model: Any, epoch: int, log: Any) -> bool:
@@ -42,10 +47,16 @@ class XGBoost(Boosted):
         # A class made at run time, as the library is optional.
         until = type("Until", (xgboost.callback.TrainingCallback,), {"after_iteration": is_late})
         settings = {
-            "max_depth": self.parameters.depth, "eta": self.parameters.learning_rate, "seed": seed, "nthread": 1,
-            "min_child_weight": self.parameters.min_child_weight, "subsample": self.parameters.subsample,
-            "colsample_bytree": self.parameters.columns, "tree_method": "hist", "verbosity": 0,
-        }  # fmt: skip
+            "max_depth": self.parameters.depth,
+            "eta": self.parameters.learning_rate,
+            "seed": seed,
+            "nthread": 1,
+            "min_child_weight": self.parameters.min_child_weight,
+            "subsample": self.parameters.subsample,
+            "colsample_bytree": self.parameters.columns,
+            "tree_method": "hist",
+            "verbosity": 0,
+        }
         data = xgboost.DMatrix(matrix, target if objective is None else None, nthread=1)
         if objective is not None:
             settings.update(base_score=0.0, subsample=1.0)  # a candidate's rows are drawn all or none
@@ -55,9 +66,13 @@ class XGBoost(Boosted):
             return objective(np.asarray(output, np.float64))
 
         self.booster = xgboost.train(
-            settings, data, rounds, obj=None if objective is None else gradient, xgb_model=self.booster,
+            settings,
+            data,
+            rounds,
+            obj=None if objective is None else gradient,
+            xgb_model=self.booster,
             callbacks=[until()],
-        )  # fmt: skip
+        )
 
     def _evaluate(self, matrix: Matrix) -> Floats:
         return self.booster.inplace_predict(matrix).astype(np.float64)

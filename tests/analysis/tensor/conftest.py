@@ -63,12 +63,14 @@ def trained(scheduled):
         every = [schedule for schedules in scheduled.values() for schedule in schedules]
         task = np.repeat(np.arange(len(scheduled)), [len(schedules) for schedules in scheduled.values()])
         records = Records(
-            groups={model.kind: features(model.kind, every)}, candidate=np.arange(len(every)), task=task,
+            groups={model.kind: features(model.kind, every)},
+            candidate=np.arange(len(every)),
+            task=task,
             device=np.zeros(len(every), np.int64),
             seconds=np.concatenate([1e-6 * (1.0 + np.arange(len(schedules))) for schedules in scheduled.values()]),
             tasks=tuple(Task(key, "other") for key in scheduled),
             devices=(Device("x86-64-v3", load_device("x86-64-v3").to_dict()),),
-        )  # fmt: skip
+        )
         model.fit(records, budget=Budget(epochs))
         return model
 

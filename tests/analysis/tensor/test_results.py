@@ -15,9 +15,13 @@ from support.errors import InputError
 from tests.analysis.tensor.test_history import done, history
 
 PREDICTED = [  # best first; two tasks have one name
-    ("t", "d", 3.0, 1e-3, 1e-3), ("t", "d", 2.0, 2e-3, 4e-3), ("t", "d", 1.0, 3e-3, 2e-3),
-    ("t", "d", 9.0, 1e-3, 3e-3), ("t", "d", 8.0, 2e-3, 1e-3), ("u", "d", 1.0, 1e-3, None),
-]  # fmt: skip
+    ("t", "d", 3.0, 1e-3, 1e-3),
+    ("t", "d", 2.0, 2e-3, 4e-3),
+    ("t", "d", 1.0, 3e-3, 2e-3),
+    ("t", "d", 9.0, 1e-3, 3e-3),
+    ("t", "d", 8.0, 2e-3, 1e-3),
+    ("u", "d", 1.0, 1e-3, None),
+]
 NAMES = ("task", "device", "score", "predicted_s", "measured_s")
 PREDICTIONS = {"predictions": [dict(zip(NAMES, row, strict=True)) for row in PREDICTED]}
 REPLAY = {
@@ -26,8 +30,9 @@ REPLAY = {
         {"name": "dense", "key": "b", "calls": 1, "schedule": "default", "predicted_s": 4e-3, "measured_s": None},
     ],
     "streams": [{"streams": 1, "predicted_s": 6e-3}, {"streams": 2, "predicted_s": 5e-3}],
-    "critical_path_s": 5e-3, "network_s": 8e-3,
-}  # fmt: skip
+    "critical_path_s": 5e-3,
+    "network_s": 8e-3,
+}
 MACHINES = {
     "kernels": [
         {"name": "dense", "calls": 2, "uarch": uarch, "seconds": seconds}
@@ -42,7 +47,7 @@ EVALUATION = {
         for model in ("mlp", "mean")
     ],
     "rows": [],
-}  # fmt: skip
+}
 
 
 def written(folder, **documents):

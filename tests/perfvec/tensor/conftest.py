@@ -30,10 +30,14 @@ def made_up(tasks: int = 6, candidates: int = 40, devices: int = 1, seed: int = 
     device = np.repeat(np.arange(devices), total)
     return Records(
         groups={"statements": FeatureGroup("statements", "s1", rows), "ast": FeatureGroup("ast", "a1", ast)},
-        candidate=candidate, task=task[candidate], device=device, seconds=1e-5 * cost[candidate] / 2.0**device,
+        candidate=candidate,
+        task=task[candidate],
+        device=device,
+        seconds=1e-5 * cost[candidate] / 2.0**device,
         tasks=tuple(Task(f"t{at}", ("conv", "dense")[at % 2], {f"n{at % 3}": 1.0 + at}) for at in range(tasks)),
-        devices=known, digest="made-up",
-    )  # fmt: skip
+        devices=known,
+        digest="made-up",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -154,10 +154,24 @@ def test_from_dataset_to_prediction_by_the_commands(two, tmp_path, capsys):
     assert first["predicted_s"] == pytest.approx(first["measured_s"], rel=2.0)
     run(["tensor", "train", str(two), "-o", str(model), "--initial", str(model), "--epochs", "1"])
     assert "479 records" in capsys.readouterr().out
-    run([
-        "tensor", "evaluate", str(two), "--models", "lightgbm,mean", "--splits", "by_task", "--seeds", "1",
-        "--epochs", "2", "--json", "--csv", str(tmp_path / "rows.csv"),
-    ])  # fmt: skip
+    run(
+        [
+            "tensor",
+            "evaluate",
+            str(two),
+            "--models",
+            "lightgbm,mean",
+            "--splits",
+            "by_task",
+            "--seeds",
+            "1",
+            "--epochs",
+            "2",
+            "--json",
+            "--csv",
+            str(tmp_path / "rows.csv"),
+        ]
+    )
     document = json.loads(capsys.readouterr().out)
     assert [row["model"] for row in document["summary"]] == ["lightgbm", "mean"]
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 3

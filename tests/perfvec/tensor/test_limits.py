@@ -21,9 +21,12 @@ def test_twins_are_as_far_apart_as_they_were_measured():
     assert len(twins(records)) == 0
     again = np.array([0, 0, 1, 5])  # the first candidate measured twice, as 1 and as e
     doubled = replace(
-        records, candidate=again, task=records.task[again], device=records.device[again],
+        records,
+        candidate=again,
+        task=records.task[again],
+        device=records.device[again],
         seconds=np.array([1.0, np.e, 2.0, 3.0]),
-    )  # fmt: skip
+    )
     assert twins(doubled) == pytest.approx([1.0])
     assert len(rows) == 6
 

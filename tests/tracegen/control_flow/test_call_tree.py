@@ -23,9 +23,7 @@ def stacks_of(executed, part=None):
     place = np.arange(len(CODE))
     tree = CallTree(static, place // 4 + 1, place % 4 == 0)
     part = part or len(chunk)
-    nodes = np.concatenate(
-        [tree.observe(chunk.part(b, min(b + part, len(chunk)))) for b in range(0, len(chunk), part)]
-    )
+    nodes = np.concatenate([tree.observe(chunk.part(b, min(b + part, len(chunk)))) for b in range(0, len(chunk), part)])
     parent, function = tree.tree()
 
     def stack(node):

@@ -34,8 +34,10 @@ def test_edges_are_counted_across_parts():
             counter.observe(program.chunk().part(begin, min(begin + part, 5)))
         edges = counter.edges()
         assert list(zip(edges.source.tolist(), edges.target.tolist(), edges.times.tolist(), strict=True)) == [
-            (0, 1, 2), (1, 0, 1), (1, 2, 1),
-        ]  # fmt: skip
+            (0, 1, 2),
+            (1, 0, 1),
+            (1, 2, 1),
+        ]
 
 
 def test_straight_code_has_no_loop():

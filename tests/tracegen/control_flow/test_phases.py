@@ -42,7 +42,13 @@ def test_vectors_are_those_counted_by_hand(data, interval, size):
             blocks.observe(chunk)
         counts = blocks.counts()
         expected = by_hand(trace, interval)
-        found = dict(zip(zip(counts.interval.tolist(), counts.leader.tolist(), strict=True), counts.instructions.tolist(), strict=True))  # fmt: skip  # noqa: E501
+        found = dict(
+            zip(
+                zip(counts.interval.tolist(), counts.leader.tolist(), strict=True),
+                counts.instructions.tolist(),
+                strict=True,
+            )
+        )
         assert found == expected
         towards = directions(trace.address)
         projected = np.zeros((-(-len(trace) // interval), towards.shape[1]))

@@ -44,9 +44,13 @@ def one(code, isa="x86-64"):
     address = decoded.address_sources[0]
     written = decoded.destinations[0][decoded.destinations[0] != NO_REGISTER].tolist()
     return (
-        Operation(decoded.operation[0]), Flag(int(decoded.flags[0])), used[:address], used[address:], set(written),
+        Operation(decoded.operation[0]),
+        Flag(int(decoded.flags[0])),
+        used[:address],
+        used[address:],
+        set(written),
         int(decoded.micro_operations[0]),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,9 +91,7 @@ def one(code, isa="x86-64"):
 )
 def test_x86_encoding(code, expected):
     operation, flags, address, data, written, count = one(code)
-    assert (operation, flags, address, set(data), written, count) == (
-        *expected[:3], set(expected[3]), *expected[4:]
-    )  # fmt: skip
+    assert (operation, flags, address, set(data), written, count) == (*expected[:3], set(expected[3]), *expected[4:])
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,16 @@ from uarch.instructions import FLAGS_REGISTER, NO_REGISTER, VECTOR_REGISTERS, Fl
 from uarch.timing.simulation import simulate
 
 RECORD = np.dtype(
-    [("ip", "<u8"), ("is_branch", "u1"), ("taken", "u1"), ("written", "u1", 2), ("read", "u1", 4),
-     ("stores", "<u8", 2), ("loads", "<u8", 4)]
-)  # fmt: skip
+    [
+        ("ip", "<u8"),
+        ("is_branch", "u1"),
+        ("taken", "u1"),
+        ("written", "u1", 2),
+        ("read", "u1", 4),
+        ("stores", "<u8", 2),
+        ("loads", "<u8", 4),
+    ]
+)
 assert RECORD.itemsize == 64
 
 
@@ -75,19 +82,31 @@ def test_records_become_the_trace_they_mean(tmp_path):
         program = decode(trace.address, trace.code, trace.isa)
         (chunk,) = trace.chunks()
         executed = trace.address[chunk.static_id]
-    assert executed.tolist() == [
-        *[0x1000, 0x1003, 0x1006, 0x100A] * 2, 0x100C, 0x2000, 0x2003, 0x1011
-    ]  # fmt: skip
+    assert executed.tolist() == [*[0x1000, 0x1003, 0x1006, 0x100A] * 2, 0x100C, 0x2000, 0x2003, 0x1011]
     assert program.length.tolist() == [3, 3, 4, 2, 5, 4, 3, 1]
     assert [Operation(o).name for o in program.operation] == [
-        "INT_ALU", "NONE", "NONE", "BRANCH", "BRANCH", "FP_ADD", "NONE", "BRANCH"
-    ]  # fmt: skip
+        "INT_ALU",
+        "NONE",
+        "NONE",
+        "BRANCH",
+        "BRANCH",
+        "FP_ADD",
+        "NONE",
+        "BRANCH",
+    ]
     assert chunk.taken(program).tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0]
     owner = np.repeat(np.arange(len(chunk)), np.diff(chunk.access_offset))
     assert list(zip(owner.tolist(), chunk.address.tolist(), chunk.is_store.tolist(), strict=True)) == [
-        (1, 0x8000, 0), (2, 0x9002, 1), (5, 0x803E, 0), (6, 0x9008, 1), (8, 0x7FF8, 1), (9, 0xA000, 1), (9, 0xA008, 1),
-        (9, 0xA010, 1), (10, 0x7FF8, 0),
-    ]  # fmt: skip
+        (1, 0x8000, 0),
+        (2, 0x9002, 1),
+        (5, 0x803E, 0),
+        (6, 0x9008, 1),
+        (8, 0x7FF8, 1),
+        (9, 0xA000, 1),
+        (9, 0xA008, 1),
+        (9, 0xA010, 1),
+        (10, 0x7FF8, 0),
+    ]
     assert chunk.size.tolist() == [4, 2, 2, 8, 8, 8, 8, 8, 8]  # the register's width where the address is aligned to it
     assert program.sources[1].tolist()[:2] == [6, NO_REGISTER]  # rsi forms the address of the load
     assert program.address_sources.tolist() == [0, 1, 1, 0, 1, 0, 1, 1]
@@ -263,11 +282,17 @@ def wrong_input(how):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("truncated", "record 13, after 54 of its 64 bytes"), ("text", "record 0"), ("xz", "near record 0"),
-        ("gzip", "near record 0"), ("boolean", "record 5 has is_branch 2"), ("taken", "record 5 has branch_taken 1"),
-        ("address", "record 5 has the address 0"), ("empty", "nothing was recorded"), ("absent", "no such file"),
+        ("truncated", "record 13, after 54 of its 64 bytes"),
+        ("text", "record 0"),
+        ("xz", "near record 0"),
+        ("gzip", "near record 0"),
+        ("boolean", "record 5 has is_branch 2"),
+        ("taken", "record 5 has branch_taken 1"),
+        ("address", "record 5 has the address 0"),
+        ("empty", "nothing was recorded"),
+        ("absent", "no such file"),
     ],
-)  # fmt: skip
+)
 def test_wrong_input_is_one_line_and_leaves_nothing(tmp_path, how, says):
     path = tmp_path / "wrong.xz"
     if how != "absent":

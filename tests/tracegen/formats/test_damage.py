@@ -64,7 +64,8 @@ HOSTILE_TRACES = {
     "a scalar": lambda f: replace(f, "memory/size", shape=()),
     "a group in a dataset's place": lambda f: (f.__delitem__("memory/size"), f.create_group("memory/size")),
     "a link to another file": lambda f: (
-        f.__delitem__("static"), f.__setitem__("static", h5py.ExternalLink("other.h5", "static"))
+        f.__delitem__("static"),
+        f.__setitem__("static", h5py.ExternalLink("other.h5", "static")),
     ),
     "a link to itself": lambda f: (f.__delitem__("static"), f.__setitem__("static", h5py.SoftLink("/static"))),
     "data in another file": lambda f: replace(
@@ -78,7 +79,7 @@ HOSTILE_TRACES = {
     "no digest": lambda f: f.attrs.__delitem__("digest"),
     "accesses after the end": lambda f: f["memory/instruction"].__setitem__(1999, readers.INSTRUCTIONS + 7),
     "accesses out of order": lambda f: f["memory/instruction"].__setitem__(1000, 0),
-}  # fmt: skip
+}
 HOSTILE_LATENCIES = {
     "a length that nothing is stored for": lambda f: f["latency"].resize(HUGE, axis=1),
     "machines without end": lambda f: replace(f, "uarch", shape=(HUGE,), chunks=(1024,)),
@@ -147,8 +148,12 @@ def test_an_unsealed_file_is_read_where_that_is_allowed(trace_bytes, tmp_path, m
 def test_what_the_library_cannot_read_ends_only_a_child(tmp_path, monkeypatch, what):
     does = {"crash": "import os; os.abort()", "endless": "while True: pass", "memory": "x = bytearray(2 << 30)"}[what]
     monkeypatch.setattr(unsealed, "_CPU_S", 1)
-    monkeypatch.setattr(unsealed, "_CHILD", f"import sys; sys.path[:] = sys.argv[3:]; from tracegen import unsealed\n"
-        f"def read(path):\n    {does}\nunsealed._read_all = read; unsealed.child(*sys.argv[1:3])")  # fmt: skip
+    monkeypatch.setattr(
+        unsealed,
+        "_CHILD",
+        f"import sys; sys.path[:] = sys.argv[3:]; from tracegen import unsealed\n"
+        f"def read(path):\n    {does}\nunsealed._read_all = read; unsealed.child(*sys.argv[1:3])",
+    )
     monkeypatch.setenv(ALLOWED, "1")
     path = tmp_path / "t.trace.h5"
     path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))

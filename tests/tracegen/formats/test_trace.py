@@ -17,9 +17,11 @@ from uarch.instructions import LAST
 def write(path, ids, owners, parts=1, static=4):
     m = len(owners)
     columns = (
-        np.array(owners, np.uint64), np.arange(m, dtype=np.uint64) * 8, np.full(m, 8, np.uint8),
+        np.array(owners, np.uint64),
+        np.arange(m, dtype=np.uint64) * 8,
+        np.full(m, 8, np.uint8),
         (np.arange(m) % 2).astype(np.uint8),
-    )  # fmt: skip
+    )
     with TraceWriter(path, isa="x86-64", program="p", command=["p", "x y"], source="qemu") as writer:
         writer.static(np.arange(static, dtype=np.uint64) * 4, np.zeros((static, 16), np.uint8))
         bounds = np.linspace(0, len(ids), parts + 1).astype(int)

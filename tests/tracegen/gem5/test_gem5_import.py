@@ -159,9 +159,13 @@ def test_what_stock_gem5_printed_of_tiny(core, cycles, labels, tmp_path):
 def test_a_warm_up_has_no_labels(tmp_path):
     _, _, whole = imported("o3", tmp_path)
     import_gem5(
-        [gem5_runs.DATA / "o3"], tmp_path / "w.trace.h5", latency=tmp_path / "w.latency.h5", warmup=100, progress=False,
+        [gem5_runs.DATA / "o3"],
+        tmp_path / "w.trace.h5",
+        latency=tmp_path / "w.latency.h5",
+        warmup=100,
+        progress=False,
         program=gem5_runs.PROGRAM,
-    )  # fmt: skip
+    )
     with LatencyFile(tmp_path / "w.latency.h5") as file:
         assert file.start == 100
         assert file.read(0, len(file))[0].tolist() == whole[100:].tolist()

@@ -46,9 +46,12 @@ def data(isa) -> Path:
 def imported(isa, core, tmp_path):
     """(report, trace, latencies [n]) of one of the runs."""
     done = import_gem5(
-        [data(isa) / core], tmp_path / "t.trace.h5", latency=tmp_path / "t.latency.h5", program=data(isa) / "touch",
+        [data(isa) / core],
+        tmp_path / "t.trace.h5",
+        latency=tmp_path / "t.latency.h5",
+        program=data(isa) / "touch",
         progress=False,
-    )  # fmt: skip
+    )
     with LatencyFile(tmp_path / "t.latency.h5") as file:
         return done, Trace(tmp_path / "t.trace.h5"), file.read(0, len(file))[0].astype(int)
 
@@ -184,11 +187,30 @@ def test_sizes_of_riscvs_accesses(tmp_path):
     names = disassemble(trace.address, trace.code, "riscv64")
     found = {names[which].split()[0]: [n for _, n, _ in rows] for which, rows in zip(static, accesses, strict=True)}
     wanted = {
-        "amoadd.d": [8, 8], "amoadd.w.aqrl": [4, 4], "amoswap.d.aq": [8, 8], "amomax.w.rl": [4, 4], "amoor.d": [8, 8],
-        "lr.d": [8], "sc.d": [8], "lr.w.aq": [4], "sc.w.rl": [4], "lb": [1], "lhu": [2], "lwu": [4], "sh": [2],
-        "c.lw": [4], "c.sw": [4], "c.ld": [8], "c.sd": [8], "c.fld": [8], "c.fsd": [8], "flw": [4], "fsw": [4],
-        "c.sdsp": [8], "fence": [],
-    }  # fmt: skip
+        "amoadd.d": [8, 8],
+        "amoadd.w.aqrl": [4, 4],
+        "amoswap.d.aq": [8, 8],
+        "amomax.w.rl": [4, 4],
+        "amoor.d": [8, 8],
+        "lr.d": [8],
+        "sc.d": [8],
+        "lr.w.aq": [4],
+        "sc.w.rl": [4],
+        "lb": [1],
+        "lhu": [2],
+        "lwu": [4],
+        "sh": [2],
+        "c.lw": [4],
+        "c.sw": [4],
+        "c.ld": [8],
+        "c.sd": [8],
+        "c.fld": [8],
+        "c.fsd": [8],
+        "flw": [4],
+        "fsw": [4],
+        "c.sdsp": [8],
+        "fence": [],
+    }
     assert {name: found.get(name) for name in wanted} == wanted
 
 

@@ -42,9 +42,14 @@ def place(tmp_path):
 
 def labelled(place, machines, **options):
     return label(
-        [place / "touch.trace.h5"], machines, place / "labels", simulator="gem5", gem5=place / "gem5.opt",
-        progress=False, **options,
-    )  # fmt: skip
+        [place / "touch.trace.h5"],
+        machines,
+        place / "labels",
+        simulator="gem5",
+        gem5=place / "gem5.opt",
+        progress=False,
+        **options,
+    )
 
 
 def runs(place) -> list[str]:
@@ -205,7 +210,13 @@ def test_gem5_itself_runs_the_script_and_labels(tmp_path):
     (whole,) = label([tmp_path / "t.trace.h5"], [O3, MINOR], tmp_path / "l", simulator="gem5", progress=False)
     assert latencies(whole)[1][0] == latencies(tmp_path / "t.latency.h5")[1][0]
     (part,) = label(
-        [tmp_path / "t.trace.h5"], [O3, MINOR], tmp_path / "l", start=600, count=200, warmup=100, simulator="gem5",
+        [tmp_path / "t.trace.h5"],
+        [O3, MINOR],
+        tmp_path / "l",
+        start=600,
+        count=200,
+        warmup=100,
+        simulator="gem5",
         progress=False,
-    )  # fmt: skip
+    )
     assert [len(row) for row in latencies(part)[1]] == [200, 200]

@@ -36,9 +36,13 @@ def recorded(program, tmp_path):
     def run(*arguments, name="region", max_instructions=None, **region):
         places = {key: parse_place(value) if isinstance(value, str) else value for key, value in region.items()}
         result = trace(
-            [str(program / name), *arguments], tmp_path / "t.trace.h5", region=Region(**places), stdout=2,
-            max_instructions=max_instructions, progress=False,
-        )  # fmt: skip
+            [str(program / name), *arguments],
+            tmp_path / "t.trace.h5",
+            region=Region(**places),
+            stdout=2,
+            max_instructions=max_instructions,
+            progress=False,
+        )
         with Trace(result.path) as file:
             file.verify()
             ids = np.concatenate([chunk.static_id for chunk in file.chunks()])
@@ -122,9 +126,13 @@ def test_wrong_places_are_named_before_or_after_the_run(recorded, program, tmp_p
         recorded(start="librarywork")  # a library may come late: told at the end
     with pytest.raises(InputError, match="never reached late_work"):
         trace(
-            [str(program / "region")], tmp_path / "t.h5", stdout=2, progress=False,
-            region=Region(start=Place("late_work", 0)), env={"LD_PRELOAD": str(program / "late.so")},
-        )  # fmt: skip
+            [str(program / "region")],
+            tmp_path / "t.h5",
+            stdout=2,
+            progress=False,
+            region=Region(start=Place("late_work", 0)),
+            env={"LD_PRELOAD": str(program / "late.so")},
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,9 +155,11 @@ def test_what_is_no_region_is_named(recorded):
 )
 def test_returns_are_known_on_other_isas(build, tmp_path, isa, compiler):
     result = trace(
-        [str(build("behave", "-static", isa=isa))], tmp_path / "t.h5", progress=False,
+        [str(build("behave", "-static", isa=isa))],
+        tmp_path / "t.h5",
+        progress=False,
         region=Region(start=Place("work", 0), returns=True),
-    )  # fmt: skip
+    )
     with Trace(result.path) as file:
         start, size, names = file.symbols()
         at = names.index("work")

@@ -57,7 +57,15 @@ def test_distances_and_lags_are_those_of_the_definition(instructions, accesses, 
     chunk = program.chunk()
     out = np.zeros((len(chunk), 4), np.uint8)
     dependency.observe(
-        dependency.initial_state(), 0, dependency.rows_of(program.static()), chunk.static_id, chunk.access_offset,
-        chunk.address, chunk.is_store, code_tables(), (0, 1, 2, 3), out,
-    )  # fmt: skip
+        dependency.initial_state(),
+        0,
+        dependency.rows_of(program.static()),
+        chunk.static_id,
+        chunk.access_offset,
+        chunk.address,
+        chunk.is_store,
+        code_tables(),
+        (0, 1, 2, 3),
+        out,
+    )
     assert (out == quantise(np.array(by_hand(program)))).all()

@@ -140,8 +140,10 @@ def test_the_table_has_a_row_a_trace(tmp_path):
     shutil.copy(tmp_path / "k_queens.trace.h5", tmp_path / "mine.trace.h5")
     rows = table(tmp_path, progress=False)
     assert [(row["program"], row["group"]) for row in rows] == [
-        ("k_chase", "kernel"), ("k_queens", "kernel"), ("mine", "")
-    ]  # fmt: skip
+        ("k_chase", "kernel"),
+        ("k_queens", "kernel"),
+        ("mine", ""),
+    ]
     assert rows[0]["instructions"] == 200_000
     assert rows[0]["data_kib"] > 100  # it begins by linking a ring of 24,000 nodes
     assert 0 < rows[1]["branches"] < 1

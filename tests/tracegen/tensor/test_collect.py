@@ -301,8 +301,17 @@ def test_steps_end_where_they_should():
 def test_networks_classify():
     import torch
 
-    small = {"resnet18": 64, "mobilenet_v2": 64, "mobilenet_v3_small": 64, "squeezenet": 64, "shufflenet_v2": 64,
-             "mlp_mixer_s16": 32, "vit_small": 32, "densenet121": 64, "inception_v3": 139}  # fmt: skip
+    small = {
+        "resnet18": 64,
+        "mobilenet_v2": 64,
+        "mobilenet_v3_small": 64,
+        "squeezenet": 64,
+        "shufflenet_v2": 64,
+        "mlp_mixer_s16": 32,
+        "vit_small": 32,
+        "densenet121": 64,
+        "inception_v3": 139,
+    }
     for name, size in small.items():
         network = networks()[name]
         with torch.no_grad():
@@ -320,9 +329,17 @@ def test_networks_of_words():
 
 @pytest.mark.parametrize(
     ("name", "millions"),
-    [("resnet18", 11.69), ("resnet50", 25.56), ("mobilenet_v2", 3.50), ("mobilenet_v3_large", 5.48), ("vgg16", 138.36),
-     ("squeezenet", 1.24), ("densenet121", 7.98), ("shufflenet_v2", 2.28)],
-)  # fmt: skip
+    [
+        ("resnet18", 11.69),
+        ("resnet50", 25.56),
+        ("mobilenet_v2", 3.50),
+        ("mobilenet_v3_large", 5.48),
+        ("vgg16", 138.36),
+        ("squeezenet", 1.24),
+        ("densenet121", 7.98),
+        ("shufflenet_v2", 2.28),
+    ],
+)
 def test_networks_have_the_published_sizes(name: str, millions: float):
     import torch
 

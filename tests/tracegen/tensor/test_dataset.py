@@ -52,8 +52,13 @@ def test_what_is_written_is_read(file):
         assert data.provenance == {"by": "test"}
         assert data.groups == FEATURES
         assert data.tasks.iloc[1].to_dict() == {
-            "key": "b", "name": "task b", "operator": "dense", "shape": [[1, 2]], "flops": 8.0, "networks": {"net": 3}
-        }  # fmt: skip
+            "key": "b",
+            "name": "task b",
+            "operator": "dense",
+            "shape": [[1, 2]],
+            "flops": 8.0,
+            "networks": {"net": 3},
+        }
         assert data.devices.iloc[0].to_dict() == {"name": "cpu", "parameters": {"cores": 2}}
         assert data.schedules()["task"].tolist() == [0, 0, 1, 1]
         assert set(data.schedules()["origin"]) == {"log"}

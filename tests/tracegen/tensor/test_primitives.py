@@ -46,26 +46,41 @@ TRACE = [
 def test_ansor_steps_are_named_and_keep_their_numbers():
     found = from_ansor(
         [
-            ["SP", 3, 1, 1000, [50], 1], ["RE", 3, [0, 2, 1]], ["FU", 6, [0, 1]], ["AN", 6, 0, 3], ["AN", 6, 1, 8],
-            ["PR", 1, 0, "auto_unroll_max_step$512"], ["CHR", 1, "shared", [2]], ["CA", 2, 4, 5], ["CI", 9],
+            ["SP", 3, 1, 1000, [50], 1],
+            ["RE", 3, [0, 2, 1]],
+            ["FU", 6, [0, 1]],
+            ["AN", 6, 0, 3],
+            ["AN", 6, 1, 8],
+            ["PR", 1, 0, "auto_unroll_max_step$512"],
+            ["CHR", 1, "shared", [2]],
+            ["CA", 2, 4, 5],
+            ["CI", 9],
             ["FFSP", 3, 0, [1, 0], 1, 1],
         ]
-    )  # fmt: skip
+    )
     assert found == [
-        Primitive("split", (3, 1, 1000, 50, 1)), Primitive("reorder", (3, 0, 2, 1)), Primitive("fuse", (6, 0, 1)),
-        Primitive("parallel", (6, 0)), Primitive("bind", (6, 1), "threadIdx.y"),
-        Primitive("annotate", (1, 0, 512), "auto_unroll_max_step"), Primitive("cache_read", (1, 2), "shared"),
-        Primitive("compute_at", (2, 4, 5)), Primitive("compute_inline", (9,)),
+        Primitive("split", (3, 1, 1000, 50, 1)),
+        Primitive("reorder", (3, 0, 2, 1)),
+        Primitive("fuse", (6, 0, 1)),
+        Primitive("parallel", (6, 0)),
+        Primitive("bind", (6, 1), "threadIdx.y"),
+        Primitive("annotate", (1, 0, 512), "auto_unroll_max_step"),
+        Primitive("cache_read", (1, 2), "shared"),
+        Primitive("compute_at", (2, 4, 5)),
+        Primitive("compute_inline", (9,)),
         Primitive("follow_fused_split", (3, 0, 1, 0, 1, 1)),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_trace_gives_what_changes_the_program_with_decisions_in_place():
     assert from_metaschedule(TRACE) == [
-        Primitive("split", (2, 4, 8, 2, 1, 0)), Primitive("annotate", (0, 64), "meta_schedule.unroll_explicit"),
-        Primitive("compute_at", (0, -2, 1, -1)), Primitive("cache_write", (0, 0), "global"),
-        Primitive("enter_postproc", ()), Primitive("parallel", (8,)),
-    ]  # fmt: skip
+        Primitive("split", (2, 4, 8, 2, 1, 0)),
+        Primitive("annotate", (0, 64), "meta_schedule.unroll_explicit"),
+        Primitive("compute_at", (0, -2, 1, -1)),
+        Primitive("cache_write", (0, 0), "global"),
+        Primitive("enter_postproc", ()),
+        Primitive("parallel", (8,)),
+    ]
 
 
 def test_a_row_is_one_hot_word_count_and_logarithms():

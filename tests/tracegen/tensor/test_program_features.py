@@ -122,28 +122,58 @@ def test_compact_ast_of_a_matmul_by_hand(matmul):
     assert position.tolist() == [3, 6]
     first, second = (numbers(row[:PAPERS], COLUMNS[:PAPERS]) for row in values)
     nest = {
-        "parallel_loops": 1, "parallel_product": M, "parallel_innermost": M, "vectorized_loops": 1,
-        "vectorized_product": 4, "vectorized_innermost": 4, "pragma_unroll": 64, "bytes_stored": 4,
-    }  # fmt: skip
+        "parallel_loops": 1,
+        "parallel_product": M,
+        "parallel_innermost": M,
+        "vectorized_loops": 1,
+        "vectorized_product": 4,
+        "vectorized_innermost": 4,
+        "pragma_unroll": 64,
+        "bytes_stored": 4,
+    }
     store = {"present": 1, "element_bytes": 4, "distinct_bytes": 4 * M * N, "stride": 1, "affine": 1, "argument": 1}
     assert first == nest | {
-        "int_add_sub": 1, "int_mul": 1, "buffers": 1, "serial_loops": 1, "serial_product": 4, "serial_innermost": 4,
-        "executions": M * N, "depth": 3, "extent0": 4, "extent1": 4, "extent2": M, "access0_reuse": 1,
+        "int_add_sub": 1,
+        "int_mul": 1,
+        "buffers": 1,
+        "serial_loops": 1,
+        "serial_product": 4,
+        "serial_innermost": 4,
+        "executions": M * N,
+        "depth": 3,
+        "extent0": 4,
+        "extent1": 4,
+        "extent2": M,
+        "access0_reuse": 1,
         **{f"access0_{name}": value for name, value in store.items()},
-    }  # fmt: skip
+    }
     load = {"present": 1, "element_bytes": 4, "affine": 1, "argument": 1}
     accesses = {  # the store, C, A, B
         0: store | {"reuse": K},
         1: store | {"reuse": K},
         2: load | {"distinct_bytes": 4 * M * K, "reuse": N, "still": 1},
         3: load | {"distinct_bytes": 4 * K * N, "reuse": M, "stride": 1},
-    }  # fmt: skip
+    }
     assert second == nest | {
-        "float_add_sub": 1, "float_mul": 1, "int_add_sub": 3, "int_mul": 3, "loads": 3, "bytes_loaded": 12,
-        "buffers": 3, "serial_loops": 2, "serial_product": 4 * K, "serial_innermost": K, "executions": M * N * K,
-        "depth": 4, "accumulates": 1, "extent0": 4, "extent1": K, "extent2": 4, "extent3": M,
+        "float_add_sub": 1,
+        "float_mul": 1,
+        "int_add_sub": 3,
+        "int_mul": 3,
+        "loads": 3,
+        "bytes_loaded": 12,
+        "buffers": 3,
+        "serial_loops": 2,
+        "serial_product": 4 * K,
+        "serial_innermost": K,
+        "executions": M * N * K,
+        "depth": 4,
+        "accumulates": 1,
+        "extent0": 4,
+        "extent1": K,
+        "extent2": 4,
+        "extent3": M,
         **{f"access{k}_{name}": value for k, access in accesses.items() for name, value in access.items()},
-    }  # fmt: skip
+    }
 
 
 def counts(row):
@@ -155,18 +185,42 @@ def test_the_loop_nest_of_a_matmul_by_hand(matmul):
     first, second = (counts(row) for row in compact_ast(matmul)[0])
     wanted = {
         # distinct bytes of C, A and B
-        "tile0": 16 + 4 + 16, "tile1": 16 + 128 + 512, "tile2": 64 + 128 + 2048, "tile3": 512 + 1024 + 2048,
-        "tile7": 3584, "stride0_0": 4, "stride0_1": 0, "stride0_2": 16, "stride0_3": 64, "stride1_0": 0, "stride1_1": 4,
-        "stride1_2": 0, "stride1_3": 128, "stride2_0": 4, "stride2_1": 64, "stride2_2": 16, "stride2_3": 0,
+        "tile0": 16 + 4 + 16,
+        "tile1": 16 + 128 + 512,
+        "tile2": 64 + 128 + 2048,
+        "tile3": 512 + 1024 + 2048,
+        "tile7": 3584,
+        "stride0_0": 4,
+        "stride0_1": 0,
+        "stride0_2": 16,
+        "stride0_3": 64,
+        "stride1_0": 0,
+        "stride1_1": 4,
+        "stride1_2": 0,
+        "stride1_3": 128,
+        "stride2_0": 4,
+        "stride2_1": 64,
+        "stride2_2": 16,
+        "stride2_3": 0,
         "stride3_0": 0,
         # j_inner fits 512 bytes, so from step to step of k what is touched again stays: the 656 of k, 4 · 8 times
-        "traffic512": 656 * 32, "traffic2048": 2240 * 8, "traffic8192": 3584, "traffic33554432": 3584,
+        "traffic512": 656 * 32,
+        "traffic2048": 2240 * 8,
+        "traffic8192": 3584,
+        "traffic33554432": 3584,
         # 64 copies of vectors of 4 are allowed: k's 32 fit, j_outer's 4 times as many do not
-        "unrolled": 32, "unrolled_stored": 16, "unrolled_bytes": 656,
+        "unrolled": 32,
+        "unrolled_stored": 16,
+        "unrolled_bytes": 656,
         # inside of k: four sums, fed by one element of A and four of B, 32 times
-        "accumulated": 16, "accumulated_loads": 20, "accumulation": 32,
-        "operations": 2 * M * N * K, "issued": M * N * K / 4, "odd_lanes": 1, "odd_innermost": 1,
-    }  # fmt: skip
+        "accumulated": 16,
+        "accumulated_loads": 20,
+        "accumulation": 32,
+        "operations": 2 * M * N * K,
+        "issued": M * N * K / 4,
+        "odd_lanes": 1,
+        "odd_innermost": 1,
+    }
     assert {name: second[name] for name in wanted} == pytest.approx(wanted, rel=1e-4, abs=1e-4)
     wanted = {"tile0": 16, "tile1": 64, "tile2": 512, "traffic512": 512, "unrolled": 32, "accumulation": 0}
     assert {name: first[name] for name in wanted} == pytest.approx(wanted, rel=1e-4, abs=1e-4)
@@ -181,8 +235,12 @@ def test_a_fused_loop_keeps_its_strides(te):
     schedule.fuse(*schedule.get_loops(schedule.get_sblock("B")))
     (leaf,) = (counts(row) for row in compact_ast(schedule.mod)[0])
     wanted = {
-        "stride0_0": 4, "stride1_0": 4 * 12, "tile0": 2 * 4 * 96, "access1_distinct_bytes": 4 * 96, "odd_innermost": 3
-    }  # fmt: skip
+        "stride0_0": 4,
+        "stride1_0": 4 * 12,
+        "tile0": 2 * 4 * 96,
+        "access1_distinct_bytes": 4 * 96,
+        "odd_innermost": 3,
+    }
     assert {name: leaf[name] for name in wanted} == pytest.approx(wanted, rel=1e-4)
 
 
@@ -285,14 +343,20 @@ def test_the_operator_is_told_from_the_program(te):
             te, (2, 4, 8), (2, 8, 6), (2, 4, 6), lambda a, b: lambda n, i, j: te.sum(a[n, i, k] * b[n, k, j], axis=k)
         ),
         "conv": product(
-            te, (8, 10, 10), (4, 8, 3, 3), (4, 8, 8),
+            te,
+            (8, 10, 10),
+            (4, 8, 3, 3),
+            (4, 8, 8),
             lambda a, b: lambda c, y, x: te.sum(a[k, y + r, x + s] * b[c, k, r, s], axis=[k, r, s]),
         ),
         "depthwise_conv": product(
-            te, (8, 10, 10), (8, 3, 3), (8, 8, 8),
+            te,
+            (8, 10, 10),
+            (8, 3, 3),
+            (8, 8, 8),
             lambda a, b: lambda c, y, x: te.sum(a[c, y + r, x + s] * b[c, r, s], axis=[r, s]),
         ),
-    }  # fmt: skip
+    }
     a = te.placeholder((8, 10, 10), name="A")
     kinds["pooling"] = module(
         te, a, te.compute((8, 5, 5), lambda c, y, x: te.max(a[c, y * 2 + r, x * 2 + s], axis=[r, s]), name="P")

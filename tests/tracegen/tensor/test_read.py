@@ -73,22 +73,32 @@ def test_the_real_logs_as_a_dataset(tmp_path):
 
 def test_times_are_the_median_and_failures_have_none(tmp_path):
     log = write(
-        tmp_path / "a.json", line(), line([["CI", 1]], (1e10,), 1), line([["CI", 2]], (1e10,), 7),
-        line([["CI", 3]], (1e10,), 0), line([["CI", 4]], (1e10,), 5),
-    )  # fmt: skip
+        tmp_path / "a.json",
+        line(),
+        line([["CI", 1]], (1e10,), 1),
+        line([["CI", 2]], (1e10,), 7),
+        line([["CI", 3]], (1e10,), 0),
+        line([["CI", 4]], (1e10,), 5),
+    )
     tally = read([log], tmp_path / "d.tensor.h5", progress=False)
     with Dataset(tmp_path / "d.tensor.h5") as data:
         records = data.records()
         assert records["seconds"][0] == 2e-5 and records["repeats"][0] == 3
         assert records["spread"][0] == pytest.approx(0.5)
         assert records["error"].tolist() == [
-            Outcome.OK, Outcome.BUILD_FAILED, Outcome.TIMEOUT, Outcome.UNKNOWN, Outcome.INVALID
-        ]  # fmt: skip
+            Outcome.OK,
+            Outcome.BUILD_FAILED,
+            Outcome.TIMEOUT,
+            Outcome.UNKNOWN,
+            Outcome.INVALID,
+        ]
         assert records["seconds"][1:].isna().all()
     assert [note.split(":")[0] for note in tally.notes()] == [
-        "1 measurements failed (build failed)", "1 measurements failed (timeout)",
-        "1 measurements failed (invalid)", "1 measurements failed (unknown)",
-    ]  # fmt: skip
+        "1 measurements failed (build failed)",
+        "1 measurements failed (timeout)",
+        "1 measurements failed (invalid)",
+        "1 measurements failed (unknown)",
+    ]
 
 
 BAD = [
@@ -275,9 +285,11 @@ def make_database(folder, *records):
 
 def test_a_database_is_read_without_tvm(tmp_path):
     folder = make_database(
-        tmp_path / "db", [0, [TRACE, [1e-3, 3e-3], X86, SHAPE]], [1, [TRACE, [1e10], X86, SHAPE]],
+        tmp_path / "db",
+        [0, [TRACE, [1e-3, 3e-3], X86, SHAPE]],
+        [1, [TRACE, [1e10], X86, SHAPE]],
         [0, [TRACE, [2e-3], {**X86, "mcpu": "x86-64-v3"}, SHAPE]],
-    )  # fmt: skip
+    )
     tally = read([folder], tmp_path / "d.tensor.h5", progress=False)
     assert (tally.records, tally.schedules, tally.tasks) == (3, 2, 2)
     with Dataset(tmp_path / "d.tensor.h5") as data:

@@ -40,9 +40,12 @@ def taken(path: Path, **wanted) -> dict[int, list[str]]:
 def test_all_that_ran_and_can_be_made_again(tmp_path: Path):
     path = write(tmp_path / "d.tensor.h5")
     assert taken(path) == {
-        0: ["[0,0]"], 1: [f"[1,{k}]" for k in range(4)], 2: [f"[2,{k}]" for k in (1, 2, 3)],
-        3: [f"[3,{k}]" for k in range(4)], 4: [f"[4,{k}]" for k in range(4)],
-    }  # fmt: skip
+        0: ["[0,0]"],
+        1: [f"[1,{k}]" for k in range(4)],
+        2: [f"[2,{k}]" for k in (1, 2, 3)],
+        3: [f"[3,{k}]" for k in range(4)],
+        4: [f"[4,{k}]" for k in range(4)],
+    }
     replay = read_replay(path)
     assert replay.left_out == (
         "1 of its 6 tasks name no network or operator to make them again from",
@@ -79,9 +82,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tracegen.tensor.plan import Plan
 
     output = tmp_path_factory.mktemp("first") / "first.tensor.h5"
-    plan = Plan(
-        operators=TINY, devices=("x86-64-v2",), schedules=4, evolutionary=0, again=0, budget_s=0.02
-    )  # fmt: skip
+    plan = Plan(operators=TINY, devices=("x86-64-v2",), schedules=4, evolutionary=0, again=0, budget_s=0.02)
     collect(plan, output, progress=False)
     finish(output, features=False, progress=False)
     return output
@@ -105,8 +106,22 @@ def run(capfd):
 
 def test_replayed_schedules_join_the_dataset(collected: Path, tmp_path: Path, run):
     second, both = tmp_path / "second.tensor.h5", tmp_path / "both.tensor.h5"
-    command = ["collect", "--schedules-of", collected, "--schedules", "2", "--device", "x86-64-v2@other", "--again",
-               "0.5", "--budget", "0.02", "--no-features", "-o", second]  # fmt: skip
+    command = [
+        "collect",
+        "--schedules-of",
+        collected,
+        "--schedules",
+        "2",
+        "--device",
+        "x86-64-v2@other",
+        "--again",
+        "0.5",
+        "--budget",
+        "0.02",
+        "--no-features",
+        "-o",
+        second,
+    ]
     for _ in range(2):  # the second call finds all done
         assert run(*command) == (0, f"{second}: 4 records\n")
     with Dataset(second) as data:

@@ -35,9 +35,11 @@ def data(tmp_path_factory):
                 for device in devices:
                     failed = numbers.random() < 0.1
                     writer.record(
-                        schedule, device, (10.0 if rare else 1e-3) * (1 + numbers.random()),
+                        schedule,
+                        device,
+                        (10.0 if rare else 1e-3) * (1 + numbers.random()),
                         outcome=Outcome.TIMEOUT if failed else Outcome.OK,
-                    )  # fmt: skip
+                    )
     with Dataset(path) as dataset:
         yield dataset
 

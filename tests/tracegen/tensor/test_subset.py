@@ -41,9 +41,13 @@ def journal(tmp_path: Path):
 
 def chosen(journal, tasks=None, schedules=None, flops=1e9):
     found = subset(
-        journal, list(journal.tasks.values()), tasks_wanted=tasks, schedules_wanted=schedules, devices=SIM,
+        journal,
+        list(journal.tasks.values()),
+        tasks_wanted=tasks,
+        schedules_wanted=schedules,
+        devices=SIM,
         max_flops=flops,
-    )  # fmt: skip
+    )
     return {key: [journal.schedules[number][1].trace for number in numbers] for key, numbers in found.items()}
 
 

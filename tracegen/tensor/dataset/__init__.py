@@ -18,6 +18,20 @@ from tracegen.tensor.dataset.summary import summary
 from tracegen.tensor.dataset.writer import DatasetWriter
 
 __all__ = [
-    "FORMAT", "GROUPS", "KINDS", "OPERATORS", "VERSION", "Dataset", "DatasetWriter", "Device", "Outcome", "Rows",
-    "Task", "copy", "history", "latency", "merge", "summary",
-]  # fmt: skip
+    "FORMAT",
+    "GROUPS",
+    "KINDS",
+    "OPERATORS",
+    "VERSION",
+    "Dataset",
+    "DatasetWriter",
+    "Device",
+    "Outcome",
+    "Rows",
+    "Task",
+    "copy",
+    "history",
+    "latency",
+    "merge",
+    "summary",
+]

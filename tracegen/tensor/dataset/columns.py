@@ -19,9 +19,15 @@ class Column:
     def __init__(self, file: h5py.File, name: str, dtype: str, width: int | None = None, chunk: int = _CHUNK) -> None:
         inner = () if width is None else (width,)
         self.dataset = file.create_dataset(
-            name, (0, *inner), dtype, maxshape=(None, *inner), chunks=(max(chunk // (width or 1), 1), *inner),
-            compression="gzip", compression_opts=4, shuffle=np.dtype(dtype).kind != "S",
-        )  # fmt: skip
+            name,
+            (0, *inner),
+            dtype,
+            maxshape=(None, *inner),
+            chunks=(max(chunk // (width or 1), 1), *inner),
+            compression="gzip",
+            compression_opts=4,
+            shuffle=np.dtype(dtype).kind != "S",
+        )
         self.length = 0
         self._waiting: list[NDArray[Any]] = []
         self._bytes = 0

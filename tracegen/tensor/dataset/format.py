@@ -41,9 +41,17 @@ from support.errors import InputError
 FORMAT = "perfvec-tensor"
 VERSION = 1
 OPERATORS = (
-    "dense", "batch_matmul", "conv", "depthwise_conv", "transposed_conv", "pooling", "normalization", "reduction",
-    "elementwise", "other",
-)  # fmt: skip
+    "dense",
+    "batch_matmul",
+    "conv",
+    "depthwise_conv",
+    "transposed_conv",
+    "pooling",
+    "normalization",
+    "reduction",
+    "elementwise",
+    "other",
+)
 KINDS = ("ansor", "metaschedule")
 GROUPS = {"statements": False, "ast": True, "primitives": False}  # whether the group's rows have positions
 TASK_TEXTS = ("key", "name", "operator", "shape", "networks")

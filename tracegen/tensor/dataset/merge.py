@@ -20,9 +20,12 @@ _CHUNK = 1 << 15  # schedules or records at a time
 
 
 def merge(
-    paths: Iterable[str | os.PathLike[str]], output: str | os.PathLike[str], *, devices: Sequence[str] = (),
+    paths: Iterable[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    devices: Sequence[str] = (),
     **provenance: Any,
-) -> Path:  # fmt: skip
+) -> Path:
     """One dataset of several, streamed: tasks by key, devices by name, a schedule once; records in the files' order.
 
     `devices`: names, or patterns as of a shell (`sim:*`), of the devices that are kept, with the schedules that have a
@@ -94,9 +97,12 @@ def copy(dataset: Dataset, writer: DatasetWriter, devices: Collection[str] | Non
                 values = found.values[part]
                 features[group] = values if found.position is None else (values, found.position[part])
             schedules[index] = writer.schedule(
-                tasks[int(dataset.task_of[index])], steps[at], kind=labels["kind"][index],
-                origin=labels["origin"][index], features=features,
-            )  # fmt: skip
+                tasks[int(dataset.task_of[index])],
+                steps[at],
+                kind=labels["kind"][index],
+                origin=labels["origin"][index],
+                features=features,
+            )
     for begin in range(0, dataset.record_count, _CHUNK):
         frame = dataset.records(begin, begin + _CHUNK)
         columns = (frame[name].tolist() for name in RECORDS)
@@ -104,9 +110,13 @@ def copy(dataset: Dataset, writer: DatasetWriter, devices: Collection[str] | Non
             if not wanted[device]:
                 continue
             writer.record(
-                int(schedules[schedule]), device_of[device], seconds, spread=spread, repeats=repeats,
+                int(schedules[schedule]),
+                device_of[device],
+                seconds,
+                spread=spread,
+                repeats=repeats,
                 outcome=Outcome(error),
-            )  # fmt: skip
+            )
 
 
 def _with_records(dataset: Dataset, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:

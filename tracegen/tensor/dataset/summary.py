@@ -21,20 +21,29 @@ def summary(dataset: Dataset) -> tuple[dict[str, Any], pd.DataFrame]:
         quantiles = ok["seconds"].quantile([0, 0.5, 1]).tolist() if len(ok) else [None] * 3
         rows.append(
             {
-                "device": name, "tasks": int(mine["task"].nunique()), "records": len(mine),
-                "failed": len(mine) - len(ok), "fastest_s": quantiles[0], "median_s": quantiles[1],
-                "slowest_s": quantiles[2], "median_spread": float(ok["spread"].median()) if len(ok) else None,
+                "device": name,
+                "tasks": int(mine["task"].nunique()),
+                "records": len(mine),
+                "failed": len(mine) - len(ok),
+                "fastest_s": quantiles[0],
+                "median_s": quantiles[1],
+                "slowest_s": quantiles[2],
+                "median_spread": float(ok["spread"].median()) if len(ok) else None,
             }
-        )  # fmt: skip
+        )
     document = {
-        "file": str(dataset.path), "digest": dataset.digest, "tasks": len(dataset.tasks),
-        "schedules": dataset.schedule_count, "records": dataset.record_count,
+        "file": str(dataset.path),
+        "digest": dataset.digest,
+        "tasks": len(dataset.tasks),
+        "schedules": dataset.schedule_count,
+        "records": dataset.record_count,
         "operators": dataset.tasks["operator"].value_counts().to_dict(),
         "failures": {
             Outcome(int(code)).name.lower(): int(count)
             for code, count in zip(*np.unique(frame["error"], return_counts=True), strict=True)
             if code != Outcome.OK
         },
-        "features": dataset.groups, "devices": rows,
-    }  # fmt: skip
+        "features": dataset.groups,
+        "devices": rows,
+    }
     return document, pd.DataFrame(rows)

@@ -158,17 +158,29 @@ class DatasetWriter:
         return values, position
 
     def record(
-        self, schedule: int, device: int, seconds: float = math.nan, *, spread: float = 0.0, repeats: int = 0,
+        self,
+        schedule: int,
+        device: int,
+        seconds: float = math.nan,
+        *,
+        spread: float = 0.0,
+        repeats: int = 0,
         outcome: Outcome = Outcome.OK,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A measurement; `seconds` is ignored (NaN is stored) where it failed. `latency(times)` gives the numbers."""
         if not 0 <= schedule < self.schedules or not 0 <= device < len(self._devices):
             raise InputError(f"{self._path}: a record of schedule {schedule} on device {device}, which are not there")
         failed = outcome != Outcome.OK
         if not failed and not (math.isfinite(seconds) and seconds > 0):
             raise InputError(f"{self._path}: a latency of {seconds} s; a positive number is expected")
-        values = (schedule, device, math.nan if failed else seconds, math.nan if failed else spread,
-                  min(repeats, 65535), int(outcome))  # fmt: skip
+        values = (
+            schedule,
+            device,
+            math.nan if failed else seconds,
+            math.nan if failed else spread,
+            min(repeats, 65535),
+            int(outcome),
+        )
         for column, value in zip(self._records.values(), values, strict=True):
             column.append(value)
         self.records += 1

@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _FAMILIES = (
-    "resnet", "mobilenet_v2", "mobilenet_v3", "vgg", "inception", "squeezenet", "densenet", "shufflenet",
-    "mlp_mixer", "transformer",
-)  # fmt: skip
+    "resnet",
+    "mobilenet_v2",
+    "mobilenet_v3",
+    "vgg",
+    "inception",
+    "squeezenet",
+    "densenet",
+    "shufflenet",
+    "mlp_mixer",
+    "transformer",
+)
 
 
 @dataclass(frozen=True)

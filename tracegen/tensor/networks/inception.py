@@ -67,18 +67,34 @@ def inception_v3() -> nn.Module:
     shrink_17 = Parallel(
         nn.Sequential(conv_norm(768, 192), conv_norm(192, 320, 3, 2, padding=0)),
         nn.Sequential(
-            conv_norm(768, 192), conv_norm(192, 192, (1, 7)), conv_norm(192, 192, (7, 1)),
+            conv_norm(768, 192),
+            conv_norm(192, 192, (1, 7)),
+            conv_norm(192, 192, (7, 1)),
             conv_norm(192, 192, 3, 2, padding=0),
         ),
         nn.MaxPool2d(3, 2),
-    )  # fmt: skip
+    )
     return nn.Sequential(
-        conv_norm(3, 32, 3, 2, padding=0), conv_norm(32, 32, 3, padding=0), conv_norm(32, 64, 3), nn.MaxPool2d(3, 2),
-        conv_norm(64, 80, padding=0), conv_norm(80, 192, 3, padding=0), nn.MaxPool2d(3, 2),
-        _blocks_35(192, 32), _blocks_35(256, 64), _blocks_35(288, 64), shrink_35,
-        _blocks_17(768, 128), _blocks_17(768, 160), _blocks_17(768, 160), _blocks_17(768, 192), shrink_17,
-        _blocks_8(1280), _blocks_8(2048), classifier(2048),
-    )  # fmt: skip
+        conv_norm(3, 32, 3, 2, padding=0),
+        conv_norm(32, 32, 3, padding=0),
+        conv_norm(32, 64, 3),
+        nn.MaxPool2d(3, 2),
+        conv_norm(64, 80, padding=0),
+        conv_norm(80, 192, 3, padding=0),
+        nn.MaxPool2d(3, 2),
+        _blocks_35(192, 32),
+        _blocks_35(256, 64),
+        _blocks_35(288, 64),
+        shrink_35,
+        _blocks_17(768, 128),
+        _blocks_17(768, 160),
+        _blocks_17(768, 160),
+        _blocks_17(768, 192),
+        shrink_17,
+        _blocks_8(1280),
+        _blocks_8(2048),
+        classifier(2048),
+    )
 
 
 NETWORKS = {"inception_v3": Network(inception_v3, 299)}

@@ -6,9 +6,14 @@ from torch import Tensor, nn
 
 
 def conv_norm(
-    inputs: int, outputs: int, kernel: int | tuple[int, int] = 1, stride: int = 1, groups: int = 1,
-    padding: int | tuple[int, int] | None = None, activation: type[nn.Module] | None = nn.ReLU,
-) -> nn.Sequential:  # fmt: skip
+    inputs: int,
+    outputs: int,
+    kernel: int | tuple[int, int] = 1,
+    stride: int = 1,
+    groups: int = 1,
+    padding: int | tuple[int, int] | None = None,
+    activation: type[nn.Module] | None = nn.ReLU,
+) -> nn.Sequential:
     """Convolution, batch normalisation, activation; padded to keep the size unless `padding` is given."""
     height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
     around = (height // 2, width // 2) if padding is None else padding

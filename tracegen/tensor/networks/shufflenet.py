@@ -21,9 +21,10 @@ class Unit(nn.Module):
             filtered = conv_norm(inputs, inputs, 3, 2, groups=inputs, activation=None)
             self.passing = nn.Sequential(filtered, conv_norm(inputs, half))
         self.layers = nn.Sequential(
-            conv_norm(entering, half), conv_norm(half, half, 3, stride, groups=half, activation=None),
+            conv_norm(entering, half),
+            conv_norm(half, half, 3, stride, groups=half, activation=None),
             conv_norm(half, half),
-        )  # fmt: skip
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         passing, entering = torch.chunk(x, 2, 1) if self.split else (x, x)

@@ -24,11 +24,24 @@ class Fire(nn.Module):
 
 def squeezenet() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(3, 64, 3, 2), nn.ReLU(), nn.MaxPool2d(3, 2), Fire(64, 16, 64), Fire(128, 16, 64),
-        nn.MaxPool2d(3, 2), Fire(128, 32, 128), Fire(256, 32, 128),
-        nn.MaxPool2d(3, 2), Fire(256, 48, 192), Fire(384, 48, 192), Fire(384, 64, 256), Fire(512, 64, 256),
-        nn.Conv2d(512, 1000, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-    )  # fmt: skip
+        nn.Conv2d(3, 64, 3, 2),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2),
+        Fire(64, 16, 64),
+        Fire(128, 16, 64),
+        nn.MaxPool2d(3, 2),
+        Fire(128, 32, 128),
+        Fire(256, 32, 128),
+        nn.MaxPool2d(3, 2),
+        Fire(256, 48, 192),
+        Fire(384, 48, 192),
+        Fire(384, 64, 256),
+        Fire(512, 64, 256),
+        nn.Conv2d(512, 1000, 1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
 
 
 NETWORKS = {"squeezenet": Network(squeezenet, 224)}
