@@ -6,6 +6,8 @@ from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
 from setuptools import setup
 from setuptools.errors import CompileError
 
+# Without vectors of neighbouring members: loading two at once waits for the two stores before it (a tenth of the time).
+FLAGS = ["-O3", "-fno-tree-slp-vectorize", "-fno-plt", "-Wall", "-Wextra"]
 CORES = {
     "uarch.timing._core": Path("uarch/timing/core"),
     "tracegen.live_points._core": Path("tracegen/live_points/core"),
@@ -33,7 +35,7 @@ with ParallelCompile("NPY_NUM_BUILD_JOBS"):
                 sorted(str(path) for path in core.rglob("*.cpp")),
                 depends=sorted(str(path) for path in core.rglob("*.hpp")),
                 cxx_std=17,
-                extra_compile_args=["-O3", "-fno-plt", "-Wall", "-Wextra"],
+                extra_compile_args=FLAGS,
             )
             for name, core in CORES.items()
         ],

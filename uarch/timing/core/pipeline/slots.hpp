@@ -12,7 +12,7 @@ struct Slots {
     std::int64_t used = 0;
 
     // Not before `from`.
-    void reach(Cycle from, std::int64_t used_then = 0) {
+    __attribute__((always_inline)) void reach(Cycle from, std::int64_t used_then = 0) {
         used = chosen(from > cycle, used_then, used);
         cycle = std::max(cycle, from);
     }
@@ -20,7 +20,7 @@ struct Slots {
     // The cycle of the first of the micro-operations that `take` would take.
     Cycle next(std::int64_t width) const { return cycle + (used == width); }
 
-    void take(std::int64_t operations, std::int64_t width) {
+    __attribute__((always_inline)) void take(std::int64_t operations, std::int64_t width) {
         used += operations;
         const std::int64_t over = used - width;
         used = chosen(over > 0, over, used);
