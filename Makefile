@@ -15,17 +15,20 @@ CORE_STAMP := $(VENV)/.core
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
-TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
-# All tests. A file's stay together; each process has one thread, for more would wait.
+# All tests. A process that has none left takes some of another's; each has one thread, for more would wait.
 test: browser lint
 	$(TEST)
+
+DAMAGING := tests/tracegen/formats/test_damage.py tests/tracegen/formats/test_champsim.py \
+	tests/tracegen/features/test_features_file.py tests/tracegen/gem5/test_gem5_import.py
 
 # Every reader on 10,000 mutated files, 100 kills, what cannot be written: hours. FUZZ names readers, or --cases, --seed.
 fuzz: setup-dev
 	$(BIN)/python -m tests.fuzz.run $(FUZZ)
 	$(BIN)/python -m tests.fuzz.kills
-	$(BIN)/python -m pytest -q tests/test_disk.py tests/test_elsewhere.py
+	FUZZ_CASES=10000 $(BIN)/python -m pytest -q tests/test_disk.py tests/test_elsewhere.py $(DAMAGING)
 
 # Lint, types, prose, and the tests that are not marked slow.
 check: lint

@@ -407,7 +407,7 @@ def sweep(
     >>> len(swept.table), swept.best["l2.size_kib"].iloc[0] in (256, 512, 1024)
     (3, True)
     """
-    from analysis.simulate import Span
+    from analysis.span import Span
     from analysis.sweep_question import SweepQuestion
 
     around = None if base is None else _machine(base)
@@ -712,7 +712,7 @@ def collector(
     """Return the function that takes a trace apart, predicted or simulated; wrong machines are refused here."""
     if simulate:
         from analysis import simulated_parts
-        from analysis.simulate import Span
+        from analysis.span import Span
 
         chosen = simulable(required(machines))
         return lambda trace: simulated_parts.collect(trace, chosen, Span(count=limit), interval=interval)

@@ -94,7 +94,7 @@ def answer(
     stderr says so and the model answers, its rows of these `sources`; where fewer than `least` fit, the others stay the
     model's.
     """
-    run = _Run(program, points, seconds, limit, threads or processors(), progress)
+    run = Run(program, points, seconds, limit, threads or processors(), progress)
     if run.affordable() < 1:
         print(
             f"perfvec: {program.name}: not one point of {program.work:,} instructions can be simulated in "
@@ -138,7 +138,7 @@ def parts_fit(instructions: Sequence[int], machines: Sequence[str], seconds: flo
 
 
 def _corrected(
-    run: _Run,
+    run: Run,
     where: Coordinates,
     predicted: Prediction,
     sources: Sequence[str] | str,
@@ -195,7 +195,7 @@ def _corrected(
     return run.answer(Answer(np.exp(shown), np.exp(shown - half), np.exp(shown + half), number))
 
 
-def _best(run: _Run, process: GaussianProcess, score: Score, count: int) -> NDArray[np.int64]:
+def _best(run: Run, process: GaussianProcess, score: Score, count: int) -> NDArray[np.int64]:
     """The points whose score, a standard deviation down, is least; of many points a part is looked at."""
     rows = np.arange(run.points.count)
     if len(rows) > _LOOKED_AT:
@@ -209,7 +209,7 @@ def _best(run: _Run, process: GaussianProcess, score: Score, count: int) -> NDAr
     return rows[np.argpartition(value, count - 1)[:count]] if count else np.zeros(0, np.int64)
 
 
-class _Run:
+class Run:
     """The simulated points so far, and what the rest of the budget allows."""
 
     def __init__(
@@ -226,7 +226,7 @@ class _Run:
         self.reserve = 0.0  # seconds kept for the surface
         self._bar = tqdm(desc=f"simulate {program.name}", unit="point", disable=None if progress else True)
 
-    def __enter__(self) -> _Run:
+    def __enter__(self) -> Run:
         return self
 
     def __exit__(self, *exception: object) -> None:

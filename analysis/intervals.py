@@ -67,16 +67,12 @@ def of_best(
     model: Model,
     targets: Sequence[Target],
     points: Columns,
-    frame: pd.DataFrame,
-    k: int,
+    chosen: pd.DataFrame,
     level: float = DEFAULT_LEVEL,
 ) -> pd.DataFrame:
-    """The `k` best points of each program of a sweep's table with their intervals, `low` and `high` in seconds: those
-    that the table has, and the model's of points that it answered for.
+    """Return the `chosen` points of a sweep (as `best` gives them) with their intervals, `low` and `high` in seconds:
+    those that the table has, and the model's of points that it answered for.
     """
-    from analysis.sweep import best
-
-    chosen = best(frame, k)
     if "low" not in chosen:
         chosen = chosen.assign(low=np.nan, high=np.nan)
     alone = chosen["source"] == "zero-shot"

@@ -24,14 +24,13 @@ from analysis.parts import opened, traced
 from analysis.profile import columns
 from analysis.report import Section
 from analysis.result import Result
+from analysis.simulated_parts import collect
+from analysis.span import Span, timed
 from support.errors import InputError
 from tracegen.decode import decode
-from tracegen.formats.trace import Trace
-from tracegen.label import WARMUP
 from tracegen.live_points.live_points import is_live_points, load
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
-from uarch.instructions import Chunk
 from uarch.timing.simulation import SIMULATOR, new_stack
 from uarch.timing.simulations import Simulations, processors
 from uarch.timing.stack import CAUSES, GROUPS
@@ -40,25 +39,6 @@ from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES, cpi_stack, s
 if TYPE_CHECKING:
     from analysis.costs import Costs
     from analysis.parts import Parts
-
-_CHUNK = 1 << 16  # instructions that all machines pass before the next
-
-
-@dataclass(frozen=True)
-class Span:
-    """Instructions of a trace to time, and the number before them that warm pipeline and predictors."""
-
-    start: int = 0
-    count: int | None = None  # to the trace's end
-    warmup: int = WARMUP
-
-    def stop(self, trace: Trace) -> int:
-        """Return the instruction after the last timed one. Raises InputError where none is timed."""
-        if self.start >= len(trace):
-            raise InputError(
-                f"{trace.path}: has {len(trace):,} instructions, so none from --start {self.start:,} on; lower it"
-            )
-        return len(trace) if self.count is None else min(self.start + self.count, len(trace))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -99,8 +79,6 @@ class Stack:
 
     @cached_property
     def _parts(self) -> tuple[Parts, Costs]:
-        from analysis.simulated_parts import collect
-
         if len(self.traces) != 1:
             raise InputError(f"a stack by parts is of one trace; {len(self.traces)} were simulated")
         return collect(self.traces[0], self.machines, self.span, threads=self.threads)
@@ -217,24 +195,6 @@ def _estimated(
             }
         )
     return rows
-
-
-def timed(trace: Trace, running: Simulations, span: Span, progress: bool) -> Iterator[Chunk]:
-    """Warm the machines up, and hand over what is to be timed, chunk by chunk."""
-    stop, warm = span.stop(trace), max(span.start - span.warmup, 0)
-    with tqdm(
-        total=stop, unit="instr", unit_scale=True, desc=f"simulate {trace.name}", disable=None if progress else True
-    ) as bar:
-        for chunk in trace.chunks(_CHUNK, stop=warm):
-            running.warm(chunk)
-            bar.update(len(chunk))
-        for chunk in trace.chunks(_CHUNK, warm, span.start):
-            running.run(chunk)
-            bar.update(len(chunk))
-        running.reset_counters()
-        for chunk in trace.chunks(_CHUNK, span.start, stop):
-            yield chunk
-            bar.update(len(chunk))
 
 
 def groups_of(frame: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from analysis.simulate import Span, timed
+from analysis.span import Span, timed
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import load

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from analysis.costs import Costs, simulated
 from analysis.parts import Grouping, Parts, functions_of, opened
-from analysis.simulate import Span, timed
+from analysis.span import Span, timed
 from perfvec.representation.sums import Sums
 from support.errors import InputError
 from tracegen.binary.source_lines import source_lines

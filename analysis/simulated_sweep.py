@@ -10,7 +10,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from analysis.parts import opened
-from analysis.simulate import Span, timed
+from analysis.span import Span, timed
 from analysis.sweep import Design, Outcome, tabulated
 from tracegen.decode import decode
 from uarch.timing.simulations import Simulations, processors

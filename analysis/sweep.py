@@ -406,11 +406,11 @@ def _front(frame: pd.DataFrame, fields: Sequence[str], *, exact: bool) -> NDArra
     if "cost" in frame:
         return front(frame["seconds"].to_numpy(), frame["cost"].to_numpy())
     if exact and cells([frame[f].to_numpy() for f in fields if pd.api.types.is_numeric_dtype(frame[f])]) <= MOST_POINTS:
-        return _pareto(frame, fields)
+        return pareto_front(frame, fields)
     return front(frame["seconds"].to_numpy(), np.zeros(len(frame)))
 
 
-def _pareto(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
+def pareto_front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
     """Points not dominated in (seconds, every numeric field), each the smaller the better, among equal kinds."""
     numeric = [field for field in fields if pd.api.types.is_numeric_dtype(frame[field])]
     kinds = [pd.factorize(frame[field].astype(str))[0] for field in fields if field not in numeric]

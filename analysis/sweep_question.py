@@ -111,7 +111,7 @@ class SweepQuestion:
             level=level,
             progress=progress,
         )
-        chosen = intervals.of_best(model, targets, design.columns, frame, self.best, level)
+        chosen = intervals.of_best(model, targets, design.columns, sweep.best(frame, self.best), level)
         importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=design.exact)
         axes = sweep.heat_fields(frame, self.heat)
         units = {"low": "low_seconds", "high": "high_seconds"}

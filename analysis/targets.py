@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from analysis.parts import traced
-from analysis.simulate import Span
 from analysis.simulated import Simulable, SimulableLivePoints, SimulableTrace
+from analysis.span import Span
 from perfvec.model import Model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector, load_vector

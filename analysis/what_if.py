@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from analysis import budget
-from analysis.simulate import Span
 from analysis.simulated import Estimates, Simulable, SimulableTrace
+from analysis.span import Span
 from analysis.sweep import Design, Outcome, encoder_of, first_points, grid_design, space_design
 from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model, configuration_key

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_CONNECT_S = 10
+CONNECT_S = 10
 _CLUSTERS = {
     "slurm": "SLURMCluster",
     "pbs": "PBSCluster",
@@ -197,7 +197,7 @@ def connect(scheduler: str | None, cluster: Path | None) -> Iterator[Dask | None
     with ExitStack() as stack:
         address: Any = scheduler if cluster is None else stack.enter_context(start_cluster(cluster))
         try:
-            client = stack.enter_context(Client(address, timeout=_CONNECT_S))
+            client = stack.enter_context(Client(address, timeout=CONNECT_S))
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers at {scheduler}; start one with `dask scheduler`") from error
         yield Dask(client)

@@ -85,7 +85,7 @@ def kernel(function: Function) -> Function:
     @wraps(function)
     def call(*arguments: Any) -> Any:
         if folder is not None and not dispatcher.overloads:
-            with _one_at_a_time(Path(folder)):
+            with one_at_a_time(Path(folder)):
                 dispatcher.compile(tuple(typeof(argument, Purpose.argument) for argument in arguments))
         return dispatcher(*arguments)
 
@@ -93,7 +93,7 @@ def kernel(function: Function) -> Function:
 
 
 @contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
+def one_at_a_time(folder: Path) -> Iterator[None]:
     """Hold the lock of a cache's folder, where that can be had: without it two processes do the same work.
 
     Nobody else's file is locked, as its owner could keep it for ever, nor one that a link points to.

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 ALLOWED = "PERFVEC_UNSEALED"  # environment variable; the option --unsealed sets it, for workers too
 _MEMORY = 1 << 30
-_CPU_S = 5
+CPU_S = 5
 _BYTES_PER_S = 20 << 20  # of a large file
 _WALL = 20  # times as much on a machine that is busy
-_CHILD = "import sys; sys.path[:] = sys.argv[3:]; from support.unsealed import child; child(*sys.argv[1:3])"
+CHILD = "import sys; sys.path[:] = sys.argv[3:]; from support.unsealed import child; child(*sys.argv[1:3])"
 _CHUNK = 1 << 22  # elements
 
 
@@ -43,8 +43,8 @@ def require_readable(path: Path, what: str) -> None:
 @cache
 def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
     """Return why a child could not read the file; empty where it could."""
-    limit = _CPU_S + size // _BYTES_PER_S
-    command = [sys.executable, "-c", _CHILD, path, str(limit), *sys.path]
+    limit = CPU_S + size // _BYTES_PER_S
+    command = [sys.executable, "-c", CHILD, path, str(limit), *sys.path]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each thread would reserve memory
     try:
         done = subprocess.run(
@@ -67,7 +67,7 @@ def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
 def _read_all(path: str) -> None:
     import h5py
 
-    from support.files import require_stored
+    from support.stored import require_stored
 
     def read(item: h5py.Dataset | h5py.Group) -> None:
         for name in item.attrs:

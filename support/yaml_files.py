@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Refuse a name that is given twice, before `<<` adds those that it merges."""
         node = super().compose_mapping_node(anchor)
-        _require_unique(
+        require_unique_keys(
             name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode) and name.value != "<<"
         )
         return node
@@ -50,11 +50,11 @@ class _Loader(yaml.SafeLoader):
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A mapping of JSON, in which too a name may be given only once."""
-    _require_unique(name for name, _ in pairs)
+    require_unique_keys(name for name, _ in pairs)
     return dict(pairs)
 
 
-def _require_unique(names: Iterable[str]) -> None:
+def require_unique_keys(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -23,36 +23,16 @@ def workers(count: int) -> Iterator[str]:
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",  # a task ends two workers, not four
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
-    commands = [
-        [
-            sys.executable,
-            "-m",
-            "distributed.cli.dask_scheduler",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-            "--no-dashboard",
-            "--no-show",
-        ],
-        [
-            sys.executable,
-            "-m",
-            "distributed.cli.dask_worker",
-            address,
-            "--nworkers",
-            str(count),
-            "--nthreads",
-            "1",
-            "--no-dashboard",
-            "--local-directory",
-            "/tmp",
-        ],
-    ]
-    processes = [subprocess.Popen(command, **quiet) for command in commands]
+    commands = (
+        f"scheduler --host 127.0.0.1 --port {port} --no-dashboard --no-show",
+        f"worker {address} --nworkers {count} --nthreads 1 --no-dashboard --local-directory /tmp",
+    )
+    python = [sys.executable, "-m"]
+    processes = [subprocess.Popen([*python, *f"distributed.cli.dask_{one}".split()], **quiet) for one in commands]
     try:
         from distributed import Client
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import fcntl
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from perfvec.model import Model
+from perfvec.model import Model, load_model
 from perfvec.training.recipe import Recipe
 from perfvec.training.train import train
 from support.unsealed import ALLOWED
-from tracegen.formats.trace import Trace
 from tracegen.label import label
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import compile_c
@@ -21,6 +22,7 @@ from uarch.space import sample
 
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 INSTRUCTIONS = 60_000
+RECIPE = Recipe(width=32, layers=1, instructions=3_000_000, batch_size=16, learning_rate=1e-2, seed=3)
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,23 @@ class Data:
     model: Model
 
 
-@pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    folder = tmp_path_factory.mktemp("data")
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that `make` fills, once for all processes of a run: one does, the others wait."""
+    root = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    folder, whole = root / f"made-{name}", root / f"made-{name}.whole"
+    with (root / f"made-{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not whole.exists():
+            folder.mkdir()
+            make(folder)
+            whole.touch()
+    return folder
+
+
+def _make(folder: Path) -> None:
+    """Traces, two folders of labels, and a model that is trained on them."""
     traces = folder / "traces"
     traces.mkdir()
     for name, argument in (("qsort", "3000"), ("matmul", "24")):
@@ -50,17 +66,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
             max_instructions=INSTRUCTIONS,
             progress=False,
         )
-    machines = [load_machine("base"), load_machine("cortex-a53"), *sample(3, seed=5)]
     files = sorted(traces.iterdir())
-    label(files, machines, folder / "latencies", workers=1, progress=False)
-    label(files, sample(4, seed=6), folder / "more", workers=1, progress=False)
-    recipe = Recipe(width=32, layers=1, instructions=3_000_000, batch_size=16, learning_rate=1e-2, seed=3)
-    model_file = folder / "model.safetensors"
-    train(traces, folder / "latencies", model_file, recipe=recipe, encoder_latencies=folder / "more", progress=False)
-    from perfvec.model import load_model
+    latencies, more = folder / "latencies", folder / "more"
+    label(files, _machines(), latencies, workers=1, progress=False)
+    label(files, sample(4, seed=6), more, workers=1, progress=False)
+    train(traces, latencies, folder / "model.safetensors", recipe=RECIPE, encoder_latencies=more, progress=False)
 
-    assert [Trace(path).isa for path in files] == ["x86-64", "x86-64"]
-    return Data(traces, folder / "latencies", folder / "more", machines, model_file, recipe, load_model(model_file))
+
+def _machines() -> list[Machine]:
+    return [load_machine("base"), load_machine("cortex-a53"), *sample(3, seed=5)]
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    folder = made_once(tmp_path_factory, "data", _make)
+    model = folder / "model.safetensors"
+    return Data(folder / "traces", folder / "latencies", folder / "more", _machines(), model, RECIPE, load_model(model))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ L1 = {"size_kib": 16, "associativity": 4}
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
-@pytest.mark.parametrize(("kernel", "arguments"), [("qsort", ["30000"]), ("spmv", ["3000", "8"])])
+@pytest.mark.parametrize(("kernel", "arguments"), [("qsort", ["12000"]), ("spmv", ["1500", "8"])])
 def test_misses_are_those_of_cachegrind(kernel, arguments, tmp_path):
     program = tmp_path / kernel
     compile_c(KERNELS / f"{kernel}.c", program, ["-static"])

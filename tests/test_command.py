@@ -4,35 +4,24 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-from analysis.cli.main import main
+from tests.command import INSTALLED, perfvec
 from tracegen.formats.trace import Trace
 
 pytestmark = pytest.mark.slow
-
-
-def perfvec(*arguments, environment=None, stdin=None):
-    return subprocess.run(
-        [sys.executable, "-m", "perfvec", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **(environment or {})},
-        input=stdin,
-    )
 
 
 def test_smoke_from_a_binary_to_predictions(data, tmp_path):
     text = tmp_path / "text"
     text.write_text("".join(f"{number * 7919 % 1000}\n" for number in range(3000)))
     trace_file, vector_file = tmp_path / "t.trace.h5", tmp_path / "t.vector.npz"
-    traced = perfvec("trace", "-o", trace_file, "--max-instructions", 150_000, "--", "sort", "-n", text)
+    words = ["trace", "-o", trace_file, "--max-instructions", "30000", "--", "sort", "-n", text]
+    traced = subprocess.run([*INSTALLED, *words], capture_output=True, text=True, check=False)
     assert traced.returncode == 0, traced.stderr
     with Trace(trace_file) as trace:
-        assert len(trace) == 150_000
+        assert len(trace) == 30_000
         trace.verify()
     model = ("--model", data.model_file)
     assert perfvec("represent", trace_file, "-o", vector_file, *model).returncode == 0
@@ -45,7 +34,7 @@ def test_smoke_from_a_binary_to_predictions(data, tmp_path):
     assert [row["source"] for row in simulated[2:]] == ["simulated", "simulated"]
     assert simulated[:2] == rows[:2]
     assert rows[0]["cycles"] == pytest.approx(rows[2]["cycles"])
-    assert rows[0]["instructions"] == 150_000
+    assert rows[0]["instructions"] == 30_000
 
     page, csv = tmp_path / "s.html", tmp_path / "s.csv"
     swept = perfvec(
@@ -220,21 +209,18 @@ def test_labels_and_evaluation_by_command(data, tmp_path):
         (["suite", "run", "-o", "{tmp}", "nosuch"], "nosuch"),
     ],
 )
-def test_wrong_input_is_one_line_and_status_2(data, tmp_path, capfd, arguments, says):
+def test_wrong_input_is_one_line_and_status_2(data, tmp_path, arguments, says):
     (tmp_path / "text").write_text("plain text")
     (tmp_path / "odd.yaml").write_text("name: odd\ncore: sideways\n")
     before = sorted(tmp_path.iterdir())
-    words = [
-        word.format(tmp=tmp_path, model=data.model_file, trace=data.traces / "qsort.trace.h5") for word in arguments
-    ]
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    found = capfd.readouterr()
-    assert ended.value.code == 2, found.err
-    lines = [line for line in found.err.splitlines() if line.strip()]
-    assert len(lines) == 1, found.err
+    found = perfvec(
+        *(word.format(tmp=tmp_path, model=data.model_file, trace=data.traces / "qsort.trace.h5") for word in arguments)
+    )
+    assert found.returncode == 2, found.stderr
+    lines = [line for line in found.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, found.stderr
     assert says in lines[0]
-    assert found.out == ""
+    assert found.stdout == ""
     assert sorted(tmp_path.iterdir()) == before  # nothing half-written
 
 
@@ -244,7 +230,7 @@ def test_wrong_input_is_one_line_and_status_2(data, tmp_path, capfd, arguments, 
 def test_a_name_that_is_not_utf8_works_or_is_one_line(tmp_path, command):
     shutil.copy("/bin/true", os.fsencode(tmp_path) + b"/a\xff")
     before = sorted(tmp_path.iterdir())
-    done = subprocess.run([sys.executable, "-m", "perfvec", *command], capture_output=True, cwd=tmp_path, check=False)
+    done = subprocess.run([*INSTALLED, *command], capture_output=True, cwd=tmp_path, check=False)
     assert len(done.stderr.splitlines()) == 1
     if done.returncode:
         assert done.returncode == 2 and b"a name that is not UTF-8 cannot be written: 'a\\udcff'" in done.stderr
@@ -255,7 +241,7 @@ def test_a_name_that_is_not_utf8_works_or_is_one_line(tmp_path, command):
 def test_a_trace_whose_name_is_not_utf8_is_told_before_it_is_read(tmp_path, command):
     trace = os.fsencode(tmp_path) + b"/a\xff.trace.h5"
     shutil.copy("/bin/true", trace)
-    words = [sys.executable, "-m", "perfvec", command[0], trace, *command[1:]]
+    words = [*INSTALLED, command[0], trace, *command[1:]]
     done = subprocess.run(words, capture_output=True, cwd=tmp_path, check=False)
     assert done.returncode == 2 and b"not UTF-8 cannot be written: " in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -267,11 +253,10 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
     assert "file name too long" in done.stderr
 
 
-def test_no_qemu_is_named(tmp_path):
+def test_no_qemu_is_named(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
-    found = perfvec(
-        "trace", "-o", tmp_path / "t.trace.h5", "--", "/bin/true", environment={"PATH": str(tmp_path / "bin")}
-    )
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    found = perfvec("trace", "-o", tmp_path / "t.trace.h5", "--", "/bin/true")
     assert found.returncode == 2
     assert "qemu-user" in found.stderr
 

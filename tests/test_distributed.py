@@ -38,7 +38,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_labels(data, address, tmp_path, monkeypatch):
-    monkeypatch.setattr(labelling, "_BLOCK", 2)
+    monkeypatch.setattr(labelling, "BLOCK", 2)
     folder = tmp_path / "labels"
     with (
         connect(address, None) as cluster,
@@ -56,7 +56,7 @@ def test_labels(data, address, tmp_path, monkeypatch):
 
 
 def test_a_part_that_is_there_is_not_made_again(data, address, tmp_path, monkeypatch):
-    monkeypatch.setattr(labelling, "_BLOCK", 2)
+    monkeypatch.setattr(labelling, "BLOCK", 2)
     calls = []
 
     class Refusing:
@@ -138,7 +138,7 @@ def test_vectors_in_shards(data, address, tmp_path, monkeypatch):
 
 
 def test_a_stopped_run_in_shards_continues_here_and_there(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("perfvec.representation.kept_intervals._EVERY_S", 0.0)
+    monkeypatch.setattr("perfvec.representation.kept_intervals.EVERY_S", 0.0)
     for module in (representing, shards):
         monkeypatch.setattr(module, "CHUNK", 8192)
     monkeypatch.setattr(shards, "SHARD", 2)
@@ -168,7 +168,7 @@ def test_a_stopped_run_in_shards_continues_here_and_there(data, tmp_path, monkey
 
 def test_another_model_on_a_worker_is_named(data):
     with pytest.raises(InputError, match="another model on a worker"):
-        shards._model(data.model_file, "0" * 64)
+        shards.same_model(data.model_file, "0" * 64)
 
 
 def test_the_command_represents_several_traces(data, address, tmp_path, capsys):

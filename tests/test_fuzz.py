@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 SLOW = [name for name in READERS if name.startswith(("unsealed.", "gem5.", "stats.", "ideal."))]
 
 
-@pytest.mark.parametrize(("names", "each"), [(SLOW, 4), ([name for name in READERS if name not in SLOW], 40)])
+@pytest.mark.parametrize(("names", "each"), [(SLOW, 2), ([name for name in READERS if name not in SLOW], 20)])
 def test_mutated_files_are_refused_in_a_line_or_read(tmp_path, names, each):
     found, told = fuzz(names, each * len(names), seed=7, folder=tmp_path)
     assert told == [] and found.total() == each * len(names)
@@ -27,6 +27,6 @@ def test_a_case_is_always_the_same():
 
 def test_what_a_reader_does_wrong_is_found(tmp_path):
     """A process that ends, hangs or takes memory, an exception, an unclear line, other content of a sealed file."""
-    found, told = fuzz(["selftest"], 6, seed=1, folder=tmp_path)
+    found, told = fuzz(["selftest"], 6, seed=1, folder=tmp_path, cpu_s=1.0)
     assert dict(found) == dict.fromkeys(("crash", "hang", "memory", "traceback", "unclear", "silent"), 1)
     assert len(told) == 6 and told[0].startswith("selftest 1:0 crash: ")

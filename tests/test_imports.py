@@ -1,6 +1,8 @@
 """No import runs up: each floor imports itself and those below it."""
 
 import ast
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,15 @@ NOT_BELOW = ("tests", "benchmarks")
 DOORS = {Path("perfvec/__init__.py"), Path("perfvec/__main__.py")}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imported(path: Path) -> set[str]:
     """Return the top packages that a file imports anywhere in it, also by a call of `import_module`."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -41,5 +48,85 @@ def test_imports_point_down(floor):
 
 def test_an_import_that_runs_up_is_seen(tmp_path):
     for text in ("def f():\n    import analysis.sweep", "from analysis import cli", "import_module('analysis.cli')"):
+        parsed.cache_clear()
         (tmp_path / "m.py").write_text(text)
         assert imported(tmp_path / "m.py") == {"analysis"}
+
+
+def test_only_the_command_line_knows_the_tensor_half():
+    halves = {f"{floor}.tensor" for floor in FLOORS}
+    knowing = [
+        name
+        for name, tree in modules().items()
+        if not name.startswith((*halves, "analysis.cli."))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and ".".join(str(node.module).split(".")[:2]) in halves
+    ]
+    assert knowing == []
+
+
+def modules() -> dict[str, ast.Module]:
+    """Return the parsed modules of all floors by their names, without those that only hand names on."""
+    paths = [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"))]
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): parsed(path)
+        for path in paths
+        if path.relative_to(ROOT) not in DOORS and path.name != "__init__.py"
+    }
+
+
+def circle(known: dict[str, ast.Module]) -> list[str]:
+    """Return a circle of modules that import each other, also inside functions, but not for type checkers alone."""
+    to: dict[str, set[str]] = {}
+    for name, tree in known.items():
+        nodes = list(ast.walk(tree))
+        checked = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+        hidden = {id(inner) for node in checked for inner in ast.walk(node)}
+        named = set()
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and id(node) not in hidden:
+                named |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+            elif isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names}
+        to[name] = (named & known.keys()) - {name}
+    try:
+        TopologicalSorter(to).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other():
+    assert circle(modules()) == []
+
+
+def test_a_circle_is_seen():
+    texts = {"a": "import b", "b": "def f():\n    from c import g", "c": "import a", "d": "import a"}
+    assert set(circle({name: ast.parse(text) for name, text in texts.items()})) == set("abc")
+
+
+def private_uses(path: Path) -> set[str]:
+    """Return the private names of our packages that a test imports, patches, or reads of another object."""
+    found = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in FLOORS:
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            found.add(node.attr)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
+            given = (argument.value for argument in node.args[:2] if isinstance(argument, ast.Constant))
+            found |= {value.split(".")[-1] for value in given if isinstance(value, str)}
+    compiled = {"_core"}  # the C++ modules, as setup.py names them
+    return {name for name in found if name.startswith("_") and not name.endswith("_")} - compiled
+
+
+def test_tests_hold_by_public_names():
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    assert {str(path.relative_to(ROOT)): names for path in paths if (names := private_uses(path))} == {}
+
+
+def test_a_private_name_is_seen(tmp_path):
+    for text in ("from uarch.space import _draw", "space._draw()", "patch.setattr(space, '_draw', 1)"):
+        parsed.cache_clear()
+        (tmp_path / "t.py").write_text(text)
+        assert private_uses(tmp_path / "t.py") == {"_draw"}

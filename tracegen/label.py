@@ -34,7 +34,7 @@ from uarch.timing.simulation import COUNTERS, SIMULATOR
 from uarch.timing.simulations import Simulations
 
 WARMUP = 50_000  # instructions that warm the pipeline and the predictor
-_BLOCK = 8  # machines of a task on a cluster: each reads, decodes and warms up for itself
+BLOCK = 8  # machines of a task on a cluster: each reads, decodes and warms up for itself
 
 
 def label(
@@ -115,10 +115,10 @@ def label(
         shared = [replace(item, threads=max(1, workers // processes)) for item in labels]
         _run(Local(processes, threads=processes == 1), shared, "trace", progress)
         return outputs
-    parts = [part for whole in labels for part in whole.parts(_BLOCK)]
+    parts = [part for whole in labels for part in whole.parts(BLOCK)]
     _run(cluster, [part for part in parts if not part.output.exists()], "task", progress)
     for whole in labels:
-        join([part.output for part in whole.parts(_BLOCK)], whole.output)
+        join([part.output for part in whole.parts(BLOCK)], whole.output)
         shutil.rmtree(whole.folder_of_parts)
     return outputs
 

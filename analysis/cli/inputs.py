@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from analysis.simulate import Span
+    from analysis.span import Span
     from analysis.targets import Target
     from perfvec.model import Model
     from uarch.configuration import Machine

@@ -44,7 +44,7 @@ RegionStart = Annotated[
 ]
 RegionStop = Annotated[str | None, typer.Option("--to", help="Record until here; to the program's end by default.")]
 RegionTimes = Annotated[
-    int | None, typer.Option("--times", min=1, help="Stop after N passages of the region; all by default.")
+    int | None, typer.Option("--times", min=1, help="Stop after N executions of the region; all by default.")
 ]
 Stdin = Annotated[Path | None, typer.Option(help="File on the program's standard input.")]
 Cwd = Annotated[Path | None, typer.Option(help="The program's working directory.")]

@@ -106,7 +106,7 @@ def sweep(
 
     `pareto` marks the points that none beats in time and cost (without --cost, of a grid: at equal or smaller fields).
     """
-    from analysis.simulate import Span
+    from analysis.span import Span
     from analysis.sweep import parse_vary
     from analysis.sweep_question import SweepQuestion, gem5_result
     from perfvec.model import load_model

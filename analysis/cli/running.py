@@ -40,7 +40,7 @@ def region_of(function: str | None, start: str | None, stop: str | None, times: 
 
     if function is None and start is None and stop is None:
         if times is not None:
-            raise InputError("--times counts passages of a region; give --region, or --from and --to")
+            raise InputError("--times counts executions of a region; give --region, or --from and --to")
         return None
     if function is not None and (start is not None or stop is not None):
         raise InputError("--region is a function, from its entry to its return; it does not go with --from or --to")

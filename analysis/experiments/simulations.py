@@ -94,7 +94,7 @@ def measure(
                     folder,
                     f"{trace.name}.cycles",
                     f"{what} {WINDOW_INSTRUCTIONS} {SIMULATOR} {_identity(machines)}",
-                    partial(_simulate, trace, machines, start, stop),
+                    partial(simulate_window, trace, machines, start, stop),
                 )
                 vectors, spent = _kept(
                     folder,
@@ -135,7 +135,7 @@ def _cycles(simulation: Simulation, chunk: Chunk) -> float:
     return float(simulation.run(chunk).sum(dtype=np.float64))
 
 
-def _simulate(trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> Arrays:
+def simulate_window(trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> Arrays:
     """[K, W] cycles, and [K] seconds, of one pass over the trace with all machines side by side."""
     instructions = decode(trace.address, trace.code, trace.isa)
     simulations = [Simulation(machine, instructions) for machine in machines]

@@ -13,8 +13,8 @@ import numpy as np
 
 from analysis import gaussian_process
 from analysis.coordinates import Coordinates, coordinates
-from analysis.simulate import Span
 from analysis.simulated import SimulableTrace
+from analysis.span import Span
 from uarch.columns import of_machines
 from uarch.space import sample
 

@@ -1,10 +1,10 @@
 /* The blocks of a gated convolution (convolution.py) on AMX's matrix tiles, for rows of WIDTH numbers and KERNEL taps.
  *
- * A group of products computes 32 rows (of a time step's lanes, then of the next step's) by 32 columns, in four tiles
- * of float32. TMUL works for 16 cycles on each product while the other units are idle, so the vector work on a group's
- * result (the gated unit; the sum and its rounding) is spread between the products of the group that follows, a few
- * rows after each step of its inner dimension. Nothing but a block's rounded inputs and the float32 sum goes through
- * memory.
+ * A group of products computes 32 rows (of a time step's sequences, then of the next step's) by 32 columns, in four
+ * tiles of float32. TMUL works for 16 cycles on each product while the other units are idle, so the vector work on a
+ * group's result (the gated unit; the sum and its rounding) is spread between the products of the group that follows, a
+ * few rows after each step of its inner dimension. Nothing but a block's rounded inputs and the float32 sum goes
+ * through memory.
  *
  * What is rounded to bfloat16 must not be off on average, for a loop repeats the same few rows. So the first block,
  * whose inputs are the largest, reads them as two numbers each, and all else is rounded up or down at random, with
@@ -37,7 +37,7 @@ enum {
 
 typedef uint16_t bf16;
 
-/* Weights as tiles, in the order of their use: amx.py packs them. `stream` [reach·lanes + rows + ROWS, WIDTH]: the
+/* Weights as tiles, in the order of their use: amx.py packs them. `stream` [reach·batch + rows + ROWS, WIDTH]: the
  * block's rounded inputs behind those of its state, and room that is read but not used. `rest`, of the first block
  * alone: what rounding took from them. */
 struct block {
@@ -169,7 +169,7 @@ INLINE void group(const bf16 *a, const bf16 *rest, int64_t shift, int taps, cons
 }
 
 /* One block over `rows` ≤ STRIP rows: `in` are the oldest taps of the first one, `rest` as of `group`. */
-INLINE void strip(const struct block *block, const bf16 *in, const bf16 *rest, int64_t lanes, int rows, float *sum,
+INLINE void strip(const struct block *block, const bf16 *in, const bf16 *rest, int64_t batch, int rows, float *sum,
                   bf16 *next, __m512i *random) {
     _Alignas(64) float results[2][4 * SIDE * SIDE];
     _Alignas(64) bf16 gates[STRIP * WIDTH];
@@ -179,7 +179,7 @@ INLINE void strip(const struct block *block, const bf16 *in, const bf16 *rest, i
     for (int row = 0; row < rows; row += ROWS) {
         for (int part = 0; part < TAP_GROUPS; part++, turn ^= 1) {
             const int64_t here = (int64_t)row * WIDTH;
-            group(in + here, rest ? rest + here : 0, block->dilation * lanes * WIDTH, KERNEL,
+            group(in + here, rest ? rest + here : 0, block->dilation * batch * WIDTH, KERNEL,
                   block->taps + (int64_t)part * TAP_STEPS * 2 * TILE, block->taps_bias + part * 2 * SIDE, results[turn],
                   before, &to, random);
             before = results[turn];
@@ -211,8 +211,8 @@ static void round_inputs(const float *sum, int64_t count, bf16 *stream, bf16 *re
     }
 }
 
-/* `sum` [steps·lanes, WIDTH]: in, the first layer's results; out, with what all blocks add. Fills the streams. */
-EXPORT void convolve(const struct block *blocks, int64_t count, int64_t steps, int64_t lanes, float *sum) {
+/* `sum` [steps·batch, WIDTH]: in, the first layer's results; out, with what all blocks add. Fills the streams. */
+EXPORT void convolve(const struct block *blocks, int64_t count, int64_t steps, int64_t batch, float *sum) {
     struct config config = {.palette = 1}, theirs;
     for (int tile = 0; tile < 8; tile++) config.bytes[tile] = 64, config.rows[tile] = SIDE;
     const unsigned control = _mm_getcsr();
@@ -221,20 +221,21 @@ EXPORT void convolve(const struct block *blocks, int64_t count, int64_t steps, i
     _tile_loadconfig(&config);
     __m512i random = _mm512_mullo_epi32(
         _mm512_set_epi32(16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1), _mm512_set1_epi32(0x9E3779B9));
-    for (int64_t begin = 0, rows = steps * lanes; begin < rows; begin += PIECE) {
+    for (int64_t begin = 0, rows = steps * batch; begin < rows; begin += PIECE) {
         const int64_t end = begin + PIECE < rows ? begin + PIECE : rows;
-        const int64_t first = ((KERNEL - 1) * blocks->dilation * lanes + begin) * WIDTH;
+        const int64_t first = ((KERNEL - 1) * blocks->dilation * batch + begin) * WIDTH;
         round_inputs(sum + begin * WIDTH, (end - begin) * WIDTH, blocks->stream + first, blocks->rest + first);
         for (const struct block *block = blocks; block < blocks + count; block++) {
             const struct block *after = block + 1 < blocks + count ? block + 1 : 0;
-            bf16 *next = after ? after->stream + (KERNEL - 1) * after->dilation * lanes * WIDTH : 0;
+            bf16 *next = after ? after->stream + (KERNEL - 1) * after->dilation * batch * WIDTH : 0;
             for (int64_t row = begin; row < end; row += STRIP) {
                 const int some = (int)(end - row < STRIP ? end - row : STRIP);
                 const int64_t at = row * WIDTH;
                 if (block->rest)
-                    strip(block, block->stream + at, block->rest + at, lanes, some, sum + at, next ? next + at : 0, &random);
+                    strip(block, block->stream + at, block->rest + at, batch, some, sum + at, next ? next + at : 0,
+                          &random);
                 else
-                    strip(block, block->stream + at, 0, lanes, some, sum + at, next ? next + at : 0, &random);
+                    strip(block, block->stream + at, 0, batch, some, sum + at, next ? next + at : 0, &random);
             }
         }
     }

@@ -21,7 +21,7 @@ from support.errors import InputError
 SOURCE = Path(__file__).with_name("amx.c")
 _FLAGS = ("-O3", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512bf16", "-mfma", "-mamx-tile", "-mamx-bf16")
 _NEEDED = {"amx_bf16", "amx_tile", "avx512_bf16", "avx512bw", "avx512vl"}
-_CPUINFO = Path("/proc/cpuinfo")
+CPUINFO = Path("/proc/cpuinfo")
 _SIDE, _INNER = 16, 32  # a tile's rows, and columns of bfloat16
 _ROOM = 2 * _SIDE  # rows behind the last one that are read, and not used
 
@@ -65,7 +65,7 @@ def compiled_for(width: int, kernel: int) -> ctypes.CDLL:
     if width % _INNER:
         raise InputError(f"a width of {width} does not fill tiles; a multiple of {_INNER} does")
     try:
-        missing = sorted(_NEEDED - set(_CPUINFO.read_text().split()))
+        missing = sorted(_NEEDED - set(CPUINFO.read_text().split()))
     except OSError:
         missing = sorted(_NEEDED)
     if missing:

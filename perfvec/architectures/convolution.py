@@ -15,7 +15,7 @@ from perfvec.architectures import amx
 from perfvec.architectures.contract import Architecture, State, absorb_into
 from perfvec.architectures.gate import add_rounded, gated
 
-_PART_ROWS = 8192  # that a processor takes through all blocks at once; of half as many, a twentieth slower
+PART_ROWS = 8192  # that a processor takes through all blocks at once; of half as many, a twentieth slower
 _APART = 1 << 24  # rows between the random numbers of one rounding and those of the next
 
 
@@ -30,7 +30,7 @@ class Convolution(Architecture):
         self.enter = nn.Linear(inputs, width)
         self.blocks = nn.ModuleList(_Block(width, kernel, kernel**layer) for layer in range(layers))
         self.width, self.kernel = width, kernel
-        self._packed: list[amx.Packed] | None = None
+        self.packed: list[amx.Packed] | None = None
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         if not torch.is_grad_enabled():
@@ -49,16 +49,16 @@ class Convolution(Architecture):
     def behind_first(self, entered: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """In memory that is taken once, part by part through all blocks."""
         (steps, batch, width), kind = entered.shape, _product_type(entered)
-        if self._packed is not None and kind == torch.bfloat16 and entered.device.type == "cpu":
+        if self.packed is not None and kind == torch.bfloat16 and entered.device.type == "cpu":
             tiles = amx.kernel_for(width, self.kernel)
             if tiles is not None:
                 entered = entered.contiguous()
-                return entered, amx.convolve(tiles, self._packed, entered, state)
+                return entered, amx.convolve(tiles, self.packed, entered, state)
         streams = []
         for index, block in enumerate(self.blocks):
             assert isinstance(block, _Block)
             streams.append(_Stream(block, steps, batch, None if state is None else state[index], kind))
-        part = steps if entered.device.type != "cpu" else max(1, _PART_ROWS // batch)
+        part = steps if entered.device.type != "cpu" else max(1, PART_ROWS // batch)
         room = _Room(min(part, steps) * batch, width, kind, entered.device)
         for begin in range(0, steps, part):
             end = min(begin + part, steps)
@@ -77,7 +77,7 @@ class Convolution(Architecture):
         super().freeze()
         blocks = [block for block in self.blocks if isinstance(block, _Block)]
         if amx.kernel_for(self.width, self.kernel) is not None:
-            self._packed = [amx.pack(block.taps, block.out, block.dilation) for block in blocks]
+            self.packed = [amx.pack(block.taps, block.out, block.dilation) for block in blocks]
 
     def absorb(self, mean: Tensor, scale: Tensor) -> bool:
         absorb_into(self.enter.weight, self.enter.bias, mean, scale)

@@ -57,11 +57,11 @@ class _Layer(nn.Module):
             zeros = key.new_zeros(self.window - 1, batch, width)
             before = (zeros, zeros)
         key, value = (torch.cat([old.to(new.dtype), new]) for old, new in zip(before, (key, value), strict=True))
-        x = x + self.attended(self._attend(query, key, value))
+        x = x + self.attended(self.attend(query, key, value))
         x = x + self.fed(gelu(self.feed(self.norm_feed(x))))
         return x, (key[steps:], value[steps:])
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """[T, B, width] of `query` [T, B, width], `key` and `value` [window − 1 + T, B, width].
 
         Blocks of `window` queries look at the 2·window − 1 keys that any of them may see, so work grows with T.

@@ -27,9 +27,9 @@ from perfvec.model import Model
 from support.errors import InputError
 
 # Log-normal priors of τ and σ: an encoder's typical error, and a foundation model's on unseen programs.
-_TAU, _SIGMA, _SPREAD = 0.25, 0.1, 0.7
-_TAUS = np.geomspace(0.01, 2.0, 24)
-_SIGMAS = np.geomspace(0.003, 1.0, 24)
+TAU, SIGMA, _SPREAD = 0.25, 0.1, 0.7
+TAUS = np.geomspace(0.01, 2.0, 24)
+SIGMAS = np.geomspace(0.003, 1.0, 24)
 _NEGLIGIBLE = 1e-6  # weight of a pair
 _WINDOWS = 8  # into which a program's labels are summed
 
@@ -104,7 +104,7 @@ def fit(observed: Observations, prior: NDArray[np.float64]) -> Posterior:
     covariance = average.variance / unit * np.eye(len(prior)) - design.T @ average.reduction @ design / unit**2
     values, basis = np.linalg.eigh(covariance)
     factor = basis * np.sqrt(np.maximum(values, 0.0))
-    moved = _non_negative(mean, factor, totals / time[:, None])
+    moved = non_negative(mean, factor, totals / time[:, None])
     return Posterior(
         mean=moved,
         factor=factor,
@@ -145,16 +145,16 @@ def _weights(
     Of whole programs, also where there are windows: the model misses those of one program alike, so that they would
     make believe a small σ.
     """
-    costs = np.zeros((len(_SIGMAS), len(_TAUS)))
+    costs = np.zeros((len(SIGMAS), len(TAUS)))
     eigen: _Eigen | None = None
-    for row, sigma in enumerate(_SIGMAS.tolist()):
+    for row, sigma in enumerate(SIGMAS.tolist()):
         if eigen is None or extra.any():
             eigen = _eigen(kernel, extra, sigma)
         values, basis, determinant = eigen
-        spectrum = _TAUS[:, None] ** 2 * values + sigma**2
+        spectrum = TAUS[:, None] ** 2 * values + sigma**2
         fit = ((basis.T @ residual) ** 2 / spectrum).sum(axis=1)
         costs[row] = 0.5 * (np.log(spectrum).sum(axis=1) + determinant + fit)
-    costs += 0.5 * (np.log(_TAUS / _TAU) ** 2 + np.log(_SIGMAS / _SIGMA)[:, None] ** 2) / _SPREAD**2
+    costs += 0.5 * (np.log(TAUS / TAU) ** 2 + np.log(SIGMAS / SIGMA)[:, None] ** 2) / _SPREAD**2
     weights = np.exp(costs.min() - costs)
     return weights / weights.sum()
 
@@ -183,18 +183,18 @@ def _integrate(
     eigen: _Eigen | None = None
     for row in np.flatnonzero(weights.max(axis=1) > _NEGLIGIBLE).tolist():
         if eigen is None or extra.any():
-            eigen = _eigen(kernel, extra, float(_SIGMAS[row]))
+            eigen = _eigen(kernel, extra, float(SIGMAS[row]))
         values, basis, _ = eigen
-        tau2, weight = _TAUS[:, None] ** 2, weights[row][:, None]
-        spectrum = 1.0 / (tau2 * values + windows * _SIGMAS[row] ** 2)
+        tau2, weight = TAUS[:, None] ** 2, weights[row][:, None]
+        spectrum = 1.0 / (tau2 * values + windows * SIGMAS[row] ** 2)
         duals = (tau2 * spectrum * (basis.T @ residual)) @ basis.T  # [τ, n]
         dual += (weight * duals).sum(axis=0)
         square += duals.T @ (weight * duals)
         inverse += (basis * (weight * tau2**2 * spectrum).sum(axis=0)) @ basis.T
         hat += kernel @ (basis * (weight * tau2 * spectrum).sum(axis=0)) @ basis.T
     reduction = inverse - square + np.outer(dual, dual)
-    variance = float(weights.sum(axis=0) @ _TAUS**2)
-    return _Average(dual, reduction, hat, variance, math.sqrt(weights.sum(axis=1) @ _SIGMAS**2))
+    variance = float(weights.sum(axis=0) @ TAUS**2)
+    return _Average(dual, reduction, hat, variance, math.sqrt(weights.sum(axis=1) @ SIGMAS**2))
 
 
 def _left_out(
@@ -215,7 +215,7 @@ def _left_out(
     return errors
 
 
-def _non_negative(
+def non_negative(
     mean: NDArray[np.float64], factor: NDArray[np.float64], programs: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The likeliest vector m with `programs`·m ≥ 0: mean + F x with the smallest x for which G x ≥ h, G = programs·F,

@@ -13,7 +13,7 @@ from support.arrays import load_arrays, save_arrays
 from support.errors import InputError
 
 FORMAT = "perfvec-intervals/1"
-_EVERY_S = 20.0
+EVERY_S = 20.0
 _KINDS = {"work": "U0", "vectors": "f2", "counts": "i1"}
 
 
@@ -36,7 +36,7 @@ class KeptIntervals:
 
     def keep(self, vectors: list[NDArray[np.float64]], counts: list[int]) -> None:
         """Write it, unless that was done a moment ago."""
-        if time.monotonic() - self._written < _EVERY_S:
+        if time.monotonic() - self._written < EVERY_S:
             return
         save_arrays(self.path, FORMAT, {"work": self._work, "vectors": vectors, "counts": counts})
         self._written = time.monotonic()

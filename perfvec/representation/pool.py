@@ -76,13 +76,13 @@ class Pool:
     ) -> None:
         self._foundation, self._schema = rounded(model.foundation), model.schema
         self.extractor = self._schema.extractor(instructions)
-        self._signatures = None
+        self.signatures = None
         if signatures and isinstance(slots, Reservoir):
-            self._signatures = UnitSignatures(instructions, UNIT, slots.seed)
+            self.signatures = UnitSignatures(instructions, UNIT, slots.seed)
         self._static = self._schema.static(instructions)
         self._slots = slots
-        self._ids = np.empty((0, _WINDOW), np.uint32)
-        self._stored = np.empty((0, _WINDOW, len(self._schema.columns)), self._schema.dtype)
+        self.ids = np.empty((0, _WINDOW), np.uint32)
+        self.stored = np.empty((0, _WINDOW, len(self._schema.columns)), self._schema.dtype)
         self._unit = np.empty(0, np.int64)
         # What the next unit needs: the instructions before it and those of it that are there.
         self._tail_id = np.zeros(OVERLAP, np.uint32)
@@ -96,8 +96,8 @@ class Pool:
         if len(instructions) != len(self._static):
             self.extractor.grow(instructions)
             self._static = self._schema.static(instructions)
-            if self._signatures is not None:
-                self._signatures.grow(instructions)
+            if self.signatures is not None:
+                self.signatures.grow(instructions)
 
     @property
     def unit(self) -> NDArray[np.int64]:
@@ -120,10 +120,10 @@ class Pool:
         near = 2 * UNIT
         ids_near = np.concatenate([self._tail_id, chunk.static_id[:near]])
         stored_near = np.concatenate([self._tail, stored[:near]])
-        if self._signatures is not None:
+        if self.signatures is not None:
             one = unit_means(stored_near[OVERLAP : OVERLAP + UNIT * min(count, 1)])
             others = unit_means(stored[UNIT - inside : max(count, 1) * UNIT - inside])
-            self._signatures.add(chunk, np.concatenate([one, others]))
+            self.signatures.add(chunk, np.concatenate([one, others]))
         slots = self._slots.slots(self.units, count)
         self._reserve(int(slots.max(initial=-1)) + 1)
         before = len(self._tail_id)
@@ -134,7 +134,7 @@ class Pool:
             else:
                 window = slice(begin - before, begin - before + _WINDOW)
                 ids, numbers = chunk.static_id[window], stored[window]
-            self._ids[slot], self._stored[slot], self._unit[slot] = ids, numbers, self.units + k
+            self.ids[slot], self.stored[slot], self._unit[slot] = ids, numbers, self.units + k
         begin = count * UNIT - before
         if begin >= 0:
             self._tail_id, self._tail = chunk.static_id[begin:].copy(), stored[begin:].copy()
@@ -148,7 +148,7 @@ class Pool:
         if count <= have:
             return
         room = max(count, 8 * have)  # what was not written yet takes no memory
-        for name in ("_ids", "_stored"):
+        for name in ("ids", "stored"):
             old = getattr(self, name)
             new = np.empty((room, *old.shape[1:]), old.dtype)
             new[:have] = old
@@ -157,8 +157,8 @@ class Pool:
 
     def signatures(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Numbers [m] of units, among them the pool's, and their signatures [m, p]: `UnitSignatures.table`."""
-        assert self._signatures is not None
-        return self._signatures.table(len(self._schema.columns))
+        assert self.signatures is not None
+        return self.signatures.table(len(self._schema.columns))
 
     def represent(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """[n, d] vectors of the units in these slots of the pool, each after OVERLAP instructions of warm-up."""
@@ -166,7 +166,7 @@ class Pool:
         order = np.argsort(self._unit[slots], kind="stable")  # the run's first unit, which has no warm-up, comes first
 
         def together(rows: NDArray[np.int64]) -> None:
-            ids, stored = self._ids[slots[rows]].reshape(-1), self._stored[slots[rows]]
+            ids, stored = self.ids[slots[rows]].reshape(-1), self.stored[slots[rows]]
             stored = stored.reshape(-1, stored.shape[-1])
             lead = OVERLAP
             if self._unit[slots[rows[0]]] == 0:

@@ -158,7 +158,7 @@ class Pass:
         self._foundation, self._schema = rounded(model.foundation), model.schema
         self._extractor = self._schema.extractor(instructions)
         self._static = self._schema.static(instructions)
-        self._lead_id = np.empty(0, np.uint32)
+        self.lead_id = np.empty(0, np.uint32)
         self._lead = np.empty((0, len(self._schema.columns)), self._schema.dtype)
         self._windowed = windowed
         self._before = PERFVEC_WINDOW - 1 if windowed else OVERLAP  # instructions kept of what went by
@@ -180,9 +180,9 @@ class Pass:
 
     def take(self, chunk: Chunk) -> ChunkFeatures:
         """The next chunk's features, for `sums`; where its sum is not wanted, at the rate of their extraction."""
-        static_id = np.concatenate([self._lead_id, chunk.static_id])
+        static_id = np.concatenate([self.lead_id, chunk.static_id])
         stored = np.concatenate([self._lead, self._extractor.extract(chunk)])
-        self._lead_id, self._lead = static_id[-self._before :], stored[-self._before :]
+        self.lead_id, self._lead = static_id[-self._before :], stored[-self._before :]
         return ChunkFeatures(static_id, stored, len(static_id) - len(chunk))
 
     def sums(self, taken: Sequence[ChunkFeatures]) -> NDArray[np.float64]:

@@ -33,12 +33,12 @@ from tracegen.statistics.kmeans import kmeans
 
 HALF_WIDTH = 0.02
 STRATA = 48  # at most
-_UNITS_A_STRATUM = 40  # at least, on average
+UNITS_A_STRATUM = 40  # at least, on average
 _FAR = 0.1  # of the units, by distance to their cluster's centre, are strata apart
 _FAR_STRATA = 24  # at most
 _POOLED_A_STRATUM = 6  # units in the pool, at least
-_PILOT = 192  # units of the first round, by the strata's sizes, and
-_LEAST = 24  # of each stratum, as far as the pool has them: of fewer, rare ones that cost much are missed
+PILOT = 192  # units of the first round, by the strata's sizes, and
+LEAST = 24  # of each stratum, as far as the pool has them: of fewer, rare ones that cost much are missed
 _ROUNDS = 12
 _QUANTILE = 2.02  # Student's, at the degrees of freedom of a finished sample
 _PASS = 0.005  # of its instructions represented take as long as a pass over a run
@@ -157,13 +157,13 @@ def stratify(signatures: NDArray[np.float32], pooled: NDArray[np.int64], *, seed
     becomes part of the nearest one.
     """
     units = len(signatures)
-    clusters = kmeans(signatures, max(1, min(STRATA, units // _UNITS_A_STRATUM)), seed=seed, starts=2)
+    clusters = kmeans(signatures, max(1, min(STRATA, units // UNITS_A_STRATUM)), seed=seed, starts=2)
     label = clusters.label.copy()
     far = np.argsort(-clusters.distance, kind="stable")[: int(_FAR * units)]
-    if len(far) >= _LEAST:
+    if len(far) >= LEAST:
         label[far] = (
             len(clusters.centre)
-            + kmeans(signatures[far], max(1, min(_FAR_STRATA, len(far) // _UNITS_A_STRATUM)), seed=seed, starts=2).label
+            + kmeans(signatures[far], max(1, min(_FAR_STRATA, len(far) // UNITS_A_STRATUM)), seed=seed, starts=2).label
         )
     size, there = np.bincount(label), np.bincount(label[pooled], minlength=label.max() + 1)
     keep = there >= np.minimum(_POOLED_A_STRATUM, np.maximum(size, 2))
@@ -234,7 +234,7 @@ class Sample:
     def reach(self, half_width: float, *, progress: bool = True) -> None:
         """Draw until the relative half-width holds on every machine of the table, or there is nothing more to draw."""
         size = self._strata.size
-        pilot = np.maximum(_LEAST, np.ceil(_PILOT * size / max(size.sum(), 1)).astype(np.int64))
+        pilot = np.maximum(LEAST, np.ceil(PILOT * size / max(size.sum(), 1)).astype(np.int64))
         pooled = np.array([len(queue) for queue in self._queue], np.int64)
         with _bar("represent", None, progress) as bar:
             self._draw(np.minimum(pooled, pilot), bar)

@@ -131,7 +131,7 @@ def _has_features(work: _Work, model: Model) -> bool:
 
 
 def _extract_one(task: _Extraction) -> None:
-    model = _model(task.model, task.model_digest)
+    model = same_model(task.model, task.model_digest)
     with Trace(task.trace) as trace:
         extract(trace, model.schema, task.features, max_instructions=task.total, progress=False)
 
@@ -200,7 +200,7 @@ def _represent_shard(task: _Shard) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=2)
-def _model(path: Path, digest: str) -> Model:
+def same_model(path: Path, digest: str) -> Model:
     model = load_model(path)
     if model.digest != digest:
         raise InputError(f"{path}: is another model on a worker than where the command runs; give all the same release")
@@ -209,7 +209,7 @@ def _model(path: Path, digest: str) -> Model:
 
 @lru_cache(maxsize=2)
 def _foundation(path: Path, digest: str) -> FoundationModel:
-    return rounded(_model(path, digest).foundation)
+    return rounded(same_model(path, digest).foundation)
 
 
 def _features(task: _Shard) -> FeaturesFile:

@@ -60,7 +60,7 @@ class UnitSignatures:
         self._seed, self._most = seed, MOST if most is None else most
         self._seen, self._kept, self._bound = 0, 0, _LAST  # only keys up to the bound are kept
         self._units: list[NDArray[np.int64]] = []
-        self._rows: list[NDArray[np.float32]] = []
+        self.rows: list[NDArray[np.float32]] = []
 
     def grow(self, instructions: StaticInstructions) -> None:
         """Go on with more static instructions, of which the ones so far are the first, unchanged."""
@@ -76,19 +76,19 @@ class UnitSignatures:
             keep = keys(units, self._seed) <= np.uint64(self._bound)
             units, rows = units[keep], rows[keep]
         self._units.append(units)
-        self._rows.append(rows)
+        self.rows.append(rows)
         self._kept += len(units)
         if self._kept > 2 * self._most:
             self._thin()
 
     def _thin(self) -> None:
-        units, rows = np.concatenate(self._units), np.concatenate(self._rows)
+        units, rows = np.concatenate(self._units), np.concatenate(self.rows)
         if len(units) > self._most:
             key = keys(units, self._seed)
             self._bound = int(np.partition(key, self._most - 1)[self._most - 1])
             keep = key <= np.uint64(self._bound)
             units, rows = units[keep], rows[keep]
-        self._units, self._rows, self._kept = [units], [rows], len(units)
+        self._units, self.rows, self._kept = [units], [rows], len(units)
 
     def table(self, columns: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Numbers [m] of the units that are kept, ascending, and their signatures [m, columns + dimensions].
@@ -98,7 +98,7 @@ class UnitSignatures:
         if self._kept == 0:
             return np.empty(0, np.int64), np.empty((0, columns), np.float32)
         self._thin()
-        units, rows = self._units[0], self._rows[0]
+        units, rows = self._units[0], self.rows[0]
         means, blocks = rows[:, :columns], rows[:, columns:]
         features = (means - means.mean(axis=0)) / np.maximum(means.std(axis=0), 1e-6)
         spread = np.sqrt(max(float(blocks.var(axis=0).sum()), 1e-12) / columns)

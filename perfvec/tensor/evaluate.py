@@ -99,14 +99,14 @@ def evaluate(
     seeds = range(protocol.seeds)
     with Dataset(dataset) as data:
         plans = {
-            (split, seed): _plan(data, records, split, protocol, seed) for split in protocol.splits for seed in seeds
+            (split, seed): plan_of(data, records, split, protocol, seed) for split in protocol.splits for seed in seeds
         }
     for (split, seed), plan in plans.items():
         for entry in entries:
             key = _key(records, entry, protocol, split, seed)
             done = finished.rows(key)
             if done is None:
-                done = list(_judge(records, plan, entry, protocol, split, seed))
+                done = list(judge(records, plan, entry, protocol, split, seed))
                 finished.add(key, done)
             rows += done
             for row in done:
@@ -207,7 +207,7 @@ class _Plan:
     selected: Mapping[str, Integers] = field(default_factory=dict)
 
 
-def _plan(data: Dataset, records: Records, split: str, protocol: Protocol, seed: int) -> _Plan:
+def plan_of(data: Dataset, records: Records, split: str, protocol: Protocol, seed: int) -> _Plan:
     selected: dict[str, Integers] = {}
     if split == "within_task":
         parts = splits.within_task(data, validation=0, test=protocol.test, seed=seed)
@@ -268,7 +268,7 @@ def _fine_tuned(
         yield row | {"passes": done.step.passes}
 
 
-def _judge(
+def judge(
     records: Records, plan: _Plan, entry: Entry, protocol: Protocol, split: str, seed: int
 ) -> Iterator[dict[str, Any]]:
     train, test = records.take(plan.train), records.take(plan.test)

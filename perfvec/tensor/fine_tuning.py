@@ -60,9 +60,9 @@ def fine_tune(
     steps = [Step(count, factor) for count in passes for factor in ((False,) if ranks_only else (False, True))]
     errors: dict[Step, Floats] = {}
     if len(records) >= _SMALLEST:
-        fold = _folds(records.task, seed)
+        fold = task_folds(records.task, seed)
         errors = {step: _left_out(model, records, fold, step, budget, seed, ranks_only) for step in steps}
-    step = _first(errors) if errors else Step(0, False)
+    step = first_records(errors) if errors else Step(0, False)
     _take(step, model, records, budget, seed, unlabelled)
     return FineTuned(step, {step: float(np.nanmean(error)) for step, error in errors.items()})
 
@@ -79,7 +79,7 @@ def _take(
     model.update(records, budget=replace(budget, epochs=step.passes), seed=seed, unlabelled=unlabelled)
 
 
-def _folds(task: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+def task_folds(task: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     """[n] the fold that each record is left out with: all of a task in one, unless there are fewer tasks than folds."""
     unit = task if len(np.unique(task)) >= FOLDS else np.arange(len(task))
     units, index = np.unique(unit, return_inverse=True)
@@ -106,7 +106,7 @@ def _left_out(
     return np.array([error / np.sum(records.group == group) for group, error in total.items()])
 
 
-def _first(errors: dict[Step, Floats]) -> Step:
+def first_records(errors: dict[Step, Floats]) -> Step:
     """The first step whose mean error exceeds the best's by at most the standard error of their difference."""
     best = min(errors, key=lambda step: (float(np.nanmean(errors[step])), step))
     for step in sorted(errors):

@@ -241,7 +241,7 @@ def _made(trace_path: Path, file: LatencyFile, schema: Schema, shard: Path, *, w
         try:
             if not _complete(shard).exists():
                 rmtree(scratch, ignore_errors=True)  # of a run that was killed
-                _make_shard(trace_path, file, schema, scratch)
+                make_shard(trace_path, file, schema, scratch)
                 scratch.rename(shard)
         finally:
             rmtree(scratch, ignore_errors=True)
@@ -270,7 +270,7 @@ def _shard(latency_path: Path, folder: Path, schema: Schema) -> Shard:
         )
 
 
-def _make_shard(trace_path: Path, file: LatencyFile, schema: Schema, folder: Path) -> None:
+def make_shard(trace_path: Path, file: LatencyFile, schema: Schema, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     mean = _copy_latencies(file, folder / "latency")  # first: unusable labels are told before the features are made
     with Trace(trace_path) as trace, (folder / "static_id").open("wb") as ids, (folder / "stored").open("wb") as stored:

@@ -28,7 +28,7 @@ from uarch.configuration import Machine
 MEAN_OVER = 20_000  # instructions
 _MEANS = 6  # windows of one shard, spread over it
 _STEPS = 1200
-_BATCH = 8  # of a window: its warm-up is to be less than what counts
+_SEQUENCES = 8  # of a window: its warm-up is to be less than what counts
 _BATCH = 256
 _COORDINATES = 24  # principal directions of the table
 _JITTER = 0.1  # deviations by which features are blurred in training: fields that few machines vary mean little
@@ -107,7 +107,7 @@ def _window_vector(foundation: FoundationModel, shard: Shard, begin: int) -> NDA
     lead = min(first, 128)
     rows = slice(first - lead, first + MEAN_OVER)
     ids, stored = np.asarray(shard.static_id[rows]), np.asarray(shard.stored[rows])
-    return sequence_sums(foundation, shard.static, ids, stored, lead, batch=_BATCH, bf16=native_bf16()).sum(axis=0)
+    return sequence_sums(foundation, shard.static, ids, stored, lead, batch=_SEQUENCES, bf16=native_bf16()).sum(axis=0)
 
 
 def learn(

@@ -16,7 +16,7 @@ from perfvec.model import FoundationModel
 
 OPTIMIZERS = ("muon", "adam")
 _MOMENTUM = 0.95
-_BETAS, _EPSILON = (0.9, 0.999), 1e-8
+_BETAS, EPSILON = (0.9, 0.999), 1e-8
 # Coefficients of the quintic iteration that the authors give: fast rather than exact, singular values end near 1.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
@@ -34,28 +34,32 @@ def orthogonal(matrices: Tensor) -> Tensor:
     return x.transpose(1, 2) if wide else x
 
 
-class Muon(torch.optim.Optimizer):
-    """Groups with `rows` > 0 hold matrices [K·rows, n] of K stacked ones and are stepped by Muon, the others by Adam.
+class Muon(torch.optim.AdamW):
+    """Groups with `rows` > 0 hold matrices [K·rows, n] of K stacked ones and are stepped by Muon, the others by AdamW.
 
-    Each group's `peak` is its largest learning rate; `lr` is what the schedule makes of it. `weight_decay` shrinks as
-    in AdamW.
+    Each group's `peak` is its largest learning rate; `lr` is what the schedule makes of it. `torch.optim.Muon` takes a
+    parameter as one matrix: it would make the four gates of a recurrent layer orthogonal together.
     """
 
     def __init__(self, groups: list[dict[str, Any]], *, weight_decay: float = 0.0) -> None:
-        for group in groups:
+        super().__init__(groups, betas=_BETAS, eps=EPSILON, weight_decay=weight_decay)
+        for group in self.param_groups:
             group["lr"] = group["peak"]
-        super().__init__(groups, {"weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """One step of every parameter that has a gradient; `closure` is not used."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
-                step = self._step_matrix if group["rows"] else self._step_adam
-                step(parameter, parameter.grad, group)
+        every = self.param_groups
+        for group in every:
+            for parameter in group["params"] if group["rows"] else ():
+                if parameter.grad is not None:
+                    parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
+                    self._step_matrix(parameter, parameter.grad, group)
+        self.param_groups = [group for group in every if not group["rows"]]
+        try:
+            super().step()
+        finally:
+            self.param_groups = every
 
     def _step_matrix(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
@@ -66,19 +70,6 @@ class Muon(torch.optim.Optimizer):
         stacked = ahead.reshape(-1, group["rows"], parameter.shape[1])
         scale = max(1.0, group["rows"] / parameter.shape[1]) ** 0.5
         parameter.add_(orthogonal(stacked).reshape(parameter.shape), alpha=-group["lr"] * scale)
-
-    def _step_adam(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        """Kingma and Ba 2015, algorithm 1."""
-        state = self.state[parameter]
-        if not state:
-            state["steps"] = torch.zeros(())
-            state["first"], state["second"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        state["steps"] += 1
-        count = float(state["steps"])
-        state["first"].lerp_(gradient, 1.0 - _BETAS[0])
-        state["second"].mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1.0 - _BETAS[1])
-        deviation = (state["second"] / (1.0 - _BETAS[1] ** count)).sqrt_().add_(_EPSILON)
-        parameter.addcdiv_(state["first"], deviation, value=-group["lr"] / (1.0 - _BETAS[0] ** count))
 
 
 def optimizer_for(foundation: FoundationModel, kind: str, *, rate: float, muon_lr: float, weight_decay: float) -> Muon:

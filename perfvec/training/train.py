@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
@@ -107,7 +108,7 @@ def train(
             tensorboard=Path(tensorboard) if tensorboard else None,
             progress=progress,
         )
-    model = _model(foundation, division, split, recipe, initial)
+    model = trained_model(foundation, division, split, recipe, initial)
     if not ranks.first:
         return model
     if encoder:
@@ -150,7 +151,7 @@ def _programs(division: Division, initial: Model | None) -> tuple[Program, ...]:
     return tuple(programs.values())
 
 
-def _model(
+def trained_model(
     foundation: FoundationModel, division: Division, split: Split, recipe: Recipe, initial: Model | None
 ) -> Model:
     training = division.training
@@ -284,7 +285,8 @@ def fit(
         nn.utils.clip_grad_norm_(foundation.parameters(), 1.0)
         optimizer.step()
         if average is not None:
-            _follow(average, foundation, min(recipe.ema_decay, (1 + step) / (10 + step)))
+            follow = get_ema_multi_avg_fn(min(recipe.ema_decay, (1 + step) / (10 + step)))
+            follow(list(average.parameters()), list(foundation.parameters()), step)
         done = step + 1
         value = float(ranks.total(loss.detach() / ranks.count))
         if not math.isfinite(value):
@@ -360,13 +362,6 @@ def _batches(
             ready = following.result()
             following = ahead.submit(draw, step) if step < recipe.steps else None
             yield ready
-
-
-@torch.no_grad()
-def _follow(average: FoundationModel, foundation: FoundationModel, decay: float) -> None:
-    """Move the averaged weights towards the present ones."""
-    for mean, value in zip(average.parameters(), foundation.parameters(), strict=True):
-        mean.lerp_(value, 1.0 - decay)
 
 
 @torch.no_grad()

@@ -58,7 +58,7 @@ def test_sweep_has_a_row_a_point_and_a_pareto_front(data):
 
 def test_pareto_by_hand():
     frame = pd.DataFrame({"size": [1, 2, 3, 3], "kind": ["a", "a", "a", "b"], "seconds": [3.0, 1.0, 2.0, 9.0]})
-    assert sweep._pareto(frame, ["size", "kind"]).tolist() == [True, True, False, True]
+    assert sweep.pareto_front(frame, ["size", "kind"]).tolist() == [True, True, False, True]
 
 
 @pytest.mark.parametrize(

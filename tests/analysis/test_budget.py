@@ -73,7 +73,7 @@ def test_all_points_are_simulated_where_the_budget_allows_it(design):
 
 @pytest.mark.slow
 def test_the_rest_is_corrected_and_its_intervals_cover(design, monkeypatch):
-    monkeypatch.setattr(budget._Run, "affordable", lambda self: max(64 - self.count, 0))
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(64 - self.count, 0))
     found = budget.answer(
         Known(),
         design.columns,
@@ -94,7 +94,7 @@ def test_the_rest_is_corrected_and_its_intervals_cover(design, monkeypatch):
 
 
 def test_a_larger_cache_is_not_shown_as_slower(design, monkeypatch):
-    monkeypatch.setattr(budget._Run, "affordable", lambda self: max(24 - self.count, 0))
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(24 - self.count, 0))
     found = budget.answer(Known(), design.columns, 60.0, refused, progress=False)
     cycles = np.where(found.sources == "simulated", np.nan, found.cycles).reshape([len(v) for v in GRID.values()])
     for axis in (0, 4):
@@ -111,7 +111,7 @@ def test_a_budget_for_no_point_is_told_and_the_model_answers(capsys):
 
 
 def test_too_few_points_for_a_surface_leave_the_others_to_the_model(monkeypatch):
-    monkeypatch.setattr(budget._Run, "affordable", lambda self: max(3 - self.count, 0))
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(3 - self.count, 0))
     points = space_design("default", 30).columns
     found = budget.answer(Known(of=lambda machine: 5.0), points, 5.0, lambda: np.full(30, 7.0), progress=False)
     assert sorted(set(found.sources)) == ["simulated", "zero-shot"]
@@ -120,7 +120,7 @@ def test_too_few_points_for_a_surface_leave_the_others_to_the_model(monkeypatch)
 
 @pytest.mark.slow
 def test_the_best_points_are_simulated(design, monkeypatch):
-    monkeypatch.setattr(budget._Run, "affordable", lambda self: max(80 - self.count, 0))
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(80 - self.count, 0))
     found = budget.answer(Known(), design.columns, 60.0, refused, score=lambda cycles: cycles.copy(), progress=False)
     best = int(found.cycles.argmin())
     assert found.sources[best] == "simulated"
@@ -165,6 +165,7 @@ def test_coordinates_of_names_steps_and_what_is_lacking(design):
     assert np.isfinite(wide.values).all() and np.abs(wide.values).max() <= 1 + 1e-6
 
 
+@pytest.mark.slow
 def test_a_process_goes_through_its_points_and_knows_what_it_does_not_know(design):
     where = coordinates(design.columns)
     rows = np.random.default_rng(0).choice(design.columns.count, 60, replace=False)

@@ -120,7 +120,7 @@ def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
     def fail(*_):
         raise AssertionError("simulated again")
 
-    monkeypatch.setattr(simulations, "_simulate", fail)
+    monkeypatch.setattr(simulations, "simulate_window", fail)
     again = simulations.measure(data.model, traces, machines, tmp_path, start=20_000, count=20_000, progress=False)
     assert np.array_equal(again[1].cycles, found[1].cycles)
     other = replace(data.model, digest="other")  # labels stay, vectors are made for this model

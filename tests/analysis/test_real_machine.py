@@ -22,6 +22,7 @@ def test_median_and_its_error_by_hand():
     assert times.uncertainty == pytest.approx(1.2533 * (4 - 2) / 1.349 / np.sqrt(5))
 
 
+@pytest.mark.slow
 def test_time_is_that_of_the_program():
     spin = "i=0; while [ $i -lt {} ]; do i=$((i+1)); done"
     short, long = (host_time(["sh", "-c", spin.format(n)], repeats=3) for n in (20_000, 200_000))

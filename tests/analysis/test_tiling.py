@@ -79,6 +79,7 @@ def test_simulated_values_teach_the_others(small_model):
         tiling.tiling(small_model, experiment, machines, learn=("8",), progress=False)
 
 
+@pytest.mark.slow
 def test_a_value_may_be_compiled_in(tmp_path):
     experiment = Experiment(values=("2", "16"), command=("{program}", "0", "2", "16"), define="TILE")
     counts = []

@@ -63,7 +63,7 @@ class Reader:
 def trace(path: Path) -> None:
     """A small trace with everything in it, of small blocks so that reading it is quick."""
     numbers = np.random.default_rng(1)
-    whole, trace_module._BLOCK = trace_module._BLOCK, 1024
+    whole, trace_module.BLOCK = trace_module.BLOCK, 1024
     try:
         with TraceWriter(path, isa="x86-64", program="p", command=["p", "x y"], source="qemu") as writer:
             writer.static(np.arange(50, dtype=np.uint64) * 4, numbers.integers(0, 255, (50, 16)).astype(np.uint8))
@@ -78,7 +78,7 @@ def trace(path: Path) -> None:
             writer.symbols(np.array([0, 64], np.uint64), np.array([64, 64], np.uint64), ["first", "second"])
             writer.lines(np.arange(9, dtype=np.uint64) * 4, *np.zeros((2, 9), np.uint32), ["p.c"])
     finally:
-        trace_module._BLOCK = whole
+        trace_module.BLOCK = whole
 
 
 def trace_content(path: Path) -> object:
@@ -297,7 +297,7 @@ def program_content(path: Path) -> object:
     """Symbols and lines are left out with a warning where they are damaged: no trace is lost by them."""
     found = elf.inspect(path)
     symbols = elf.function_symbols(path)
-    elf._read_symbol_table.cache_clear()
+    elf.read_symbol_table.cache_clear()
     executed = symbols.address if len(symbols.address) else np.zeros(1, np.uint64)
     return found.isa, found.interpreter, symbols.name, list(file_lines(path, np.sort(executed)))
 

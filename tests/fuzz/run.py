@@ -46,7 +46,13 @@ class Worst:
 
 
 def fuzz(
-    names: Sequence[str], cases: int, seed: int, folder: Path, keep: Path | None = None, worst: Worst | None = None
+    names: Sequence[str],
+    cases: int,
+    seed: int,
+    folder: Path,
+    keep: Path | None = None,
+    worst: Worst | None = None,
+    cpu_s: float = CPU_S,
 ) -> tuple[Counter[str], list[str]]:
     """What came of the cases of readers, one after another in turn, and a line for each that is bad."""
     worst = worst or Worst()
@@ -54,7 +60,7 @@ def fuzz(
     told = []
     begin = 0
     while begin < cases:
-        for case, outcome, message in _batch(names, seed, begin, cases, folder, worst):
+        for case, outcome, message in _batch(names, seed, begin, cases, folder, worst, cpu_s):
             name = names[case % len(names)]
             found[outcome] += 1
             if outcome in BAD:
@@ -66,7 +72,7 @@ def fuzz(
 
 
 def _batch(
-    names: Sequence[str], seed: int, begin: int, end: int, folder: Path, worst: Worst
+    names: Sequence[str], seed: int, begin: int, end: int, folder: Path, worst: Worst, cpu_s: float
 ) -> Iterator[tuple[int, str, str]]:
     """Cases from `begin` on, to the end or to one that ends the process."""
     command = [
@@ -82,12 +88,12 @@ def _batch(
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=_ROOT) as worker:
         assert worker.stdout is not None and worker.stderr is not None
-        case, rest, waiting = begin - 1, b"", _Waiting(worker.pid)
+        case, rest, waiting = begin - 1, b"", _Waiting(worker.pid, cpu_s)
         try:
             while True:
                 if not select.select([worker.stdout], [], [], 0.2)[0]:
                     if case >= begin and waiting.too_long():
-                        yield case, "hang", f"more than {CPU_S:.0f} s"
+                        yield case, "hang", f"more than {cpu_s:.0f} s"
                         return
                     continue
                 more = os.read(worker.stdout.fileno(), 1 << 16)
@@ -96,7 +102,7 @@ def _batch(
                 *lines, rest = (rest + more).split(b"\n")
                 for line in lines:
                     number, outcome, seconds, memory, message = line.decode().split("\t", 4)
-                    case, waiting = int(number), _Waiting(worker.pid)
+                    case, waiting = int(number), _Waiting(worker.pid, cpu_s)
                     if outcome:  # otherwise: it begins
                         worst.take(float(seconds), int(memory))
                         yield case, outcome, message
@@ -119,7 +125,8 @@ def _case(name: str, seed: int, case: int, folder: Path) -> bytes:
 class _Waiting:
     """How long a process has worked since then."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, cpu_s: float) -> None:
+        self._most_s = cpu_s
         self._path = Path(f"/proc/{pid}/stat")
         self._wall, self._cpu = time.monotonic(), self._cpu_s()
 
@@ -131,7 +138,7 @@ class _Waiting:
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own, and its children's
 
     def too_long(self) -> bool:
-        return self._cpu_s() - self._cpu > CPU_S or time.monotonic() - self._wall > _WALL * CPU_S
+        return self._cpu_s() - self._cpu > self._most_s or time.monotonic() - self._wall > _WALL * self._most_s
 
 
 def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path) -> None:

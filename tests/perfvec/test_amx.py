@@ -44,7 +44,7 @@ def test_where_the_processor_has_tiles_they_are_used(width, kernel):
     amx.compiled_for(width, kernel)  # which raises with what is in the way
     net = network(width, 1, kernel)
     net.freeze()
-    assert net._packed is not None
+    assert net.packed is not None
 
 
 @needs_tiles
@@ -167,7 +167,7 @@ def elsewhere(monkeypatch, tmp_path):
 
 def test_without_tiles_pytorch_computes(elsewhere, monkeypatch):
     (elsewhere / "cpuinfo").write_text("flags : fpu avx512f avx512_bf16\n")
-    monkeypatch.setattr(amx, "_CPUINFO", elsewhere / "cpuinfo")
+    monkeypatch.setattr(amx, "CPUINFO", elsewhere / "cpuinfo")
     assert amx.kernel_for(32, 3) is None
     (exact, _), (found, states) = both(network(), torch.randn(9, 2, 32))
     torch.testing.assert_close(found, exact, rtol=0.03, atol=0.03)

@@ -52,6 +52,7 @@ def test_chunks_are_the_whole_with_gradients_and_without(name, gradients, cuts):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_convolution_without_gradients_in_bfloat16_and_by_chunks(monkeypatch):
     """Rounding apart, the numbers of training; by chunks of three steps those of the whole at once."""
     net, x = architecture("convolution"), stream()
@@ -59,7 +60,7 @@ def test_a_convolution_without_gradients_in_bfloat16_and_by_chunks(monkeypatch):
         trained, _ = net(x)
         with torch.inference_mode():
             once, last = net(x)
-            monkeypatch.setattr(convolution, "_PART_ROWS", 3 * x.shape[1])
+            monkeypatch.setattr(convolution, "PART_ROWS", 3 * x.shape[1])
             chunks, again = net(x)
     assert once.dtype == torch.float32 and last[1].dtype == torch.bfloat16
     torch.testing.assert_close(once, trained.detach(), rtol=3e-2, atol=3e-2)
@@ -103,7 +104,7 @@ def test_attention_is_the_softmax_over_the_window():
     heads, window, size = 2, 7, WIDTH // 2
     query, key, value = (stream(4)[..., :1].expand(STEPS, 4, WIDTH) * torch.rand(WIDTH) for _ in range(3))
     padded = [torch.cat([torch.zeros(window - 1, 4, WIDTH), x]) for x in (key, value)]
-    mixed = layer._attend(query, *padded).unflatten(-1, (heads, size))
+    mixed = layer.attend(query, *padded).unflatten(-1, (heads, size))
     for t in (0, 3, 11, STEPS - 1):
         for head in range(heads):
             q = query.unflatten(-1, (heads, size))[t, 1, head]

@@ -45,7 +45,7 @@ def test_sequences_with_features_of_the_device(data, bf16):
     assert np.array_equal(sequence_sums(*given, bf16=bf16), sequence_sums(*given, bf16=bf16, on_device=there))
 
 
-def test_stretches_side_by_side_are_those_one_by_one(data, monkeypatch):
+def test_chunks_side_by_side_are_those_one_by_one(data, monkeypatch):
     """The whole pass as a GPU makes it: chunks' sequences in one product, features from tables."""
     monkeypatch.setattr(representing, "CHUNK", 8192)
     with Trace(data.traces / "qsort.trace.h5") as trace:
@@ -59,7 +59,7 @@ def test_stretches_side_by_side_are_those_one_by_one(data, monkeypatch):
     assert np.allclose(table @ found.T, table @ alone.interval_vectors[:5].T, rtol=1e-4)
     after = running.add(chunks[5])  # goes on where the five ended
     assert np.allclose(table @ after, table @ alone.interval_vectors[5], rtol=1e-4)
-    assert len(running._lead_id) == 256
+    assert len(running.lead_id) == 256
 
 
 @torch.no_grad()

@@ -1,26 +1,11 @@
 """`perfvec doctor` against the real machine, and against one where things are missing."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from perfvec.doctor import examine
-
-ROOT = Path(__file__).parents[2]
-
-
-def command(*words, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "perfvec", "doctor", *words],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-    )
+from tests.command import perfvec
 
 
 def test_here_programs_can_be_traced_and_represented():
@@ -33,15 +18,17 @@ def test_here_programs_can_be_traced_and_represented():
 
 @pytest.mark.slow
 def test_json_and_lines_say_the_same():
-    told = json.loads(command("--json").stdout)
-    lines = command().stdout.splitlines()
+    told = json.loads(perfvec("doctor", "--json").stdout)
+    lines = perfvec("doctor").stdout.splitlines()
     assert [line[:8].strip() for line in lines] == [finding["state"] for finding in told]
     assert all(finding["what"] in line for finding, line in zip(told, lines, strict=True))
 
 
 @pytest.mark.slow
-def test_without_qemu_and_a_compiler_it_says_so_and_fails(tmp_path):
-    run = command("--json", PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path), CC="")
+def test_without_qemu_and_a_compiler_it_says_so_and_fails(tmp_path, monkeypatch):
+    for name, value in {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "CC": ""}.items():
+        monkeypatch.setenv(name, value)
+    run = perfvec("doctor", "--json")
     found = {finding["what"]: finding for finding in json.loads(run.stdout)}
     assert run.returncode == 1 and run.stderr == ""
     assert (

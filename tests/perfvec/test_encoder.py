@@ -41,6 +41,7 @@ def test_machines_that_taught_nothing_are_predicted(law):
     assert error.mean() < 0.3 * unlearnt.mean()
 
 
+@pytest.mark.slow
 def test_the_state_alone_makes_the_encoder_again(law):
     encoder, features, _, _ = law
     again = MachineEncoder(8)

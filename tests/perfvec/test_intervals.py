@@ -342,6 +342,7 @@ def folds_of(data):
     return found
 
 
+@pytest.mark.slow
 def test_calibrating_on_folds(data):
     found = calibrate(data.model, folds_of(data), data.traces, data.latencies, level=0.5, progress=False)
     pairs = found.pairs
@@ -363,6 +364,7 @@ def test_calibrating_on_folds(data):
         calibrate(data.model, [], data.traces, data.latencies, progress=False)
 
 
+@pytest.mark.slow
 def test_machines_that_a_fold_never_met_calibrate_the_encoder(data):
     found = calibrate(data.model, folds_of(data), data.traces, data.encoder_latencies, progress=False)
     assert set(found.pairs["way"]) == {"encoder", "fitted"}

@@ -14,6 +14,7 @@ from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 
 
+@pytest.mark.slow
 def test_an_estimate_is_the_mean_of_units_at_equal_distances(data):
     path = data.traces / "matmul.trace.h5"
     with Trace(path) as trace:

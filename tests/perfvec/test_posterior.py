@@ -43,7 +43,7 @@ def test_the_posterior_covers_the_truth():
     rng = np.random.default_rng(2)
     inside = []
     for _ in range(150):
-        deviation, noise = posterior._TAU * np.exp(0.5 * rng.normal()), posterior._SIGMA * np.exp(0.5 * rng.normal())
+        deviation, noise = posterior.TAU * np.exp(0.5 * rng.normal()), posterior.SIGMA * np.exp(0.5 * rng.normal())
         vectors, cycles, prior, truth = problem(rng, 10, 8, deviation, noise)
         found = fit(Observations(vectors, cycles, np.arange(10)), prior)
         unseen = rng.random((10, 8))
@@ -54,8 +54,8 @@ def test_the_posterior_covers_the_truth():
 
 def test_the_mean_is_what_an_optimiser_finds(monkeypatch):
     tau, sigma = 0.3, 0.05
-    monkeypatch.setattr(posterior, "_TAUS", np.array([tau]))
-    monkeypatch.setattr(posterior, "_SIGMAS", np.array([sigma]))
+    monkeypatch.setattr(posterior, "TAUS", np.array([tau]))
+    monkeypatch.setattr(posterior, "SIGMAS", np.array([sigma]))
     vectors, cycles, prior, _ = problem(np.random.default_rng(3), 4, 3, 0.2, 0.1)
     uncertainty = np.array([0.0, 0.1, 0.3, 0.0])
     found = fit(Observations(vectors, cycles, np.arange(4), uncertainty), prior)
@@ -74,8 +74,8 @@ def test_the_mean_is_what_an_optimiser_finds(monkeypatch):
 
 
 def test_left_out_errors_are_those_of_fits_without_the_program(monkeypatch):
-    monkeypatch.setattr(posterior, "_TAUS", np.array([0.3]))
-    monkeypatch.setattr(posterior, "_SIGMAS", np.array([0.05]))
+    monkeypatch.setattr(posterior, "TAUS", np.array([0.3]))
+    monkeypatch.setattr(posterior, "SIGMAS", np.array([0.05]))
     vectors, cycles, prior, _ = problem(np.random.default_rng(4), 6, 4, 0.2, 0.1)
     programs = np.array([0, 0, 1, 2, 2, 3])
     found = fit(Observations(vectors, cycles, programs), prior)
@@ -111,9 +111,9 @@ def test_no_observed_program_gets_a_negative_time(seed, programs, contrast):
 
 def test_a_negative_time_is_moved_to_the_bound_by_the_shortest_way():
     mean, factor = np.array([1.0, -1.0]), np.diag([1.0, 2.0])
-    moved = posterior._non_negative(mean, factor, np.array([[0.0, 1.0], [1.0, 0.0]]))
+    moved = posterior.non_negative(mean, factor, np.array([[0.0, 1.0], [1.0, 0.0]]))
     assert np.allclose(moved, [1.0, 0.0], atol=1e-6)
-    moved = posterior._non_negative(np.array([-1.0, 0.0]), np.diag([1.0, 2.0]), np.array([[1.0, 1.0]]))
+    moved = posterior.non_negative(np.array([-1.0, 0.0]), np.diag([1.0, 2.0]), np.array([[1.0, 1.0]]))
     assert np.allclose(moved, [-1.0 + 0.2, 0.8], atol=1e-6)  # shares 1 : 4, as the variances
 
 

@@ -116,6 +116,7 @@ class OneNumber:
         return np.zeros(1)
 
 
+@pytest.mark.slow
 def test_intervals_of_skewed_strata_cover():
     """Log-normal units in strata with unequal means: the procedure as a whole, 60 times."""
     random = np.random.default_rng(5)
@@ -199,9 +200,9 @@ def test_intervals_hold_where_only_a_part_of_the_units_has_signatures():
 @pytest.fixture
 def small(monkeypatch):
     """Few strata and units, for traces of 58 units."""
-    monkeypatch.setattr(sampling, "_LEAST", 4)
-    monkeypatch.setattr(sampling, "_PILOT", 8)
-    monkeypatch.setattr(sampling, "_UNITS_A_STRATUM", 20)
+    monkeypatch.setattr(sampling, "LEAST", 4)
+    monkeypatch.setattr(sampling, "PILOT", 8)
+    monkeypatch.setattr(sampling, "UNITS_A_STRATUM", 20)
 
 
 def pool_of(data, slots=None):
@@ -232,12 +233,12 @@ def test_units_and_means_are_those_of_the_whole_run_in_any_chunking(data, size):
         for chunk in trace.chunks(size):
             pool.observe(chunk)
     means = stored[: pool.units * UNIT].reshape(pool.units, UNIT, -1).mean(axis=1).astype(np.float32)
-    assert (np.concatenate(pool._signatures._rows)[:, : means.shape[1]] == means).all()
+    assert (np.concatenate(pool.signatures.rows)[:, : means.shape[1]] == means).all()
     for slot, unit in enumerate(pool.unit.tolist()):
         begin = max(unit * UNIT - OVERLAP, 0)
         missing = OVERLAP - (unit * UNIT - begin)
-        assert (pool._stored[slot, missing:] == stored[begin : (unit + 1) * UNIT]).all()
-        assert (pool._ids[slot, missing:] == whole.static_id[begin : (unit + 1) * UNIT]).all()
+        assert (pool.stored[slot, missing:] == stored[begin : (unit + 1) * UNIT]).all()
+        assert (pool.ids[slot, missing:] == whole.static_id[begin : (unit + 1) * UNIT]).all()
 
 
 def test_a_run_of_more_units_than_signatures_stays_near_the_exact_vector(data, small, monkeypatch):

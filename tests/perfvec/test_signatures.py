@@ -61,8 +61,8 @@ def test_of_a_long_run_the_units_with_the_lowest_keys_stay(data, size):
     kept, fewer = some.table(1)
     assert (kept == np.sort(np.argsort(keys(numbers, 5))[:100])).all()
     assert fewer.shape == (100, table.shape[1])
-    assert (some._rows[0] == every._rows[0][kept]).all()
-    assert (every._rows[0][:, 0] == numbers).all()
+    assert (some.rows[0] == every.rows[0][kept]).all()
+    assert (every.rows[0][:, 0] == numbers).all()
 
 
 def test_a_run_shorter_than_a_unit_has_none(data):

@@ -64,7 +64,7 @@ KILLED = """
 import os, signal, sys, torch
 from perfvec.representation import kept_intervals, represent
 from perfvec.model import load_model
-kept_intervals._EVERY_S, represent.CHUNK = 0.0, 8192
+kept_intervals.EVERY_S, represent.CHUNK = 0.0, 8192
 sums, calls = represent.Pass.sums, []
 def fatal(self, taken):
     calls.extend(taken)

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 import time
 
 import h5py
@@ -17,6 +16,7 @@ from perfvec.training.recipe import Recipe
 from perfvec.training.train import shape_options, train
 from support.errors import InputError
 from support.seal import seal
+from tests.command import INSTALLED, succeeding
 
 
 def test_a_tiny_run_learns_its_programs(data):
@@ -37,34 +37,18 @@ def test_the_encoder_learns_machines_that_the_table_lacks(data):
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_an_interrupted_run_continues(data, tmp_path):
-    arguments = [
-        sys.executable,
-        "-m",
-        "perfvec",
-        "train",
-        "--traces",
-        str(data.traces),
-        "--latencies",
-        str(data.latencies),
-        "--width",
-        "8",
-        "--layers",
-        "1",
-        "--instructions",
-        "150000",
-        "--seed",
-        "9",
-    ]
-    subprocess.run([*arguments, "-o", str(tmp_path / "whole.safetensors")], check=True, capture_output=True)
+    folders = ["--traces", str(data.traces), "--latencies", str(data.latencies)]
+    arguments = ["train", *folders, *"--width 8 --layers 1 --instructions 50000 --seed 9 -o".split()]
+    succeeding(*arguments, tmp_path / "whole.safetensors")
     output = tmp_path / "cut.safetensors"
-    process = subprocess.Popen([*arguments, "-o", str(output)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*INSTALLED, *arguments, str(output)], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not list(work_folder(output).glob("*/complete.json")) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.kill()
     process.wait()
     assert not output.exists()
-    subprocess.run([*arguments, "-o", str(output)], check=True, capture_output=True)
+    succeeding(*arguments, output)
     whole, cut = load_model(tmp_path / "whole.safetensors"), load_model(output)
     for name, weights in whole.foundation.state_dict().items():
         assert torch.equal(weights, cut.foundation.state_dict()[name]), name

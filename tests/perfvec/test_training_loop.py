@@ -28,6 +28,7 @@ from perfvec.training.recipe import Recipe, parse_numbers
 from perfvec.training.train import fit, validation_error
 from support.errors import InputError
 from support.seal import seal
+from tests.command import perfvec
 from tests.conftest import Data
 from tracegen.features import get_schema
 
@@ -72,8 +73,8 @@ def run(division, folder: Path, recipe: Recipe = RECIPE):
 def child(traces, latencies, folder) -> None:
     """`run` in a process of its own that writes a checkpoint after every step."""
     training.CHECKPOINT_SECONDS = -1.0
-    foundation = run(divide(traces, latencies, Path(folder) / "work"), Path(folder))
-    torch.save(foundation.state_dict(), Path(folder) / "weights.pt")
+    run(divide(traces, latencies, Path(folder) / "work"), Path(folder))
+    (Path(folder) / "ended").touch()
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -104,11 +105,10 @@ def test_a_run_killed_while_it_trains_continues_bit_for_bit(data, labels, tmp_pa
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert not (cut / "weights.pt").exists()
+    assert not (cut / "ended").exists()
     step = torch.load(cut / "checkpoint.pt", weights_only=True)["step"]
     assert 1 <= step < STEPS
-    subprocess.run(command, cwd=ROOT, check=True)
-    weights = torch.load(cut / "weights.pt", weights_only=True)
+    weights = run(divide(data.traces, data.latencies, cut / "work"), cut).state_dict()
     for name, value in expected.items():
         assert torch.equal(weights[name], value), name
     assert rows(cut / "metrics.csv") == rows(whole / "metrics.csv")
@@ -137,7 +137,7 @@ STEADY = """
 import sys
 from analysis.cli.main import main
 from perfvec.training import optimizer, train
-optimizer._EPSILON = float(sys.argv.pop(1))
+optimizer.EPSILON = float(sys.argv.pop(1))
 train.native_bf16 = lambda device=None: False
 main()
 """
@@ -151,7 +151,7 @@ def test_two_processes_train_as_one(data, labels, tmp_path, monkeypatch):
     gradient otherwise than a whole one's.
     """
     epsilon = 1e-3
-    monkeypatch.setattr(optimizer, "_EPSILON", epsilon)
+    monkeypatch.setattr(optimizer, "EPSILON", epsilon)
     monkeypatch.setattr(training, "native_bf16", lambda device=None: False)
     split = Split(validate_fraction=0.5)
     recipe = replace(RECIPE, instructions=BATCH_SIZE * 288 * 8, patience=0, optimizer="adam")
@@ -167,33 +167,9 @@ def test_two_processes_train_as_one(data, labels, tmp_path, monkeypatch):
         "2",
         str(script),
         str(epsilon),
-        "train",
-        "--traces",
-        str(data.traces),
-        "--latencies",
-        str(data.latencies),
-        "-o",
-        str(output),
-        "--device",
-        "cpu",
-        "--width",
-        "8",
-        "--layers",
-        "1",
-        "--batch-size",
-        str(BATCH_SIZE),
-        "--instructions",
-        str(recipe.instructions),
-        "--ema-decay",
-        "0.9",
-        "--validate-every",
-        "5",
-        "--validate-fraction",
-        "0.5",
-        "--seed",
-        "4",
-        "--optimizer",
-        "adam",
+        *["train", "--traces", str(data.traces), "--latencies", str(data.latencies), "-o", str(output)],
+        *f"--device cpu --width 8 --layers 1 --batch-size {BATCH_SIZE} --instructions {recipe.instructions}".split(),
+        *"--ema-decay 0.9 --validate-every 5 --validate-fraction 0.5 --seed 4 --optimizer adam".split(),
     ]
     told = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=told)
@@ -264,7 +240,7 @@ def test_held_out_programs_and_machines_do_not_enter_the_model(labels, tmp_path)
     split = Split(fold="1/2", hold_machines=2, machine_seed=3)
     division = split.divide(labels)
     recipe = replace(RECIPE, instructions=BATCH_SIZE * 288)
-    model = training._model(run(division, tmp_path, recipe), division, split, recipe, None)
+    model = training.trained_model(run(division, tmp_path, recipe), division, split, recipe, None)
     (held,) = folds(["matmul", "qsort"], 2)[0]
     assert {program.name for program in model.programs} == {"matmul", "qsort"} - {held}
     assert model.recipe["held_programs"] == [held]
@@ -383,23 +359,8 @@ def test_unknown_devices_are_named(name):
 
 
 def test_wrong_options_are_a_line_each(data, tmp_path):
-    base = [
-        sys.executable,
-        "-m",
-        "perfvec",
-        "train",
-        "--traces",
-        str(data.traces),
-        "--latencies",
-        str(data.latencies),
-        "-o",
-        str(tmp_path / "m.safetensors"),
-        "--width",
-        "8",
-        "--instructions",
-        "1",
-    ]
-    done = subprocess.run([*base, "--fold", "7/5"], cwd=ROOT, capture_output=True, text=True)
+    folders = ["--traces", data.traces, "--latencies", data.latencies, "-o", tmp_path / "m.safetensors"]
+    done = perfvec("train", *folders, "--width", 8, "--instructions", 1, "--fold", "7/5")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "perfvec: fold '7/5' is not K/N with K from 1 to N, as 2/5"
     assert "Traceback" not in done.stderr
@@ -465,18 +426,18 @@ def test_runs_that_share_shards_make_each_once_also_at_the_same_time(data, tmp_p
         labels = prepare(data.traces, data.latencies, get_schema(name), tmp_path, progress=False)
         return {shard.static_id.path.parent for shard in labels.shards}
 
-    make, made = training_data._make_shard, []
+    make, made = training_data.make_shard, []
 
     def counted(trace_path: Path, *arguments: Any) -> None:
         made.append(trace_path)
         make(trace_path, *arguments)
 
-    monkeypatch.setattr(training_data, "_make_shard", counted)
+    monkeypatch.setattr(training_data, "make_shard", counted)
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: shards(), range(3)))
     assert found[0] == found[1] == found[2] == set(tmp_path.iterdir())  # nothing else is left there
     assert len(made) == len(set(made)) == len(found[0])
-    monkeypatch.setattr(training_data, "_make_shard", None)  # all is there, whichever columns are hidden
+    monkeypatch.setattr(training_data, "make_shard", None)  # all is there, whichever columns are hidden
     assert shards("default~load") == found[0]
 
 
@@ -491,7 +452,7 @@ def killed(trace_path, file, schema, folder):
     (folder / "latency").write_bytes(b"half")
     os._exit(9)
 
-data._make_shard = killed
+data.make_shard = killed
 data.prepare(Path(sys.argv[1]), Path(sys.argv[2]), get_schema("default"), Path(sys.argv[3]), progress=False)
 """
 

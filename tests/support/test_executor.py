@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import executor
 from support.errors import InputError
 from support.executor import Local, connect, start_cluster
 from tests.cluster import workers
@@ -46,14 +47,14 @@ def slow(path: Path):
 
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory):
-    with workers(2) as address, connect(address, None) as executor:
-        yield executor
+    with workers(2) as address, connect(address, None) as cluster:
+        yield cluster
 
 
 def test_every_result_comes_with_its_number(dask):
-    for executor in (Local(2), Local(2, threads=True), dask):
-        assert sorted(executor.map(square, [3, 1, 2])) == [(0, 9), (1, 1), (2, 4)]
-        assert list(executor.map(square, [])) == []
+    for some in (Local(2), Local(2, threads=True), dask):
+        assert sorted(some.map(square, [3, 1, 2])) == [(0, 9), (1, 1), (2, 4)]
+        assert list(some.map(square, [])) == []
 
 
 def keep_busy(folder: Path):
@@ -79,18 +80,18 @@ def wait_for(condition):
 
 
 def test_a_tasks_error_is_the_callers(dask):
-    for executor in (Local(2), dask):
+    for some in (Local(2), dask):
         with pytest.raises(InputError, match="2 is wrong"):
-            list(executor.map(refuse, [1, 2, 3]))
+            list(some.map(refuse, [1, 2, 3]))
 
 
 def test_what_was_not_begun_is_dropped_with_the_caller(dask, tmp_path):
     done = dask.map(slow, [tmp_path / str(k) for k in range(40)])
     next(done)
     done.close()
-    time.sleep(2)  # what was begun ends
+    time.sleep(0.8)  # what was begun ends
     begun = len(list(tmp_path.iterdir()))
-    time.sleep(2)
+    time.sleep(0.8)
     assert 1 <= begun == len(list(tmp_path.iterdir())) < 40
 
 
@@ -117,7 +118,8 @@ def test_a_worker_that_does_not_see_a_file_is_named(dask, tmp_path):
         list(dask.map(square, [2], lost))
 
 
-def test_no_scheduler_and_two_are_one_line(tmp_path):
+def test_no_scheduler_and_two_are_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(executor, "CONNECT_S", 0.5)
     with (
         pytest.raises(InputError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
         connect("tcp://127.0.0.1:9", None),
@@ -146,6 +148,7 @@ def test_a_wrong_cluster_file_is_one_line(tmp_path, text, says):
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_jobs_are_submitted_as_the_file_says(tmp_path, monkeypatch):
     """In the place of sbatch, a script that keeps what it is given and starts no job."""
     sbatch = tmp_path / "sbatch"
@@ -176,5 +179,5 @@ def test_jobs_are_submitted_as_the_file_says(tmp_path, monkeypatch):
 def test_jobs_of_this_machine_do_the_work(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("{kind: local, jobs: 1, cores: 1, memory: 2GB}")
-    with connect(None, path) as executor:
-        assert sorted(executor.map(square, [3, 1])) == [(0, 9), (1, 1)]
+    with connect(None, path) as cluster:
+        assert sorted(cluster.map(square, [3, 1])) == [(0, 9), (1, 1)]

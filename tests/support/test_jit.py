@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from support.jit import _one_at_a_time
+from support.jit import one_at_a_time
 
 _COMPILES = """
 import numpy as np
@@ -22,6 +22,7 @@ assert values[0] == 2
 LOCK = ".perfvec-kernels.lock"
 
 
+@pytest.mark.slow
 def test_the_lock_lies_in_the_cache_and_not_in_the_shared_temporary_folder(tmp_path):
     temporary, cache = tmp_path / "temporary", tmp_path / "cache"
     temporary.mkdir()
@@ -34,7 +35,7 @@ def test_the_lock_lies_in_the_cache_and_not_in_the_shared_temporary_folder(tmp_p
 
 def test_a_link_is_not_followed(tmp_path):
     (tmp_path / LOCK).symlink_to(tmp_path / "elsewhere")
-    with _one_at_a_time(tmp_path):
+    with one_at_a_time(tmp_path):
         assert not (tmp_path / "elsewhere").exists()
 
 
@@ -43,12 +44,12 @@ def test_somebody_elses_lock_is_not_waited_for(tmp_path):
     with (tmp_path / LOCK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         os.chown(tmp_path / LOCK, 12345, 12345)
-        with _one_at_a_time(tmp_path):
+        with one_at_a_time(tmp_path):
             pass
 
 
 def test_a_folder_that_cannot_be_written_is_done_without(tmp_path):
-    with _one_at_a_time(tmp_path / "absent"):
+    with one_at_a_time(tmp_path / "absent"):
         pass
 
 

@@ -45,6 +45,7 @@ def test_every_byte_counts(sealed, where):
         check_seal(sealed, "test")
 
 
+@pytest.mark.slow
 def test_a_file_cut_short_or_grown_is_refused(sealed):
     with sealed.open("ab") as file:
         file.write(b"x")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
 
 import h5py
@@ -14,6 +13,7 @@ import pytest
 from analysis import simulated_parts
 from support.errors import InputError
 from support.seal import seal
+from tests.command import perfvec, succeeding
 from tests.uarch.programs import mixed
 from tracegen.binary.source_lines import source_lines
 from tracegen.decode import decode
@@ -285,6 +285,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", DAMAGE)
 def test_a_file_that_does_not_fit_together_is_refused(points, tmp_path, what):
     path = tmp_path / "x.livepoints.h5"
@@ -349,21 +350,10 @@ def test_a_machine_with_more_cache_than_lines_are_known_of_is_refused(points):
 @pytest.mark.slow
 def test_the_commands(program, tmp_path):
     path = tmp_path / "x.livepoints.h5"
-    command = [sys.executable, "-m", "perfvec"]
-    made = subprocess.run(
-        [*command, "live-points", "-o", path, "--units", "128", "--", program],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    made = perfvec("live-points", "-o", path, "--units", 128, "--", program)
     assert "x.livepoints.h5: mixture" in made.stderr
-    done = subprocess.run(
-        [*command, "simulate", path, "--uarch", "base", "--json"], capture_output=True, text=True, check=True
-    )
-    [row] = json.loads(done.stdout)["simulations"]
+    [row] = json.loads(succeeding("simulate", path, "--uarch", "base", "--json"))["simulations"]
     assert row["interval"][0] < row["cycles"] < row["interval"][1]
     assert sum(row["stack"].values()) == pytest.approx(row["cycles"])
-    wrong = subprocess.run(
-        [*command, "simulate", path, "--uarch", "base", "--start", "5"], capture_output=True, text=True, check=False
-    )
+    wrong = perfvec("simulate", path, "--uarch", "base", "--start", 5)
     assert wrong.returncode == 2 and "leave --start" in wrong.stderr

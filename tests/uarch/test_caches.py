@@ -47,6 +47,7 @@ class PlainCache:
         entries[line] = dirty
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import gzip
 import json
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.errors import InputError
+from tests.command import perfvec
 from uarch.configuration import (
     field_names,
     get_field,
@@ -29,7 +31,6 @@ from uarch.space import sample
 
 DATA = Path(__file__).parent / "data"
 ROOT = Path(__file__).parents[2]
-SHARED = Path(__file__).parents[3] / "shared" / "gem5-text"
 PRESETS = [load_machine(name) for name in preset_names()]
 MACHINES = [*PRESETS, *sample(25, seed=11), *sample(25, seed=11, space="embedded")]
 O3 = json.loads((DATA / "gem5-o3.config.json").read_text())
@@ -78,11 +79,10 @@ def test_gem5s_own_configuration_is_the_machine_that_ran(name):
 
 
 @pytest.mark.parametrize("name", ["o3", "minor"])
-def test_gem5s_unreduced_configuration_is_the_machine_that_ran(name):
-    if not SHARED.exists():
-        pytest.skip(f"{SHARED} is not there")
-    wanted = json.loads((SHARED / name / "uarch.json").read_text())
-    machine, notes = import_config(SHARED / name / "config.json", name=wanted["name"])
+def test_gem5s_unreduced_configuration_is_the_machine_that_ran(name, tmp_path):
+    wanted = json.loads((DATA / f"gem5-{name}.machine.json").read_text())
+    (tmp_path / "config.json").write_bytes(gzip.decompress((DATA / f"gem5-{name}.unreduced.json.gz").read_bytes()))
+    machine, notes = import_config(tmp_path / "config.json", name=wanted["name"])
     assert machine.to_dict() == wanted
     assert len(notes) == 1
 
@@ -402,7 +402,7 @@ VALUES = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from([O3, MINOR]), st.data())
 def test_any_change_of_a_configuration_is_read_or_told_in_one_line(document, data):
     document = copy.deepcopy(document)
@@ -423,7 +423,7 @@ def test_any_change_of_a_configuration_is_read_or_told_in_one_line(document, dat
         assert all("\n" not in note for note in notes)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.recursive(
         VALUES,
@@ -450,23 +450,18 @@ def test_the_plainest_number():
 # The commands
 
 
-def perfvec(*words) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "perfvec", "uarch", *map(str, words)], capture_output=True, text=True)
-
-
-@pytest.mark.slow
 def test_the_commands_export_and_import(tmp_path):
-    done = perfvec("export", "--gem5", "zen4", "-o", tmp_path / "zen4.py")
+    done = perfvec("uarch", "export", "--gem5", "zen4", "-o", tmp_path / "zen4.py")
     assert (done.returncode, done.stdout) == (0, "")
     assert "pipeline.issue_width = 14 becomes 12" in done.stderr
     compile((tmp_path / "zen4.py").read_text(), "zen4.py", "exec")
-    assert perfvec("export", "zen4").returncode == 2
+    assert perfvec("uarch", "export", "zen4").returncode == 2
     (tmp_path / "config.json").write_text(json.dumps(configuration(load_machine("zen4"))))
-    done = perfvec("import", tmp_path / "config.json", "--base", "zen4", "-o", tmp_path / "again.yaml")
+    done = perfvec("uarch", "import", tmp_path / "config.json", "--base", "zen4", "-o", tmp_path / "again.yaml")
     assert done.returncode == 0
     again = load_machine(tmp_path / "again.yaml")
     assert {name: get_field(again, name) for name in field_names(again)} == {
         name: get_field(load_machine("zen4"), name) for name in field_names(again)
     }
-    done = perfvec("import", tmp_path / "zen4.py")
+    done = perfvec("uarch", "import", tmp_path / "zen4.py")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

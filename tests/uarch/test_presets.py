@@ -94,6 +94,7 @@ def test_chains_take_the_latencies_of_the_fields(machine):
     assert found == {name: pytest.approx(value, rel=0.1) for name, value in expected.items()}
 
 
+@pytest.mark.slow
 @needs_qemu
 @of_each
 def test_a_division_takes_what_the_comment_says(machine):

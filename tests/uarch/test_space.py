@@ -94,6 +94,7 @@ def test_a_latin_hypercube_covers_every_value_of_a_dimension_alike(tmp_path):
     assert np.bincount(found)[1:].tolist() == [20] * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("constraint", "holds"),
     [
@@ -123,6 +124,7 @@ def test_a_machine_that_cannot_exist_is_passed_over(tmp_path):
     assert all(m.pipeline.issue_queue_entries <= m.pipeline.rob_entries for m in machines)
 
 
+@pytest.mark.slow
 def test_a_space_that_rejects_everything_says_by_what(tmp_path):
     space = written(tmp_path, DEFAULT | {"constraints": ["l1d.latency > 5"]})
     text = message(lambda: sample(3, space=space))
@@ -200,6 +202,7 @@ ENTRIES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(

@@ -106,6 +106,7 @@ def test_branches_that_nobody_can_foresee(core):
     assert without["misprediction, found at execution"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", CORES)
 def test_code_that_no_cache_holds(core):
     program = Program([Instruction(length=16) for _ in range(40_000)])  # 640 KB in a line

@@ -166,12 +166,12 @@ def _symbol_table(path: Path) -> _SymbolTable:
     try:
         status = path.stat()
     except OSError:
-        return _read_symbol_table(path, 0, 0)
-    return _read_symbol_table(path, status.st_mtime_ns, status.st_size)
+        return read_symbol_table(path, 0, 0)
+    return read_symbol_table(path, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=64)
-def _read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
+def read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
     """`changed` and `size` tell whether the file is still the one that was read."""
     tables, names = [], []
     with elf_file(path, "its symbols") as elf:

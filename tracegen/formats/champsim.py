@@ -135,7 +135,7 @@ def import_champsim(
         bar = tqdm(desc="import", unit=" records", unit_scale=True, disable=None if progress else True)
         scan = Scan(name)
         with bar:
-            for block in _blocks(stream, name, max_instructions):
+            for block in unpacked_blocks(stream, name, max_instructions):
                 done = scan.feed(block)
                 spool.write(done.sequence)
                 writer.append(np.empty(0, np.uint32), done.owner, done.address, done.size, done.is_store)
@@ -163,7 +163,7 @@ def _open(source: str | os.PathLike[str], stack: ExitStack) -> IO[bytes]:
     return stream
 
 
-def _blocks(stream: IO[bytes], name: str, limit: int | None) -> Iterator[NDArray[np.uint64]]:
+def unpacked_blocks(stream: IO[bytes], name: str, limit: int | None) -> Iterator[NDArray[np.uint64]]:
     """Records [n, 8] as words, at most `limit` in all; the next block is decompressed while one is worked on."""
     done = 0
     with ThreadPoolExecutor(1) as ahead:

@@ -41,7 +41,7 @@ from uarch.instructions import LAST, Chunk
 FORMAT = "perfvec-trace"
 VERSION = 1
 CHUNK = 1 << 18  # instructions a chunk when reading
-_BLOCK = 1 << 17  # elements an HDF5 chunk
+BLOCK = 1 << 17  # elements an HDF5 chunk
 _QUEUE = 12  # blocks on their way
 _EXTENSION = 64  # blocks by which a dataset grows
 _COLUMNS = {
@@ -102,7 +102,7 @@ class TraceWriter:
                 shape=(0,),
                 maxshape=(None,),
                 dtype=_COLUMNS[name],
-                chunks=(_BLOCK,),
+                chunks=(BLOCK,),
                 compression="lzf",
                 shuffle=True,
             )
@@ -173,10 +173,10 @@ class TraceWriter:
             name, future = self._encoding.popleft()
             stored = future.result()
             column = self._columns[name]
-            offset = column.stored * _BLOCK
+            offset = column.stored * BLOCK
             column.stored += 1
-            if offset + _BLOCK > column.extent:  # by many blocks at a time: HDF5 takes as long as for writing one
-                column.extent = offset + _EXTENSION * _BLOCK
+            if offset + BLOCK > column.extent:  # by many blocks at a time: HDF5 takes as long as for writing one
+                column.extent = offset + _EXTENSION * BLOCK
                 column.dataset.resize(column.extent, axis=0)
             column.dataset.id.write_direct_chunk((offset,), stored)
 
@@ -204,7 +204,7 @@ class TraceWriter:
         self._store(0)
         for name, column in self._columns.items():
             # While no block reaches over the end: HDF5 would decode it to clear what is beyond.
-            column.extent = column.stored * _BLOCK + _BLOCK
+            column.extent = column.stored * BLOCK + BLOCK
             column.dataset.resize(column.length, axis=0)
             if column.waiting:
                 column.block[column.waiting :] = 0
@@ -220,7 +220,7 @@ class _Column:
     dataset: h5py.Dataset
 
     def __init__(self, dtype: str) -> None:
-        self.block: NDArray[Any] = np.empty(_BLOCK, dtype)
+        self.block: NDArray[Any] = np.empty(BLOCK, dtype)
         self.waiting = 0  # elements of `block`
         self.length = 0  # elements in all
         self.stored = 0  # blocks
@@ -231,12 +231,12 @@ class _Column:
         self.length += len(data)
         begin = 0
         while begin < len(data):
-            count = min(_BLOCK - self.waiting, len(data) - begin)
+            count = min(BLOCK - self.waiting, len(data) - begin)
             self.block[self.waiting : self.waiting + count] = data[begin : begin + count]
             self.waiting += count
             begin += count
-            if self.waiting == _BLOCK:
-                full, self.block, self.waiting = self.block, np.empty(_BLOCK, self.block.dtype), 0
+            if self.waiting == BLOCK:
+                full, self.block, self.waiting = self.block, np.empty(BLOCK, self.block.dtype), 0
                 yield full
 
 
@@ -258,8 +258,8 @@ def digest(file: h5py.File, leading: hashlib._Hash | None = None) -> str:
         for name in _MEMORY if leading else _DIGESTED:
             column = file[name]
             reader = ColumnReader(column, len(column), pool)
-            for begin in range(0, len(column), _BLOCK):
-                part = reader.read(begin, min(begin + _BLOCK, len(column)))
+            for begin in range(0, len(column), BLOCK):
+                part = reader.read(begin, min(begin + BLOCK, len(column)))
                 hasher.update(np.ascontiguousarray(part).data)
     return hasher.hexdigest()
 
@@ -290,7 +290,7 @@ def _until(owners: ColumnReader, position: int, last: int, end: int) -> NDArray[
     """The instructions of the accesses from `position` on, up to instruction `end`; `last`: where their column ends."""
     high = position
     while True:
-        high = min(high + _BLOCK, last)
+        high = min(high + BLOCK, last)
         owner: NDArray[np.uint64] = owners.read(position, high)
         if high == last or owner[-1] >= end:
             return owner[: np.searchsorted(owner, np.uint64(end))]
@@ -437,11 +437,11 @@ class Trace:
         high = len(column)
         if index >= len(self):
             return high
-        step = _BLOCK
+        step = BLOCK
         while low + step < high and int(read_slice(column, low + step)) < index:  # gallop: the answer is usually near
             low, step = low + step, step * 2
         high = min(high, low + step + 1)
-        while high - low > _BLOCK:
+        while high - low > BLOCK:
             middle = (low + high) // 2
             low, high = (middle, high) if int(read_slice(column, middle)) < index else (low, middle)
         return low + int(np.searchsorted(read_slice(column, slice(low, high)), np.uint64(index)))

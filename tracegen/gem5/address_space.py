@@ -84,12 +84,12 @@ class AddressSpace:
         self._program = elf.inspect(program)
         if self._program.isa != isa:
             raise InputError(f"{program}: a program for {self._program.isa}, but gem5 simulated {isa}")
-        self._placed: list[tuple[Image, int]] = [(read_image(program), 0)]  # the latest wins
+        self.placed: list[tuple[Image, int]] = [(read_image(program), 0)]  # the latest wins
         self._known: dict[str, Image | None] = {}
         self._loader_placed = False
 
     @cached_property
-    def _loader(self) -> Image | None:
+    def loader(self) -> Image | None:
         name = self._program.interpreter
         return read_image(self._path(name)) if name is not None else None
 
@@ -100,7 +100,7 @@ class AddressSpace:
 
     def map(self, name: str, start: int) -> None:
         """A file was mapped at `start` (a line of the flag Vma). Raises InputError."""
-        if len(self._placed) >= _MOST_MAPPINGS:
+        if len(self.placed) >= _MOST_MAPPINGS:
             raise InputError(f"more than {_MOST_MAPPINGS} mappings of programs and libraries; the text is not gem5's")
         if name not in self._known:
             path = self._path(name)
@@ -111,16 +111,16 @@ class AddressSpace:
         image = self._known[name]
         if image is None:
             return
-        for other, bias in self._placed:
+        for other, bias in self.placed:
             if other is image and image.low + bias <= start < image.high + bias:
                 return  # a further segment of what is mapped
-        self._placed.append((image, start - image.low))
+        self.placed.append((image, start - image.low))
 
     def place_loader(self, first: int | None, executed: NDArray[np.uint64]) -> None:
         """Find the dynamic loader: `first` is the first executed address of the run, None where the text lacks it."""
-        if self._loader_placed or self._loader is None:
+        if self._loader_placed or self.loader is None:
             return
-        image = self._loader
+        image = self.loader
         size = -(-(image.high - image.low) // _PAGE) * _PAGE
         begin = MMAP_BEGINS[self._isa]
         candidates = [begin - image.low, begin - size - image.low]
@@ -131,7 +131,7 @@ class AddressSpace:
                 executed[(executed >= image.low + bias) & (executed < image.high + bias)] if bias >= 0 else executed[:0]
             )
             if bias % _PAGE == 0 and len(inside) and _found(image, bias, inside).all():
-                self._placed.insert(0, (image, bias))
+                self.placed.insert(0, (image, bias))
                 self._loader_placed = True
                 return
 
@@ -139,7 +139,7 @@ class AddressSpace:
         """The 16 bytes at each address [K, 16], and whether a file holds them [K]."""
         code = np.zeros((len(address), _LONGEST), np.uint8)
         found = np.zeros(len(address), bool)
-        for image, bias in reversed(self._placed):
+        for image, bias in reversed(self.placed):
             for segment in image.segments:
                 begin = segment.address + bias
                 rows = np.flatnonzero(~found & (address >= begin) & (address < begin + len(segment.code) - _LONGEST))
@@ -151,7 +151,7 @@ class AddressSpace:
 
     def mappings(self) -> Iterator[elf.Mapping]:
         """The executable mappings, for their symbols."""
-        for image, bias in self._placed:
+        for image, bias in self.placed:
             for segment in image.segments:
                 begin = segment.address + bias
                 end = begin + len(segment.code) - _LONGEST

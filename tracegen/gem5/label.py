@@ -209,7 +209,7 @@ def label(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     for window, parts, output in open_windows:
-        _assemble(window, machines, parts, output, failed, simulator, warmup)
+        assemble(window, machines, parts, output, failed, simulator, warmup)
     return outputs, failed
 
 
@@ -234,7 +234,7 @@ def _already(output: Path, window: Window, machines: Sequence[Machine], simulato
     )
 
 
-def _assemble(
+def assemble(
     window: Window,
     machines: Sequence[Machine],
     parts: Path,

@@ -40,7 +40,7 @@ from tracegen.gem5.statistics import memory_references, read_statistics
 from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.instructions import Flag
 
-_OUTPUT = 1 << 18  # instructions and accesses the scanner finds before they are written
+OUTPUT = 1 << 18  # instructions and accesses the scanner finds before they are written
 _LONGEST_LINE = 1 << 16
 _MOST_STATICS = 1 << 24
 _CHUNK = 1 << 20
@@ -86,7 +86,7 @@ class Reader:
             out_of_order=simulation.kind == "out-of-order", period=simulation.period, begin=int(begin)
         )
         self.state = self._tables.state
-        self._output, self._statics = text.output(_OUTPUT), text.statics()
+        self._output, self._statics = text.output(OUTPUT), text.statics()
         self._core = np.frombuffer(simulation.core.encode(), np.uint8)
         self._fast = np.frombuffer((simulation.fast_core or "-").encode(), np.uint8)
         root = str(facts.get("sysroot", ""))
@@ -182,7 +182,7 @@ class Reader:
         state, output = self.state, self._output
         count, accesses, latencies = (int(state[at]) for at in (text.IDS, text.ACCESSES, text.LATENCIES))
         if state[text.OPEN]:
-            if state[text.OPEN_ACCESS] == 0 and accesses > _OUTPUT // 2:
+            if state[text.OPEN_ACCESS] == 0 and accesses > OUTPUT // 2:
                 state[text.OPEN] = text.STORED_OPEN  # one instruction with more accesses than are held
             else:
                 accesses = int(state[text.OPEN_ACCESS])

@@ -19,7 +19,7 @@ from uarch.configuration import Machine, machine_from_dict
 from uarch.gem5.config import Simulation, machine_from_config, read_config, simulation_from_config
 
 TEXTS = ("trace.out.gz", "trace.out")
-_BLOCK = 1 << 22
+BLOCK = 1 << 22
 _PATIENCE = 60  # seconds for gem5 to write its configuration
 _RUN_KEYS = {
     "begin": int,
@@ -194,17 +194,17 @@ def blocks(source: Source) -> Iterator[bytes]:
                 stream = stack.enter_context(source.pipe or path.open("rb", buffering=0))
             head = _read(stream, 2)
             inflate = isal_zlib.decompressobj(wbits=31) if head == b"\x1f\x8b" else None
-            chunk = head + stream.read(_BLOCK) if head else b""
+            chunk = head + stream.read(BLOCK) if head else b""
             while chunk:
                 if inflate is None:
                     yield chunk
                 else:
                     while chunk:
-                        yield inflate.decompress(chunk, _BLOCK)
+                        yield inflate.decompress(chunk, BLOCK)
                         chunk = inflate.unconsumed_tail
                         if inflate.eof and inflate.unused_data:  # a further member
                             chunk, inflate = inflate.unused_data, isal_zlib.decompressobj(wbits=31)
-                chunk = stream.read(_BLOCK)
+                chunk = stream.read(BLOCK)
             if inflate is not None and not inflate.eof:
                 raise InputError(f"{name}: the gzip file is cut off; copy it again, or wait for gem5's end")
     except OSError as error:

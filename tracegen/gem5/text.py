@@ -186,11 +186,11 @@ def grown(old: Statics, count: int) -> Statics:
 @cached(nogil=True)
 def _fill(slot: NDArray[np.int32], pcs: NDArray[np.int64], count: int) -> None:
     for number in range(count):
-        slot[_place(slot, pcs, pcs[number])] = number + 1
+        slot[slot_of(slot, pcs, pcs[number])] = number + 1
 
 
 @cached(nogil=True)
-def _place(slot: NDArray[np.int32], pcs: NDArray[np.int64], pc: int) -> int:
+def slot_of(slot: NDArray[np.int32], pcs: NDArray[np.int64], pc: int) -> int:
     """Return the address's place in the hash table, or where it would be."""
     mask = len(slot) - 1
     at: Any = np.int64((np.uint64(pc) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24)) & mask
@@ -508,7 +508,7 @@ def _end_instruction(
     latency: NDArray[np.uint16],
 ) -> int:
     """The held line was an instruction's last. 0, or what is wrong with it."""
-    place = _place(slot, pcs, state[OPEN_PC])
+    place = slot_of(slot, pcs, state[OPEN_PC])
     if slot[place] == 0:
         pcs[state[STATICS]] = state[OPEN_PC]
         state[STATICS] += 1

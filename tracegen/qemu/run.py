@@ -107,7 +107,7 @@ class Run:
             arguments += [str(program.executable.path), *program.argv[1:]]
             self.blocks = BlockTable(self.folder, self.isa)
             self.interruptions = Interruptions(self.folder, self.blocks)
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 arguments, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=cwd
             )
         except BaseException:
@@ -119,9 +119,9 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
         if self._sites is not None:
             self._sites.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -134,11 +134,11 @@ class Run:
         """
         with self._interrupts():
             while True:
-                ended = self._process.poll() is not None
+                ended = self.process.poll() is not None
                 if self._sites is not None:
                     self._sites.answer()
                 if self._deadline is not None and time.monotonic() > self._deadline:
-                    self._process.kill()
+                    self.process.kill()
                 yield
                 if ended:
                     return
@@ -146,7 +146,7 @@ class Run:
     def wait(self) -> None:
         """Pause a moment: there was nothing to take in."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_POLL_S)
+            self.process.wait(_POLL_S)
 
     def ring_of_thread(self, number: int) -> Path | None:
         """Return the ring of the thread's words (0: the main one); None where there is no such one."""
@@ -166,7 +166,7 @@ class Run:
         """Return how the program ended (after the last round)."""
         stopped = (self.folder / "stopped").exists()
         replaced = self.folder / "replaced"
-        code = self._process.returncode
+        code = self.process.returncode
         return Outcome(
             exit_status=code if code >= 0 and not stopped else None,
             signal=-code if code < 0 else None,
@@ -193,7 +193,7 @@ class Run:
             if self._deadline is not None:
                 raise KeyboardInterrupt
             self._deadline = time.monotonic() + _GRACE_S
-            self._process.send_signal(signals.SIGINT)
+            self.process.send_signal(signals.SIGINT)
 
         before = signals.signal(signals.SIGINT, interrupted)
         try:

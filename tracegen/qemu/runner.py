@@ -5,7 +5,7 @@ kernel reads and writes for a system call is not. A rep-prefixed x86 string inst
 all its accesses. Accesses have the sizes that QEMU makes (7.2 makes two of 8 bytes for one of 16).
 
 With `max_instructions`, or a region's `times`, the program is stopped once all that is recorded; it does not run to its
-end. Of a region that is passed several times, the passages follow each other in the trace.
+end. Of a region that is passed several times, its executions follow each other in the trace.
 
 Children made by fork, vfork or posix_spawn run, untraced (their threads too), and a program that replaces itself by
 exec ends its trace there (`TraceResult.replaced_by`); `#!/usr/bin/env NAME` scripts are handed to NAME directly.
@@ -72,9 +72,9 @@ def trace(
     in subprocess). `skip` instructions are left out at the start, then at most `max_instructions` recorded, or only
     those of a `region`. Only the main thread is traced unless `threads`; the others then get files of their own
     (`T.thread1.trace.h5` beside `T.trace.h5`, in the order of their creation), each with `skip`, `max_instructions` and
-    passages of the region of its own. Nothing is left behind unless the trace is complete. Raises InputError where the
-    program, the machine's tools or the output do not serve, where a region's symbol does not exist, or where nothing
-    was recorded.
+    executions of the region of its own. Nothing is left behind unless the trace is complete. Raises InputError where
+    the program, the machine's tools or the output do not serve, where a region's symbol does not exist, or where
+    nothing was recorded.
     """
     output = Path(output)
     if command:

@@ -73,7 +73,7 @@ class ProgramStream:
     """
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        self.run = run
         self._static = _GrowingInstructions(run.blocks)
         self._replay = Replay(run.blocks, run.interruptions, run.limit)
         self._pending = _Pending(run.limit)
@@ -98,7 +98,7 @@ class ProgramStream:
     @property
     def interrupted(self) -> bool:
         """Return whether Ctrl-C has ended the program; `chunks` goes on with what it executed until then."""
-        return self._run.interrupted
+        return self.run.interrupted
 
     @property
     def digest(self) -> str:
@@ -108,12 +108,12 @@ class ProgramStream:
 
     def symbols(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], list[str]]:
         """Function symbols of what was executed, as of a trace; while the run's folder is there."""
-        found = elf.symbols_at_run_time(self._run.mappings(), np.sort(self.address))
+        found = elf.symbols_at_run_time(self.run.mappings(), np.sort(self.address))
         return found.address, found.size, list(found.name)
 
     def lines(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], list[str]]:
         """Source lines of what was executed, as of a trace; while the run's folder is there."""
-        address, file, line, files = lines_at_run_time(self._run.mappings(), np.sort(self.address))
+        address, file, line, files = lines_at_run_time(self.run.mappings(), np.sort(self.address))
         return address, file, line, list(files)
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
@@ -123,9 +123,9 @@ class ProgramStream:
         """
         ring: Ring | None = None
         try:
-            for _ in self._run.rounds():
+            for _ in self.run.rounds():
                 busy = False
-                path = self._run.ring_of_thread(0)
+                path = self.run.ring_of_thread(0)
                 if ring is None and path is not None:
                     ring = Ring(path)
                 if ring is not None and ring.has_records:
@@ -133,18 +133,18 @@ class ProgramStream:
                         yield from self._chunks_of(self._replay.read(words), size)
                         busy = True
                 if not busy:
-                    self._run.wait()
+                    self.run.wait()
             if ring is not None and ring.has_records:
                 yield from self._chunks_of(self._replay.read(ring.last_window()), size)
                 yield from self._chunks_of(self._replay.finish(), size)
             if ring is not None and ring.failed:
-                raise InputError(f"{self._run.folder.parent}: the disk is full; tracing needs room there")
+                raise InputError(f"{self.run.folder.parent}: the disk is full; tracing needs room there")
             if self._replay.instructions == 0:
-                raise self._run.nothing_recorded()
+                raise self.run.nothing_recorded()
             self._pending.end()
             while self._pending:
                 yield self._hashed(self._pending.take(size))
-            self.outcome = self._run.outcome()
+            self.outcome = self.run.outcome()
         finally:
             if ring is not None:
                 ring.close()

@@ -58,7 +58,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     instructions: dict[str, int] = {}
     failures: dict[str, str] = {}
-    with _alone(folder), tqdm(total=len(chosen), desc="trace", disable=None if progress else True) as bar:
+    with alone(folder), tqdm(total=len(chosen), desc="trace", disable=None if progress else True) as bar:
         for left in folder.glob(f".*{_WORK}"):
             shutil.rmtree(left)
         missing = []
@@ -96,7 +96,7 @@ def _trace_file(folder: Path, workload: Workload) -> Path:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Hold the folder; the lock goes with the process, however that ends."""
     with (folder / ".lock").open("w") as lock:
         try:

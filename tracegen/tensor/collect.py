@@ -190,9 +190,9 @@ class _Collection:
         """Schedules that each task has after a round, and where the round's come from."""
         total = self.plan.schedules
         at_random = total - round(total * self.plan.evolutionary)
-        yield from ((min(size, at_random), REPLAY_TRACE) for size in _steps(0, at_random, self.plan.round))
+        yield from ((min(size, at_random), REPLAY_TRACE) for size in steps_of(0, at_random, self.plan.round))
         # A search costs seconds however little is asked of it.
-        yield from ((size, EVOLUTIONARY) for size in _steps(at_random, total, 2 * self.plan.round))
+        yield from ((size, EVOLUTIONARY) for size in steps_of(at_random, total, 2 * self.plan.round))
 
     def _sample_request(self, turn: _Sample) -> dict[str, Any]:
         task = turn.task
@@ -356,7 +356,7 @@ class _Collection:
             self.best[key] = min(record.seconds, self.best.get(key, record.seconds))
 
 
-def _steps(start: int, stop: int, step: int) -> list[int]:
+def steps_of(start: int, stop: int, step: int) -> list[int]:
     """Return where rounds of `step` end between `start` and `stop`."""
     return [min(end, stop) for end in range(start + step, stop + step, step)]
 

@@ -42,22 +42,22 @@ ARGUMENTS = 16
 MAX_PRIMITIVES = 4096  # of one schedule; real ones have some 15 to 100
 _LARGEST = 1 << 62
 
-_OF_TVM = tuple(
+OF_TVM = tuple(
     """AddUnitLoop Annotate AnnotateBufferAccess Bind Blockize CacheIndex CacheInplace CacheRead CacheWrite ComputeAt
     ComputeInline DecomposePadding DecomposeReduction EnterPostproc Fuse FuseReductionEpilogue LoopPartition Merge
     PadEinsum Parallel RFactor ReIndex ReadAt ReindexCacheRead ReindexCacheWrite Reorder ReorderBlockIterVar
     ReverseComputeAt ReverseComputeInline RollingBuffer SetScope Split StorageAlign Tensorize TransformBlockLayout
     TransformLayout Unannotate Unroll UnsafeHideBufferAccess UnsafeSetDType Vectorize WriteAt""".split()
 )
-_QUERIES = frozenset("GetSBlock GetBlock GetLoops GetChildBlocks GetProducers GetConsumers GetOutputBlocks".split())
-_SAMPLES = frozenset("SampleCategorical SamplePerfectTile SamplePartitionedTile SampleComputeLocation".split())
+QUERIES = frozenset("GetSBlock GetBlock GetLoops GetChildBlocks GetProducers GetConsumers GetOutputBlocks".split())
+SAMPLES = frozenset("SampleCategorical SamplePerfectTile SamplePartitionedTile SampleComputeLocation".split())
 
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-_NAMES = {name: _snake(name) for name in _OF_TVM} | {"RFactor": "rfactor", "ReIndex": "reindex"}
+_NAMES = {name: _snake(name) for name in OF_TVM} | {"RFactor": "rfactor", "ReIndex": "reindex"}
 PRIMITIVES = ("follow_split", "follow_fused_split", "compute_root", *sorted(_NAMES.values()))
 WORDS = (
     "blockIdx.x",
@@ -268,9 +268,9 @@ def from_metaschedule(trace: Any) -> list[Primitive]:
     primitives = []
     for index, instruction in enumerate(_listed(trace[0])):
         name, inputs, attributes, outputs = _instruction(index, instruction)
-        if name in _QUERIES:
+        if name in QUERIES:
             continue
-        if name in _SAMPLES:
+        if name in SAMPLES:
             sampled |= _decided(index, name, attributes, outputs, decisions.get(index))
             continue
         if name not in _NAMES:

@@ -91,11 +91,11 @@ def _quantities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
     seconds = np.full(len(dataset.tasks), np.nan)
     medians = records.groupby("task")["seconds"].median()
     seconds[medians.index.to_numpy(np.int64)] = medians.to_numpy()
-    elements = np.array([_elements(shape) for shape in dataset.tasks["shape"]])
+    elements = np.array([element_count(shape) for shape in dataset.tasks["shape"]])
     return {"flops": dataset.tasks["flops"].to_numpy(np.float64), "elements": elements, "seconds": seconds}
 
 
-def _elements(shape: Any) -> float:
+def element_count(shape: Any) -> float:
     """Elements of all tensors of a task: a shape lists extents or [type, extents] of each; NaN where it does not."""
     total = 0.0
     for tensor in shape if isinstance(shape, list) else []:

@@ -49,6 +49,7 @@ def test_the_network_is_the_sum_of_its_calls(folder, graph):
     assert network.interval_instructions.tolist() == [vector.instructions for vector in vectors]
 
 
+@pytest.mark.slow
 def test_a_kernel_is_one_call_of_it(folder, graph):
     exported = read(folder)
     product = load_vector(folder / exported.vectors[graph.calls[0].task])

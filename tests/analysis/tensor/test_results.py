@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from analysis.report import write_report
 from analysis.tensor import results
 from support.errors import InputError
 from tests.analysis.tensor.test_history import done, history
+from tests.command import succeeding
 
 PREDICTED = [  # best first; two tasks have one name
     ("t", "d", 3.0, 1e-3, 1e-3),
@@ -122,9 +121,7 @@ def test_one_page_of_all_of_them(browser, tmp_path):
 def test_the_command_needs_no_program(tmp_path):
     page = tmp_path / "t.html"
     (path,) = written(tmp_path, e=EVALUATION)
-    command = [sys.executable, "-m", "perfvec", "report", "--tensor", str(path), "-o", str(page)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
+    succeeding("report", "--tensor", path, "-o", page)
     assert "how well models rank" in page.read_text()
 
 

@@ -30,6 +30,7 @@ def test_every_trial_is_a_record_of_the_database(search):
     assert 0 < found.curve()["latency_s"].iloc[-1] < 1e-3
 
 
+@pytest.mark.slow
 def test_the_best_only_gets_better(search):
     latency = search[2].curve()["latency_s"].dropna().to_numpy()
     assert (np.diff(latency) <= 0).all()

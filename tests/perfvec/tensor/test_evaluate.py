@@ -77,7 +77,7 @@ def test_cross_device_is_zero_shot_and_then_fine_tuned_on_a_share(two):
 def test_a_candidate_is_on_one_side_of_within_task_on_all_devices(two):
     records = read_records(two)
     with Dataset(two) as data:
-        plan = evaluation._plan(data, records, "within_task", QUICK, 0)
+        plan = evaluation.plan_of(data, records, "within_task", QUICK, 0)
     assert not set(records.candidate[plan.train]) & set(records.candidate[plan.test])
     assert len(plan.train) + len(plan.test) == 479
 
@@ -87,7 +87,7 @@ def test_finished_rows_are_kept_and_not_computed_again(two, tmp_path, monkeypatc
     protocol = replace(QUICK, splits=("within_task",))
     first = evaluate(two, ENTRIES[:1], protocol, work)
     assert len(work.read_text().splitlines()) == 2
-    monkeypatch.setattr(evaluation, "_judge", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(evaluation, "judge", lambda *_: pytest.fail("trained again"))
     again = evaluate(two, ENTRIES[:1], protocol, work)
     assert again.to_dict("records") == first.to_dict("records")
     with pytest.raises(pytest.fail.Exception):
@@ -140,6 +140,7 @@ def test_wrong_configurations(tmp_path, text, message):
         read_entries(tmp_path / "c.yaml")
 
 
+@pytest.mark.slow
 def test_from_dataset_to_prediction_by_the_commands(two, tmp_path, capsys):
     model = tmp_path / "m.safetensors"
     run(["tensor", "train", str(two), "-o", str(model), "--model", "lightgbm", "--epochs", "5", "--json"])
@@ -177,6 +178,7 @@ def test_from_dataset_to_prediction_by_the_commands(two, tmp_path, capsys):
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

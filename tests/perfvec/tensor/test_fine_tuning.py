@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perfvec.tensor.contract import Budget
-from perfvec.tensor.fine_tuning import Step, _first, _folds, fine_tune
+from perfvec.tensor.fine_tuning import Step, fine_tune, first_records, task_folds
 from perfvec.tensor.model_file import load_model, save_model
 from perfvec.tensor.models import make
 from tests.perfvec.tensor.conftest import made_up
@@ -108,16 +108,18 @@ def test_the_first_step_within_a_standard_error_of_the_best():
     best = np.array([0.2, 0.3, 0.1, 0.2])
     none, four = Step(0, False), Step(4, False)
     # mean of the differences 0.05, standard error 0.0577 / 2 = 0.0289
-    assert _first({none: best + np.array([0.0, 0.1, 0.0, 0.1]), four: best}) == four
+    assert first_records({none: best + np.array([0.0, 0.1, 0.0, 0.1]), four: best}) == four
     # mean 0.025, standard error 0.15 / 2 = 0.075
-    assert _first({none: best + np.array([-0.1, 0.1, -0.1, 0.2]), four: best}) == none
-    assert _first({none: np.array([0.5]), Step(2, False): np.array([0.4]), four: np.array([0.4])}) == Step(2, False)
-    assert _first({none: np.array([np.nan, 0.3]), four: np.array([np.nan, 0.2])}) == four
-    assert _first({none: best, Step(0, True): best, four: best}) == none
+    assert first_records({none: best + np.array([-0.1, 0.1, -0.1, 0.2]), four: best}) == none
+    assert first_records({none: np.array([0.5]), Step(2, False): np.array([0.4]), four: np.array([0.4])}) == Step(
+        2, False
+    )
+    assert first_records({none: np.array([np.nan, 0.3]), four: np.array([np.nan, 0.2])}) == four
+    assert first_records({none: best, Step(0, True): best, four: best}) == none
 
 
 def test_a_task_is_left_out_whole():
     task = np.repeat(np.arange(7), 5)
-    fold = _folds(task, seed=3)
+    fold = task_folds(task, seed=3)
     assert all(len(set(fold[task == at])) == 1 for at in range(7))
     assert set(fold) == {0, 1, 2}

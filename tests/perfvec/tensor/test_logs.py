@@ -15,10 +15,10 @@ from perfvec.tensor.models import make
 from perfvec.tensor.records import read_records
 from tracegen.tensor.read import read
 
-LOG = Path(__file__).parents[4] / "shared" / "ansor-logs" / "resnet-50-NHWC-B1-llvm.json"
+LOG = Path(__file__).parents[2] / "tracegen" / "tensor" / "data" / "ansor-logs" / "resnet-50-NHWC-B1-llvm.json"
 
 
-@pytest.mark.skipif(not LOG.exists(), reason=f"{LOG} is not there")
+@pytest.mark.slow
 def test_a_log_trains_a_model_of_primitives_that_predicts_a_log(tmp_path, capsys):
     read([LOG], tmp_path / "log.tensor.h5", progress=False)
     records = read_records(tmp_path / "log.tensor.h5").measured()

@@ -22,6 +22,7 @@ def measured():
     return read_records(DATA).measured()
 
 
+@pytest.mark.slow
 def test_a_model_of_a_thousand_records_beats_the_mean_predictor(measured):
     order = np.random.default_rng(0).permutation(len(measured))
     train, rest = measured.take(order[:1000]), measured.take(order[1000:])

@@ -59,6 +59,7 @@ def test_a_short_training_orders_most_pairs(name, trained, records):
     assert found > (0.6 if name == "tabnet" else 0.75)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LEARNING if name not in ("atformer", "tabnet")])
 def test_latencies_are_nearer_than_the_mean(name, trained, records):
     base = mape(trained["mean"].to_seconds(trained["mean"].score_records(records)), records.seconds)

@@ -103,6 +103,7 @@ def split(folder, link):
         subprocess.run(["objcopy", "--add-gnu-debuglink=program.debug", "program"], check=True, cwd=folder)
 
 
+@pytest.mark.slow
 def test_a_separate_file_is_found_by_its_link_and_refused_where_it_does_not_fit(traced):
     _, frame = traced("-Wl,--build-id=none", after=lambda folder: split(folder, link=True))
     assert 10 in lines_of(frame, "near")[1]

@@ -88,6 +88,7 @@ def test_the_places_are_those_of_the_definition(run):
     assert (found.ends.tolist(), found.fetches.tolist()) == (ends, fetches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(runs(), st.integers(1, 400))
 @settings(deadline=None, max_examples=40)

@@ -1,7 +1,5 @@
 """Both schemas: known values by hand, invariance to chunking, shapes."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,6 @@ from tracegen.statistics import branch_entropy
 from tracegen.statistics.quantise import quantise
 from uarch.instructions import Flag, Operation
 
-SHARED = Path(__file__).parents[4] / "shared" / "gem5-x86"
 NAMES = [column.name for column in DEFAULT.columns]
 
 
@@ -104,11 +101,9 @@ def test_entropies_of_known_probabilities():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.exists(), reason="needs the gem5 traces in ../shared")
-@pytest.mark.usefixtures("unsealed")
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-def test_any_chunking_gives_the_same_features(schema):
-    with Trace(SHARED / "lua.trace.h5") as trace:
+def test_any_chunking_gives_the_same_features(data, schema):
+    with Trace(data.traces / "qsort.trace.h5") as trace:
         instructions = decode(trace.address, trace.code, trace.isa)
         whole, parts = schema.extractor(instructions), schema.extractor(instructions)
         expected = whole.extract(next(trace.chunks(60_000)))
@@ -121,16 +116,14 @@ def test_any_chunking_gives_the_same_features(schema):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.exists(), reason="needs the gem5 traces in ../shared")
-@pytest.mark.usefixtures("unsealed")
-def test_a_features_file_holds_what_the_extractor_gives(tmp_path):
-    with Trace(SHARED / "k_stream.trace.h5") as trace:
+def test_a_features_file_holds_what_the_extractor_gives(data, tmp_path):
+    with Trace(data.traces / "matmul.trace.h5") as trace:
         extract(trace, DEFAULT, tmp_path / "f.features.h5", progress=False)
         instructions = decode(trace.address, trace.code, trace.isa)
         chunk = next(trace.chunks(5000))
         expected = DEFAULT.extractor(instructions).extract(chunk)
         file = FeaturesFile(tmp_path / "f.features.h5")
-        assert (file.trace, file.trace_digest, len(file)) == ("k_stream", trace.digest, len(trace))
+        assert (file.trace, file.trace_digest, len(file)) == ("matmul", trace.digest, len(trace))
     static_id, stored = file.read(100, 5000)
     assert (static_id == chunk.static_id[100:]).all()
     assert (stored == expected[100:]).all()

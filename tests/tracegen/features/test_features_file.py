@@ -9,12 +9,12 @@ import pytest
 
 from support.errors import InputError
 from support.seal import BLOCK, seal
+from tests.fuzz import CASES
 from tracegen.decode import decode
 from tracegen.features import SCHEMAS
 from tracegen.features.file import FORMAT, FeaturesFile, extract
 from tracegen.formats.trace import Trace, TraceWriter
 
-MUTATIONS = 10_000
 # A loop: mov rax, [rdi]; add rax, rbx; mov [rsi], rax; dec rcx; jne; behind it a ret.
 LOOP = ["488b07", "4801d8", "488906", "48ffc9", "75f2", "c3"]
 
@@ -109,7 +109,7 @@ def test_no_damage_gives_a_wrong_number(small):
     memory = os.memfd_create("damaged.features.h5")  # a file without a disk
     damaged = Path(f"/proc/self/fd/{memory}")
     refused = 0
-    for _ in range(MUTATIONS):
+    for _ in range(CASES):
         changed = mutate(raw, rng)
         os.ftruncate(memory, 0)
         os.pwrite(memory, changed, 0)
@@ -123,7 +123,7 @@ def test_no_damage_gives_a_wrong_number(small):
         found = file.read(0, len(file))
         assert (file.static == static).all() and (found[0] == static_id).all() and (found[1] == stored).all()
     os.close(memory)
-    assert refused > MUTATIONS * 0.9
+    assert refused > CASES * 0.9
 
 
 def test_damage_after_opening_is_found(small, tmp_path):

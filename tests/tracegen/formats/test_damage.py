@@ -14,7 +14,7 @@ from support import unsealed
 from support.errors import InputError
 from support.seal import seal
 from support.unsealed import ALLOWED
-from tests.fuzz import readers
+from tests.fuzz import CASES, readers
 from tests.fuzz.mutate import mutated
 from tracegen.formats.trace import Trace
 from tracegen.qemu.blocks import BlockTable
@@ -22,8 +22,6 @@ from tracegen.qemu.interruption import WHOLE, Interruptions
 from tracegen.qemu.replay import Replay, expand
 from tracegen.qemu.ring import WINDOW_WORDS, Ring
 from tracegen.qemu.run import Run
-
-MUTATIONS = 10_000
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +145,10 @@ def test_an_unsealed_file_is_read_where_that_is_allowed(trace_bytes, tmp_path, m
 @pytest.mark.parametrize("what", ["crash", "endless", "memory"])
 def test_what_the_library_cannot_read_ends_only_a_child(tmp_path, monkeypatch, what):
     does = {"crash": "import os; os.abort()", "endless": "while True: pass", "memory": "x = bytearray(2 << 30)"}[what]
-    monkeypatch.setattr(unsealed, "_CPU_S", 1)
+    monkeypatch.setattr(unsealed, "CPU_S", 1)
     monkeypatch.setattr(
         unsealed,
-        "_CHILD",
+        "CHILD",
         f"import sys; sys.path[:] = sys.argv[3:]; from tracegen import unsealed\n"
         f"def read(path):\n    {does}\nunsealed._read_all = read; unsealed.child(*sys.argv[1:3])",
     )
@@ -215,7 +213,7 @@ def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
     blocks = (folder / "blocks").read_bytes()
     dice = random.Random(5)
     refused = 0
-    for number in range(MUTATIONS):
+    for number in range(CASES):
         damaged = words
         if number % 2:
             damaged = words.copy()
@@ -236,7 +234,7 @@ def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
         finally:
             if number % 2 == 0:
                 (tmp_path / "r" / "blocks").write_bytes(blocks)
-    assert refused > MUTATIONS // 10
+    assert refused > CASES // 10
 
 
 def test_a_damaged_ring_is_refused(tmp_path):

@@ -97,7 +97,7 @@ def test_what_is_done_is_not_done_again(place):
 
 def test_a_killed_run_continues(place, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(by_gem5, "_assemble", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(by_gem5, "assemble", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             labelled(place, [O3])
     assert not list((place / "labels").glob("*.h5"))

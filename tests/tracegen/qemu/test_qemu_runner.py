@@ -308,6 +308,7 @@ def test_program_sees_its_world_and_its_status_comes_back(build, tmp_path):
     assert (folder / "out").read_text() == f"{program}|--x y|servus|{folder}|hello\n"
 
 
+@pytest.mark.slow
 def test_program_is_looked_up_in_path_and_scripts_are_interpreted(run, tmp_path, capfd):
     result, file = run("true")
     assert "script" not in capfd.readouterr().err
@@ -383,6 +384,7 @@ def test_failed_compilation_is_named(build, tmp_path, monkeypatch):
 # ---- threads, counted ----
 
 
+@pytest.mark.slow
 def test_each_thread_has_exactly_its_own_instructions(build, run):
     _, main = run(build("parallel"), threads=True)
     main_path = main.path

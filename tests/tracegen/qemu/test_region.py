@@ -76,7 +76,7 @@ def test_what_a_function_calls_is_in_it(recorded):
     assert 5 <= around <= 20  # of outer itself
 
 
-def test_recursion_is_one_passage(recorded):
+def test_recursion_is_one_execution(recorded):
     whole, _ = recorded(start="recursive", returns=True)
     assert len(np.flatnonzero(whole == whole[0])) == 4
     once, _ = recorded(start="recursive", returns=True, times=1)

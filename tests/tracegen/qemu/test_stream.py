@@ -17,7 +17,7 @@ from tracegen.formats.trace import Trace
 from tracegen.qemu import Region, parse_place, stream, trace
 from uarch.instructions import LAST, StaticInstructions
 
-COMMAND = ["sh", "-c", "i=0; while [ $i -lt 300 ]; do i=$((i+1)); case $i in *7) j=$j$i;; esac; done; printf %s $j"]
+COMMAND = ["sh", "-c", "i=0; while [ $i -lt 60 ]; do i=$((i+1)); case $i in *7) j=$j$i;; esac; done; printf %s $j"]
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
@@ -97,10 +97,10 @@ def test_a_region_streams(build):
 def test_leaving_early_ends_the_program(build):
     with stream([str(build("behave")), "wait"]) as program:
         first = next(program.chunks(1000))
-        folder = program._run.folder
+        folder = program.run.folder
         assert len(first) == 1000 and folder.exists()
     assert not Path(folder).exists()
-    assert program._run._process.returncode == -9
+    assert program.run.process.returncode == -9
 
 
 def test_nothing_recorded_is_an_error():

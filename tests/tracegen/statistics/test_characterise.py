@@ -1,13 +1,12 @@
 """The microarchitecture-independent profile of programs whose profile is known."""
 
 import json
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from tests.command import succeeding
 from tests.tracegen.features.test_features_file import write_trace
 from tests.uarch.programs import Instruction, Program
 from tracegen.decode import decode
@@ -136,8 +135,6 @@ def test_a_profile_is_consistent(loop):
 
 @pytest.mark.slow
 def test_the_command_prints_the_profile(loop, tmp_path):
-    command = [sys.executable, "-m", "perfvec", "characterise", loop, "--json", "--csv", tmp_path / "profile.csv"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["branches"]["taken"] == pytest.approx(4999 / 5000)
+    printed = succeeding("characterise", loop, "--json", "--csv", tmp_path / "profile.csv")
+    assert json.loads(printed)["branches"]["taken"] == pytest.approx(4999 / 5000)
     assert (tmp_path / "profile.csv").read_text().startswith("group,measure,value\nsize,instructions,25001")

@@ -130,7 +130,7 @@ def test_a_killed_run_leaves_no_half_file_and_the_next_goes_on(tmp_path):
 
 
 def test_two_runs_in_one_folder_are_refused(tmp_path):
-    with tracing._alone(tmp_path), pytest.raises(InputError, match="another suite run"):
+    with tracing.alone(tmp_path), pytest.raises(InputError, match="another suite run"):
         run(["k_queens"], tmp_path, 100_000, progress=False)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from support.errors import InputError
+from tests.command import INSTALLED
 
 pytest.importorskip("tvm", reason="TVM is not installed")
 if sys.platform != "linux":
@@ -23,7 +24,7 @@ if sys.platform != "linux":
 
 from tracegen.tensor import work
 from tracegen.tensor.card import card
-from tracegen.tensor.collect import _steps, collect, work_file
+from tracegen.tensor.collect import collect, steps_of, work_file
 from tracegen.tensor.dataset import Dataset, Outcome
 from tracegen.tensor.finish import finish
 from tracegen.tensor.journal import Journal
@@ -228,19 +229,8 @@ def test_other_work_on_the_core_is_not_counted(tmp_path: Path, steps: int):
 @pytest.mark.slow
 def test_a_killed_collection_goes_on(tmp_path: Path):
     output = tmp_path / "killed.tensor.h5"
-    command = [sys.executable, "-m", "perfvec", "tensor", "collect", "--operators", "matmul:16x16x16"]
-    command += [
-        "--device",
-        "x86-64-v2",
-        "--schedules",
-        "12",
-        "--evolutionary",
-        "0",
-        "--budget",
-        "0.02",
-        "--no-features",
-    ]
-    command += ["-o", str(output)]
+    words = "tensor collect --operators matmul:16x16x16 --device x86-64-v2 --schedules 8 --evolutionary 0 --budget 0.02"
+    command = [*INSTALLED, *words.split(), "--no-features", "-o", str(output)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     first = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
@@ -260,9 +250,9 @@ def test_a_killed_collection_goes_on(tmp_path: Path):
         for entry in map(json.loads, lines)
         if "record" in entry and not entry["record"]["again"]
     ]
-    assert len(keys) == len(set(keys)) == 12
+    assert len(keys) == len(set(keys)) == 8
     with Dataset(output) as data:
-        assert data.record_count == 12
+        assert data.record_count == 8
 
 
 def test_the_work_file_is_held(collected: Path):
@@ -294,10 +284,11 @@ def test_indices_lie_within_the_table():
 
 
 def test_steps_end_where_they_should():
-    assert _steps(0, 10, 4) == [4, 8, 10]
-    assert _steps(10, 10, 4) == []
+    assert steps_of(0, 10, 4) == [4, 8, 10]
+    assert steps_of(10, 10, 4) == []
 
 
+@pytest.mark.slow
 def test_networks_classify():
     import torch
 
@@ -361,6 +352,7 @@ def test_unknown_devices_are_named():
         Plan(operators=("matmul",), devices=("pentium",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "tasks", "calls", "millions"),
     [("shufflenet_v2:size=64", 26, 76, 292 * (64 / 224) ** 2)],  # 146 million multiply-adds at 224

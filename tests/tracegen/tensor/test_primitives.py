@@ -105,7 +105,7 @@ def test_every_instruction_of_tvm_that_changes_a_program_is_known():
     kinds = pytest.importorskip("tvm.s_tir.schedule").InstructionKind
     from tracegen.tensor import primitives
 
-    for name in (*primitives._OF_TVM, *(primitives._QUERIES - {"GetBlock"}), *primitives._SAMPLES):
+    for name in (*primitives.OF_TVM, *(primitives.QUERIES - {"GetBlock"}), *primitives.SAMPLES):
         kinds.get(name)
     assert len(set(PRIMITIVES)) == len(PRIMITIVES)
 
@@ -162,7 +162,8 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
 @given(JSON, st.sampled_from(["ansor", "metaschedule"]))
 def test_any_json_gives_finite_rows_or_one_line(value, kind):
     try:
@@ -173,7 +174,8 @@ def test_any_json_gives_finite_rows_or_one_line(value, kind):
     assert np.isfinite(table).all() and table.shape[1] == WIDTH
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_changed_trace_gives_finite_rows_or_one_line(data):
     """One value anywhere in a real trace is replaced."""

@@ -170,10 +170,10 @@ def test_selections_are_distinct_tasks_in_order(data, seed, count):
 
 
 def test_elements_of_a_shape():
-    assert selection._elements([["float32", [2, 3]], ["int32", [4]]]) == 10
-    assert selection._elements([[2, 3], [4]]) == 10
-    assert np.isnan(selection._elements([1, 1000, 1, 1000]))  # extents one after another: whose they are is not told
-    assert np.isnan(selection._elements(None))
+    assert selection.element_count([["float32", [2, 3]], ["int32", [4]]]) == 10
+    assert selection.element_count([[2, 3], [4]]) == 10
+    assert np.isnan(selection.element_count([1, 1000, 1, 1000]))  # extents alone: whose they are is not told
+    assert np.isnan(selection.element_count(None))
 
 
 def test_even_records_take_from_every_task_first():

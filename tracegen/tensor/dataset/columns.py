@@ -8,15 +8,15 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-_CHUNK = 1 << 13  # rows an HDF5 chunk
+CHUNK = 1 << 13  # rows an HDF5 chunk
 _TEXT_CHUNK = 1 << 18  # bytes
-_BUFFER = 8 << 20  # bytes that wait for a write
+BUFFER = 8 << 20  # bytes that wait for a write
 
 
 class Column:
     """A growing dataset; what is appended waits until a write is worth it."""
 
-    def __init__(self, file: h5py.File, name: str, dtype: str, width: int | None = None, chunk: int = _CHUNK) -> None:
+    def __init__(self, file: h5py.File, name: str, dtype: str, width: int | None = None, chunk: int = CHUNK) -> None:
         inner = () if width is None else (width,)
         self.dataset = file.create_dataset(
             name,
@@ -36,7 +36,7 @@ class Column:
         self._waiting.append(data)
         self._bytes += data.nbytes + 64
         self.length += len(data)
-        if self._bytes > _BUFFER:
+        if self._bytes > BUFFER:
             self.flush()
 
     def flush(self) -> None:
@@ -56,7 +56,7 @@ class Numbers:
 
     def append(self, value: Any) -> None:
         self._waiting.append(value)
-        if len(self._waiting) == _CHUNK:
+        if len(self._waiting) == CHUNK:
             self.flush()
 
     def flush(self) -> None:
@@ -93,7 +93,7 @@ class Ragged:
         return None if self._column is None else self._column.dataset.shape[1]
 
     def _create(self, width: int | None) -> None:
-        chunk = _TEXT_CHUNK if width is None else _CHUNK * 8
+        chunk = _TEXT_CHUNK if width is None else CHUNK * 8
         self._column = Column(self._file, f"{self._name}/{self._values}", self._dtype, width, chunk)
 
     def finish(self, width: int | None) -> None:

@@ -1,0 +1,51 @@
+"""The part of a trace that is simulated, and the warm-up before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tqdm import tqdm
+
+from support.errors import InputError
+from tracegen.formats.trace import Trace
+from tracegen.label import WARMUP
+from uarch.instructions import Chunk
+from uarch.timing.simulations import Simulations
+
+_CHUNK = 1 << 16  # instructions that all machines pass before the next
+
+
+@dataclass(frozen=True)
+class Span:
+    """Instructions of a trace to time, and the number before them that warm pipeline and predictors."""
+
+    start: int = 0
+    count: int | None = None  # to the trace's end
+    warmup: int = WARMUP
+
+    def stop(self, trace: Trace) -> int:
+        """Return the instruction after the last timed one. Raises InputError where none is timed."""
+        if self.start >= len(trace):
+            raise InputError(
+                f"{trace.path}: has {len(trace):,} instructions, so none from --start {self.start:,} on; lower it"
+            )
+        return len(trace) if self.count is None else min(self.start + self.count, len(trace))
+
+
+def timed(trace: Trace, running: Simulations, span: Span, progress: bool) -> Iterator[Chunk]:
+    """Warm the machines up, and hand over what is to be timed, chunk by chunk."""
+    stop, warm = span.stop(trace), max(span.start - span.warmup, 0)
+    with tqdm(
+        total=stop, unit="instr", unit_scale=True, desc=f"simulate {trace.name}", disable=None if progress else True
+    ) as bar:
+        for chunk in trace.chunks(_CHUNK, stop=warm):
+            running.warm(chunk)
+            bar.update(len(chunk))
+        for chunk in trace.chunks(_CHUNK, warm, span.start):
+            running.run(chunk)
+            bar.update(len(chunk))
+        running.reset_counters()
+        for chunk in trace.chunks(_CHUNK, span.start, stop):
+            yield chunk
+            bar.update(len(chunk))
