@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,64 @@ def base_of(space: Space, base: str | Path | Machine | None) -> Machine | None:
     if start is not None and not any(space.of_core(start.core)):
         raise InputError(f"design space {space.name} varies nothing of {start.name}, whose core is {start.core}")
     return start
+
+
+def ranges(space: Space, base: str | Path | Machine | None = None) -> dict[str, tuple[float, float]]:
+    """The least and the greatest value that each field has on the space's machines, by dotted name; `field = name`, as
+    `core = in-order`, is (1, 1) where a machine may hold the name.
+
+    What a machine encoder was trained for is read from here too (`perfvec.machines.encoder`), so that it knows every
+    machine that `sample` gives. Bounds by construction: constraints may keep machines from reaching them.
+    """
+    start = base_of(space, base)
+    found: dict[str, tuple[float, float]] = {}
+
+    def add(field: str, *values: Any) -> None:
+        for value in values:
+            if field == "name" or value is None:
+                continue
+            name, number = (f"{field} = {value}", 1.0) if isinstance(value, str) else (field, float(value))
+            low, high = found.get(name, (number, number))
+            found[name] = min(low, number), max(high, number)
+
+    share = space.shares.get("in_order_share", 0)
+    cores = [start.core] if start is not None else [CORES[0]] * (share < 1) + [CORES[1]] * (share > 0)
+    for core in cores:
+        dimensions = dict(space.of_core(core))
+        known: dict[str, list[Any]] = {"core": [core]}
+        if start is not None:
+            known |= {field: [value] for field, value in flatten(start.to_dict()).items()}
+        for field, dimension in dimensions.items():
+            known[field] = _extremes(field, dimension, known)
+        if "none" in known.get("branch_predictor.kind", []):
+            for field in ("entries", "btb_entries", "ras_entries"):
+                known[f"branch_predictor.{field}"] = [0, *known.get(f"branch_predictor.{field}", [])]
+        simple = space.shares.get("simple_memory_share", 0)
+        if any(field.startswith("memory.") for field in dimensions):
+            known["memory.model"] = [*known.get("memory.model", []) * (simple < 1), *["simple"] * (simple > 0)]
+            for field in ("memory.latency_ns", "memory.bandwidth_gbs"):
+                known[field] = known.get(field, []) * (simple > 0)
+        for field, values in known.items():
+            if not (field.startswith("l3.") and space.shares.get("l3_share", 1) == 0):
+                add(field, *values)
+    return found
+
+
+def _extremes(field: str, dimension: Mapping[str, Any], known: Mapping[str, list[Any]]) -> list[Any]:
+    """Values of a field that no other goes beyond; all of them where it has choices."""
+    if "choices" in dimension:
+        return list(dimension["choices"])
+    others = []  # fields that its own value depends on, each at its extremes
+    if "of" in dimension:
+        others.append(dimension["of"])
+    if dimension.get("round") == "sets":
+        others.append(field.rpartition(".")[0] + ".associativity")
+    values = [  # a value never falls with its coordinate
+        _value(field, dimension, coordinate, dict(zip(others, combination, strict=True)))
+        for coordinate in (0.0, math.nextafter(1, 0))
+        for combination in product(*(known[other] for other in others))
+    ]
+    return [min(values), max(values)]
 
 
 def _points(space: Space, n: int, seed: int, method: str) -> Iterator[np.ndarray]:

@@ -1,12 +1,18 @@
-"""One mutator for files of every kind: bytes, numbers of a header, chunks, and words of a text."""
+"""One mutator for files of every kind: bytes, numbers of a header, chunks, words of a text, and values of HDF5."""
 
 from __future__ import annotations
 
+import io
 import random
 import re
+from typing import Any
+
+import h5py
+import numpy as np
 
 _BYTES = (0, 1, 127, 128, 255)
 _NUMBERS = (0, 1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+_VALUES = (0, 1, -1, 2, 127, 128, 255, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, float("nan"), 1e300)
 _WORDS = (
     b"0",
     b"-1",
@@ -57,6 +63,58 @@ def mutated(data: bytes, dice: random.Random, *, text: bool = False) -> bytes:
         change = dice.choice(_OF_TEXT if text and dice.random() < 0.8 else _OF_BYTES)
         data = change(data, dice) or b"\0"
     return data
+
+
+def with_other_values(data: bytes, dice: random.Random) -> bytes:
+    """A good HDF5 file with other content: what no checksum of a chunk tells, and readers check by themselves."""
+    stream = io.BytesIO(data)
+    with h5py.File(stream, "r+") as file:
+        names: list[str] = []
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        for _ in range(dice.choice((1, 1, 1, 2, 5))):
+            name = dice.choice(names)
+            if dice.random() < 0.2:
+                _another_attribute(dice.choice([file, file.get(name, file)]), dice)
+            elif name in file:
+                _another_dataset(file, name, dice)
+    return stream.getvalue()
+
+
+def _another_attribute(item: Any, dice: random.Random) -> None:
+    names = list(item.attrs)
+    if not names:
+        return
+    name, kind = dice.choice(names), dice.randrange(4)
+    if kind == 0:
+        del item.attrs[name]
+    elif kind == 1:
+        item.attrs[name] = dice.choice(_VALUES)
+    elif kind == 2:
+        item.attrs[name] = dice.choice(_WORDS).decode(errors="replace").replace("\0", "x")
+    else:
+        item.attrs[name] = np.full(dice.choice((0, 2, 100)), dice.choice(_VALUES))
+
+
+def _another_dataset(file: h5py.File, name: str, dice: random.Random) -> None:
+    values, kind = file[name][()], dice.randrange(8)
+    if not isinstance(values, np.ndarray) or values.ndim == 0 or values.dtype.kind not in "iufb":
+        kind = 7 if kind > 5 else 6
+    elif kind < 4 and values.size:  # one, some, or all of them
+        flat = values.reshape(-1)
+        begin = dice.randrange(len(flat))
+        with np.errstate(all="ignore"):  # of what the type cannot hold it has something else
+            flat[begin : begin + dice.choice((1, 1, 1, 16, len(flat)))] = np.array(dice.choice(_VALUES)).astype(
+                values.dtype
+            )
+    elif kind == 4:
+        values = values[: dice.randrange(len(values) + 1)]
+    elif kind == 5:
+        values = np.concatenate([values, values[-dice.choice((1, 2, 100)) :]])
+    del file[name]
+    if kind == 6:
+        file[name] = dice.choice((1, "text", np.zeros((2, 2), np.float32), np.zeros(0, np.uint8)))
+    elif kind != 7:
+        file[name] = values
 
 
 def _some_bytes(data: bytes, dice: random.Random) -> bytes:

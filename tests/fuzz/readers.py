@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,8 +27,10 @@ from perfvec.tensor import model_file
 from perfvec.tensor.configuration import FOLDER, read_entries
 from support.errors import InputError
 from support.unsealed import ALLOWED
+from tests.fuzz.mutate import mutated, with_other_values
 from tracegen.binary import elf
 from tracegen.binary.dwarf import file_lines
+from tracegen.decode import decode
 from tracegen.features import SCHEMAS
 from tracegen.features.file import FeaturesFile, extract
 from tracegen.formats import trace as trace_module
@@ -35,12 +38,16 @@ from tracegen.formats.champsim import import_champsim
 from tracegen.formats.latency import LatencyFile, LatencyWriter
 from tracegen.formats.trace import Trace, TraceWriter
 from tracegen.gem5.reader import import_gem5
+from tracegen.live_points import record
+from tracegen.live_points.live_points import UNIT, load, save
+from tracegen.live_points.simulate import LivePointsSimulator
 from tracegen.tensor.ansor import read_log
 from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Task
 from uarch.configuration import PRESETS, load_machine
 from uarch.devices import DEVICES, load_device
 from uarch.gem5.config import import_config
 from uarch.space import SPACES, load_space
+from uarch.timing.simulations import simulated_cycles
 
 INSTRUCTIONS = 3000
 TOUCH = Path(__file__).parents[1] / "tracegen" / "data" / "gem5"
@@ -50,7 +57,8 @@ TOUCH = Path(__file__).parents[1] / "tracegen" / "data" / "gem5"
 class Reader:
     """`make` writes a file of the name, always the same; `read` gives what is in one, comparable by its repr.
 
-    Of a `sealed` file nothing but the whole is read: one that is changed is refused, or gives what it gave before.
+    Of a `sealed` file nothing but the whole is read: one that is changed is refused, or gives what it gave before. Half
+    of the mutations of a file with `values` are of the content of its datasets.
     """
 
     name: str
@@ -58,18 +66,25 @@ class Reader:
     read: Callable[[Path], object]
     sealed: bool = False
     text: bool = False
+    values: bool = False
+
+    def mutated(self, data: bytes, dice: random.Random) -> bytes:
+        """The data of a file with a change."""
+        if self.values and dice.random() < 0.5:
+            return with_other_values(data, dice)
+        return mutated(data, dice, text=self.text)
 
 
-def trace(path: Path) -> None:
+def trace(path: Path, instructions: int = INSTRUCTIONS) -> None:
     """A small trace with everything in it, of small blocks so that reading it is quick."""
     numbers = np.random.default_rng(1)
     whole, trace_module.BLOCK = trace_module.BLOCK, 1024
     try:
         with TraceWriter(path, isa="x86-64", program="p", command=["p", "x y"], source="qemu") as writer:
             writer.static(np.arange(50, dtype=np.uint64) * 4, numbers.integers(0, 255, (50, 16)).astype(np.uint8))
-            owners = np.sort(numbers.integers(0, INSTRUCTIONS, 2000)).astype(np.uint64)
+            owners = np.sort(numbers.integers(0, instructions, 2000)).astype(np.uint64)
             writer.append(
-                numbers.integers(0, 50, INSTRUCTIONS).astype(np.uint32),
+                numbers.integers(0, 50, instructions).astype(np.uint32),
                 owners,
                 numbers.integers(0, 1 << 40, 2000, np.uint64),
                 np.full(2000, 8, np.uint8),
@@ -89,6 +104,34 @@ def trace_content(path: Path) -> object:
             arrays.append(chunk.is_store)
         texts = (file.isa, file.program, file.command, file.source, file.digest, file.symbols()[2], file.lines()[3])
         return texts, [array.tobytes() for array in arrays]
+
+
+def trace_used(path: Path) -> object:
+    """Its content, its features, and its cycles on a machine: what native code sees of it."""
+    content, output = trace_content(path), path.with_name("used.features.h5")
+    with Trace(path) as file:
+        extract(file, SCHEMAS["default"], output, progress=False)
+        simulated_cycles([load_machine("base")], decode(file.address, file.code, file.isa), file.chunks(), threads=1)
+    return content, features_content(output)
+
+
+def live_points(path: Path) -> None:
+    """Six units of forty, with what lies between them."""
+    source = path.with_name("t.trace.h5")
+    trace(source, 40 * UNIT)
+    least, record.LEAST_UNITS = record.LEAST_UNITS, 4
+    try:
+        save(record.of_trace(source, units=6, progress=False), path)
+    finally:
+        record.LEAST_UNITS = least
+        source.unlink()
+
+
+def live_points_content(path: Path) -> object:
+    points = load(path)
+    found = LivePointsSimulator(points).simulate([load_machine("cortex-a53")], 1)
+    texts = (points.program, points.isa, points.source, points.command, points.digest, points.summary)
+    return texts, points.code.tobytes(), points.symbols()[2], points.lines()[3], found.cycles.tobytes()
 
 
 def latency(path: Path) -> None:
@@ -309,8 +352,11 @@ READERS = {
         Reader("t.latency.h5", latency, latency_content, sealed=True),
         Reader("t.features.h5", features, features_content, sealed=True),
         Reader("d.tensor.h5", dataset, dataset_content, sealed=True),
-        Reader("unsealed.trace.h5", without_seal(trace), allowed(trace_content)),
-        Reader("unsealed.latency.h5", without_seal(latency), allowed(latency_content)),
+        Reader("p.livepoints.h5", live_points, live_points_content, sealed=True),
+        Reader("unsealed.trace.h5", without_seal(trace), allowed(trace_used), values=True),
+        Reader("unsealed.latency.h5", without_seal(latency), allowed(latency_content), values=True),
+        Reader("unsealed.tensor.h5", without_seal(dataset), allowed(dataset_content), values=True),
+        Reader("unsealed.livepoints.h5", without_seal(live_points), allowed(live_points_content), values=True),
         Reader("p.vector.npz", vector, vector_content, sealed=True),
         Reader("s.library.npz", library, load_library, sealed=True),
         Reader("m.machine.npz", machine_vector, load_machine_vector, sealed=True),

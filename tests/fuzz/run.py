@@ -24,8 +24,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fuzz.mutate import mutated
-
 GOOD = ("refused", "same", "other")  # one line; the content before; other content, of files without a digest
 BAD = ("silent", "unclear", "traceback", "crash", "hang", "memory")
 CPU_S = 5.0  # of a case
@@ -119,7 +117,7 @@ def _case(name: str, seed: int, case: int, folder: Path) -> bytes:
 
     reader, path = READERS[name], folder / f"again-{name}"
     reader.make(path)
-    return mutated(path.read_bytes(), random.Random(f"{name} {seed} {case}"), text=reader.text)
+    return reader.mutated(path.read_bytes(), random.Random(f"{name} {seed} {case}"))
 
 
 class _Waiting:
@@ -142,12 +140,15 @@ class _Waiting:
 
 
 def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path) -> None:
+    from support import unsealed
+    from tests.fuzz.forked import Forked
     from tests.fuzz.readers import READERS, SELFTEST
 
     out = os.dup(1)
+    forked = Forked()
+    unsealed._ended = forked
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
     os.chdir(folder)
     given = {}
     for name in names:
@@ -155,6 +156,7 @@ def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path)
         path.parent.mkdir(exist_ok=True)
         reader.make(path)
         given[name] = reader, path, path.read_bytes(), _content(reader.read(path))
+    os.dup2(quiet, 2)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -162,11 +164,11 @@ def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path)
         name = names[case % len(names)]
         reader, path, data, expected = given[name]
         path.unlink()  # another file each time: what is kept of one by its name is not of this one
-        path.write_bytes(mutated(data, random.Random(f"{name} {seed} {case}"), text=reader.text))
+        path.write_bytes(reader.mutated(data, random.Random(f"{name} {seed} {case}")))
         os.write(out, f"{case}\t\t\t\t\n".encode())
-        seconds, before = _cpu_seconds(), _resident()
+        seconds, before = _cpu_seconds() + forked.seconds, _resident()
         outcome, message = _outcome(reader, path, expected)
-        taken = f"{_cpu_seconds() - seconds:.3f}\t{max(_resident(peak=True) - before, 0)}"
+        taken = f"{_cpu_seconds() + forked.seconds - seconds:.3f}\t{max(_resident(peak=True) - before, 0)}"
         message = " ".join(message.split())[:300]
         os.write(out, f"{case}\t{outcome}\t{taken}\t{message}\n".encode(errors="backslashreplace"))
 

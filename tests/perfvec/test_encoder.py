@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfvec.machines.encoder import MachineEncoder, machine_features
+from perfvec.machines.encoder import MachineEncoder, field_names, machine_features
 from perfvec.model import load_model
 from perfvec.training.encoder_training import learn
 from uarch.configuration import load_machine, preset_names, replace_field
-from uarch.space import sample
+from uarch.space import load_space, ranges, sample
 
 RANGES = [load_machine(name) for name in preset_names()]
 
@@ -82,6 +82,26 @@ def test_a_field_that_the_core_lacks_is_no_extreme():
     assert encoder.outside(load_machine("cortex-a53")) == []
     outside = encoder.outside(replace_field(load_machine("cortex-a53"), "pipeline.width", 4))
     assert outside == ["pipeline.width = 4 (2 to 2)"]
+
+
+@pytest.mark.slow
+def test_an_encoder_of_sampled_machines_knows_whatever_is_sampled():
+    """The draw that taught it ends before the space does: 6 of 100 others were told to lie beyond it."""
+    encoder = MachineEncoder(4)
+    encoder.remember(sample(160, seed=2))  # as tools/train-default.sh
+    others = sample(1000, seed=5)
+    assert {field for machine in others for field in encoder.outside(machine)} == set()
+    low, high = ranges(load_space("default"))["pipeline.rob_entries"]
+    index = field_names().index("pipeline.rob_entries")
+    assert (encoder.low[index], encoder.high[index]) == (low, high)
+
+
+def test_a_range_that_is_not_covered_stays_what_was_seen():
+    machines = [replace_field(load_machine("base"), "pipeline.rob_entries", size) for size in (100, 300)]
+    encoder = MachineEncoder(4)
+    encoder.remember(machines)
+    index = field_names().index("pipeline.rob_entries")
+    assert (encoder.low[index], encoder.high[index]) == (100, 300)
 
 
 @pytest.mark.slow

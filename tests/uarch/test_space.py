@@ -1,5 +1,6 @@
 import hashlib
 import json
+import math
 
 import numpy as np
 import pytest
@@ -8,8 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.errors import InputError
-from uarch.configuration import field_names, get_field, load_machine, load_machines, machine_from_dict, save_machines
-from uarch.space import SPACES, load_space, sample, space_names
+from uarch.configuration import (
+    field_names,
+    flatten,
+    get_field,
+    load_machine,
+    load_machines,
+    machine_from_dict,
+    save_machines,
+)
+from uarch.space import SPACES, load_space, ranges, sample, space_names
 
 DEFAULT = yaml.safe_load(
     """
@@ -245,3 +254,29 @@ def test_a_range_beyond_its_field_is_named(tmp_path, dimension, says):
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(fields, sort_keys=False))
     with pytest.raises(InputError, match=says):
         sample(3, space=tmp_path / "s.yaml")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", space_names())
+def test_ranges_are_those_of_the_machines_that_are_sampled(name):
+    """No machine lies outside, and some reach the ends: the narrowest ranges that hold them all."""
+    expected, found = ranges(load_space(name)), {}
+    for machine in sample(1000, seed=1, space=name):
+        for field, value in flatten(machine.to_dict()).items():
+            key, number = (f"{field} = {value}", 1.0) if isinstance(value, str) else (field, value)
+            if field != "name" and value is not None:
+                low, high = found.get(key, (number, number))
+                found[key] = min(low, number), max(high, number)
+    assert found.keys() == expected.keys()
+    for key, (low, high) in expected.items():
+        assert low <= found[key][0] and found[key][1] <= high, key
+        assert math.isclose(found[key][0], low, rel_tol=0.1, abs_tol=1), key
+        assert math.isclose(found[key][1], high, rel_tol=0.05), key
+
+
+def test_ranges_follow_fields_that_others_are_fractions_of():
+    found = ranges(load_space("default"))
+    assert found["pipeline.issue_queue_entries"] == (12, 540)  # 0.2 · 32 and 0.95 · 640, cut off
+    assert found["branch_predictor.entries"] == (0, 16384)  # 0 where an in-order core has no predictor
+    assert found["core = in-order"] == found["memory.model = simple"] == (1, 1)
+    assert "core = in-order" not in ranges(load_space("core")) and "l3.size_kib" not in ranges(load_space("embedded"))

@@ -420,6 +420,8 @@ class Trace:
                 offset = np.empty(end - begin + 1, np.int64)
                 if not _offsets(owner, begin, offset):
                     raise InputError(f"{self.path}: memory/instruction is not ascending near access {position}")
+                if is_store.max(initial=0) > 1:  # neither a load nor a store: cores would wait for it without end
+                    raise InputError(f"{self.path}: memory/is_store is neither 0 nor 1 near access {position}")
                 yield Chunk(
                     start=begin,
                     static_id=ids[: end - begin],

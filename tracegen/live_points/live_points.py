@@ -18,7 +18,18 @@ from tracegen.decode import ISAS
 from tracegen.live_points import _core
 from tracegen.live_points.origins import Lines, Origins, Symbols
 from tracegen.live_points.sampling import Sample
-from uarch.instructions import LAST, MAX_DESTINATIONS, MAX_SOURCES, REGISTERS, Chunk, Flag, StaticInstructions
+from uarch.instructions import (
+    LAST,
+    MAX_DESTINATIONS,
+    MAX_SOURCES,
+    MERGES_RESULT,
+    REGISTERS,
+    Chunk,
+    Flag,
+    Interruption,
+    Operation,
+    StaticInstructions,
+)
 
 FORMAT = "perfvec-live-points"
 VERSION = 2
@@ -44,6 +55,15 @@ _PIECES = {
 _SAMPLE = {"weight": "<f8", "stratum": "<i4", "size": "<f8", "signature": "<f4"}
 _WIDTHS = {"sources": MAX_SOURCES, "destinations": MAX_DESTINATIONS}
 _NONE = 255  # of a register
+# The greatest value of columns of static instructions that native code counts or looks up by.
+_MOST = {
+    "length": 16,
+    "operation": max(Operation),
+    "address_sources": MAX_SOURCES,
+    "chained": 2,
+    "merges_flags": 2 * MERGES_RESULT - 1,
+    "interruption": max(Interruption),
+}
 
 
 @dataclass(frozen=True)
@@ -213,6 +233,10 @@ def _static(file: h5py.File, isa: str) -> StaticInstructions:
             raise InputError(f"{file.filename}: static instructions differ in length; the file is damaged")
         if width is not None and np.any((column >= REGISTERS) & (column != _NONE)):
             raise InputError(f"{file.filename}: static/{field.name} has no such register; the file is damaged")
+        if column.max(initial=0) > _MOST.get(field.name, np.inf):
+            raise InputError(
+                f"{file.filename}: static/{field.name} has a value that it cannot have; the file is damaged"
+            )
         columns[field.name] = column
     return StaticInstructions(**columns, isa=isa)
 
@@ -231,6 +255,8 @@ def _misfit(points: LivePoints) -> str | None:
     accesses = int(pieces.accesses.sum(dtype=np.uint64))
     if {len(pieces.address), len(pieces.size), len(pieces.is_store)} != {accesses}:
         return "the columns of accesses differ in length"
+    if pieces.is_store.max(initial=0) > 1:
+        return "an access is neither a load nor a store"
     for offset, columns in (
         (pieces.line_offset, (pieces.line,)),
         (pieces.branch_offset, (pieces.branch, pieces.branch_following)),
