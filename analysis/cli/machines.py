@@ -37,11 +37,17 @@ def _machine_line(machine: Machine) -> str:
 
 @app.command("show")
 def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_json: Json = False) -> None:
-    """One machine's configuration."""
+    """One machine's configuration, and its error on processors of silicon where one is stated."""
     from uarch.configuration import machine_yaml
+    from uarch.stated_error import stated_errors
 
     machine = machines_named([name])[0]
-    print(json.dumps(machine.to_dict()) if as_json else machine_yaml(machine).rstrip("\n"))
+    if as_json:
+        print(json.dumps(machine.to_dict()))
+        return
+    for stated in stated_errors(name):
+        print(f"# {stated}")
+    print(machine_yaml(machine).rstrip("\n"))
 
 
 @app.command("diff")
