@@ -1,4 +1,4 @@
-"""Machines: list, show, diff, sample, to and from gem5."""
+"""Machines: list, show, diff, sample, this computer, to and from gem5."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from analysis.cli.inputs import machines_named
-from analysis.cli.options import Json
+from analysis.cli.options import Html, Json
 from support.errors import InputError
 
 if TYPE_CHECKING:
     from uarch.configuration import Machine
 
-app = typer.Typer(help="Machines: list, show, diff, sample, to and from gem5.", no_args_is_help=True)
+app = typer.Typer(help="Machines: list, show, diff, sample, this computer, to and from gem5.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -37,11 +37,17 @@ def _machine_line(machine: Machine) -> str:
 
 @app.command("show")
 def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_json: Json = False) -> None:
-    """One machine's configuration."""
+    """One machine's configuration, and its error on processors of silicon where one is stated."""
     from uarch.configuration import machine_yaml
+    from uarch.stated_error import stated_errors
 
     machine = machines_named([name])[0]
-    print(json.dumps(machine.to_dict()) if as_json else machine_yaml(machine).rstrip("\n"))
+    if as_json:
+        print(json.dumps(machine.to_dict()))
+        return
+    for stated in stated_errors(name):
+        print(f"# {stated}")
+    print(machine_yaml(machine).rstrip("\n"))
 
 
 @app.command("diff")
@@ -106,6 +112,34 @@ def uarch_import(
         return
     with atomic_path(output) as temporary:
         temporary.write_text(machine_yaml(machine))
+
+
+@app.command("host")
+def uarch_host(
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="YAML to write: a machine whose comments say what was measured."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=3, help="Of each measurement.")] = 7,
+    as_json: Json = False,
+    html: Html = None,
+) -> None:
+    """This computer as a machine: told, measured, and assumed of the nearest preset; half a minute."""
+    from analysis.cli.output import render, require_outputs
+    from analysis.host import host
+    from support.files import atomic_path, require_writable
+    from uarch.host.machine_file import machine_file
+
+    require_outputs(html=html)
+    if output is not None:
+        if output.suffix not in (".yaml", ".yml"):
+            raise InputError(f"{output}: the name of a machine file ends in .yaml")
+        require_writable(output)
+    described, answer = host(repeats=repeats, name=output.stem if output else "host")
+    if output is not None:
+        with atomic_path(output) as temporary:
+            temporary.write_text(machine_file(described))
+    render(answer, as_json=as_json, csv=None, html=html, picture=None)
 
 
 @app.command("sample")

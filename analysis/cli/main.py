@@ -31,6 +31,7 @@ from analysis.cli import (
     tensor,
     tracing,
     tuning,
+    validating,
     workloads,
 )
 from support.errors import InputError, is_full
@@ -140,6 +141,7 @@ for theme in (
     profiling,
     comparing,
     examining,
+    validating,
 ):
     app.add_typer(theme.app)
 app.add_typer(machines.app, name="uarch")

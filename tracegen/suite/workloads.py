@@ -23,6 +23,7 @@ _SETS = {
     "mix": "mix.yaml",
     "loops": "loops.yaml",
     "laps": "laps.yaml",
+    "validate": "validate.yaml",
 }
 
 

@@ -1,0 +1,59 @@
+"""The command that compares this computer with its simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.cli.options import ModelFile
+from analysis.cli.output import answers
+from analysis.result import Result
+
+app = typer.Typer()
+
+
+@app.command()
+@answers()
+def validate(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Workloads; all of --set by default; or -- PROGRAM ARGS…")
+    ] = None,
+    machines: Annotated[
+        list[str] | None,
+        typer.Option("--uarch", help="Machine, as of perfvec uarch host; repeat for more. The nearest preset joins."),
+    ] = None,
+    set_name: Annotated[str, typer.Option("--set", help="Set of workloads.")] = "validate",
+    folder: Annotated[Path, typer.Option("-o", "--output", help="Folder for live-points.")] = Path("validation"),
+    with_model: Annotated[bool, typer.Option("--with-model", help="Add the model's predictions.")] = False,
+    model_file: ModelFile = None,
+    least_seconds: Annotated[float, typer.Option(min=0.0, help="Time of all repeats of a program.")] = 0.3,
+    state: Annotated[
+        Path | None, typer.Option("--state", help="YAML to write: the nearest preset's error on this processor.")
+    ] = None,
+) -> Result:
+    """Time programs on this computer beside their simulation: error by program, with what the cycles go to."""
+    from analysis import validate as validation
+    from analysis.cli.inputs import machines_named
+    from perfvec.model import load_model
+    from support.files import atomic_path, require_writable
+    from uarch.configuration import load_machine
+    from uarch.host.told import told
+    from uarch.stated_error import stated_error_yaml
+
+    if state is not None:
+        require_writable(state)
+    nearest = load_machine(told().preset)
+    chosen = machines_named(machines) if machines else []
+    if nearest.name not in [machine.name for machine in chosen]:
+        chosen.append(nearest)
+    model = load_model(model_file) if with_model or model_file is not None else None
+    found = validation.validate(
+        chosen, names or [], context.obj, set_name=set_name, folder=folder, model=model, least_seconds=least_seconds
+    )
+    if state is not None:
+        with atomic_path(state) as temporary:
+            temporary.write_text(stated_error_yaml(validation.stated(found, nearest.name)))
+    return validation.result(found)

@@ -1,0 +1,248 @@
+"""A computer described: what is told, how curves are read, where every field comes from."""
+
+import json
+
+import numpy as np
+import pytest
+
+from analysis import host as answers
+from support.errors import InputError
+from tests.uarch.programs import Instruction, Program
+from uarch.configuration import flatten, load_machine, machine_from_dict, replace_fields
+from uarch.host import describe as descriptions
+from uarch.host.describe import ASSUMED, MEASURED, TOLD, describe, seen_size
+from uarch.host.machine_file import machine_file, origins
+from uarch.host.measure import Measurements, level_latencies, measure, read_tlb, step_at, window_end
+from uarch.host.probe import Probe
+from uarch.host.snippets import WINDOW_SIZES, all_snippets, assembly
+from uarch.host.told import Told, ToldCache, microarchitecture, told
+from uarch.instructions import Flag, Operation
+from uarch.timing.simulation import Simulation
+
+CACHES = {
+    "l1i": ToldCache(32, 8, 64),
+    "l1d": ToldCache(32, 8, 64),
+    "l2": ToldCache(512, 8, 64),
+    "l3": ToldCache(32768, 16, 64),
+}
+ZEN3 = Told("AuthenticAMD", "AMD EPYC", "zen3", "zen2", CACHES, frozenset(("fma", "avx2")), (25, 1, 1), True, 2)
+
+
+def made_up(memory: float = 400.0, l3: float = 50.0) -> Measurements:
+    """Measurements of a computer that has exactly these latencies: 4, 12, `l3` and `memory` cycles."""
+    found = Measurements(3.0)
+    sizes = [4.0 * 2 ** (k / 2) for k in range(33)]
+    steps = [4.0 if s <= 32 else 12.0 if s <= 512 else l3 if s <= 8192 else memory for s in sizes]
+    found.curves["latency"] = {"huge pages": (sizes, steps), "4 KiB pages": (sizes, steps)}
+    names = "add,multiply,divide 32,divide 64,load,fp add,fp multiply,fp divide"
+    found.latency = dict.fromkeys(names.split(","), 3.0) | {"divide 32": 16.0}
+    found.per_cycle = dict.fromkeys(
+        "nop,copy,zero,add,multiply,load,store,fp add,fp multiply,vector add".split(","), 1.98
+    ) | {"nop": 5.6}
+    found.windows = {
+        "reorder buffer": 248,
+        "integer registers": 168,
+        "vector registers": 136,
+        "load queue": 116,
+        "store queue": 64,
+        "integer scheduler": 92,
+        "vector scheduler": 120,
+    }
+    found.numbers = {"bandwidth_gbs": 20.0, "btb_entries": 4096.0, "ras_entries": 32.0, "misses_in_flight": 22.1}
+    found.misprediction = 18.5
+    level_latencies(ZEN3, found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "name"),
+    [
+        ("AuthenticAMD", 25, 1, "zen3"),
+        ("AuthenticAMD", 25, 0x61, "zen4"),
+        ("AuthenticAMD", 23, 0x31, "zen2"),
+        ("GenuineIntel", 6, 0x8F, "golden-cove"),
+        ("GenuineIntel", 6, 0x55, "skylake"),
+        ("GenuineIntel", 6, 0x3F, "haswell"),
+        ("Somebody", 1, 1, "unknown"),
+    ],
+)
+def test_microarchitectures_by_their_numbers(vendor, family, model, name):
+    found, preset = microarchitecture(vendor, family, model)
+    assert found == name
+    assert load_machine(preset)
+
+
+def test_what_a_computer_tells_is_read_from_its_files(tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(
+        "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nstepping\t: 1\n"
+        "flags\t\t: fpu avx2 hypervisor\n\nprocessor\t: 1\n"
+    )
+    index = tmp_path / "sys/devices/system/cpu/cpu0/cache/index2"
+    index.mkdir(parents=True)
+    for name, value in (
+        ("level", 2),
+        ("type", "Unified"),
+        ("size", "1M"),
+        ("ways_of_associativity", 8),
+        ("coherency_line_size", 64),
+    ):
+        (index / name).write_text(f"{value}\n")
+    found = told(tmp_path)
+    assert (found.family, found.virtual, found.numbers) == ("zen3", True, (25, 1, 1))
+    assert found.caches == {"l2": ToldCache(1024, 8, 64)}
+    with pytest.raises(InputError, match="tells nothing"):
+        told(tmp_path / "nowhere")
+
+
+def test_levels_are_read_from_the_curve():
+    found = made_up()
+    assert [found.latency[level] for level in ("l1d", "l2", "l3", "memory")] == [4.0, 12.0, 50.0, 400.0]
+    assert seen_size(found, "l3") == 8192
+    assert seen_size(found, "l2") == 512
+
+
+def test_steps_of_curves():
+    assert step_at([1, 2, 4, 8], [0, 5, 0, 5], 3) == 4
+    assert step_at([1, 2, 4, 8], [0, 0, 0, 0], 3) is None
+    times = [500.0 + (k % 3) for k in range(20)] + [1000.0] * (len(WINDOW_SIZES) - 20)
+    times[5] = 2000.0  # a disturbed point
+    assert window_end(WINDOW_SIZES, times) == (WINDOW_SIZES[19] + WINDOW_SIZES[20]) // 2
+    assert window_end(WINDOW_SIZES, [500.0] * len(WINDOW_SIZES)) is None
+
+
+def test_tlbs_are_read_from_the_curve():
+    found = made_up()
+    counts = [16, 32, 64, 72, 128, 256, 1024, 1536, 2048, 3072]
+    times = [4, 4, 4, 11, 11, 11, 19, 19, 130, 132]
+    found.curves["TLB"] = {"4 KiB pages": ([float(c) for c in counts], [float(t) for t in times])}
+    read_tlb(ZEN3, found)
+    assert (found.numbers["tlb_entries"], found.numbers["tlb2_entries"]) == (64, 1536)
+    assert (found.numbers["tlb2_latency"], found.numbers["walk"]) == (7.0, 120.0)
+
+
+def test_every_field_has_an_origin():
+    host = describe(ZEN3, made_up(), "2026-11-25")
+    assert set(host.fields) == set(flatten(host.machine.to_dict()))
+    origin = {field: each.origin for field, each in host.fields.items()}
+    assert origin["frequency_ghz"] == origin["pipeline.rob_entries"] == origin["l2.latency"] == MEASURED
+    assert origin["l2.size_kib"] == TOLD
+    assert origin["branch_predictor.kind"] == ASSUMED
+    assert host.machine.l3.size_kib == 8192  # of the 32 MiB told, others have the rest
+    assert host.fields["l3.size_kib"].origin == MEASURED
+
+
+def chase(machine, kib):
+    """Cycles of a load along a random cycle of `kib`, simulated."""
+    program = Program([Instruction(Operation.NONE, (7,), (7,), Flag.LOAD, 1)])
+    lines = np.random.default_rng(0).permutation(kib * 16)
+    for line in np.resize(lines, 2 * len(lines)):
+        program.execute(0, (0x10000000 + 64 * int(line), 8, 0))
+    simulation = Simulation(machine, program.static())
+    simulation.run(program.chunk(0, len(lines)))
+    simulation.reset_counters()
+    simulation.run(program.chunk(len(lines)))
+    return simulation.counters["cycles"] / len(lines)
+
+
+def test_the_machine_has_the_measured_latencies():
+    machine = describe(ZEN3, made_up(memory=380.0), "2026-11-25").machine
+    machine = replace_fields(machine, {"l1d.prefetcher": "none", "l2.prefetcher": "none", "l3.size_kib": 1024})
+    assert chase(machine, 16) == pytest.approx(4, abs=0.1)
+    assert chase(machine, 256) == pytest.approx(12, abs=1)
+    assert chase(machine, 800) == pytest.approx(50, abs=3)
+    assert chase(machine, 4096) == pytest.approx(380, abs=12)
+
+
+def test_the_machine_mispredicts_at_the_measured_cost():
+    """The loop `pattern` of the probes, of which half the branches are mispredicted."""
+    rax, rcx, rsi, r8, r9, r15 = 0, 1, 6, 8, 9, 15
+    loop = [
+        Instruction(Operation.NONE, (rsi, r8), (rax,), Flag.LOAD, 2),
+        Instruction(sources=(r8,), destinations=(r8,)),
+        Instruction(sources=(r8, rcx), destinations=(r8,)),
+        Instruction(sources=(rax,), destinations=(64,)),
+        Instruction(Operation.BRANCH, (64,), (), Flag.BRANCH | Flag.CONDITIONAL),
+        Instruction(sources=(r9,), destinations=(r9,)),
+        Instruction(sources=(r15,), destinations=(r15, 64)),
+        Instruction(Operation.BRANCH, (64,), (), Flag.BRANCH | Flag.CONDITIONAL),
+    ]
+
+    def cycles(bits):
+        program = Program(loop)
+        for k, bit in enumerate(bits):
+            for number in (0, 1, 2, 3, 4, *([5] if bit else []), 6, 7):
+                program.execute(number, *([(0x10000000 + k % 4096, 1, 0)] if number == 0 else []))
+        simulation = Simulation(machine, program.static())
+        simulation.run(program.chunk())
+        return simulation.counters["cycles"] / len(bits)
+
+    machine = describe(ZEN3, made_up(), "2026-11-25").machine
+    even = (cycles([0] * 4000) + cycles([1] * 4000)) / 2
+    random = cycles(np.random.default_rng(1).integers(0, 2, 8000).tolist())
+    assert 2 * (random - even) == pytest.approx(18.5, rel=0.2)
+
+
+def test_the_file_is_a_machine_and_says_where_its_fields_come_from(tmp_path):
+    host = describe(ZEN3, made_up(), "2026-11-25", "mine")
+    path = tmp_path / "mine.yaml"
+    path.write_text(machine_file(host))
+    assert load_machine(path) == host.machine
+    found = origins(path.read_text())
+    assert {field: each.origin for field, each in found.items()} == {f: e.origin for f, e in host.fields.items()}
+    with pytest.raises(InputError, match="no comment"):
+        origins("name: x\n")
+
+
+def test_a_cache_whose_sets_are_no_power_of_two_keeps_its_size():
+    assert descriptions._ways(1280, 20) == 20
+    assert descriptions._ways(49152, 12) == 12
+    assert descriptions._ways(32, 8) == 8
+
+
+def test_a_busy_machine_is_told():
+    found = made_up()
+    found.spread = 0.2
+    assert "busy" in answers.busy_warning(found)
+    assert answers.result(describe(ZEN3, found, "2026-11-25")).notes
+    found.spread = 0.01
+    assert not answers.busy_warning(found)
+
+
+def test_the_answer_is_text_json_and_a_page():
+    answer = answers.result(describe(ZEN3, made_up(), "2026-11-25"))
+    assert max(map(len, str(answer).splitlines())) <= 80
+    document = json.loads(answer.to_json())
+    assert machine_from_dict(document["machine"]).name == "host"
+    assert document["fields"]["pipeline.rob_entries"]["origin"] == "measured"
+    assert "Latency by size" in answer.to_html()
+
+
+def test_no_probes_for_another_architecture():
+    with pytest.raises(InputError, match="cannot be measured"):
+        assembly(all_snippets(), "mips")
+
+
+@pytest.mark.slow
+def test_probes_measure_what_is_known_of_every_processor():
+    """Additions take a cycle, multiplications more, divisions more still; larger working sets cost more."""
+    with Probe(told().features, repeats=5) as probe:
+        assert 0.3 < 1 / probe.ask("clock", 5) < 10
+        assert probe.cycles("latency add") == pytest.approx(1, rel=0.1)
+        assert probe.cycles("latency add") < probe.cycles("latency multiply") < probe.cycles("latency divide 64")
+        assert probe.cycles("throughput add") < 0.6
+        near, far = (probe.ask("chase", kib << 10, 64, 1, 1 << 14, 5) for kib in (16, 16384))
+        assert 2 < near < 8 < far
+        assert probe.pattern(1 << 19, 0, 1 << 19) > probe.pattern(4096, 1) + 3  # random branches are mispredicted
+        with pytest.raises(InputError, match="gave no answer"):
+            probe.ask("nonsense")
+
+
+@pytest.mark.slow
+def test_this_computer_is_described():
+    known = told()
+    host = describe(known, measure(known, repeats=3), "2026-11-25")
+    assert set(host.fields) == set(flatten(host.machine.to_dict()))
+    assert 30 < host.machine.pipeline.rob_entries < 1200
+    assert host.measurements.latency["l1d"] < host.measurements.latency["l2"] < host.measurements.latency["memory"]
+    assert host.measurements.latency["divide 64"] > host.measurements.latency["multiply"]

@@ -1,0 +1,179 @@
+"""One whole run of a program: timed on this computer, sampled in QEMU.
+
+A time that is not the time of its instructions is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from support.errors import InputError
+from tracegen.live_points.live_points import SUFFIX, save
+from tracegen.live_points.record import of_stream
+from tracegen.qemu import stream
+from tracegen.suite.host_cpu import HostCpu
+from tracegen.suite.host_time import HostTime, host_time
+from tracegen.suite.workloads import Workload
+
+LEAST_SECONDS = 0.3  # user time of all repeats together
+_LEAST_RUN = 0.005  # of one run, beside which the start of a program is little
+_LEAST_REPEATS, _MOST_REPEATS = 7, 61
+_MOST_SPREAD = 0.15  # of the median over the quickest run
+_MOST_KERNEL = 0.5
+_POLL_S = 0.001
+
+
+@dataclass(frozen=True)
+class Run:
+    """A program with its arguments and surroundings."""
+
+    name: str
+    command: tuple[str, ...]
+    stdin: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    status: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """`seconds` of one run in user mode: the lower quartile of processor time, as what disturbs only adds, times user
+    mode's share of all runs. (Linux knows the sum exactly, and divides it by ticks of 1 to 4 ms.)
+    """
+
+    seconds: float
+    spread: float
+    kernel: float  # share
+    repeats: int
+
+
+def run_of(workload: Workload, inputs: Path, scratch: Path) -> Run:
+    """Return a workload as a run; makes inputs that lack. Raises InputError."""
+    command, stdin = workload.prepare(inputs, scratch)
+    return Run(workload.name, tuple(command), stdin, workload.env, workload.status)
+
+
+def timed(run: Run, cpu: HostCpu, least_seconds: float = LEAST_SECONDS) -> Timed:
+    """Time a run on this computer. Raises InputError for a time that is not its instructions', saying why."""
+    environment = {**os.environ, **cpu.here, **run.env}
+    if (threads := _threads(run, environment)) > 1:
+        raise InputError(f"{run.command[0]} has {threads} threads, of which one is simulated")
+    once = host_time(run.command, repeats=1, stdin=run.stdin, env=environment, status=run.status)
+    processor = once.user[0] + once.system[0]
+    if once.children:
+        raise InputError(f"{run.command[0]} starts others, whose time is in its own")
+    if processor < _LEAST_RUN:
+        raise InputError(f"{run.command[0]} runs {processor * 1e3:.0f} ms, too short to time; give it more work")
+    repeats = int(np.clip(np.ceil(least_seconds / processor), _LEAST_REPEATS, _MOST_REPEATS))
+    return of_times(
+        run.command[0], host_time(run.command, repeats=repeats, stdin=run.stdin, env=environment, status=run.status)
+    )
+
+
+def _threads(run: Run, environment: Mapping[str, str]) -> int:
+    """Threads that a run was seen to have at a time, looked at every millisecond."""
+    most = 1
+    with Path(run.stdin or os.devnull).open("rb") as given:
+        try:
+            process = subprocess.Popen(
+                list(run.command), stdin=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+            )
+        except OSError as error:
+            raise InputError(f"cannot run {run.command[0]}: {error.strerror}") from None
+        while process.poll() is None:
+            try:
+                most = max(most, sum(1 for _ in Path(f"/proc/{process.pid}/task").iterdir()))
+            except OSError:
+                break
+            time.sleep(_POLL_S)
+        process.wait()
+    return most
+
+
+def of_times(program: str, found: HostTime) -> Timed:
+    """Judge the times of the runs. Raises InputError where they are mostly the kernel's, or too far apart."""
+    user, system = np.array(found.user), np.array(found.system)
+    both = user + system
+    kernel = float(system.sum() / both.sum())
+    if kernel > _MOST_KERNEL:
+        raise InputError(f"{program} is in the kernel for {kernel:.0%} of its time, which its instructions are not")
+    least, low, middle = np.percentile(both, [0, 25, 50])
+    spread = float((middle - least) / least)
+    if spread > _MOST_SPREAD:
+        raise InputError(f"{program}: times differ by {spread:.0%}: the computer is busy; time it again")
+    return Timed(float(low) * (1 - kernel), spread, kernel, len(both))
+
+
+def recorded(run: Run, cpu: HostCpu, folder: Path, *, progress: bool = True) -> Path:
+    """The run's live-points in `folder`, recorded in QEMU where they are not there yet.
+
+    A file is found again by the program's bytes, its command and surroundings. Raises InputError where the run fails.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{run.name}-{_digest(run, cpu)}{SUFFIX}"
+    if path.exists():
+        return path
+    environment = {**os.environ, **cpu.emulated, **run.env}
+    with (
+        Path(run.stdin or os.devnull).open("rb") as given,
+        Path(os.devnull).open("wb") as unheard,
+        stream(run.command, stdin=given, stdout=unheard, stderr=unheard, env=environment) as running,
+    ):
+        points = of_stream(running, progress=progress)
+    outcome = running.outcome
+    if outcome is None:
+        raise KeyboardInterrupt
+    if outcome.replaced_by is not None:
+        raise InputError(f"{run.command[0]} becomes {outcome.replaced_by}; give that program")
+    if outcome.exit_status not in run.status:
+        raise InputError(f"{run.command[0]} ended with status {outcome.exit_status} in QEMU")
+    save(points, path)
+    return path
+
+
+def _digest(run: Run, cpu: HostCpu) -> str:
+    import shutil
+
+    program = shutil.which(run.command[0])
+    key = hashlib.sha256()
+    scratch = tempfile.gettempdir()  # folders there have another name each time
+    words = ["(scratch)" if word.startswith(f"{scratch}/perfvec-") else word for word in run.command]
+    key.update(json.dumps([words, sorted(run.env.items()), sorted(cpu.emulated.items())]).encode())
+    for path in (Path(program) if program else None, run.stdin):
+        if path is not None:
+            key.update(path.read_bytes())
+    return key.hexdigest()[:12]
+
+
+def others_busy(seconds: float = 0.5) -> float:
+    """Processors that others keep busy now, on average over so many seconds (/proc/stat); 0 where it is not known."""
+    try:
+        first, begin = _busy_ticks(), time.perf_counter()
+        time.sleep(seconds)
+        return max(_busy_ticks() - first, 0.0) / (time.perf_counter() - begin)
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _busy_ticks() -> float:
+    """Seconds of all processors in user mode, kernel, interrupts."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    user, nice, system = (int(word) for word in words[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def require_names(runs: Sequence[Run]) -> None:
+    """Raise InputError where two runs have one name."""
+    names = [run.name for run in runs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two programs are named {name}")

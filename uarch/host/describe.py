@@ -1,0 +1,227 @@
+"""This computer as a machine: every field measured, told, or assumed of the nearest preset.
+
+What is measured from outside is not what a field is: a cache's field is the latency of that level alone, a delay of the
+front end is part of what a misprediction costs. The conversions are here, each beside its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from uarch.configuration import Machine, flatten, load_machine, machine_from_dict
+from uarch.host.measure import Measurements
+from uarch.host.told import Told
+
+MEASURED, TOLD, ASSUMED = "measured", "told", "assumed"
+# Beyond its renaming registers a core keeps those of the architecture: 16 of x86-64's, and some of its microcode.
+_ARCHITECTURAL = 16
+_INTO_L1D = 1  # cycles that the core adds to a load
+_CROSSBAR, _TO_MEMORY = 2, 10  # both ways, behind a level and behind the last one (core/cache/hierarchy.cpp)
+# Cycles of a misprediction of the loop `pattern` (snippets.py), simulated with these delays of the front end and 2
+# cycles from rename to the issue queue (tests/uarch/host/test_describe.py simulates them again).
+_DELAYS, _COSTS = (1, 3, 5, 8, 12), (16.9, 17.2, 18.5, 20.1, 24.0)
+_SHARE = 0.6  # of the told size of a cache that must be seen, else others have the rest
+
+
+@dataclass(frozen=True)
+class Field:
+    """Origin of a field's value, and in a few words where from."""
+
+    origin: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.note}" if self.note else self.origin
+
+
+@dataclass(frozen=True)
+class Host:
+    """A computer described: `fields` has the origin of every field of `machine` by its dotted name."""
+
+    machine: Machine
+    fields: Mapping[str, Field]
+    told: Told
+    measurements: Measurements
+    date: str
+
+
+def describe(told: Told, found: Measurements, date: str, name: str = "host") -> Host:
+    """Put the machine together. Raises InputError where the values do not make a machine."""
+    base = load_machine(told.preset)
+    values: dict[str, Any] = base.to_dict()
+    fields: dict[str, Field] = {field: Field(ASSUMED, f"as {told.preset}") for field in flatten(values)}
+
+    def put(field: str, value: Any, origin: str, note: str) -> None:
+        target = values
+        *sections, last = field.split(".")
+        for section in sections:
+            target = target[section]
+        target[last] = value
+        fields[field] = Field(origin, note)
+
+    put("name", name, TOLD, f"{told.model_name}, {told.family}")
+    put("core", "out-of-order" if "reorder buffer" in found.windows else base.core, *_core(found))
+    put("frequency_ghz", round(found.ghz, 3), MEASURED, "additions that wait for one another")
+    _widths(put, found)
+    _windows(put, found, base)
+    _units(put, found)
+    _branches(put, found)
+    _caches(put, values, told, found)
+    values["memory"] = {"model": "simple", "latency_ns": 0.0, "bandwidth_gbs": 0.0}
+    for field in [field for field in fields if field.startswith("memory.")]:
+        del fields[field]
+    put("memory.model", "simple", MEASURED, "a latency and a bandwidth")
+    levels = [level for level in ("l1d", "l2", "l3") if values[level]]
+    on_the_way = _INTO_L1D + sum(_passed(values, level) for level in levels) - _CROSSBAR + _TO_MEMORY
+    latency = (found.latency["memory"] - on_the_way) / found.ghz
+    put("memory.latency_ns", round(max(latency, 1.0), 1), MEASURED, _ns(found, "memory") + " load to use")
+    put("memory.bandwidth_gbs", round(found.numbers["bandwidth_gbs"], 1), MEASURED, "reads of one core")
+    return Host(machine_from_dict(values), fields, told, found, date)
+
+
+def _core(found: Measurements) -> tuple[str, str]:
+    if "reorder buffer" in found.windows:
+        return MEASURED, "misses overlap across other instructions"
+    return ASSUMED, "no window was seen"
+
+
+def _ns(found: Measurements, level: str) -> str:
+    return f"{found.latency[level] / found.ghz:.0f} ns"
+
+
+def _widths(put: Any, found: Measurements) -> None:
+    """What can be renamed a cycle is measured with instructions that need no unit; a micro-operation cache feeds it."""
+    most = max(found.per_cycle[name] for name in ("nop", "copy", "zero"))
+    width = max(int(most + 0.6), 1)
+    note = f"{most:.2f} instructions a cycle"
+    for field in ("fetch_width", "decode_width", "rename_width", "commit_width"):
+        put(f"pipeline.{field}", width, MEASURED, note + ("" if field == "rename_width" else ", no wider than rename"))
+
+
+def _windows(put: Any, found: Measurements, base: Machine) -> None:
+    sizes, windows = "misses overlap across so many", found.windows
+    if "reorder buffer" in windows:
+        # The load behind them needs an entry too, and the answer lies between two sizes.
+        put("pipeline.rob_entries", windows["reorder buffer"] + 1, MEASURED, sizes)
+    for field, name in (("load_queue_entries", "load queue"), ("store_queue_entries", "store queue")):
+        if name in windows:
+            put(f"pipeline.{field}", windows[name], MEASURED, f"{sizes} {name.split()[0]}s")
+    for field, name in (("int_registers", "integer registers"), ("fp_registers", "vector registers")):
+        if name in windows:
+            put(f"pipeline.{field}", windows[name] + _ARCHITECTURAL, MEASURED, f"{sizes} results, and {_ARCHITECTURAL}")
+    queues = [windows[name] for name in ("integer scheduler", "vector scheduler") if name in windows]
+    if len(queues) == 2:
+        most = windows.get("reorder buffer", base.to_dict()["pipeline"].get("rob_entries", sum(queues)))
+        put(
+            "pipeline.issue_queue_entries", min(sum(queues), most), MEASURED, f"{queues[0]} integer, {queues[1]} vector"
+        )
+
+
+def _units(put: Any, found: Measurements) -> None:
+    for field, name in (
+        ("int_alu", "add"),
+        ("int_mul", "multiply"),
+        ("fp_add", "fp add"),
+        ("fp_mul", "fp multiply"),
+        ("simd", "vector add"),
+        ("load_ports", "load"),
+        ("store_ports", "store"),
+    ):
+        rate = found.per_cycle[name]
+        put(f"functional_units.{field}", max(round(rate), 1), MEASURED, f"{rate:.2f} a cycle")
+    for field, name in (
+        ("mul_latency", "multiply"),
+        ("div_latency", "divide 64"),
+        ("fp_add_latency", "fp add"),
+        ("fp_mul_latency", "fp multiply"),
+        ("fp_div_latency", "fp divide"),
+    ):
+        put(
+            f"functional_units.{field}",
+            max(round(found.latency[name]), 1),
+            MEASURED,
+            f"{found.latency[name]:.1f} cycles",
+        )
+    steps = 7  # of gem5's microcode, besides two cycles (uarch/timing/static.py)
+    whole = found.latency["divide 32"]
+    put(
+        "functional_units.div_step_latency",
+        max(round((whole - 2) / steps), 1),
+        MEASURED,
+        f"{whole:.1f} cycles a division",
+    )
+
+
+def _branches(put: Any, found: Measurements) -> None:
+    cost = found.misprediction
+    delay = round(float(np.interp(cost, _COSTS, _DELAYS)))
+    put("pipeline.frontend_delay", delay, MEASURED, f"a misprediction costs {cost:.1f} cycles")
+    if "btb_entries" in found.numbers:
+        entries = 1 << int(np.log2(found.numbers["btb_entries"]) + 0.5)
+        put(
+            "branch_predictor.btb_entries",
+            entries,
+            MEASURED,
+            f"jumps are known up to {found.numbers['btb_entries']:.0f}",
+        )
+    if "ras_entries" in found.numbers:
+        put("branch_predictor.ras_entries", int(found.numbers["ras_entries"]), MEASURED, "nested calls return unmissed")
+
+
+def _passed(values: Mapping[str, Any], level: str) -> int:
+    """Cycles of a miss in a level: its look-up, the crossbar both ways, its answer, which takes half a look-up."""
+    own = int(values[level]["latency"])
+    return own + _CROSSBAR + max(1, own // 2)
+
+
+def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -> None:
+    for level in ("l1i", "l1d", "l2", "l3"):
+        cache = told.caches.get(level)
+        if cache is None:
+            continue
+        if values[level] is None:
+            values[level] = dict(values["l2"])
+            for field in values[level]:
+                put(f"{level}.{field}", values[level][field], ASSUMED, "as l2")
+        size, ways = cache.size_kib, _ways(cache.size_kib, cache.associativity)
+        put(f"{level}.size_kib", size, TOLD, "sysfs")
+        put(f"{level}.associativity", ways, TOLD, "sysfs")
+        seen = seen_size(found, level)
+        if level in ("l2", "l3") and seen is not None and seen < _SHARE * size:
+            share = 1 << int(np.log2(seen) + 0.25)
+            put(f"{level}.size_kib", share, MEASURED, f"seen of the {size} KiB told; others have the rest")
+    before = _INTO_L1D
+    for level in ("l1d", "l2", "l3"):
+        if values[level] is None:
+            continue
+        if level in found.latency:
+            whole = found.latency[level]
+            put(f"{level}.latency", max(round(whole) - before, 1), MEASURED, f"{whole:.1f} cycles load to use")
+        before += _passed(values, level)
+    if "misses_in_flight" in found.numbers:
+        misses = max(round(found.numbers["misses_in_flight"]), 1)
+        put("l1d.mshrs", misses, MEASURED, "misses side by side")
+
+
+def _ways(size_kib: int, ways: int) -> int:
+    """Ways with which the sets are a power of two, the told ones where they are."""
+    lines = size_kib * 16
+    for count in (ways, 16, 12, 8, 20, 24, 4, 2, 1):
+        if lines % count == 0 and (lines // count) & (lines // count - 1) == 0:
+            return count
+    return 1
+
+
+def seen_size(found: Measurements, level: str) -> float | None:
+    """KiB up to which accesses cost less than halfway (by ratio) from this level's latency to the next one's."""
+    following = {"l2": "l3" if "l3" in found.latency else "memory", "l3": "memory"}.get(level)
+    if following is None or level not in found.latency:
+        return None
+    limit = float(np.sqrt(found.latency[level] * found.latency[following]))
+    sizes, times = found.curves["latency"]["huge pages"]
+    below = [size for size, time in zip(sizes, times, strict=True) if time <= limit]
+    return max(below) if below else None

@@ -1,0 +1,279 @@
+/* Micro-benchmarks of one core. Reads a command a line, answers a line of numbers: times in cycles of a reference chain.
+ *
+ *   snippet K iterations repeats              cycles an iteration of snippet K
+ *   windows K bytes iterations repeats        so, on two random cycles of pointers of so many bytes each
+ *   pattern K length iterations repeats kind  so, on random bits (kind 0), zeros (1) or ones (2), repeated after `length`
+ *   chase bytes stride huge steps repeats     cycles an access along a random cycle of pointers, one every `stride` bytes
+ *   parallel bytes chains steps repeats       so, along `chains` cycles side by side
+ *   bandwidth bytes kind repeats              bytes a cycle: kind 0 reads, 1 writes, 2 copies
+ *   syscall kind iterations repeats           cycles of a system call
+ *   clock repeats                             nanoseconds of a cycle
+ *
+ * The reference chain is of additions that wait for one another, a cycle each; it runs right before and after what is
+ * measured, so that a clock that changes does not matter. Time is the thread's processor time, which other programs are
+ * not in. `snippet_K` is one of the table that Python generates (snippets.py); its arguments are in
+ * the C calling convention: two pointers, iterations, a mask.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct {
+    void *a, *b;
+} pointers; /* rdi and rsi at the end */
+typedef pointers (*snippet)(void *, void *, long, long);
+extern const snippet snippets[];
+extern const int snippet_count;
+enum { REFERENCE_CHAIN = 200, REFERENCE = 0, LINE = 64, MOST_CHAINS = 64 };
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static double one_reference(void) {
+    const long rounds = 400; /* 80,000 cycles */
+    double begin = now();
+    snippets[REFERENCE](0, 0, rounds, 0);
+    return (now() - begin) / (rounds * (double)REFERENCE_CHAIN);
+}
+
+static double reference(void) { /* nanoseconds of a cycle: what disturbs makes it longer, never shorter */
+    double least = one_reference();
+    for (int k = 0; k < 2; k++) {
+        double again = one_reference();
+        if (again < least) least = again;
+    }
+    return least;
+}
+
+static uint64_t seed = 88172645463325252u;
+static uint64_t draw(void) {
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    return seed ^= seed << 17;
+}
+
+static char *pages(size_t bytes, int huge) {
+    const size_t unit = 2 << 20;
+    size_t whole = (bytes + 2 * unit) / unit * unit;
+    char *memory = mmap(0, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 0;
+    madvise(memory, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    return memory;
+}
+
+/* A random cycle through every `stride`-th address; with strides of a page or more, lines of all sets. */
+static char *cycle(char *memory, size_t bytes, size_t stride) {
+    size_t count = bytes / stride;
+    if (count < 2) count = 2;
+    uint32_t *order = malloc(sizeof *order * count);
+    if (!order) return 0;
+    for (size_t i = 0; i < count; i++) order[i] = (uint32_t)i;
+    for (size_t i = count - 1; i > 0; i--) {
+        size_t j = draw() % i;
+        uint32_t t = order[i];
+        order[i] = order[j];
+        order[j] = t;
+    }
+#define PLACE(i) (memory + order[i] * stride + (stride > LINE ? order[i] * LINE % (stride & -stride) : 0))
+    for (size_t i = 0; i < count; i++) *(char **)PLACE(i) = PLACE((i + 1) % count);
+    char *start = PLACE(0);
+    free(order);
+    return start;
+}
+
+static void report(int repeats, double (*one)(void *), void *what) {
+    for (int k = 0; k < repeats; k++) {
+        double before = reference(), time = one(what), after = reference();
+        printf("%s%.6g", k ? " " : "", time / (before < after ? before : after));
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+struct call {
+    snippet function;
+    void *a, *b;
+    long iterations, mask;
+    int goes_on; /* along its pointers, where the run before ended */
+};
+static double of_call(void *what) {
+    struct call *c = what;
+    double begin = now();
+    pointers end = c->function(c->a, c->b, c->iterations, c->mask);
+    double time = now() - begin;
+    if (c->goes_on) c->a = end.a, c->b = end.b;
+    return time / c->iterations;
+}
+
+struct chase {
+    char *heads[MOST_CHAINS];
+    int chains;
+    long steps;
+};
+static volatile uintptr_t kept;
+static double of_chase(void *what) {
+    struct chase *c = what;
+    double begin = now();
+    if (c->chains == 1) {
+        char *p = c->heads[0];
+        for (long k = 0; k < c->steps; k += 8)
+            for (int u = 0; u < 8; u++) p = *(char *volatile *)p;
+        c->heads[0] = p;
+    } else {
+        for (long k = 0; k < c->steps; k++)
+            for (int u = 0; u < c->chains; u++) c->heads[u] = *(char *volatile *)c->heads[u];
+    }
+    double time = now() - begin;
+    kept = (uintptr_t)c->heads[0];
+    return time / ((double)c->steps * c->chains);
+}
+
+typedef uint64_t vector __attribute__((vector_size(32)));
+struct stream {
+    char *from, *to;
+    size_t bytes;
+    int kind, rounds;
+};
+static double of_stream(void *what) {
+    struct stream *s = what;
+    vector *from = (vector *)s->from, *to = (vector *)s->to;
+    vector p = {0}, q = {0}, r = {0}, t = {0};
+    size_t count = s->bytes / sizeof(vector);
+    double begin = now();
+    for (int round = 0; round < s->rounds; round++) {
+        if (s->kind == 0)
+            for (size_t i = 0; i + 4 <= count; i += 4)
+                p += from[i], q += from[i + 1], r += from[i + 2], t += from[i + 3];
+        else if (s->kind == 1)
+            for (size_t i = 0; i + 4 <= count; i += 4)
+                for (int u = 0; u < 4; u++) to[i + u] = (vector){i, 1, 2, 3};
+        else
+            for (size_t i = 0; i + 4 <= count; i += 4)
+                for (int u = 0; u < 4; u++) to[i + u] = from[i + u];
+        __asm__ volatile("" ::: "memory");
+    }
+    double time = now() - begin;
+    kept = p[0] + q[1] + r[2] + t[3];
+    return time / ((double)count * sizeof(vector) * s->rounds);
+}
+
+struct calls {
+    int kind, file;
+    long iterations;
+};
+static double of_system_call(void *what) {
+    struct calls *c = what;
+    char buffer[4096];
+    struct timespec t;
+    double begin = now();
+    for (long k = 0; k < c->iterations; k++) {
+        switch (c->kind) {
+        case 0: kept = (uintptr_t)syscall(SYS_getppid); break;
+        case 1: kept = (uintptr_t)pread(c->file, buffer, sizeof buffer, 0); break;
+        case 2: kept = (uintptr_t)pwrite(c->file, buffer, sizeof buffer, 0); break;
+        case 3: {
+            void *m = mmap(0, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            munmap(m, 1 << 16);
+            break;
+        }
+        case 4: { /* a page is touched first, besides the calls of kind 3 */
+            volatile char *m = mmap(0, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            for (int p = 0; p < 16; p++) m[p << 12] = 1;
+            munmap((void *)m, 1 << 16);
+            break;
+        }
+        default: kept = (uintptr_t)clock_gettime(CLOCK_MONOTONIC, &t);
+        }
+    }
+    return (now() - begin) / c->iterations;
+}
+
+int main(void) {
+    char line[256], word[32];
+    setvbuf(stdout, 0, _IOLBF, 0);
+    double end = now() + 5e7; /* the clock has risen by then */
+    while (now() < end) reference();
+    while (fgets(line, sizeof line, stdin)) {
+        long a = 0, b = 0, c = 0, d = 0, e = 0;
+        if (sscanf(line, "%31s %ld %ld %ld %ld %ld", word, &a, &b, &c, &d, &e) < 1) continue;
+        if (!strcmp(word, "snippet") && a >= 0 && a < snippet_count) {
+            struct call call = {snippets[a], pages(1 << 16, 1), pages(1 << 16, 1), b, 0};
+            memset(call.a, 0, 1 << 16);
+            memset(call.b, 0, 1 << 16);
+            of_call(&call);
+            report((int)c, of_call, &call);
+            munmap(call.a, 4 << 20), munmap(call.b, 4 << 20);
+        } else if (!strcmp(word, "windows") && a >= 0 && a < snippet_count) {
+            static char *one, *two;
+            static long size;
+            if (size != b) {
+                one = cycle(pages(b, 1), b, 4 * LINE);
+                two = cycle(pages(b, 1), b, 4 * LINE);
+                size = b;
+            }
+            static char *scratch;
+            if (!scratch) memset(scratch = pages(1 << 16, 1), 0, 1 << 16);
+            struct call call = {snippets[a], one, two, c, (long)scratch, 1};
+            report((int)d, of_call, &call);
+            one = call.a, two = call.b;
+        } else if (!strcmp(word, "pattern") && a >= 0 && a < snippet_count) {
+            char *bits = malloc(b);
+            for (long k = 0; k < b; k++) bits[k] = e == 0 ? draw() >> 40 & 1 : e == 2;
+            struct call call = {snippets[a], 0, bits, c, b - 1};
+            of_call(&call);
+            report((int)d, of_call, &call);
+            free(bits);
+        } else if (!strcmp(word, "chase")) {
+            char *memory = pages(a + 2 * b, (int)c);
+            if (!memory) { printf("\n"); continue; }
+            struct chase chase = {{cycle(memory, a, b)}, 1, d};
+            if (!chase.heads[0]) { printf("\n"); continue; }
+            of_chase(&chase);
+            report((int)e, of_chase, &chase);
+            munmap(memory, a);
+        } else if (!strcmp(word, "parallel") && b <= MOST_CHAINS) {
+            char *memory = pages(a, 1);
+            if (!memory) { printf("\n"); continue; }
+            struct chase chase = {{0}, (int)b, c};
+            chase.heads[0] = cycle(memory, a, LINE);
+            for (int k = 1; k < b; k++) { /* so many steps behind one another that none meets another's lines */
+                chase.heads[k] = chase.heads[k - 1];
+                for (long s = 0; s < a / LINE / b; s++) chase.heads[k] = *(char **)chase.heads[k];
+            }
+            report((int)d, of_chase, &chase);
+            munmap(memory, a);
+        } else if (!strcmp(word, "bandwidth")) {
+            struct stream s = {pages(a, 1), pages(a, 1), a, (int)b, (int)((64 << 20) / a + 1)};
+            if (!s.from || !s.to) { printf("\n"); continue; }
+            memset(s.from, 1, a);
+            memset(s.to, 1, a);
+            of_stream(&s);
+            report((int)c, of_stream, &s);
+            munmap(s.from, a), munmap(s.to, a);
+        } else if (!strcmp(word, "syscall")) {
+            struct calls calls = {(int)a, (int)syscall(SYS_memfd_create, "perfvec", 0), b};
+            char buffer[4096] = {0};
+            if (pwrite(calls.file, buffer, sizeof buffer, 0) < 0) { printf("\n"); continue; }
+            of_system_call(&calls);
+            report((int)c, of_system_call, &calls);
+            close(calls.file);
+        } else if (!strcmp(word, "clock")) {
+            for (int k = 0; k < a; k++) printf("%s%.6g", k ? " " : "", reference());
+            printf("\n");
+        } else {
+            printf("\n");
+        }
+        fflush(stdout);
+    }
+    return 0;
+}
