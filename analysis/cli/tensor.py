@@ -98,12 +98,19 @@ def train(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
     model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "atformer",
-    configuration: Annotated[str, typer.Option(help="two-cores, papers, or a YAML file with entries.")] = "two-cores",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
     initial: Annotated[
         Path | None, typer.Option(help="A model to fine-tune instead; cross-validation chooses how many passes.")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds, at most.")] = None,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks, rate lowered; 0: no.")
+    ] = 0,
+    validation: Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that says so.")] = 0.1,
+    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise or latency.")] = "pairwise",
+    device: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
+    curve: Annotated[Path | None, typer.Option(help="Write loss and errors after every pass (*.csv).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
 ) -> None:
@@ -111,12 +118,23 @@ def train(
     import json
     from dataclasses import asdict
 
+    import pandas as pd
+
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
     from perfvec.tensor.train import train as run_train
+    from support.files import atomic_path, require_writable
 
     (entry,) = choose(read_entries(configuration), [model])
-    done = run_train(dataset, output, entry, budget=Budget(epochs, seconds), seed=seed, initial=initial)
+    budget = Budget(epochs, seconds, patience, criterion)
+    if curve is not None:
+        require_writable(curve)
+    done = run_train(
+        dataset, output, entry, budget=budget, seed=seed, initial=initial, validation=validation, on=device
+    )
+    if curve is not None:
+        with atomic_path(curve) as temporary:
+            pd.DataFrame(done.curve).to_csv(temporary, index=False)
     if as_json:
         print(json.dumps({**asdict(done), "output": str(output)}, allow_nan=False))
     else:
@@ -133,13 +151,19 @@ def train(
 def evaluate(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     models: Annotated[str, typer.Option(help="A,B,… of the configuration; all of it by default.")] = "",
-    configuration: Annotated[str, typer.Option(help="two-cores, papers, or a YAML file with entries.")] = "two-cores",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
     splits: Annotated[
         str, typer.Option("--splits", help="Of within_task, by_task, by_target, cross_model, cross_device.")
     ] = "within_task,by_task",
     seeds: Annotated[int, typer.Option(min=1, help="Seeds, of split and training.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Train to convergence: stop after N passes without a gain on validation tasks.")
+    ] = 0,
+    validation: Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that says so.")] = 0.1,
+    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise or latency.")] = "pairwise",
+    compute: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
     tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning, at most.")] = 20,
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,
     train_records: Annotated[int, typer.Option(min=0, help="Train on at most N records; 0: all.")] = 0,
@@ -166,7 +190,8 @@ def evaluate(
         splits=tuple(filter(None, splits.split(","))),
         seeds=seeds,
         test=test,
-        budget=Budget(epochs, seconds),
+        budget=Budget(epochs, seconds, patience, criterion),
+        validation=validation,
         fine_tuning=Budget(tune_epochs, seconds),
         networks=tuple(filter(None, networks.split(","))),
         kind=kind,
@@ -180,10 +205,13 @@ def evaluate(
     else:
         entries = read_entries(configuration)
         names = [name for name in models.split(",") if name]
-        rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
+        rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work, compute)
     table = evaluation.summary(rows)
     return of_table(
-        "Tensor cost models", rows, lambda: evaluation.to_json(rows, table), lambda: table_text(evaluation.shown(table))
+        "Tensor cost models",
+        rows.drop(columns="curve", errors="ignore"),
+        lambda: evaluation.to_json(rows, table),
+        lambda: table_text(evaluation.shown(table)),
     )
 
 

@@ -204,7 +204,7 @@ def without_database(
         if not found:
             kernels.append(Kernel(task, _unscheduled(task), DEFAULT))
             continue
-        score = model.score(features(model.kind, found).rows, device, zero_shot=True)
+        score = model.score(features(model.kind, found, [task.module()] * len(found)).rows, device, zero_shot=True)
         kernels.append(Kernel(task, found[int(np.argmax(score))], PREDICTED))
     return kernels
 
@@ -217,7 +217,8 @@ def _unscheduled(task: Task) -> Schedule:
 
 def predict(model: CostModel, kernels: Sequence[Kernel], device: Device, zero_shot: bool) -> dict[str, float]:
     """{task: predicted seconds}."""
-    group = features(model.kind, [kernel.schedule for kernel in kernels])
+    programs = [kernel.task.module() for kernel in kernels]
+    group = features(model.kind, [kernel.schedule for kernel in kernels], programs)
     model.check(group)
     seconds = model.seconds(group.rows, device, zero_shot=zero_shot)
     return {kernel.task.key: float(value) for kernel, value in zip(kernels, seconds, strict=True)}

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.tensor.contract import Budget, CostModel, Floats, State
+from perfvec.tensor.contract import Beside, Budget, CostModel, Floats, State, validation_errors
 from perfvec.tensor.devices import DeviceScale, device_scale, fit_devices
 from perfvec.tensor.models.pooled import pooled, rows_of, work
 from perfvec.tensor.records import Records
@@ -32,6 +32,7 @@ from support.errors import InputError
 from tracegen.tensor.dataset import Device, Rows
 
 ROUNDS = 10  # of boosting that a budget's epoch stands for
+STEP = 20  # rounds between two looks at the validation records
 KINDS = ("pooled", "packed", "summed")
 _SMALLEST = 0.01  # second derivative by a row that takes no time
 Matrix = NDArray[np.float32]
@@ -50,16 +51,20 @@ class _Input:
 class Boosted(CostModel):
     """A subclass fills `_boost` (more rounds on top of what there is), `_evaluate`, `_text` and `_read`."""
 
-    def _fit(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def check_parameters(self) -> None:
+        if self.parameters.rows not in KINDS:
+            raise InputError(f"rows is one of {', '.join(KINDS)}, not {self.parameters.rows!r}")
+
+    def _fit(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         if self.parameters.rows not in KINDS:
             raise InputError(f"{self.NAME}: rows is one of {', '.join(KINDS)}, not {self.parameters.rows!r}")
         self.scale: DeviceScale = fit_devices(self.devices)
         self.target: Target = fit_target("score" if self.parameters.rows == "packed" else "log", records.seconds)
         self.booster: Any = None
         self.offset: float | None = None
-        self._update(records, budget, seed, unlabelled)
+        self._update(records, budget, seed, beside)
 
-    def _update(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def _update(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         _, device = np.unique(records.device, return_inverse=True)
         devices = [records.devices[index] for index in np.unique(records.device)]
         rows = records.features(self.kind).rows
@@ -82,8 +87,39 @@ class Boosted(CostModel):
 
         deadline = None if budget.seconds is None else time.process_time() + budget.seconds
         rounds = min(budget.epochs * ROUNDS, self.parameters.rounds)
-        if rounds:
+        if rounds and budget.patience and beside.validation is not None:
+            self._until_best(
+                lambda count: self._boost(read.matrix, target, objective, count, seed, deadline),
+                rounds,
+                beside.validation,
+                budget,
+                deadline,
+            )
+        elif rounds:
             self._boost(read.matrix, target, objective, rounds, seed, deadline)
+
+    def _until_best(
+        self, boost: Callable[[int], None], rounds: int, validation: Records, budget: Budget, deadline: float | None
+    ) -> None:
+        """Boost `STEP` rounds at a time; keep the trees of the smallest shortfall, stop when `patience` steps pass."""
+        self.curve = []
+        best, kept, since = float("inf"), b"", 0
+        began = time.process_time()
+        for done in range(STEP, rounds + STEP, STEP):
+            boost(min(STEP, rounds - (done - STEP)))
+            shortfall = self.shortfall(validation, budget.criterion)
+            spent = time.process_time() - began
+            self.curve.append(
+                {"pass": done / ROUNDS, "seconds": spent} | validation_errors(self, validation, shortfall)
+            )
+            if shortfall < best:
+                best, kept, since = shortfall, self._text(), 0
+            else:
+                since += 1
+            if since >= budget.patience or (deadline is not None and time.process_time() > deadline):
+                break
+        if kept:
+            self.booster = self._read(kept)
 
     def _predict(
         self,

@@ -24,6 +24,15 @@ class LightGBMParameters:
     subsample: float = 0.8
     columns: float = 0.5  # share of the features that a tree may read
 
+    def check(self) -> None:
+        """Raise InputError for shares that are none, and for trees of one leaf."""
+        if not 0 < self.subsample <= 1 or not 0 < self.columns <= 1:
+            raise InputError("subsample and columns are shares above 0, at most 1")
+        if not 0 < self.learning_rate <= 1:
+            raise InputError(f"learning_rate is above 0 and at most 1, not {self.learning_rate}")
+        if self.leaves < 2:
+            raise InputError(f"leaves is at least 2, not {self.leaves}")
+
 
 class LightGBM(Boosted):
     NAME = "lightgbm"
