@@ -93,6 +93,56 @@ def merge(
         print(f"{output}: {found} on {len(data.devices):,} devices", file=sys.stderr)
 
 
+@app.command("select")
+@answers("as_json", "csv")
+def select(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The part to write, *.tensor.h5.")],
+    by: Annotated[str, typer.Option(help="verma, flops, cdmpp, kmeans, random; all: every task.")] = "verma",
+    share: Annotated[float, typer.Option(help="Of the tasks that is kept.")] = 0.5,
+    slow: Annotated[float, typer.Option(help="Drop schedules N times slower than their task's best; 0: none.")] = 10.0,
+    device: Annotated[list[str] | None, typer.Option(help="Read the times of this device only; several.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    points: Annotated[
+        Path | None, typer.Option(help="Write every schedule's first two principal components (*.csv).")
+    ] = None,
+    judge: Annotated[str, typer.Option(help="Train this model on all and on the part; judge on other tasks.")] = "",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of --judge.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: no.")
+    ] = 0,
+) -> Result:
+    """Prune a dataset: select tasks, drop slow schedules, and say what was kept and what a model loses by it."""
+    from perfvec.tensor import pruning
+    from perfvec.tensor.configuration import choose, read_entries
+    from perfvec.tensor.contract import Budget
+    from support.files import atomic_path, require_writable
+
+    choice = pruning.Choice(by, share, slow, tuple(device or ()), seed)
+    entry = choose(read_entries(configuration), [judge])[0] if judge else None
+    if points is not None:
+        require_writable(points)
+    done = pruning.prune(dataset, output, choice)
+    if points is not None:
+        with atomic_path(points) as temporary:
+            done.points.to_csv(temporary, index=False)
+    table, document = done.sizes, {"sizes": done.sizes.to_dict("records")}
+    if entry is not None:
+        rows = pruning.judge(dataset, choice, entry, Budget(epochs, seconds, patience), seeds)
+        table = table.merge(pruning.means(rows), on="data")
+        document["judged"] = rows.astype(object).where(rows.notna(), None).to_dict("records")
+    first, second = done.explained
+    text = (
+        f"principal components: {first:.1%} and {second:.1%} of the variance; the part has programs in "
+        f"{done.coverage:.1%} of the cells in which there are any\n{table_text(table)}"
+    )
+    document |= {"explained": [first, second], "coverage": done.coverage}
+    return of_table("Selected tensor programs", table, lambda: document, lambda: text)
+
+
 @app.command("train")
 def train(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
@@ -174,8 +224,8 @@ def evaluate(
         float, typer.Option(min=0.001, max=0.9, help="Of the tasks, or records, to fine-tune on there.")
     ] = 0.1,
     selections: Annotated[
-        str, typer.Option(help="Of kmeans, verma, random: tasks; records: some of every task's.")
-    ] = "kmeans,verma,random",
+        str, typer.Option(help="Of cdmpp, kmeans, verma, flops, random: tasks; records: some of every task's.")
+    ] = "cdmpp,kmeans,verma,random",
     saved: Annotated[
         Path | None, typer.Option(help="Judge this trained model, or shipped, on --device, and fine-tuned there.")
     ] = None,

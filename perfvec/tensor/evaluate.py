@@ -2,8 +2,9 @@
 
 Splits (`tracegen.tensor.splits`): `within_task` holds out schedules of every task, `by_task` whole tasks, `by_target` a
 kind of device, `cross_model` the networks named, `cross_device` a device, first without any of its records (zero-shot),
-then fine-tuned on its records of a share of the tasks, which KMeans (CDMPP), joint probability (Verma et al.) or chance
-selects (`tracegen.tensor.selection`), and judged on the other tasks; or on that share of the records of every task
+then fine-tuned on its records of a share of the tasks, which CDMPP's sampling, KMeans over tasks, joint probability
+(Verma et al., without slow schedules) or chance selects (`tracegen.tensor.selection`) without a look at its latencies,
+and judged on the other tasks; or on that share of the records of every task
 (`records`), and judged on the others. Finished rows are kept in a file, so that a killed evaluation goes on where it
 was. A saved model is judged on a device in the same way, without training another.
 """
@@ -40,8 +41,10 @@ from tracegen.tensor.dataset import Dataset
 Integers = NDArray[np.int64]
 SPLITS = splits.SPLITS
 SELECTIONS: dict[str, Callable[..., Integers]] = {
+    "cdmpp": selection.cdmpp_tasks,
     "kmeans": selection.kmeans_tasks,
     "verma": selection.joint_probability,
+    "flops": selection.flops_first,
     "random": selection.random_tasks,
 }
 RECORDS = "records"  # the selection that takes some records of every task
@@ -65,7 +68,7 @@ class Protocol:
     kind: str = "gpu"  # of device, held out by by_target
     device: str = ""  # held out by cross_device; by default the last that has records
     share: float = 0.1
-    selections: tuple[str, ...] = tuple(SELECTIONS)
+    selections: tuple[str, ...] = ("cdmpp", "kmeans", "verma", "random")
     train_records: int = 0  # train on at most so many, drawn at random; 0: all
     validation: float = 0.1  # share that says when to stop, where the budget has patience
 
@@ -247,14 +250,20 @@ def _plan(data: Dataset, records: Records, split: str, protocol: Protocol, seed:
 
 
 def _selected(data: Dataset, test: Records, protocol: Protocol, seed: int) -> dict[str, Integers]:
-    """{selection: positions in the test of the records that fine-tune}."""
+    """{selection: positions in the test of the records that fine-tune}, without a look at their latencies."""
     tasks = max(round(len(test.tasks) * protocol.share), 1)
+    judged = {test.devices[index].name for index in np.unique(test.device)}
+    others = [device.name for device in test.devices if device.name not in judged]
     found = {}
     for name in protocol.selections:
         if name == RECORDS:
             found[name] = selection.even_records(test.task, max(int(len(test) * protocol.share), 1), seed=seed)
         else:
-            found[name] = np.flatnonzero(np.isin(test.task, SELECTIONS[name](data, tasks, seed=seed)))
+            chosen = np.isin(test.task, SELECTIONS[name](data, tasks, seed=seed, devices=others))
+            if name == "verma" and others:
+                fast = selection.fast_schedules(data, devices=others)[test.candidate]
+                chosen &= fast if (chosen & fast).any() else True
+            found[name] = np.flatnonzero(chosen)
     return found
 
 

@@ -252,5 +252,3 @@ def test_a_configuration_that_makes_no_model_is_one_line(name, parameters, messa
 def test_a_budget_judges_by_a_criterion_that_there_is():
     with pytest.raises(InputError, match="criterion 'mape': expected one of pairwise, latency"):
         Budget(criterion="mape")
-
-
