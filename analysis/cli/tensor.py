@@ -196,6 +196,41 @@ def train(
             print(f"fine-tuned by {factor}{done.fine_tuned.passes} of {epochs} passes, by cross-validation")
 
 
+@app.command("autotune")
+def autotune(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The configuration to write (*.yaml).")],
+    model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "cdmpp",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
+    trials: Annotated[int, typer.Option(min=1, help="Trainings, those of an earlier call with --work too.")] = 50,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: no.")
+    ] = 0,
+    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise or latency.")] = "pairwise",
+    device: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
+    seed: Annotated[int, typer.Option(min=0, help="Of split, search and training.")] = 0,
+    work: Annotated[Path | None, typer.Option(help="Trials are kept here; a killed tuning goes on.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
+) -> None:
+    """Tune a cost model's hyper-parameters on validation tasks, by Optuna; write them as a configuration."""
+    import json
+    from dataclasses import asdict
+
+    from perfvec.tensor import autotune as tuning
+    from perfvec.tensor.configuration import choose, read_entries
+    from perfvec.tensor.contract import Budget
+
+    (entry,) = choose(read_entries(configuration), [model])
+    budget = Budget(epochs, seconds, patience, criterion)
+    done = tuning.autotune(dataset, output, entry, trials=trials, budget=budget, seed=seed, work=work, on=device)
+    if as_json:
+        print(json.dumps({**asdict(done), "output": str(output)}, allow_nan=False))
+    else:
+        print(f"{output}: the best of {done.trials} trials has {done.shortfall:.4f}, untuned {done.before:.4f}")
+
+
 @app.command("evaluate")
 @answers("as_json", "csv")
 def evaluate(

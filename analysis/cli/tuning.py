@@ -106,6 +106,7 @@ def replay(
     ] = "predicted",
     candidates: Annotated[int, typer.Option(min=1, help="Random candidates a kernel, for `predicted`.")] = 64,
     streams: Annotated[str, typer.Option(help="Numbers of streams A,B,… to replay on.")] = "1,2,4",
+    engines: Annotated[list[str] | None, typer.Option(help="Also on typed engines: compute=2,copy=1; several.")] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Also measure kernels and network, on this machine, one thread.")
     ] = False,
@@ -145,6 +146,7 @@ def replay(
         schedules=schedules,
         candidates=candidates,
         streams=[int(part) for part in numbers],
+        engines=[replaying.parse_engines(text) for text in engines or ()],
         measuring=replaying.Measuring(cpu=cpu) if measure else None,
         seed=seed,
         zero_shot=zero_shot,
@@ -155,6 +157,8 @@ def replay(
         table_text(found.streams),
         f"critical path {1e3 * found.critical_path_s:.3f} ms",
     ]
+    if len(found.engines):
+        lines.insert(2, table_text(found.engines))
     if found.network is not None:
         lines.append(f"measured end to end {1e3 * found.network.seconds:.3f} ms; predicted {document['error']:+.1%}")
     return of_table(f"Replay of {network}", found.kernels, lambda: document, lambda: "\n".join(lines))
