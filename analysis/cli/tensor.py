@@ -253,7 +253,7 @@ def evaluate(
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,
     train_records: Annotated[int, typer.Option(min=0, help="Train on at most N records; 0: all.")] = 0,
     networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
-    kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu or cpu.")] = "gpu",
+    kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu, cpu or simulated.")] = "gpu",
     device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
     share: Annotated[
         float, typer.Option(min=0.001, max=0.9, help="Of the tasks, or records, to fine-tune on there.")
@@ -358,7 +358,7 @@ def collect(
     network: Annotated[
         list[str] | None,
         typer.Option(
-            help="A network's tasks: NAME[:batch=B][,size=S]; several times; `all`. Without --network and --operators: "
+            help="Tasks of NAME[:batch=B][,size=S][,layers=L]; several; `all`. Without --network and --operators: "
             "the tasks of an earlier call."
         ),
     ] = None,

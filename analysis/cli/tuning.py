@@ -16,7 +16,7 @@ app = typer.Typer()
 
 @app.command("tune")
 def tune(
-    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
+    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S][,layers=L], as for collect.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The work folder: MetaSchedule's database, and the search's history.")
     ],
@@ -93,7 +93,7 @@ def compare_searches(
 @app.command("replay")
 @answers("as_json", "csv")
 def replay(
-    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
+    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S][,layers=L], as for collect.")],
     model: Annotated[
         Path | None, typer.Option(help="A trained model (*.safetensors) that predicts latencies, or shipped.")
     ] = None,
@@ -183,7 +183,7 @@ def _replay_machines(
 
 @app.command("export-kernels")
 def export_kernels(
-    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
+    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S][,layers=L], as for collect.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write: a vector for every kernel.")],
     database: Annotated[
         Path | None, typer.Option(help="Folder of a MetaSchedule database (tune's); without, kernels are unscheduled.")

@@ -86,7 +86,7 @@ SPACES: Mapping[str, Space] = {**_SPACES, "atformer-m": _SPACES["atformer"]}
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best parameters, their shortfall on validation tasks (`Budget.criterion`), and that of the entry as it was."""
+    """The best parameters, their shortfall on validation tasks (`Budget.criterion`), and that of the entry untuned."""
 
     parameters: dict[str, Any]
     shortfall: float
@@ -136,9 +136,9 @@ def autotune(
     space = SPACES[entry.model]
     name = f"{records.digest[:16]} {entry.model} {seed} {budget.criterion}"
     storage = None if work is None else JournalStorage(JournalFileBackend(str(Path(work))))
-    sampler = optuna.samplers.TPESampler(seed=seed)
-    study = optuna.create_study(study_name=name, storage=storage, sampler=sampler, load_if_exists=True)
+    study = optuna.create_study(study_name=name, storage=storage, load_if_exists=True)
     done = sum(trial.state.is_finished() and trial.value is not None for trial in study.trials)
+    study.sampler = optuna.samplers.TPESampler(seed=seed + done)  # one that goes on must not draw the same again
     if not done:
         study.add_trial(
             optuna.trial.create_trial(value=shortfall(entry.parameters), user_attrs={"parameters": entry.parameters})
@@ -190,8 +190,8 @@ def _suggest(trial: Any, name: str, span: Span | tuple[Any, ...]) -> Any:
 
 def _write(output: str | os.PathLike[str], entry: Entry, found: Tuned, budget: Budget, digest: str, seed: int) -> None:
     text = (
-        f"# {entry.name}, the best of {found.trials} trials on the validation tasks of seed {seed}, data {digest[:16]}:\n"
-        f"# shortfall ({budget.criterion}) {found.shortfall:.4f}, untuned {found.before:.4f}.\n"
+        f"# {entry.name}, the best of {found.trials} trials on the validation tasks of seed {seed} of the data\n"
+        f"# {digest[:16]}: shortfall ({budget.criterion}) {found.shortfall:.4f}, untuned {found.before:.4f}.\n"
     )
     models = [{"name": f"{entry.name}-tuned", "model": entry.model, "parameters": found.parameters}]
     with atomic_path(output) as temporary:
