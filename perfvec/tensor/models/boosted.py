@@ -87,39 +87,16 @@ class Boosted(CostModel):
 
         deadline = None if budget.seconds is None else time.process_time() + budget.seconds
         rounds = min(budget.epochs * ROUNDS, self.parameters.rounds)
-        if rounds and budget.patience and beside.validation is not None:
-            self._until_best(
-                lambda count: self._boost(read.matrix, target, objective, count, seed, deadline),
-                rounds,
-                beside.validation,
-                budget,
-                deadline,
-            )
-        elif rounds:
-            self._boost(read.matrix, target, objective, rounds, seed, deadline)
-
-    def _until_best(
-        self, boost: Callable[[int], None], rounds: int, validation: Records, budget: Budget, deadline: float | None
-    ) -> None:
-        """Boost `STEP` rounds at a time; keep the trees of the smallest shortfall, stop when `patience` steps pass."""
-        self.curve = []
-        best, kept, since = float("inf"), b"", 0
-        began = time.process_time()
-        for done in range(STEP, rounds + STEP, STEP):
-            boost(min(STEP, rounds - (done - STEP)))
-            shortfall = self.shortfall(validation, budget.criterion)
-            spent = time.process_time() - began
-            self.curve.append(
-                {"pass": done / ROUNDS, "seconds": spent} | validation_errors(self, validation, shortfall)
-            )
-            if shortfall < best:
-                best, kept, since = shortfall, self._text(), 0
-            else:
-                since += 1
-            if since >= budget.patience or (deadline is not None and time.process_time() > deadline):
-                break
-        if kept:
-            self.booster = self._read(kept)
+        if not rounds:
+            return
+        if not budget.patience or beside.validation is None:
+            self._boost(read.matrix, target, objective, rounds, seed, deadline, None)
+            return
+        watch = _Watch(self, beside.validation, budget)
+        self._boost(read.matrix, target, objective, rounds, seed, deadline, watch)
+        self.curve = watch.curve
+        if watch.best_rounds:
+            self._cut(watch.best_rounds)
 
     def _predict(
         self,
@@ -179,10 +156,15 @@ class Boosted(CostModel):
         rounds: int,
         seed: int,
         deadline: float | None,
+        watch: _Watch | None,
     ) -> None:
-        """Add rounds, until `deadline`, that follow `objective` (outputs [m] → first and second derivatives), where
+        """Add rounds, until `deadline` or `watch` ends it, that follow `objective` (outputs [m] → first and second derivatives), where
         there is none the squared error of the outputs to `target` [m].
         """
+
+    @abstractmethod
+    def _cut(self, rounds: int) -> None:
+        """Keep so many of the first rounds."""
 
     @abstractmethod
     def _evaluate(self, matrix: Matrix) -> Floats:
@@ -195,6 +177,31 @@ class Boosted(CostModel):
     @abstractmethod
     def _read(self, text: bytes) -> Any:
         """The inverse of `_text`."""
+
+
+class _Watch:
+    """Looks at validation records every `STEP` rounds, keeps the best number of rounds, ends where none is better."""
+
+    def __init__(self, model: Boosted, validation: Records, budget: Budget) -> None:
+        self.model, self.validation, self.budget = model, validation, budget
+        self.best, self.best_rounds, self.since = float("inf"), 0, 0
+        self.curve: list[dict[str, float]] = []
+        self.began = time.process_time()
+
+    def ends(self, booster: Any, rounds: int) -> bool:
+        """After `rounds` rounds: whether the training ends."""
+        if rounds % STEP:
+            return False
+        before, self.model.booster = self.model.booster, booster
+        shortfall = self.model.shortfall(self.validation, self.budget.criterion)
+        row = {"pass": rounds / ROUNDS, "seconds": time.process_time() - self.began}
+        self.curve.append(row | validation_errors(self.model, self.validation, shortfall))
+        self.model.booster = before
+        if shortfall < self.best:
+            self.best, self.best_rounds, self.since = shortfall, rounds, 0
+        else:
+            self.since += 1
+        return self.since >= self.budget.patience
 
 
 def _vector_bytes(device: Device) -> float:

@@ -46,6 +46,7 @@ class LightGBM(Boosted):
         rounds: int,
         seed: int,
         deadline: float | None,
+        watch: Any,
     ) -> None:
         lightgbm = library("lightgbm")
         if len(matrix) < 2 * self.parameters.smallest_leaf or not np.ptp(matrix, axis=0).any():
@@ -62,6 +63,8 @@ class LightGBM(Boosted):
 
         def stop(environment: Any) -> None:
             if deadline is not None and time.process_time() > deadline:
+                raise lightgbm.callback.EarlyStopException(environment.iteration, [])
+            if watch is not None and watch.ends(environment.model, environment.iteration + 1):
                 raise lightgbm.callback.EarlyStopException(environment.iteration, [])
 
         settings = {
@@ -88,6 +91,9 @@ class LightGBM(Boosted):
             init_model=self.booster,
             callbacks=[stop],
         )
+
+    def _cut(self, rounds: int) -> None:
+        self.booster = self._read(self.booster.model_to_string(num_iteration=rounds).encode())
 
     def _evaluate(self, matrix: Matrix) -> Floats:
         return np.asarray(self.booster.predict(matrix, num_threads=1), np.float64)

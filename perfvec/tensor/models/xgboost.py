@@ -47,11 +47,13 @@ class XGBoost(Boosted):
         rounds: int,
         seed: int,
         deadline: float | None,
+        watch: Any,
     ) -> None:
         xgboost = library("xgboost")
 
         def is_late(self: Any, model: Any, epoch: int, log: Any) -> bool:
-            return deadline is not None and time.process_time() > deadline
+            late = deadline is not None and time.process_time() > deadline
+            return late or (watch is not None and watch.ends(model, epoch + 1))
 
         # A class made at run time, as the library is optional.
         until = type("Until", (xgboost.callback.TrainingCallback,), {"after_iteration": is_late})
@@ -83,6 +85,9 @@ class XGBoost(Boosted):
             xgb_model=self.booster,
             callbacks=[until()],
         )
+
+    def _cut(self, rounds: int) -> None:
+        self.booster = self.booster[:rounds]
 
     def _evaluate(self, matrix: Matrix) -> Floats:
         return self.booster.inplace_predict(matrix).astype(np.float64)
