@@ -107,6 +107,9 @@ def replay(
     candidates: Annotated[int, typer.Option(min=1, help="Random candidates a kernel, for `predicted`.")] = 64,
     streams: Annotated[str, typer.Option(help="Numbers of streams A,B,… to replay on.")] = "1,2,4",
     engines: Annotated[list[str] | None, typer.Option(help="Also on typed engines: compute=2,copy=1; several.")] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option(min=0.01, help="GB/s of memory: a bound for kernels that no cache holds.")
+    ] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Also measure kernels and network, on this machine, one thread.")
     ] = False,
@@ -150,6 +153,7 @@ def replay(
         measuring=replaying.Measuring(cpu=cpu) if measure else None,
         seed=seed,
         zero_shot=zero_shot,
+        bandwidth_gbs=bandwidth,
     )
     document = replaying.to_json(found)
     lines = [

@@ -8,6 +8,7 @@ same replay with measured kernels, and the network itself, compiled with the sam
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,12 +89,14 @@ def replay(
     measuring: Measuring | None = None,
     seed: int = 0,
     zero_shot: bool = False,
+    bandwidth_gbs: float | None = None,
 ) -> Replay:
     """Replay a network with the predictions of a model; `measuring`: measure its kernels and itself beside them.
 
     Schedules are the best of a `database` folder; without one the best that the model finds among so many random
     `candidates` (`schedules` "predicted"), or none at all ("default"), which is also what a task has that the database
-    does not know. Raises InputError for wrong names, a model that only ranks, or that does not know the device (unless
+    does not know. `bandwidth_gbs`: of the memory, a bound for kernels larger than the caches (`memory_bound`). Raises
+    InputError for wrong names, a model that only ranks, or that does not know the device (unless
     `zero_shot`), an empty database, and where TVM is missing.
     """
     require_tvm()
@@ -114,6 +117,9 @@ def replay(
     else:
         kernels = without_database(graph, model, about, schedules, candidates, seed)
     predicted = predict(model, kernels, about, zero_shot)
+    if bandwidth_gbs is not None:
+        bounds = {kernel.task.key: memory_bound(kernel.task, about, bandwidth_gbs) for kernel in kernels}
+        predicted = {key: max(seconds, bounds[key]) for key, seconds in predicted.items()}
     if measuring is None:
         return assemble(graph, kernels, predicted, streams, engines=engines)
     measured = measure_kernels(kernels, device, measuring)
@@ -255,6 +261,20 @@ def predict(model: CostModel, kernels: Sequence[Kernel], device: Device, zero_sh
     model.check(group)
     seconds = model.seconds(group.rows, device, zero_shot=zero_shot)
     return {kernel.task.key: float(value) for kernel, value in zip(kernels, seconds, strict=True)}
+
+
+def memory_bound(task: Task, device: Device, bandwidth_gbs: float) -> float:
+    """Seconds that the task's arguments take from memory at that bandwidth, where they are larger than the device's
+    last cache; 0 where they fit. A cost model that never saw such a kernel takes it for one that computes.
+    """
+    size = sum(_element_bytes(kind) * math.prod(shape) for kind, shape in task.arguments)
+    cache = device.parameters.get("l3_kib") or device.parameters.get("l2_kib") or 0
+    return size / (1e9 * bandwidth_gbs) if size > 1024 * cache else 0.0
+
+
+def _element_bytes(kind: str) -> int:
+    digits = "".join(filter(str.isdigit, kind))
+    return max(int(digits or 8) // 8, 1)
 
 
 def measure_kernels(kernels: Sequence[Kernel], device: str, measuring: Measuring) -> dict[str, float]:

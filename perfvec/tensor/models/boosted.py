@@ -158,8 +158,8 @@ class Boosted(CostModel):
         deadline: float | None,
         watch: _Watch | None,
     ) -> None:
-        """Add rounds, until `deadline` or `watch` ends it, that follow `objective` (outputs [m] → first and second derivatives), where
-        there is none the squared error of the outputs to `target` [m].
+        """Add rounds, until `deadline` or `watch` ends it, that follow `objective` (outputs [m] → first and second
+        derivatives), where there is none the squared error of the outputs to `target` [m].
         """
 
     @abstractmethod
