@@ -27,7 +27,7 @@ from tracegen.tensor.collect import _steps, collect, work_file
 from tracegen.tensor.dataset import Dataset, Outcome
 from tracegen.tensor.finish import finish
 from tracegen.tensor.journal import Journal
-from tracegen.tensor.measure import arguments, summary
+from tracegen.tensor.measure import arguments, enough, summary
 from tracegen.tensor.networks import networks
 from tracegen.tensor.plan import Plan
 from tracegen.tensor.simulated import require_simulated
@@ -281,6 +281,22 @@ def test_summary_rejects_what_lies_above_the_fence():
     measured = summary([1.0, 1.1, 1.2, 1.3, 9.0])  # quartiles 1.1 and 1.3: 9 is above 1.6
     assert measured.seconds == pytest.approx(1.15)
     assert measured.repeats == 5
+
+
+@pytest.mark.parametrize(
+    ("repeats", "budgets", "ends"),
+    [
+        ([1.0, 1.0], 9.0, False),  # three at least
+        ([1.0, 1.0, 1.0, 1.0], 0.5, False),  # settled only with five
+        ([1.0] * 5, 0.5, True),
+        ([1.0, 1.1, 1.2, 1.0, 1.1], 0.5, False),
+        ([1.0, 1.1, 1.2, 1.0, 1.1], 1.01, True),  # the budget is spent
+        ([1.0, 1.5, 2.0, 1.0, 1.5], 1.01, False),  # and is spent again where repeats differ
+        ([1.0, 1.5, 2.0, 1.0, 1.5], 3.01, True),
+    ],
+)
+def test_noisy_programs_are_repeated_for_longer(repeats, budgets, ends):
+    assert enough(repeats, repeats, budgets) == ends
 
 
 def test_summary_of_a_single_run():
