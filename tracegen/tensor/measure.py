@@ -7,9 +7,10 @@ Called in a process that only measures (`tracegen.tensor.worker`), with one thre
 2. A repeat is as many calls in a row as take a millisecond (TVM's `time_evaluator`), its time their mean. Caches are
    warm, as in TVM's own tuning.
 3. At least 3 repeats are made, and more until the spread of the 5 or more there are is below 2 %, there are 25, or
-   `budget_s` is spent; three times `budget_s` where the spread is still above 15 %. Where other work has the core at times, what it takes does not count: a call of a millisecond or
-   more is timed by the clock of its thread; so are repeats of shorter ones in which the core was taken away, and they
-   are left out where there are 3 others, since that clock has the evaluator's own work in it.
+   `budget_s` is spent; three times `budget_s` where the spread is still above 15 %. Where other work has the core at
+   times, what it takes does not count: a call of a millisecond or more is timed by the clock of its thread; so are
+   repeats of shorter ones in which the core was taken away, and they are left out where there are 3 others, since that
+   clock has the evaluator's own work in it.
 4. Repeats above the upper Tukey fence (third quartile + 1.5 × inter-quartile range) are outliers: other work on the
    machine only ever adds time. The latency is the median of the rest; the spread is (75th − 25th percentile) /
    median of all repeats.
