@@ -185,7 +185,7 @@ class CostModel(ABC):
         self.on = torch_device(device)
 
     def shortfall(self, records: Records, criterion: str = "pairwise") -> float:
-        """How far the model is from measured records, lower is better: see `Budget.criterion`."""
+        """Return the distance of the model from measured records; lower is better: see `Budget.criterion`."""
         score = self.score_records(records, zero_shot=True)
         seconds = self.record_latencies(records, zero_shot=True) if criterion == "latency" else score
         if criterion == "latency" and np.isfinite(seconds).all():

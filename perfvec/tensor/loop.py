@@ -115,7 +115,7 @@ class _Plateau:
         return {name: value.detach().clone() for name, value in self.network.state_dict().items()}
 
     def see(self, shortfall: float) -> bool:
-        """Take a pass's shortfall; whether the training ends."""
+        """Take the shortfall of a pass; return whether the training ends."""
         if shortfall < self.best:
             self.best, self.since, self.weights = shortfall, 0, self._copy()
             return False

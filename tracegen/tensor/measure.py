@@ -108,7 +108,7 @@ def measure(path: str, tensors: Sequence[Tensor], *, slow_s: float, budget_s: fl
 
 
 def enough(repeats: Sequence[float], undisturbed: Sequence[float], budgets: float) -> bool:
-    """Whether no more repeats are needed after so many times the budget (module docstring, 3)."""
+    """Return whether no more repeats are needed after so many times the budget (module docstring, 3)."""
     if len(repeats) < _MIN_REPEATS:
         return False
     spread = summary(undisturbed if len(undisturbed) >= _MIN_REPEATS else repeats).spread or 0.0

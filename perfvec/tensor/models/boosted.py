@@ -189,7 +189,7 @@ class _Watch:
         self.began = time.process_time()
 
     def ends(self, booster: Any, rounds: int) -> bool:
-        """After `rounds` rounds: whether the training ends."""
+        """Return whether the training ends after `rounds` rounds."""
         if rounds % STEP:
             return False
         before, self.model.booster = self.model.booster, booster
