@@ -37,6 +37,9 @@ def tune(
     update_epochs: Annotated[
         int, typer.Option(min=0, help="Passes of the model over the measurements after a round; 0: no updates.")
     ] = 5,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="Search only the N tasks of most FLOPs in an inference.")
+    ] = None,
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
@@ -62,6 +65,7 @@ def tune(
         budget_s=budget,
         cpu=cpu,
         builder_cpu=builder_cpu,
+        tasks=tasks,
     )
     found = tuning.tune(plan, output)
     document = tuning.to_json(found)

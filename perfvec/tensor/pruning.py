@@ -34,8 +34,8 @@ _CELLS = 10  # of a side of the grid that coverage is counted on
 
 @dataclass(frozen=True)
 class Choice:
-    """Choice of what is kept: a share of the tasks by a selection of `evaluate.SELECTIONS` (all tasks by "all"), and of them the
-    schedules at most `slow` times as slow as the best (0: all). Times are read of `devices` only (all by default).
+    """Choice of what is kept: a share of the tasks by a selection of `evaluate.SELECTIONS` (all tasks by "all"), and of
+    them the schedules at most `slow` times as slow as the best (0: all). Times are read of `devices` only (all by default).
     """
 
     by: str = "verma"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from analysis.tensor.graph import Call, Graph
 from analysis.tensor.replay import Kernel, assemble, engine_of, memory_bound, parse_engines, to_json
+from analysis.tensor.tune import largest
 from support.errors import InputError
 from tracegen.tensor.dataset import Device
 from tracegen.tensor.tasks import Task
@@ -52,3 +54,12 @@ def test_a_kernel_larger_than_the_cache_takes_what_memory_takes():
     size = 4 * (25088 + 25088 * 4096 + 4096)
     assert memory_bound(large, DEVICE, 10.0) == pytest.approx(size / 1e10)
     assert memory_bound(small, DEVICE, 10.0) == 0.0
+
+
+def test_the_tasks_of_most_flops_are_searched():
+    """FLOPs of an inference: of a task that is called often, and of one that counts none."""
+    made = {key: task(key, flops, (2, 2)) for key, flops in (("a", 5.0), ("b", 2.0), ("c", float("nan")), ("d", 7.0))}
+    made["b"] = replace(made["b"], networks={"n": 10})
+    graph = Graph("n", SimpleNamespace(), (), made)
+    assert list(largest(graph, 2).tasks) == ["b", "d"]
+    assert list(largest(graph, 9).tasks) == list(made)
