@@ -35,7 +35,8 @@ _CELLS = 10  # of a side of the grid that coverage is counted on
 @dataclass(frozen=True)
 class Choice:
     """Choice of what is kept: a share of the tasks by a selection of `evaluate.SELECTIONS` (all tasks by "all"), and of
-    them the schedules at most `slow` times as slow as the best (0: all). Times are read of `devices` only (all by default).
+    them the schedules at most `slow` times as slow as the best (0: all). Times are read of `devices` only, by default
+    of all.
     """
 
     by: str = "verma"
