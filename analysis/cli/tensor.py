@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -129,7 +129,8 @@ def select(
     if points is not None:
         with atomic_path(points) as temporary:
             done.points.to_csv(temporary, index=False)
-    table, document = done.sizes, {"sizes": done.sizes.to_dict("records")}
+    table = done.sizes
+    document: dict[str, Any] = {"sizes": done.sizes.to_dict("records")}
     if entry is not None:
         rows = pruning.judge(dataset, choice, entry, Budget(epochs, seconds, patience), seeds)
         table = table.merge(pruning.means(rows), on="data")

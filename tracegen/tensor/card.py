@@ -98,7 +98,9 @@ def networks_of(dataset: Dataset) -> list[dict[str, Any]]:
     for name, tasks in found.items():
         calls, flops = np.array(tasks).T
         known = flops[np.isfinite(flops)] / 1e6
-        low, middle, high = (f"{value:,.4g}" for value in np.percentile(known, (0, 50, 100))) if len(known) else "–––"
+        low, middle, high = (
+            (f"{value:,.4g}" for value in np.percentile(known, (0, 50, 100))) if len(known) else ("–",) * 3
+        )
         rows.append(
             {
                 "network": name,

@@ -53,14 +53,14 @@ class LeafEmbedding(nn.Module):
 
     def __init__(self, leaves: int, width: int, outputs: int) -> None:
         super().__init__()
-        self.leaves = leaves
+        self.leaves, self.outputs = leaves, outputs
         self.maps = nn.ModuleList(nn.Linear((count + 1) * width, outputs) for count in range(leaves))
         self.register_buffer("seen", torch.zeros(leaves, dtype=torch.bool))
         self.seen: Tensor
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         count = mask.sum(1)
-        result = x.new_zeros((len(x), self.maps[0].out_features))
+        result = x.new_zeros((len(x), self.outputs))
         for number in torch.unique(count).tolist():
             rows = torch.nonzero(count == number).squeeze(1)
             place = self._map(number)
