@@ -98,9 +98,8 @@ def networks_of(dataset: Dataset) -> list[dict[str, Any]]:
     for name, tasks in found.items():
         calls, flops = np.array(tasks).T
         known = flops[np.isfinite(flops)] / 1e6
-        low, middle, high = (
-            (f"{value:,.4g}" for value in np.percentile(known, (0, 50, 100))) if len(known) else ("–",) * 3
-        )
+        quantiles = np.percentile(known, (0, 50, 100)) if len(known) else [float("nan")] * 3
+        low, middle, high = (f"{value:,.4g}" for value in quantiles)
         rows.append(
             {
                 "network": name,
