@@ -74,7 +74,7 @@ def _ended(path: str, cpu_s: int) -> tuple[int, str]:
 def _read_all(path: str) -> None:
     import h5py
 
-    from support.files import require_stored
+    from support.stored import require_stored
 
     def read(item: h5py.Dataset | h5py.Group) -> None:
         for name in item.attrs:

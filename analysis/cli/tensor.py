@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -93,17 +93,75 @@ def merge(
         print(f"{output}: {found} on {len(data.devices):,} devices", file=sys.stderr)
 
 
+@app.command("select")
+@answers("as_json", "csv")
+def select(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The part to write, *.tensor.h5.")],
+    by: Annotated[str, typer.Option(help="verma, flops, cdmpp, kmeans, random; all: every task.")] = "verma",
+    share: Annotated[float, typer.Option(help="Of the tasks that is kept.")] = 0.5,
+    slow: Annotated[float, typer.Option(help="Drop schedules N times slower than their task's best; 0: none.")] = 10.0,
+    device: Annotated[list[str] | None, typer.Option(help="Read the times of this device only; several.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    points: Annotated[
+        Path | None, typer.Option(help="Write every schedule's first two principal components (*.csv).")
+    ] = None,
+    judge: Annotated[str, typer.Option(help="Train this model on all and on the part; judge on other tasks.")] = "",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of --judge.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: no.")
+    ] = 0,
+) -> Result:
+    """Prune a dataset: select tasks, drop slow schedules, and say what was kept and what a model loses by it."""
+    from perfvec.tensor import pruning
+    from perfvec.tensor.configuration import choose, read_entries
+    from perfvec.tensor.contract import Budget
+    from support.files import atomic_path, require_writable
+
+    choice = pruning.Choice(by, share, slow, tuple(device or ()), seed)
+    entry = choose(read_entries(configuration), [judge])[0] if judge else None
+    if points is not None:
+        require_writable(points)
+    done = pruning.prune(dataset, output, choice)
+    if points is not None:
+        with atomic_path(points) as temporary:
+            done.points.to_csv(temporary, index=False)
+    table = done.sizes
+    document: dict[str, Any] = {"sizes": done.sizes.to_dict("records")}
+    if entry is not None:
+        rows = pruning.judge(dataset, choice, entry, Budget(epochs, seconds, patience), seeds)
+        table = table.merge(pruning.means(rows), on="data")
+        document["judged"] = rows.astype(object).where(rows.notna(), None).to_dict("records")
+    first, second = done.explained
+    text = (
+        f"principal components: {first:.1%} and {second:.1%} of the variance; the part has programs in "
+        f"{done.coverage:.1%} of the cells in which there are any\n{table_text(table)}"
+    )
+    document |= {"explained": [first, second], "coverage": done.coverage}
+    return of_table("Selected tensor programs", table, lambda: document, lambda: text)
+
+
 @app.command("train")
 def train(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
     model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "atformer",
-    configuration: Annotated[str, typer.Option(help="two-cores, papers, or a YAML file with entries.")] = "two-cores",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
     initial: Annotated[
         Path | None, typer.Option(help="A model to fine-tune instead; cross-validation chooses how many passes.")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds, at most.")] = None,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks, rate lowered; 0: no.")
+    ] = 0,
+    validation: Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that says so.")] = 0.1,
+    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise or latency.")] = "pairwise",
+    device: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
+    curve: Annotated[Path | None, typer.Option(help="Write loss and errors after every pass (*.csv).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
 ) -> None:
@@ -111,12 +169,23 @@ def train(
     import json
     from dataclasses import asdict
 
+    import pandas as pd
+
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
     from perfvec.tensor.train import train as run_train
+    from support.files import atomic_path, require_writable
 
     (entry,) = choose(read_entries(configuration), [model])
-    done = run_train(dataset, output, entry, budget=Budget(epochs, seconds), seed=seed, initial=initial)
+    budget = Budget(epochs, seconds, patience, criterion)
+    if curve is not None:
+        require_writable(curve)
+    done = run_train(
+        dataset, output, entry, budget=budget, seed=seed, initial=initial, validation=validation, on=device
+    )
+    if curve is not None:
+        with atomic_path(curve) as temporary:
+            pd.DataFrame(done.curve).to_csv(temporary, index=False)
     if as_json:
         print(json.dumps({**asdict(done), "output": str(output)}, allow_nan=False))
     else:
@@ -128,30 +197,71 @@ def train(
             print(f"fine-tuned by {factor}{done.fine_tuned.passes} of {epochs} passes, by cross-validation")
 
 
+@app.command("autotune")
+def autotune(
+    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The configuration to write (*.yaml).")],
+    model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "cdmpp",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
+    trials: Annotated[int, typer.Option(min=1, help="Trainings, those of an earlier call with --work too.")] = 50,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: no.")
+    ] = 0,
+    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise or latency.")] = "pairwise",
+    device: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
+    seed: Annotated[int, typer.Option(min=0, help="Of split, search and training.")] = 0,
+    work: Annotated[Path | None, typer.Option(help="Trials are kept here; a killed tuning goes on.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
+) -> None:
+    """Tune a cost model's hyper-parameters on validation tasks, by Optuna; write them as a configuration."""
+    import json
+    from dataclasses import asdict
+
+    from perfvec.tensor import autotune as tuning
+    from perfvec.tensor.configuration import choose, read_entries
+    from perfvec.tensor.contract import Budget
+
+    (entry,) = choose(read_entries(configuration), [model])
+    budget = Budget(epochs, seconds, patience, criterion)
+    done = tuning.autotune(dataset, output, entry, trials=trials, budget=budget, seed=seed, work=work, on=device)
+    if as_json:
+        print(json.dumps({**asdict(done), "output": str(output)}, allow_nan=False))
+    else:
+        print(f"{output}: the best of {done.trials} trials has {done.shortfall:.4f}, untuned {done.before:.4f}")
+
+
 @app.command("evaluate")
 @answers("as_json", "csv")
 def evaluate(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     models: Annotated[str, typer.Option(help="A,B,… of the configuration; all of it by default.")] = "",
-    configuration: Annotated[str, typer.Option(help="two-cores, papers, or a YAML file with entries.")] = "two-cores",
+    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
     splits: Annotated[
         str, typer.Option("--splits", help="Of within_task, by_task, by_target, cross_model, cross_device.")
     ] = "within_task,by_task",
     seeds: Annotated[int, typer.Option(min=1, help="Seeds, of split and training.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Train to convergence: stop after N passes without a gain on validation tasks.")
+    ] = 0,
+    validation: Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that says so.")] = 0.1,
+    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise or latency.")] = "pairwise",
+    compute: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
     tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning, at most.")] = 20,
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,
     train_records: Annotated[int, typer.Option(min=0, help="Train on at most N records; 0: all.")] = 0,
     networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
-    kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu or cpu.")] = "gpu",
+    kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu, cpu or simulated.")] = "gpu",
     device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
     share: Annotated[
         float, typer.Option(min=0.001, max=0.9, help="Of the tasks, or records, to fine-tune on there.")
     ] = 0.1,
     selections: Annotated[
-        str, typer.Option(help="Of kmeans, verma, random: tasks; records: some of every task's.")
-    ] = "kmeans,verma,random",
+        str, typer.Option(help="Of cdmpp, kmeans, verma, flops, random: tasks; records: some of every task's.")
+    ] = "cdmpp,kmeans,verma,random",
     saved: Annotated[
         Path | None, typer.Option(help="Judge this trained model, or shipped, on --device, and fine-tuned there.")
     ] = None,
@@ -166,7 +276,8 @@ def evaluate(
         splits=tuple(filter(None, splits.split(","))),
         seeds=seeds,
         test=test,
-        budget=Budget(epochs, seconds),
+        budget=Budget(epochs, seconds, patience, criterion),
+        validation=validation,
         fine_tuning=Budget(tune_epochs, seconds),
         networks=tuple(filter(None, networks.split(","))),
         kind=kind,
@@ -180,10 +291,13 @@ def evaluate(
     else:
         entries = read_entries(configuration)
         names = [name for name in models.split(",") if name]
-        rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work)
+        rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work, compute)
     table = evaluation.summary(rows)
     return of_table(
-        "Tensor cost models", rows, lambda: evaluation.to_json(rows, table), lambda: table_text(evaluation.shown(table))
+        "Tensor cost models",
+        rows.drop(columns="curve", errors="ignore"),
+        lambda: evaluation.to_json(rows, table),
+        lambda: table_text(evaluation.shown(table)),
     )
 
 
@@ -245,7 +359,7 @@ def collect(
     network: Annotated[
         list[str] | None,
         typer.Option(
-            help="A network's tasks: NAME[:batch=B][,size=S]; several times; `all`. Without --network and --operators: "
+            help="Tasks of NAME[:batch=B][,size=S][,layers=L]; several; `all`. Without --network and --operators: "
             "the tasks of an earlier call."
         ),
     ] = None,

@@ -16,7 +16,7 @@ app = typer.Typer()
 
 @app.command("tune")
 def tune(
-    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
+    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S][,layers=L], as for collect.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The work folder: MetaSchedule's database, and the search's history.")
     ],
@@ -37,6 +37,9 @@ def tune(
     update_epochs: Annotated[
         int, typer.Option(min=0, help="Passes of the model over the measurements after a round; 0: no updates.")
     ] = 5,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="Search only the N tasks of most FLOPs in an inference.")
+    ] = None,
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
@@ -62,6 +65,7 @@ def tune(
         budget_s=budget,
         cpu=cpu,
         builder_cpu=builder_cpu,
+        tasks=tasks,
     )
     found = tuning.tune(plan, output)
     document = tuning.to_json(found)
@@ -93,7 +97,7 @@ def compare_searches(
 @app.command("replay")
 @answers("as_json", "csv")
 def replay(
-    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
+    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S][,layers=L], as for collect.")],
     model: Annotated[
         Path | None, typer.Option(help="A trained model (*.safetensors) that predicts latencies, or shipped.")
     ] = None,
@@ -106,6 +110,10 @@ def replay(
     ] = "predicted",
     candidates: Annotated[int, typer.Option(min=1, help="Random candidates a kernel, for `predicted`.")] = 64,
     streams: Annotated[str, typer.Option(help="Numbers of streams A,B,… to replay on.")] = "1,2,4",
+    engines: Annotated[list[str] | None, typer.Option(help="Also on typed engines: compute=2,copy=1; several.")] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option(min=0.01, help="GB/s of memory: a bound for kernels that no cache holds.")
+    ] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Also measure kernels and network, on this machine, one thread.")
     ] = False,
@@ -145,9 +153,11 @@ def replay(
         schedules=schedules,
         candidates=candidates,
         streams=[int(part) for part in numbers],
+        engines=[replaying.parse_engines(text) for text in engines or ()],
         measuring=replaying.Measuring(cpu=cpu) if measure else None,
         seed=seed,
         zero_shot=zero_shot,
+        bandwidth_gbs=bandwidth,
     )
     document = replaying.to_json(found)
     lines = [
@@ -155,6 +165,8 @@ def replay(
         table_text(found.streams),
         f"critical path {1e3 * found.critical_path_s:.3f} ms",
     ]
+    if len(found.engines):
+        lines.insert(2, table_text(found.engines))
     if found.network is not None:
         lines.append(f"measured end to end {1e3 * found.network.seconds:.3f} ms; predicted {document['error']:+.1%}")
     return of_table(f"Replay of {network}", found.kernels, lambda: document, lambda: "\n".join(lines))
@@ -179,7 +191,7 @@ def _replay_machines(
 
 @app.command("export-kernels")
 def export_kernels(
-    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S], as for collect.")],
+    network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S][,layers=L], as for collect.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write: a vector for every kernel.")],
     database: Annotated[
         Path | None, typer.Option(help="Folder of a MetaSchedule database (tune's); without, kernels are unscheduled.")

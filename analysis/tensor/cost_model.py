@@ -58,7 +58,7 @@ class SearchModel(PyCostModel):
         Never below 0: the evolutionary search takes every negative score for 0 (PredictNormalizedScore), and draws the
         parents of its next generation with the scores as weights.
         """
-        group = features(self.model.kind, [candidate.sch for candidate in candidates])
+        group = features(self.model.kind, [candidate.sch for candidate in candidates], [context.mod] * len(candidates))
         self.model.check(group)
         score = self.model.score(group.rows, self.device, zero_shot=True)
         seconds = self.model.latencies(score, self.device)
@@ -74,7 +74,7 @@ class SearchModel(PyCostModel):
         if not ran or not self.budget.epochs:
             return
         number = self.numbers.setdefault(tvm_ffi.structural_hash(context.mod), len(self.numbers))
-        self.seen.append(features(self.model.kind, [candidates[index].sch for index in ran]))
+        self.seen.append(features(self.model.kind, [candidates[index].sch for index in ran], [context.mod] * len(ran)))
         self.seconds.append(seconds[ran])
         self.groups.append(number)
         self.model.update(self.records(), budget=self.budget, seed=self.seed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perfvec.tensor.records import FeatureGroup
+from perfvec.tensor.records import FeatureGroup, base_kind, derived, operator_index
 from support.errors import InputError
 from tracegen.tensor import compact_ast, primitives, statements
 from tracegen.tensor.candidates import trace_json
@@ -20,11 +20,21 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 
-def features(kind: str, schedules: Sequence[Schedule]) -> FeatureGroup:
+def features(kind: str, schedules: Sequence[Schedule], programs: Sequence[IRModule] = ()) -> FeatureGroup:
     """The feature group `kind` of scheduled programs, as `perfvec tensor collect` gives it to a dataset's schedules.
 
-    A program that cannot be lowered has no rows.
+    `programs`: what the schedules are of, unscheduled, for features with the operator class. A program that cannot be
+    lowered has no rows.
     """
+    if base_kind(kind) != kind:
+        known: dict[Any, int] = {}
+        classes = []
+        for program in programs:
+            if program not in known:
+                known[program] = operator_index(statements.operator_class(program))
+            classes.append(known[program])
+        needed = np.array(classes if len(classes) == len(schedules) else [0] * len(schedules), np.int64)
+        return derived(kind, features(base_kind(kind), schedules), needed)
     if kind == "primitives":
         tables = [primitives.rows(json.loads(trace_json(schedule)), "metaschedule") for schedule in schedules]
         return FeatureGroup(kind, primitives.VERSION, ragged(tables, primitives.WIDTH))

@@ -8,9 +8,10 @@ same replay with measured kernels, and the network itself, compiled with the sam
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from uarch.devices import load_device
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
+COMPUTE, COPY = "compute", "copy"  # engines
 DATABASE, PREDICTED, DEFAULT = "database", "predicted", "default"
 
 
@@ -64,12 +66,14 @@ class Measuring:
 @dataclass(frozen=True)
 class Replay:
     """`kernels`: a row for every task (name, calls, schedule, predicted_s, and measured_s and error where measured);
-    `streams`: a row for every number of streams (predicted_s, measured_s); `network`: measured end to end."""
+    `streams`: a row for every number of streams (predicted_s, measured_s); `engines`: the same for every set of
+    engines; `network`: measured end to end."""
 
     kernels: pd.DataFrame
     streams: pd.DataFrame
     critical_path_s: float  # predicted; no number of streams is faster
     network: Measured | None
+    engines: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def replay(
@@ -81,15 +85,18 @@ def replay(
     schedules: str = PREDICTED,
     candidates: int = 64,
     streams: Sequence[int] = (1,),
+    engines: Sequence[Mapping[str, int]] = (),
     measuring: Measuring | None = None,
     seed: int = 0,
     zero_shot: bool = False,
+    bandwidth_gbs: float | None = None,
 ) -> Replay:
     """Replay a network with the predictions of a model; `measuring`: measure its kernels and itself beside them.
 
     Schedules are the best of a `database` folder; without one the best that the model finds among so many random
     `candidates` (`schedules` "predicted"), or none at all ("default"), which is also what a task has that the database
-    does not know. Raises InputError for wrong names, a model that only ranks, or that does not know the device (unless
+    does not know. `bandwidth_gbs`: of the memory, a bound for kernels larger than the caches (`memory_bound`). Raises
+    InputError for wrong names, a model that only ranks, or that does not know the device (unless
     `zero_shot`), an empty database, and where TVM is missing.
     """
     require_tvm()
@@ -110,10 +117,14 @@ def replay(
     else:
         kernels = without_database(graph, model, about, schedules, candidates, seed)
     predicted = predict(model, kernels, about, zero_shot)
+    if bandwidth_gbs is not None:
+        bounds = {kernel.task.key: memory_bound(kernel.task, about, bandwidth_gbs) for kernel in kernels}
+        predicted = {key: max(seconds, bounds[key]) for key, seconds in predicted.items()}
     if measuring is None:
-        return assemble(graph, kernels, predicted, streams)
+        return assemble(graph, kernels, predicted, streams, engines=engines)
     measured = measure_kernels(kernels, device, measuring)
-    return assemble(graph, kernels, predicted, streams, measured, measure_network(graph, kernels, device, measuring))
+    network_measured = measure_network(graph, kernels, device, measuring)
+    return assemble(graph, kernels, predicted, streams, measured, network_measured, engines)
 
 
 def assemble(
@@ -123,6 +134,7 @@ def assemble(
     streams: Sequence[int],
     measured: Mapping[str, float] | None = None,
     network: Measured | None = None,
+    engines: Sequence[Mapping[str, int]] = (),
 ) -> Replay:
     """The tables of a replay, from seconds by task key; a kernel whose measurement failed is NaN."""
     rows = [
@@ -130,6 +142,7 @@ def assemble(
             "name": kernel.task.name,
             "key": kernel.task.key,
             "calls": graph.weights[kernel.task.key],
+            "engine": engine_of(kernel.task),
             "schedule": kernel.source,
             "predicted_s": predicted[kernel.task.key],
         }
@@ -141,15 +154,41 @@ def assemble(
         table["error"] = table["predicted_s"] / table["measured_s"] - 1
     table = table.sort_values("predicted_s", key=lambda column: -column * table["calls"]).reset_index(drop=True)
     before = [call.predecessors for call in graph.calls]
-    timelines = []
-    for count in streams:
-        row = {"streams": count, "predicted_s": list_schedule(_of(graph, predicted), before, count).makespan}
+    runs = [
+        COPY if call.task is None else engine_of(graph.tasks[call.task]) for call in graph.calls
+    ]  # views take no time, on whatever engine
+    known = measured is not None and all(np.isfinite(value) for value in measured.values())
+
+    def timeline(on: int | Mapping[str, int]) -> dict[str, float]:
+        row = {"predicted_s": list_schedule(_of(graph, predicted), before, on, runs).makespan}
         if measured is not None:
-            known = all(np.isfinite(value) for value in measured.values())
-            row["measured_s"] = list_schedule(_of(graph, measured), before, count).makespan if known else float("nan")
-        timelines.append(row)
+            row["measured_s"] = (
+                list_schedule(_of(graph, measured), before, on, runs).makespan if known else float("nan")
+            )
+        return row
+
+    timelines = [{"streams": count, **timeline(count)} for count in streams]
+    typed = [{"engines": ",".join(f"{name}={n}" for name, n in each.items()), **timeline(each)} for each in engines]
     longest = float(levels(_of(graph, predicted), before).max())
-    return Replay(table, pd.DataFrame(timelines), longest, network)
+    return Replay(table, pd.DataFrame(timelines), longest, network, pd.DataFrame(typed))
+
+
+def engine_of(task: Task) -> str:
+    """The engine that runs a task: `copy` where it only moves data (no floating-point operation), else `compute`."""
+    return COPY if task.flops == 0 else COMPUTE
+
+
+def parse_engines(text: str) -> dict[str, int]:
+    """`compute=2,copy=1` as numbers of streams by engine. Raises InputError."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        if name not in (COMPUTE, COPY) or name in found or not number.isdigit() or int(number) < 1:
+            raise InputError(f"--engines {text}: expected such as {COMPUTE}=2,{COPY}=1")
+        found[name] = int(number)
+    if len(found) != 2:
+        raise InputError(f"--engines {text}: both {COMPUTE} and {COPY} need a number, such as {COMPUTE}=2,{COPY}=1")
+    return found
 
 
 def _of(graph: Graph, seconds: Mapping[str, float]) -> list[float]:
@@ -204,7 +243,7 @@ def without_database(
         if not found:
             kernels.append(Kernel(task, _unscheduled(task), DEFAULT))
             continue
-        score = model.score(features(model.kind, found).rows, device, zero_shot=True)
+        score = model.score(features(model.kind, found, [task.module()] * len(found)).rows, device, zero_shot=True)
         kernels.append(Kernel(task, found[int(np.argmax(score))], PREDICTED))
     return kernels
 
@@ -217,10 +256,25 @@ def _unscheduled(task: Task) -> Schedule:
 
 def predict(model: CostModel, kernels: Sequence[Kernel], device: Device, zero_shot: bool) -> dict[str, float]:
     """{task: predicted seconds}."""
-    group = features(model.kind, [kernel.schedule for kernel in kernels])
+    programs = [kernel.task.module() for kernel in kernels]
+    group = features(model.kind, [kernel.schedule for kernel in kernels], programs)
     model.check(group)
     seconds = model.seconds(group.rows, device, zero_shot=zero_shot)
     return {kernel.task.key: float(value) for kernel, value in zip(kernels, seconds, strict=True)}
+
+
+def memory_bound(task: Task, device: Device, bandwidth_gbs: float) -> float:
+    """Seconds that the task's arguments take from memory at that bandwidth, where they are larger than the device's
+    last cache; 0 where they fit. A cost model that never saw such a kernel takes it for one that computes.
+    """
+    size = sum(_element_bytes(kind) * math.prod(shape) for kind, shape in task.arguments)
+    cache = device.parameters.get("l3_kib") or device.parameters.get("l2_kib") or 0
+    return size / (1e9 * bandwidth_gbs) if size > 1024 * cache else 0.0
+
+
+def _element_bytes(kind: str) -> int:
+    digits = "".join(filter(str.isdigit, kind))
+    return max(int(digits or 8) // 8, 1)
 
 
 def measure_kernels(kernels: Sequence[Kernel], device: str, measuring: Measuring) -> dict[str, float]:
@@ -300,6 +354,8 @@ def to_json(found: Replay) -> dict[str, Any]:
         "streams": _rows(found.streams),
         "critical_path_s": found.critical_path_s,
     }
+    if len(found.engines):
+        document["engines"] = _rows(found.engines)
     if found.network is not None:
         one = float((found.kernels["predicted_s"] * found.kernels["calls"]).sum())
         measured = float((found.kernels["measured_s"] * found.kernels["calls"]).sum(skipna=False))

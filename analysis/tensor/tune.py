@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,7 @@ class Plan:
     run_limit_s: float = 10.0
     cpu: int | None = None
     builder_cpu: int | None = None
+    tasks: int | None = None  # only those of most FLOPs in an inference (Verma et al.)
 
     def check(self) -> None:
         """Raise InputError for names that there are not, and for a model's file that is none."""
@@ -93,6 +94,7 @@ class Plan:
             "population": self.population,
             "generations": self.generations,
             "update_epochs": self.update_epochs,
+            **({} if self.tasks is None else {"tasks_wanted": self.tasks}),
         }
 
 
@@ -108,6 +110,8 @@ def tune(plan: Plan, folder: Path, *, progress: bool = True) -> History:
 
 def tune_graph(plan: Plan, graph: Graph, folder: Path, *, progress: bool = True) -> History:
     """`tune` for a graph that is there already."""
+    if plan.tasks is not None:
+        graph = largest(graph, plan.tasks)
     tasks = [{"key": key, "name": graph.tasks[key].name, "weight": graph.weights[key]} for key in graph.tasks]
     found = history.begin(folder, {**plan.identity(), "tasks": tasks})
     search = _Search(plan, graph, found)
@@ -117,6 +121,13 @@ def tune_graph(plan: Plan, graph: Graph, folder: Path, *, progress: bool = True)
     finally:
         search.close()
     return found
+
+
+def largest(graph: Graph, count: int) -> Graph:
+    """The graph with only the `count` tasks of the most FLOPs in an inference; all where there are fewer."""
+    flops = {key: graph.weights[key] * (task.flops if task.flops > 0 else 0.0) for key, task in graph.tasks.items()}
+    chosen = sorted(graph.tasks, key=lambda key: -flops[key])[:count]
+    return replace(graph, tasks={key: task for key, task in graph.tasks.items() if key in chosen})
 
 
 def open_database(folder: Path, *, create: bool = False) -> Database:

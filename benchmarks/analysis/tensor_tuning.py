@@ -4,7 +4,8 @@
         --network bert_tiny --network mobilenet_v2:size=96 --rounds 2 --seeds 1 --cpu 1 --builder-cpu 0
 
 Every search is a folder of DIR; killed, the same command goes on. The reference, whose final latency is the goal of
-"trials" and "seconds", is TVM's model.
+"trials" and "seconds", is TVM's model with the same seed. `shares.csv` has for each model the median over networks (of
+the medians over seeds) of its trials to that latency, as a share of the trials of TVM's model.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def main() -> None:
     for network in given.network:
         graph = network_graph(network)
         trials = round(given.rounds * given.round * len(graph.tasks))
-        folders = []
         for seed in range(given.seeds):
+            folders = []
             for model in (XGB, RANDOM, *given.model):
                 name = f"{network}-{Path(model).name.removesuffix('.safetensors')}-{seed}".replace(":", "-")
                 plan = Plan(
@@ -57,9 +58,23 @@ def main() -> None:
                 )
                 tune_graph(plan, graph, given.output / name)
                 folders.append(given.output / name)
-        tables.append(compare(folders).assign(network=network))
-        print(tables[-1].to_string(index=False), flush=True)
-    pd.concat(tables).to_csv(given.output / "searches.csv", index=False)
+            tables.append(compare(folders).assign(network=network))
+            print(tables[-1].to_string(index=False), flush=True)
+    table = pd.concat(tables)
+    table.to_csv(given.output / "searches.csv", index=False)
+    found = shares(table)
+    found.to_csv(given.output / "shares.csv", index=False)
+    print(found.to_string(index=False), flush=True)
+
+
+def shares(table: pd.DataFrame) -> pd.DataFrame:
+    """A row a model: networks, and the median share of trials; infinite where more than half never got there."""
+    rows = []
+    for model, part in table.groupby("model", sort=False):
+        share = (part["trials_to_reference"] / part["trials"]).fillna(float("inf"))
+        each = share.groupby(part["network"]).median()
+        rows.append({"model": model, "networks": len(each), "median_share_of_trials": each.median()})
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tasks of every network: `python -m benchmarks.tracegen.tensor_networks [NAME[:batch=B][,size=S] …]`.
+"""The tasks of every network: `python -m benchmarks.tracegen.tensor_networks [NAME[:batch=B][,size=S][,layers=L] …]`.
 
 Prints a row a network, as Markdown: parameters, distinct tasks and how often they are called, FLOPs of one inference,
 and the CPU seconds that the extraction took.
@@ -25,10 +25,8 @@ def main(names: list[str]) -> None:
     known = networks()
     print("| network | parameters, million | tasks | calls | MFLOP | seconds |\n|---|---|---|---|---|---|", flush=True)
     for text in names or sorted(known):
-        name, _, size = parse_network(text)
-        network = known[name]
-        with torch.device("meta"):
-            module = network.build(size=size or network.size) if network.sized else network.build()
+        name, _, size, layers = parse_network(text)
+        module = known[name].shapes(size, layers)
         parameters = sum(weight.numel() for weight in module.parameters()) / 1e6
         started = time.process_time()
         tasks = network_tasks(text)

@@ -27,6 +27,11 @@ class Batch:
     parameters: Tensor  # [B, P] of the device, standardised
     device: Tensor  # [B] index of the device among those that the model knows; −1 of an unknown one
 
+    def to(self, device: str | torch.device) -> Batch:
+        """The same batch in that device's memory."""
+        parts = (self.x, self.mask, self.position, self.parameters, self.device)
+        return Batch(*(part.to(device, non_blocking=True) for part in parts))
+
 
 def pad(rows: Rows, candidates: Integers, most: int) -> tuple[Tensor, Tensor, Tensor]:
     """(x [B, L, F], mask [B, L], position [B, L]) of these candidates; of longer ones the first `most` rows.

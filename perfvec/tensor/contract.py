@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,12 +17,14 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from perfvec.tensor.metrics import pairwise_accuracy
 from perfvec.tensor.records import FeatureGroup, Records
 from support.errors import InputError
 from tracegen.tensor.dataset import Device, Rows
 
 Floats = NDArray[np.float64]
 P = TypeVar("P")
+CRITERIA = ("pairwise", "latency")
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,32 @@ class Budget:
     """Budget of a training: whole passes over the data, and seconds of processor time; the first to end ends it.
 
     Boosters count a pass as `ROUNDS` rounds each. `None` seconds: passes only, which a seed then repeats exactly.
+    `patience` > 0 stops early by validation records: after so many passes (of boosters: so many times 20 rounds)
+    without a better one, a network goes on from its best weights with a fifth of the learning rate, twice, and then
+    ends with its best weights; trees end with the best number of rounds. `criterion`: what is judged, `pairwise` (the
+    share of misordered pairs) or `latency` (the mean distance of log latencies; of a model that only ranks, pairs).
     """
 
     epochs: int = 40
     seconds: float | None = None
+    patience: int = 0
+    criterion: str = "pairwise"
+
+    def __post_init__(self) -> None:
+        if self.criterion not in CRITERIA:
+            raise InputError(f"criterion {self.criterion!r}: expected one of {', '.join(CRITERIA)}")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Records beside those that are learned from.
+
+    `other`: candidates of another domain, for the loss `cmd`: in a training those to be predicted, in fine-tuning
+    those of the source devices. Their latencies are not read. `validation`: records that only say when to stop.
+    """
+
+    other: Records | None = None
+    validation: Records | None = None
 
 
 class CostModel(ABC):
@@ -63,6 +88,11 @@ class CostModel(ABC):
         self.factors: dict[str, float] = {}  # of devices' latencies; 1 where absent
         self.feature_version = ""
         self.width = 0
+        self.on = "cpu"  # where networks compute
+        self.curve: list[dict[str, float]] = []  # of the last training: see `loop.Learned`
+
+    def check_parameters(self) -> None:  # noqa: B027 (most models have nothing to check)
+        """Raise InputError, in one line, where a model with these parameters cannot be built."""
 
     @property
     def kind(self) -> str:
@@ -70,9 +100,16 @@ class CostModel(ABC):
         return self.parameters.features
 
     def fit(
-        self, records: Records, *, budget: Budget | None = None, seed: int = 0, unlabelled: Records | None = None
+        self,
+        records: Records,
+        *,
+        budget: Budget | None = None,
+        seed: int = 0,
+        unlabelled: Records | None = None,
+        validation: Records | None = None,
     ) -> None:
         """Train from nothing. `unlabelled`: candidates of the domain to predict, whose latencies are not looked at.
+        `validation`: records of the same devices that say when to stop, where the budget has patience.
 
         Raises InputError where there is no measured record or no such features.
         """
@@ -81,21 +118,26 @@ class CostModel(ABC):
         self.devices = tuple(records.devices[index] for index in np.unique(records.device))
         self.factors = {}
         self.feature_version, self.width = group.version, group.width
-        self._fit(records, budget or Budget(), seed, unlabelled)
+        if validation is not None:
+            validation = validation.measured()
+        self._fit(records, budget or Budget(), seed, Beside(unlabelled, validation))
 
     def update(
-        self, records: Records, *, budget: Budget | None = None, seed: int = 0, unlabelled: Records | None = None
+        self, records: Records, *, budget: Budget | None = None, seed: int = 0, source: Records | None = None
     ) -> None:
-        """Learn from new measurements, on devices known or new, and keep what is known (online, or fine-tuning)."""
+        """Learn from new measurements, on devices known or new, and keep what is known (online, or fine-tuning).
+
+        `source`: candidates that trained the model; CDMPP's discrepancy is between them and the new ones.
+        """
         group = records.features(self.kind)
         self.check(group)
         records = records.measured()
         if not self.devices:
-            return self.fit(records, budget=budget, seed=seed, unlabelled=unlabelled)
+            return self.fit(records, budget=budget, seed=seed, unlabelled=source)
         known = {device.name for device in self.devices}
         new = [records.devices[index] for index in np.unique(records.device)]
         common = replace(records, seconds=records.seconds / self._factor(records))
-        self._update(common, budget or Budget(epochs=10), seed, unlabelled)
+        self._update(common, budget or Budget(epochs=10), seed, Beside(source))
         self.devices += tuple(device for device in new if device.name not in known)
         return None
 
@@ -135,9 +177,25 @@ class CostModel(ABC):
             )
         self._check_width(group.rows)
 
+    def use(self, device: str) -> None:
+        """Compute on this device from now on (`cpu`, `cuda`, `cuda:1`); only networks do.
+
+        Raises InputError for a device that PyTorch does not have.
+        """
+        self.on = torch_device(device)
+
+    def shortfall(self, records: Records, criterion: str = "pairwise") -> float:
+        """Return the distance of the model from measured records; lower is better: see `Budget.criterion`."""
+        score = self.score_records(records, zero_shot=True)
+        seconds = self.record_latencies(records, zero_shot=True) if criterion == "latency" else score
+        if criterion == "latency" and np.isfinite(seconds).all():
+            return float(np.abs(np.log(seconds / records.seconds)).mean())
+        return 1.0 - pairwise_accuracy(score, records.seconds, records.group)
+
     def copy(self) -> Self:
         """A trained model of its own with what this one has learned so far."""
         other = type(self)(self.parameters)
+        other.use(self.on)
         other.devices, other.factors = self.devices, dict(self.factors)
         other.feature_version, other.width = self.feature_version, self.width
         state = self.state()
@@ -145,10 +203,10 @@ class CostModel(ABC):
         return other
 
     @abstractmethod
-    def _fit(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None: ...
+    def _fit(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None: ...
 
     @abstractmethod
-    def _update(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None: ...
+    def _update(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None: ...
 
     @abstractmethod
     def _predict(
@@ -210,10 +268,37 @@ def _used(records: Records) -> list[Device]:
     return [records.devices[index] for index in np.unique(records.device)]
 
 
+def validation_errors(model: CostModel, records: Records, shortfall: float) -> dict[str, float]:
+    """{"shortfall", "rmse_ms", "log_rmse"} of validation records, for a training's curve; no errors of latencies from
+    a model that only ranks.
+    """
+    seconds = model.record_latencies(records, zero_shot=True)
+    if not np.isfinite(seconds).all():
+        return {"shortfall": shortfall}
+    logs = np.log(seconds / records.seconds)
+    return {
+        "shortfall": shortfall,
+        "rmse_ms": 1e3 * float(np.sqrt(np.mean(np.square(seconds - records.seconds)))),
+        "log_rmse": float(np.sqrt(np.mean(np.square(logs)))),
+    }
+
+
+def torch_device(name: str) -> str:
+    """`name`, as PyTorch's. Raises InputError for a device that it does not have."""
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # what is raised depends on the build
+        raise InputError(f"device {name!r}: PyTorch does not have it here ({str(error).splitlines()[0]})") from error
+    return name
+
+
 def from_mapping(parameters: type[P], values: Mapping[str, Any], where: str) -> P:
     """A frozen dataclass of parameters from a mapping (YAML, JSON), nested dataclasses included, types checked.
 
-    Raises InputError for a name that there is not, or a value of another type than the default's.
+    Raises InputError for a name that there is not, a value of another type than the default's, and what the class's
+    own `check` refuses.
     """
     fields = {field.name: field for field in dataclasses.fields(parameters)}  # type: ignore[arg-type]
     defaults = parameters()
@@ -227,13 +312,28 @@ def from_mapping(parameters: type[P], values: Mapping[str, Any], where: str) -> 
                 raise InputError(f"{where}: {name} is a table of parameters, not {value!r}")
             given[name] = from_mapping(type(default), {**dataclasses.asdict(default), **value}, f"{where}: {name}")  # type: ignore[arg-type]
         elif isinstance(default, Mapping):
-            if not isinstance(value, Mapping) or not all(isinstance(part, int | float) for part in value.values()):
-                raise InputError(f"{where}: {name} is a table of numbers, not {value!r}")
+            if not isinstance(value, Mapping) or not all(_is_number(part) for part in value.values()):
+                raise InputError(f"{where}: {name} is a table of numbers of at least 0, not {value!r}")
             given[name] = {str(key): float(part) for key, part in value.items()}
         elif isinstance(default, float) and isinstance(value, int | float) and not isinstance(value, bool):
+            if not _is_number(value):
+                raise InputError(f"{where}: {name} is a number of at least 0, not {value!r}")
             given[name] = float(value)
         elif type(value) is type(default):
+            if type(value) is int and value < 1:
+                raise InputError(f"{where}: {name} is at least 1, not {value}")
             given[name] = value
         else:
             raise InputError(f"{where}: {name} is {type(default).__name__} (by default {default!r}), not {value!r}")
-    return parameters(**given)
+    made = parameters(**given)
+    check = getattr(made, "check", None)
+    if check is not None:
+        try:
+            check()
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+    return made
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

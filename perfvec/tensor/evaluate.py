@@ -2,8 +2,9 @@
 
 Splits (`tracegen.tensor.splits`): `within_task` holds out schedules of every task, `by_task` whole tasks, `by_target` a
 kind of device, `cross_model` the networks named, `cross_device` a device, first without any of its records (zero-shot),
-then fine-tuned on its records of a share of the tasks, which KMeans (CDMPP), joint probability (Verma et al.) or chance
-selects (`tracegen.tensor.selection`), and judged on the other tasks; or on that share of the records of every task
+then fine-tuned on its records of a share of the tasks, which CDMPP's sampling, KMeans over tasks, joint probability
+(Verma et al., without slow schedules) or chance selects (`tracegen.tensor.selection`) without a look at its latencies,
+and judged on the other tasks; or on that share of the records of every task
 (`records`), and judged on the others. Finished rows are kept in a file, so that a killed evaluation goes on where it
 was. A saved model is judged on a device in the same way, without training another.
 """
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from perfvec.tensor import metrics
 from perfvec.tensor.configuration import Entry
-from perfvec.tensor.contract import Budget, CostModel
+from perfvec.tensor.contract import Budget, CostModel, torch_device
 from perfvec.tensor.fine_tuning import fine_tune
 from perfvec.tensor.model_file import load_model
 from perfvec.tensor.models import make
@@ -40,8 +41,10 @@ from tracegen.tensor.dataset import Dataset
 Integers = NDArray[np.int64]
 SPLITS = splits.SPLITS
 SELECTIONS: dict[str, Callable[..., Integers]] = {
+    "cdmpp": selection.cdmpp_tasks,
     "kmeans": selection.kmeans_tasks,
     "verma": selection.joint_probability,
+    "flops": selection.flops_first,
     "random": selection.random_tasks,
 }
 RECORDS = "records"  # the selection that takes some records of every task
@@ -65,8 +68,9 @@ class Protocol:
     kind: str = "gpu"  # of device, held out by by_target
     device: str = ""  # held out by cross_device; by default the last that has records
     share: float = 0.1
-    selections: tuple[str, ...] = tuple(SELECTIONS)
+    selections: tuple[str, ...] = ("cdmpp", "kmeans", "verma", "random")
     train_records: int = 0  # train on at most so many, drawn at random; 0: all
+    validation: float = 0.1  # share that says when to stop, where the budget has patience
 
     def check(self) -> None:
         for name in self.splits:
@@ -82,13 +86,16 @@ def evaluate(
     entries: Sequence[Entry],
     protocol: Protocol,
     work: str | os.PathLike[str] | None = None,
+    on: str = "cpu",
 ) -> pd.DataFrame:
     """A row per split, variant (zero-shot or selection), model and seed: the metrics, records, processor seconds.
 
     `work`: JSON lines of finished rows; rows there of the same data, model, parameters and protocol are not computed
-    again. Raises InputError for what cannot be split (one device, no network), before anything is trained.
+    again. `on`: the device that networks compute on. Raises InputError for what cannot be split (one device, no
+    network), before anything is trained.
     """
     protocol.check()
+    torch_device(on)
     kinds = {entry.name: make(entry.model, entry.parameters, where=entry.name).kind for entry in entries}
     records = read_records(dataset, sorted(set(kinds.values())))
     records.measured()
@@ -106,7 +113,7 @@ def evaluate(
             key = _key(records, entry, protocol, split, seed)
             done = finished.rows(key)
             if done is None:
-                done = list(judge(records, plan, entry, protocol, split, seed))
+                done = list(judge(records, plan, entry, protocol, split, seed, on))
                 finished.add(key, done)
             rows += done
             for row in done:
@@ -125,6 +132,8 @@ def evaluate_saved(
     protocol.check()
     model = load_model(model_file)
     records = read_records(dataset, [model.kind])
+    trained = [index for index, device in enumerate(records.devices) if device.name in {d.name for d in model.devices}]
+    source = records.take(np.isin(records.device, trained)) if trained else None
     if protocol.device:
         names = [device.name for device in records.devices]
         if protocol.device not in names:
@@ -139,13 +148,15 @@ def evaluate_saved(
             about = {"split": "cross_device", "model": f"{model.NAME} ({Path(model_file).stem})", "seed": seed}
             rows.append(about | _row(variant, model, test, 0, 0.0, zero_shot=True))
             selected = _selected(data, test, protocol, seed)
-            for row in _fine_tuned(model, test, selected, protocol, seed):
+            for row in _fine_tuned(model, test, selected, protocol, seed, source):
                 rows.append(about | row)
     return pd.DataFrame(rows)
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row per split, variant and model, best pairwise accuracy first: mean ± standard deviation over the seeds."""
+    """A row per split, variant and model, best pairwise accuracy first: mean over the seeds, standard deviation
+    (`_spread`), and half of the 95 % interval of the mean (`_interval`).
+    """
     columns = {**{name: name for name in METRICS}, "train_seconds": "train_s"}
     order = {name: index for index, name in enumerate(dict.fromkeys(zip(rows["split"], rows["variant"], strict=True)))}
     table = []
@@ -154,6 +165,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         for name, shown in columns.items():
             values = part[name].astype(float)
             row[shown], row[f"{shown}_spread"] = values.mean(), values.std(ddof=0)
+            row[f"{shown}_interval"] = interval(values.to_numpy())
         table.append(row)
     frame = pd.DataFrame(table)
     frame["_order"] = [order[key] for key in zip(frame["split"], frame["variant"], strict=True)]
@@ -161,14 +173,23 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns="_order").reset_index(drop=True)
 
 
+def interval(values: NDArray[np.float64]) -> float:
+    """Half of the 95 % confidence interval of the mean of [n] values (Student's t); NaN of fewer than two."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return float("nan")
+    return float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+
+
 def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """The summary as people read it: mean ± spread in one column."""
+    """The summary as people read it: the mean, ± half of its 95 % interval where there are several seeds."""
     result = table[["split", "variant", "model", "seeds"]].copy()
     for name in (*METRICS, "train_s"):
         digits = 1 if name == "train_s" else 4
         result[name] = [
-            "-" if np.isnan(mean) else f"{mean:.{digits}f} ±{spread:.{digits}f}"
-            for mean, spread in zip(table[name], table[f"{name}_spread"], strict=True)
+            "-" if np.isnan(mean) else f"{mean:.{digits}f}" + ("" if np.isnan(half) else f" ±{half:.{digits}f}")
+            for mean, half in zip(table[name], table[f"{name}_interval"], strict=True)
         ]
     return result
 
@@ -203,38 +224,46 @@ class _Plan:
     """Positions of records, and of cross_device the positions in the test that fine-tune, by selection."""
 
     train: Integers
+    validation: Integers
     test: Integers
     selected: Mapping[str, Integers] = field(default_factory=dict)
 
 
 def plan_of(data: Dataset, records: Records, split: str, protocol: Protocol, seed: int) -> _Plan:
     selected: dict[str, Integers] = {}
+    share = protocol.validation if protocol.budget.patience else 0.0
     if split == "within_task":
-        parts = splits.within_task(data, validation=0, test=protocol.test, seed=seed)
+        parts = splits.within_task(data, validation=share, test=protocol.test, seed=seed)
     elif split == "by_task":
-        parts = splits.by_task(data, validation=0, test=protocol.test, seed=seed)
+        parts = splits.by_task(data, validation=share, test=protocol.test, seed=seed)
     elif split == "by_target":
-        parts = splits.by_target(data, held_out=protocol.kind, validation=0, seed=seed)
+        parts = splits.by_target(data, held_out=protocol.kind, validation=share, seed=seed)
     elif split == "cross_model":
-        parts = splits.cross_model(data, held_out=protocol.networks or _largest(records), validation=0, seed=seed)
+        parts = splits.cross_model(data, held_out=protocol.networks or _largest(records), validation=share, seed=seed)
     else:
-        parts = splits.cross_device(data, held_out=[_held(records, protocol.device)], validation=0, seed=seed)
+        parts = splits.cross_device(data, held_out=[_held(records, protocol.device)], validation=share, seed=seed)
         selected = _selected(data, records.take(parts.test), protocol, seed)
     train = parts.train
     if 0 < protocol.train_records < len(train):
         train = np.sort(np.random.default_rng(seed).permutation(train)[: protocol.train_records])
-    return _Plan(train, parts.test, selected)
+    return _Plan(train, parts.validation, parts.test, selected)
 
 
 def _selected(data: Dataset, test: Records, protocol: Protocol, seed: int) -> dict[str, Integers]:
-    """{selection: positions in the test of the records that fine-tune}."""
+    """{selection: positions in the test of the records that fine-tune}, without a look at their latencies."""
     tasks = max(round(len(test.tasks) * protocol.share), 1)
+    judged = {test.devices[index].name for index in np.unique(test.device)}
+    others = [device.name for device in test.devices if device.name not in judged]
     found = {}
     for name in protocol.selections:
         if name == RECORDS:
             found[name] = selection.even_records(test.task, max(int(len(test) * protocol.share), 1), seed=seed)
         else:
-            found[name] = np.flatnonzero(np.isin(test.task, SELECTIONS[name](data, tasks, seed=seed)))
+            chosen = np.isin(test.task, SELECTIONS[name](data, tasks, seed=seed, devices=others))
+            if name == "verma" and others:
+                fast = selection.fast_schedules(data, devices=others)[test.candidate]
+                chosen &= fast if (chosen & fast).any() else True
+            found[name] = np.flatnonzero(chosen)
     return found
 
 
@@ -251,7 +280,12 @@ def _row(
 
 
 def _fine_tuned(
-    model: CostModel, test: Records, selected: Mapping[str, Integers], protocol: Protocol, seed: int
+    model: CostModel,
+    test: Records,
+    selected: Mapping[str, Integers],
+    protocol: Protocol,
+    seed: int,
+    source: Records | None,
 ) -> Iterator[dict[str, Any]]:
     """A row for each selection: a copy of the model fine-tuned on its records of the test, and judged on the others."""
     for name, positions in selected.items():
@@ -262,31 +296,40 @@ def _fine_tuned(
         tuned = model.copy()
         began = time.process_time()
         few, others = test.take(chosen), test.take(~chosen)
-        done = fine_tune(tuned, few, budget=protocol.fine_tuning, seed=seed, unlabelled=others)
+        done = fine_tune(tuned, few, budget=protocol.fine_tuning, seed=seed, source=source)
         spent = time.process_time() - began
         row = _row(f"{name} {protocol.share:.0%}", tuned, others, len(few), spent)
         yield row | {"passes": done.step.passes}
 
 
 def judge(
-    records: Records, plan: _Plan, entry: Entry, protocol: Protocol, split: str, seed: int
+    records: Records, plan: _Plan, entry: Entry, protocol: Protocol, split: str, seed: int, on: str
 ) -> Iterator[dict[str, Any]]:
     train, test = records.take(plan.train), records.take(plan.test)
 
     def fitted() -> tuple[CostModel, float]:
         model = make(entry.model, entry.parameters, where=entry.name)
+        model.use(on)
         began = time.process_time()
-        model.fit(train, budget=protocol.budget, seed=seed, unlabelled=None if split == "within_task" else test)
+        model.fit(
+            train,
+            budget=protocol.budget,
+            seed=seed,
+            unlabelled=None if split == "within_task" else test,
+            validation=records.take(plan.validation) if len(plan.validation) else None,
+        )
         return model, time.process_time() - began
 
     about = {"split": split, "model": entry.name, "seed": seed}
     model, seconds = fitted()
     if split != "cross_device":
         held = split == "by_target"
-        yield about | _row(ZERO_SHOT if held else "-", model, test, len(train), seconds, zero_shot=held)
+        row = _row(ZERO_SHOT if held else "-", model, test, len(train), seconds, zero_shot=held)
+        yield about | row | {"curve": model.curve}
         return
-    yield about | _row(ZERO_SHOT, model, test, len(train), seconds, zero_shot=True)
-    for row in _fine_tuned(model, test, plan.selected, protocol, seed):
+    row = _row(ZERO_SHOT, model, test, len(train), seconds, zero_shot=True)
+    yield about | row | {"curve": model.curve}
+    for row in _fine_tuned(model, test, plan.selected, protocol, seed, train):
         row["train_records"] += len(train)
         row["train_seconds"] += seconds
         yield about | row

@@ -44,16 +44,17 @@ class FineTuned:
 
 
 def fine_tune(
-    model: CostModel, records: Records, *, budget: Budget, seed: int = 0, unlabelled: Records | None = None
+    model: CostModel, records: Records, *, budget: Budget, seed: int = 0, source: Records | None = None
 ) -> FineTuned:
     """Update `model` with `records`, for at most `budget.epochs` passes; afterwards it knows their devices.
 
-    A model that was not trained yet goes all passes. Every fold takes every step anew, which is some ten budgets over
+    `source`: candidates that trained the model, for CDMPP's discrepancy between source and target. A model that was not
+    trained yet goes all passes. Every fold takes every step anew, which is some ten budgets over
     two thirds of the records, before what is chosen. Raises InputError where no record was measured.
     """
     records = records.measured()
     if not model.devices:
-        model.update(records, budget=budget, seed=seed, unlabelled=unlabelled)
+        model.update(records, budget=budget, seed=seed, source=source)
         return FineTuned(Step(budget.epochs, False), {})
     ranks_only = bool(np.isnan(model.to_seconds(np.zeros(1))).any())
     passes = sorted({0} | {max(round(share * budget.epochs), 1) for share in SHARES})
@@ -61,22 +62,20 @@ def fine_tune(
     errors: dict[Step, Floats] = {}
     if len(records) >= _SMALLEST:
         fold = task_folds(records.task, seed)
-        errors = {step: _left_out(model, records, fold, step, budget, seed, ranks_only) for step in steps}
+        errors = {step: _left_out(model, records, fold, step, budget, seed, ranks_only, source) for step in steps}
     step = first_records(errors) if errors else Step(0, False)
-    _take(step, model, records, budget, seed, unlabelled)
+    _take(step, model, records, budget, seed, source)
     return FineTuned(step, {step: float(np.nanmean(error)) for step, error in errors.items()})
 
 
-def _take(
-    step: Step, model: CostModel, records: Records, budget: Budget, seed: int, unlabelled: Records | None
-) -> None:
+def _take(step: Step, model: CostModel, records: Records, budget: Budget, seed: int, source: Records | None) -> None:
     if step.factor:
         off = np.log(records.seconds / model.record_latencies(records, zero_shot=True))
         for index in np.unique(records.device):
             name = records.devices[index].name
             factor = float(np.exp(np.median(off[records.device == index])))
             model.factors[name] = model.factors.get(name, 1.0) * factor
-    model.update(records, budget=replace(budget, epochs=step.passes), seed=seed, unlabelled=unlabelled)
+    model.update(records, budget=replace(budget, epochs=step.passes), seed=seed, source=source)
 
 
 def task_folds(task: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
@@ -87,13 +86,20 @@ def task_folds(task: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
 
 
 def _left_out(
-    model: CostModel, records: Records, fold: NDArray[np.int64], step: Step, budget: Budget, seed: int, ranks_only: bool
+    model: CostModel,
+    records: Records,
+    fold: NDArray[np.int64],
+    step: Step,
+    budget: Budget,
+    seed: int,
+    ranks_only: bool,
+    source: Records | None,
 ) -> Floats:
     """[groups] mean error of each task and device when it is left out; NaN of one that has no pair to be ordered."""
     total = dict.fromkeys(np.unique(records.group).tolist(), 0.0)
     for out in range(FOLDS):
         test, copy = records.take(fold == out), model.copy()
-        _take(step, copy, records.take(fold != out), budget, seed, None)
+        _take(step, copy, records.take(fold != out), budget, seed, source)
         score = copy.score_records(test, zero_shot=True)
         for group in np.unique(test.group).tolist():
             part = test.group == group

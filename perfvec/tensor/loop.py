@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,12 +18,14 @@ from perfvec.tensor.batches import Batch, pad, training_batches
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.discrepancy import central_moment_discrepancy
 from perfvec.tensor.records import Records
-from perfvec.tensor.targets import Target, relevance
+from perfvec.tensor.targets import KINDS, Target, relevance
 from support.errors import InputError
 from tracegen.tensor.dataset import Rows
 
-LOSSES = ("mse", "huber", "mape", "rank", "lambda", "cmd")
+LOSSES = ("mse", "rmse", "huber", "mape", "rank", "lambda", "cmd")
 _SMALLEST_DOMAIN = 8  # candidates of a domain in a batch, for moments to mean something
+DROPS = 2  # of the learning rate, where validation records say when to stop
+DROP = 0.2
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ class Training:
         for name in self.losses:
             if name not in LOSSES:
                 raise InputError(f"loss {name!r}: expected some of {', '.join(LOSSES)}")
+        if not any(self.losses.values()):
+            raise InputError("losses: at least one needs a weight above 0")
+        if self.target not in KINDS:
+            raise InputError(f"target {self.target!r}: expected one of {', '.join(KINDS)}")
+        if not 0 < self.learning_rate < 10 or not self.sharpness > 0 or not self.clip > 0:
+            raise InputError("learning_rate (below 10), sharpness and clip are above 0")
+        if not self.warmup < 1:
+            raise InputError(f"warmup is a share below 1, not {self.warmup}")
         if "mape" in self.losses and self.target == "score":
             raise InputError("the loss 'mape' is of latencies, and the target 'score' has none; use 'log' or 'box-cox'")
 
@@ -67,6 +77,14 @@ class Network(nn.Module):
     def set_devices(self, count: int) -> None:
         """The model now knows `count` devices; new ones come last."""
 
+    def set_lengths(self, lengths: Sequence[int]) -> None:
+        """The candidates that train have so many rows."""
+
+    @property
+    def tickets(self) -> float:
+        """The share of their entries that fine-tuning changes: those that matter most for the new records."""
+        return 1.0
+
     def adapting(self, new: bool) -> Iterable[nn.Parameter]:
         """The weights that fine-tuning changes; `new`: on devices that did not train."""
         return self.parameters()
@@ -74,11 +92,44 @@ class Network(nn.Module):
 
 @dataclass(frozen=True)
 class Learned:
-    """Summary of a training: passes, processor seconds, the last pass's mean loss."""
+    """Summary of a training: passes, processor seconds, the last pass's mean loss.
+
+    `curve`: of every pass {"pass", "seconds", "loss"}, with what `judge` said of it.
+    """
 
     epochs: float
     seconds: float
     loss: float
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
+class _Plateau:
+    """Keeps the best weights; says when the learning rate falls and when the training ends."""
+
+    def __init__(self, network: nn.Module, patience: int) -> None:
+        self.network, self.patience = network, patience
+        self.best, self.since, self.drops = math.inf, 0, 0
+        self.weights = self._copy()
+
+    def _copy(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+
+    def see(self, shortfall: float) -> bool:
+        """Take the shortfall of a pass; return whether the training ends."""
+        if shortfall < self.best:
+            self.best, self.since, self.weights = shortfall, 0, self._copy()
+            return False
+        self.since += 1
+        if self.since < self.patience:
+            return False
+        self.since = 0
+        self.drops += 1
+        self.network.load_state_dict(self.weights)
+        return self.drops > DROPS
+
+    @property
+    def rate(self) -> float:
+        return DROP**self.drops
 
 
 def train(
@@ -94,30 +145,42 @@ def train(
     *,
     known: int,
     weights: Iterable[nn.Parameter] | None = None,
-    unlabelled: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    other: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    judge: Callable[[], dict[str, float]] | None = None,
+    on: str = "cpu",
+    share: float = 1.0,
     title: str = "train",
 ) -> Learned:
     """Fit `network` to measured `records`; `device` [n] are rows of `vectors` [devices, P], the first `known` of which
-    have labels (and heads). `unlabelled`: candidates [m] and their devices [m], for the loss `cmd`.
+    have labels (and heads). `other`: candidates [m] of another domain and their devices [m], for the loss `cmd`.
+    Networks and batches are in the memory of the device `on`. `share` < 1: only so much of the weights changes, chosen
+    by the first batch (`_winning`).
 
     The learning rate follows the larger of the shares of passes and of processor time that are over, so that a budget
-    in seconds too ends with a small rate. Repeatable on one thread by `seed` where the budget has passes only.
+    in seconds too ends with a small rate. With `judge` (after every pass: `shortfall` and more, of validation records)
+    and a budget with patience it is constant after the warm-up, of a pass, until `_Plateau` lets it fall. Repeatable
+    on one thread by `seed` where the budget has passes only.
     """
     training.check()
     random = np.random.default_rng(seed)
     torch.manual_seed(seed)
     length = np.minimum(rows.length[records.candidate], training.rows)
     group = records.group
-    wanted = torch.from_numpy(target.of(records.seconds, group).astype(np.float32))
-    order = torch.from_numpy(relevance(records.seconds, group).astype(np.float32))
-    measured = torch.from_numpy(records.seconds)
-    groups = torch.from_numpy(group)
-    domain = torch.from_numpy(_domains(records))
+    network.to(on)
+    wanted = torch.from_numpy(target.of(records.seconds, group).astype(np.float32)).to(on)
+    order = torch.from_numpy(relevance(records.seconds, group).astype(np.float32)).to(on)
+    measured = torch.from_numpy(records.seconds).to(on)
+    groups = torch.from_numpy(group).to(on)
+    domain = torch.from_numpy(_domains(records)).to(on)
     table = torch.from_numpy(vectors)
     trained = [weight for weight in (network.parameters() if weights is None else weights) if weight.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=training.weight_decay)
+    decay = training.weight_decay if share == 1.0 else 0.0  # weights that do not win stay as they are
+    optimizer = torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=decay)
     steps = budget.epochs * max(math.ceil(len(records) / training.batch), 1)
-    other = unlabelled if unlabelled is not None and len(unlabelled[0]) else None
+    other = other if other is not None and len(other[0]) else None
+    plateau = _Plateau(network, budget.patience) if judge is not None and budget.patience else None
+    curve: list[dict[str, float]] = []
+    winning: list[Tensor] = []
     began, step, progress, epoch, mean = time.process_time(), 0, 0.0, 0, float("nan")
     network.train()
     bar = tqdm(total=100, desc=title, leave=False, disable=None, unit="%")
@@ -130,15 +193,22 @@ def train(
                 break
             if len(at) < 2:  # nothing to normalise or to compare
                 continue
+            rate = _rate(progress, training.warmup)
+            if plateau is not None:
+                rate = min((step + 1) * budget.epochs / max(steps, 1), 1.0) * plateau.rate
             for part in optimizer.param_groups:
-                part["lr"] = training.learning_rate * _rate(progress, training.warmup)
-            batch = make_batch(rows, records.candidate[at], table, device[at], known, training.rows)
-            index = torch.from_numpy(at)
+                part["lr"] = training.learning_rate * rate
+            batch = make_batch(rows, records.candidate[at], table, device[at], known, training.rows).to(on)
+            index = torch.from_numpy(at).to(on)
             output, latent = network(batch)
             loss = output.new_zeros(())
             for name, weight in training.losses.items():
+                if not weight:
+                    continue
                 if name == "mse":
                     term = losses.mse(output, wanted[index])
+                elif name == "rmse":
+                    term = losses.rmse(output, wanted[index])
                 elif name == "huber":
                     term = losses.huber(output, wanted[index])
                 elif name == "mape":
@@ -149,22 +219,48 @@ def train(
                     term = losses.lambda_rank(training.sharpness * output, order[index], groups[index])
                 elif other is not None:
                     there = random.integers(len(other[0]), size=len(at))
-                    foreign = make_batch(rows, other[0][there], table, other[1][there], known, training.rows)
+                    foreign = make_batch(rows, other[0][there], table, other[1][there], known, training.rows).to(on)
                     term = central_moment_discrepancy(latent, network(foreign)[1])
                 else:
                     term = _between(latent, domain[index])
                 loss = loss + weight * term
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
+            if share < 1.0:
+                winning = winning or _winning(trained, share)
+                for value, mask in zip(trained, winning, strict=True):
+                    if value.grad is not None:
+                        value.grad *= mask
             nn.utils.clip_grad_norm_(trained, training.clip)
             optimizer.step()
             total, count, step = total + float(loss.detach()), count + 1, step + 1
         epoch += 1
         mean = total / count if count else mean
+        curve.append({"pass": float(epoch), "seconds": time.process_time() - began, "loss": mean})
+        if judge is not None:
+            network.eval()
+            curve[-1] |= judge()
+            network.train()
+            if plateau is not None and plateau.see(curve[-1]["shortfall"]):
+                break
+    if plateau is not None:
+        network.load_state_dict(plateau.weights)
     bar.close()
     network.eval()
     passes = step * budget.epochs / steps if steps else 0.0
-    return Learned(passes, time.process_time() - began, mean)
+    return Learned(passes, time.process_time() - began, mean, curve)
+
+
+def _winning(weights: Sequence[nn.Parameter], share: float) -> list[Tensor]:
+    """Masks of the `share` of all entries with the largest |weight · gradient|: what the loss would miss most (the
+    first term of its change where an entry were zero).
+    """
+    worth = [
+        torch.zeros_like(value) if value.grad is None else (value.detach() * value.grad).abs() for value in weights
+    ]
+    every = torch.cat([part.flatten() for part in worth])
+    least = every.kthvalue(max(len(every) - round(share * len(every)), 0) + 1).values if len(every) else 0.0
+    return [(part >= least).to(part.dtype) for part in worth]
 
 
 def make_batch(

@@ -16,6 +16,11 @@ def mse(output: Tensor, target: Tensor) -> Tensor:
     return (output - target).square().mean()
 
 
+def rmse(output: Tensor, target: Tensor) -> Tensor:
+    """Root of the mean squared error of [n] values (ATFormer's alternative to the ranking loss)."""
+    return torch.sqrt((output - target).square().mean() + 1e-12)
+
+
 def huber(output: Tensor, target: Tensor, width: float = 0.125) -> Tensor:
     """Mean of e²/(2·width) up to |e| = width and |e| − width/2 beyond, of [n] errors e: large ones count less."""
     return smooth_l1_loss(output, target, beta=width)

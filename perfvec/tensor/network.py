@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perfvec.tensor.batches import Batch, prediction_batches
-from perfvec.tensor.contract import Budget, CostModel, Floats, State
+from perfvec.tensor.contract import Beside, Budget, CostModel, Floats, State, validation_errors
 from perfvec.tensor.devices import DeviceScale, device_scale, fit_devices
 from perfvec.tensor.loop import Learned, Network, make_batch, train
 from perfvec.tensor.records import Records
 from perfvec.tensor.targets import Target, fit_target
+from support.errors import InputError
 from tracegen.tensor.dataset import Device, Rows
 
 _AT_ONCE = 1024  # candidates of a prediction
@@ -53,7 +54,23 @@ class NetworkModel(CostModel):
     NETWORK: ClassVar[type[Network]]
     learned: Learned | None = None
 
-    def _fit(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def check_parameters(self) -> None:
+        self.parameters.training.check()
+        share = getattr(self.parameters, "dropout", 0.0)
+        if share >= 1:
+            raise InputError(f"dropout is a share below 1, not {share}")
+        try:
+            with torch.device("meta"):  # shapes only
+                self.NETWORK(1, 1, self.parameters)
+        except InputError:
+            raise
+        except (AssertionError, ValueError, RuntimeError, ZeroDivisionError, TypeError) as error:
+            heads, width = getattr(self.parameters, "heads", 1), getattr(self.parameters, "width", 1)
+            if width % heads:
+                raise InputError(f"width {width} is not a multiple of heads {heads}") from error
+            raise InputError(f"no such network ({str(error).splitlines()[0]})") from error
+
+    def _fit(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         rows = records.features(self.kind).rows
         self.scale: DeviceScale = fit_devices(self.devices)
         self.target: Target = fit_target(self.parameters.training.target, records.seconds)
@@ -61,9 +78,9 @@ class NetworkModel(CostModel):
         self._build()
         used = np.unique(records.candidate)
         self.network.fit(_rows_of(rows, used))
-        self._learn(records, self.devices, budget, seed, unlabelled, None, self.parameters.training.learning_rate)
+        self._learn(records, self.devices, budget, seed, beside, None, self.parameters.training.learning_rate)
 
-    def _update(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def _update(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         known = {device.name for device in self.devices}
         there = [records.devices[index] for index in np.unique(records.device)]
         new = tuple(device for device in there if device.name not in known)
@@ -74,7 +91,7 @@ class NetworkModel(CostModel):
             self.devices + new,
             budget,
             seed,
-            unlabelled,
+            beside,
             weights,
             self.parameters.training.learning_rate * self.parameters.update_rate,
         )
@@ -82,7 +99,7 @@ class NetworkModel(CostModel):
     def _build(self) -> None:
         network = self.NETWORK(self.width, self.scale.width, self.parameters)
         network.set_devices(len(self.devices))
-        self.network = Standardised(network, self.width)
+        self.network = Standardised(network, self.width).to(self.on)
 
     def _learn(
         self,
@@ -90,12 +107,20 @@ class NetworkModel(CostModel):
         devices: Sequence[Device],
         budget: Budget,
         seed: int,
-        unlabelled: Records | None,
+        beside: Beside,
         weights: list[nn.Parameter] | None,
         rate: float,
     ) -> None:
         ordered, index = _ordered(devices, records.devices)
-        other = None if unlabelled is None else (unlabelled.candidate, index[unlabelled.device])
+        length = records.features(self.kind).rows.length[records.candidate]
+        self.network.network.set_lengths(np.unique(length.clip(1, self.parameters.training.rows)).tolist())
+        other = None if beside.other is None else (beside.other.candidate, index[beside.other.device])
+
+        def judge() -> dict[str, float]:
+            assert beside.validation is not None
+            shortfall = self.shortfall(beside.validation, budget.criterion)
+            return validation_errors(self, beside.validation, shortfall)
+
         self.learned = train(
             self.network,
             records,
@@ -108,9 +133,13 @@ class NetworkModel(CostModel):
             seed,
             known=len(devices),
             weights=weights,
-            unlabelled=other,
+            other=other,
+            judge=None if beside.validation is None else judge,
+            on=self.on,
+            share=1.0 if weights is None else self.network.network.tickets,
             title=self.NAME,
         )
+        self.curve = self.learned.curve
 
     def _predict(
         self,
@@ -128,15 +157,20 @@ class NetworkModel(CostModel):
         self.network.eval()
         with torch.inference_mode():
             for at in prediction_batches(np.minimum(rows.length[candidates], most), _AT_ONCE):
-                batch = make_batch(rows, candidates[at], table, device[at], len(self.devices), most)
-                result[at] = self.network(batch)[0].double().numpy()
+                batch = make_batch(rows, candidates[at], table, device[at], len(self.devices), most).to(self.on)
+                result[at] = self.network(batch)[0].double().cpu().numpy()
         return result
+
+    def use(self, device: str) -> None:
+        super().use(device)
+        if hasattr(self, "network"):
+            self.network.to(device)
 
     def to_seconds(self, score: Floats) -> Floats:
         return self.target.seconds(score)
 
     def state(self) -> State:
-        weights = {name: value.numpy() for name, value in self.network.state_dict().items()}
+        weights = {name: value.cpu().numpy() for name, value in self.network.state_dict().items()}
         return State(weights, {"target": asdict(self.target), "device_scale": asdict(self.scale)})
 
     def restore(self, state: State) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from perfvec.tensor.contract import CostModel
 from perfvec.tensor.model_file import load_model
-from perfvec.tensor.records import FeatureGroup
+from perfvec.tensor.records import feature_group
 from support.errors import InputError
 from tracegen.tensor.dataset import Dataset, Device
 from tracegen.tensor.read import read
@@ -38,8 +38,9 @@ def predict(
         data = stack.enter_context(Dataset(_as_dataset(Path(dataset), stack)))
         if not data.schedule_count:
             raise InputError(f"{dataset}: has no candidates to predict")
-        rows = data.features(model.kind)
-        model.check(FeatureGroup(model.kind, data.groups[model.kind], rows))
+        group = feature_group(data, model.kind)
+        model.check(group)
+        rows = group.rows
         there = {row["name"]: Device(row["name"], row["parameters"]) for row in data.devices.to_dict("records")}
         table = data.table()
         task, names = data.task_of.astype(np.int64), data.tasks["name"].to_numpy()

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from support.errors import InputError
-from tracegen.tensor.dataset import Dataset, Device, Outcome, Rows
+from tracegen.tensor import loop_nest
+from tracegen.tensor.dataset import OPERATORS, Dataset, Device, Outcome, Rows
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,54 @@ class Records:
         return self if ran.all() else self.take(ran)
 
     def features(self, kind: str) -> FeatureGroup:
+        if kind not in self.groups and base_kind(kind) in self.groups:
+            operators = np.zeros(len(self.groups[base_kind(kind)].rows), np.int64)
+            operators[self.candidate] = np.array([operator_index(task.operator) for task in self.tasks])[self.task]
+            return derived(kind, self.groups[base_kind(kind)], operators)
         if kind not in self.groups:
             there = ", ".join(self.available or self.groups) or "none"
             raise InputError(f"{self.source}: has no features {kind!r} (there: {there}); collect or read it with them")
         return self.groups[kind]
+
+
+DERIVED = {"statements+operator": "statements", "ast-published": "ast"}
+
+
+def base_kind(kind: str) -> str:
+    """The feature group of a dataset that a kind of features is made of; itself where it is one."""
+    return DERIVED.get(kind, kind)
+
+
+def operator_index(operator: str) -> int:
+    """The place of an operator class among the ten."""
+    return OPERATORS.index(operator if operator in OPERATORS else "other")
+
+
+def derived(kind: str, base: FeatureGroup, operators: NDArray[np.int64]) -> FeatureGroup:
+    """`kind` of a base group; `operators` [candidates] are the operator classes of their tasks.
+
+    `statements+operator`: each row with the class one-hot behind it (ATFormer). `ast-published`: without the columns of
+    loop nests, which CDMPP does not have.
+    """
+    rows = base.rows
+    if kind == "statements+operator":
+        hot = np.eye(len(OPERATORS), dtype=np.float32)[np.repeat(operators, rows.length)]
+        values, version = np.concatenate([rows.values, hot], axis=1), f"{base.version}+operator-1"
+    elif kind == "ast-published":
+        values, version = rows.values[:, : -len(loop_nest.COLUMNS)], f"{base.version}-published"
+    else:
+        return base
+    return FeatureGroup(kind, version, replace(rows, values=values))
+
+
+def feature_group(dataset: Dataset, kind: str) -> FeatureGroup:
+    """A kind of features of all schedules of a dataset, those of `DERIVED` included. Raises InputError without it."""
+    base = base_kind(kind)
+    found = FeatureGroup(base, dataset.groups.get(base, ""), dataset.features(base))
+    if base == kind:
+        return found
+    classes = np.array([operator_index(name) for name in dataset.tasks["operator"]], np.int64)
+    return derived(kind, found, classes[dataset.task_of.astype(np.int64)])
 
 
 def read_records(path: str | os.PathLike[str], kinds: Sequence[str] | None = None) -> Records:
@@ -104,9 +149,9 @@ def read_records(path: str | os.PathLike[str], kinds: Sequence[str] | None = Non
     with Dataset(path) as dataset:
         table = dataset.table(failed=True)
         groups = {
-            kind: FeatureGroup(kind, dataset.groups[kind], dataset.features(kind))
+            kind: feature_group(dataset, kind)
             for kind in (dataset.groups if kinds is None else kinds)
-            if kind in dataset.groups
+            if base_kind(kind) in dataset.groups
         }
         seconds = table["seconds"].to_numpy(np.float64).copy()
         seconds[(table["error"].to_numpy() != Outcome.OK) | ~(seconds > 0)] = np.nan

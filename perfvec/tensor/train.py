@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import numpy as np
 
 from perfvec.tensor.configuration import Entry
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.fine_tuning import Step, fine_tune
 from perfvec.tensor.model_file import describe, load_model, save_model
 from perfvec.tensor.models import make
-from perfvec.tensor.records import read_records
+from perfvec.tensor.records import Records, read_records
+from support.errors import InputError
 from support.files import require_writable
 
 
@@ -25,6 +28,7 @@ class Trained:
     devices: tuple[str, ...]
     seconds: float
     fine_tuned: Step | None = None  # how far cross-validation let it go
+    curve: list[dict[str, float]] = field(default_factory=list)  # of every pass: see `loop.Learned`
 
 
 def train(
@@ -35,19 +39,27 @@ def train(
     budget: Budget,
     seed: int = 0,
     initial: str | os.PathLike[str] | None = None,
+    validation: float = 0.1,
+    on: str = "cpu",
 ) -> Trained:
     """Write a model of `entry` trained on `dataset`; of `initial`, fine-tuned as far as helps, where that is given.
 
-    Raises InputError where the dataset has no measured records or not the features that the model reads.
+    Where the budget has patience, a share `validation` of the tasks is not learned from but says when to stop. `on`:
+    the device that networks compute on. Raises InputError where the dataset has no measured records or not the
+    features that the model reads.
     """
     require_writable(output)
     model = make(entry.model, entry.parameters) if initial is None else load_model(initial)
+    model.use(on)
     records = read_records(dataset, [model.kind]).measured()
+    held: Records | None = None
+    if budget.patience and initial is None:
+        held, records = _held_tasks(records, validation, seed)
     before: list[Any] = [] if initial is None else [describe(initial)["provenance"]]
     began = time.process_time()
     step, errors = None, {}
     if initial is None:
-        model.fit(records, budget=budget, seed=seed)
+        model.fit(records, budget=budget, seed=seed, validation=held)
     else:
         tuned = fine_tune(model, records, budget=budget, seed=seed)
         step, errors = tuned.step, tuned.errors
@@ -59,9 +71,21 @@ def train(
         "seed": seed,
         "budget": asdict(budget),
         "train_seconds": seconds,
+        "validation_records": 0 if held is None else len(held),
+        "curve": model.curve,
         "before": before,
         "fine_tuned": None if step is None else asdict(step),
         "left_out": [{**asdict(other), "error": error} for other, error in errors.items()],
     }
     save_model(model, output, provenance)
-    return Trained(model.NAME, len(records), tuple(device.name for device in model.devices), seconds, step)
+    names = tuple(device.name for device in model.devices)
+    return Trained(model.NAME, len(records), names, seconds, step, model.curve)
+
+
+def _held_tasks(records: Records, share: float, seed: int) -> tuple[Records, Records]:
+    """(the records of a share of the tasks, at least one, and all others)."""
+    tasks = np.random.default_rng(seed).permutation(np.unique(records.task))
+    if len(tasks) < 2:
+        raise InputError(f"{records.source}: one task has records; early stopping needs two, or patience 0")
+    held = np.isin(records.task, tasks[: max(round(share * len(tasks)), 1)])
+    return records.take(held), records.take(~held)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracegen.tensor import primitives
 from tracegen.tensor.dataset import Dataset, Outcome, history, summary
 
 
@@ -27,7 +28,17 @@ def card(dataset: Dataset) -> str:
     for networks in dataset.tasks["networks"]:
         for name in networks:
             tasks_of[name] = tasks_of.get(name, 0) + 1
-    lines += [f"Tasks by network: {_counts(tasks_of)}.", "", "## Devices", ""]
+    lines += [f"Tasks by network: {_counts(tasks_of)}.", "", "## Networks", ""]
+    lines += _table(
+        ["network", "tasks", "calls", "MFLOP of a task", "MFLOP of an inference"],
+        [[row["network"], row["tasks"], row["calls"], row["task"], row["inference"]] for row in networks_of(dataset)],
+    )
+    if used := primitives_used(dataset):
+        lengths, counts = used
+        lines += ["", "## Schedule primitives", ""]
+        lines += _table(["primitive", "schedules with it", "a schedule"], counts)
+        lines += ["", f"Primitives of a schedule: {lengths[0]:,} to {lengths[2]:,}, median {lengths[1]:,}."]
+    lines += ["", "## Devices", ""]
     lines += _table(
         ["device", "tasks", "records", "failed", "fastest", "median", "slowest", "median spread"],
         [
@@ -73,6 +84,50 @@ def card(dataset: Dataset) -> str:
             f"- {session['date']}, {session['processor']}, TVM {session['tvm']}, tvm-ffi {session['tvm_ffi']}: `{plan}`"
         )
     return "\n".join(lines) + "\n"
+
+
+def networks_of(dataset: Dataset) -> list[dict[str, Any]]:
+    """A row a network: its tasks, their calls of one inference, and FLOPs (millions) of a task (smallest, median and
+    largest) and of an inference.
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for weights, flops in zip(dataset.tasks["networks"], dataset.tasks["flops"], strict=True):
+        for name, calls in weights.items():
+            found.setdefault(name, []).append((float(calls), float(flops)))
+    rows = []
+    for name, tasks in found.items():
+        calls, flops = np.array(tasks).T
+        known = flops[np.isfinite(flops)] / 1e6
+        quantiles = np.percentile(known, (0, 50, 100)) if len(known) else [float("nan")] * 3
+        low, middle, high = (f"{value:,.4g}" for value in quantiles)
+        rows.append(
+            {
+                "network": name,
+                "tasks": len(tasks),
+                "calls": int(calls.sum()),
+                "task": f"{low} / {middle} / {high}",
+                "inference": f"{np.nansum(calls * flops) / 1e6:,.4g}",
+            }
+        )
+    return rows
+
+
+def primitives_used(dataset: Dataset) -> tuple[tuple[int, int, int], list[list[Any]]] | None:
+    """((smallest, median, largest number of primitives of a schedule), a row a primitive: its name, the share of the
+    schedules that have it, how often those have it in the mean), the most frequent first; None without primitives.
+    """
+    if "primitives" not in dataset.groups or not dataset.schedule_count:
+        return None
+    rows = dataset.features("primitives")
+    names = np.array(primitives.PRIMITIVES)
+    counts = np.zeros((len(rows), len(names)))
+    owner = np.repeat(np.arange(len(rows)), rows.length)
+    np.add.at(counts, owner, rows.values[:, : len(names)])
+    has = (counts > 0).sum(0)
+    order = [index for index in np.argsort(-counts.sum(0), kind="stable") if has[index]]
+    table = [[names[i], f"{100 * has[i] / len(rows):.0f} %", f"{counts[:, i].sum() / has[i]:.2f}"] for i in order]
+    low, middle, high = np.percentile(rows.length, (0, 50, 100)).astype(int).tolist()
+    return (low, middle, high), table
 
 
 def _table(head: list[str], rows: list[list[Any]]) -> list[str]:

@@ -1,15 +1,23 @@
-"""Selection of tasks or records to measure or to learn from where all are too many.
+"""Selection of tasks, schedules or records to measure or to learn from where all are too many.
 
-`joint_probability` is Verma et al.'s pruning ("Cross-Feature Transfer Learning for Efficient Tensor Program
-Generation"): tasks are drawn with a probability that is joint over FLOPs, tensor shape and execution time, so that few
-stand for many alike. `kmeans_tasks` is CDMPP's (Hu et al., EuroSys 2024): clusters of tasks by their features, one task
-each, the nearest to the centre. `random_tasks` is what both are compared with. Each returns task indices, ascending, a
-function of its arguments and seed alone. `even_records` chooses records in place of tasks: some of every task.
-"""
+| selection | takes |
+|---|---|
+| `joint_probability` | tasks by the joint probability of FLOPs, shape and time, those of many FLOPs first (Verma et al., "Cross-Feature Transfer Learning for Efficient Tensor Program Generation") |
+| `fast_schedules` | of each task the schedules that are not slow (the same) |
+| `flops_first` | the tasks of most FLOPs (the same, for tuning) |
+| `cdmpp_tasks` | tasks that stand for clusters of programs (CDMPP: Hu et al., EuroSys 2024) |
+| `kmeans_tasks` | tasks that stand for clusters of tasks' means: ours, of the same idea |
+| `random_tasks` | what they are compared with |
+| `even_records` | in place of tasks, some records of every task |
+
+Each returns indices, ascending, a function of its arguments and seed alone. Times are read of the devices `devices`
+only: where tasks are selected to be measured on a new device, its own times are not known yet.
+"""  # noqa: E501
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,26 +31,103 @@ from tracegen.tensor.dataset import Dataset
 _CHUNK = 1 << 14  # schedules at a time
 
 
-def random_tasks(dataset: Dataset, count: int, *, seed: int = 0) -> NDArray[np.int64]:
+def random_tasks(
+    dataset: Dataset, count: int, *, seed: int = 0, devices: Sequence[str] | None = None
+) -> NDArray[np.int64]:
     """`count` tasks, all equally likely."""
     return _drawn(dataset, count, None, seed)
 
 
-def joint_probability(dataset: Dataset, count: int, *, seed: int = 0, bins: int = 8) -> NDArray[np.int64]:
-    """`count` tasks drawn without replacement so that FLOPs, shape and execution time are covered evenly.
+def flops_first(
+    dataset: Dataset, count: int, *, seed: int = 0, devices: Sequence[str] | None = None
+) -> NDArray[np.int64]:
+    """The `count` tasks of most FLOPs; of equal ones the first. Tasks of unknown FLOPs come last."""
+    _check(dataset, count)
+    flops = np.nan_to_num(dataset.tasks["flops"].to_numpy(np.float64), nan=-1.0)
+    return np.sort(np.argsort(-flops, kind="stable")[:count])
 
-    Each task falls into a cell of its FLOPs, its tensors' elements and the median of its measured times (logarithms, in
-    `bins` equally wide ones; what is not known is a bin of its own). The joint probability of a cell is its share of
-    tasks; a task's probability to be drawn is inverse to that of its cell, so that every cell that occurs is as likely
-    as any other and what is rare is not lost.
+
+def joint_probability(
+    dataset: Dataset, count: int, *, seed: int = 0, bins: int = 8, devices: Sequence[str] | None = None
+) -> NDArray[np.int64]:
+    """`count` tasks drawn without replacement by the joint probability of FLOPs, shape and execution time.
+
+    FLOPs come first: the probability of a task grows with its place when all are ordered by FLOPs. Tasks alike in
+    FLOPs, in their tensors' elements and in the median of their times on `devices` (all by default; logarithms, in
+    `bins` equally wide bins each; what is not known is a bin of its own) share what one of them would have. So what
+    dominates a network's latency is likely to be drawn, and few stand for many alike.
     """
-    cells = pd.DataFrame({name: _binned(values, bins) for name, values in _quantities(dataset).items()})
-    share = cells.groupby(list(cells.columns))[cells.columns[0]].transform("size").to_numpy(np.float64)
-    return _drawn(dataset, count, 1 / share, seed)
+    quantities = _quantities(dataset, devices)
+    cells = pd.DataFrame({name: _binned(values, bins) for name, values in quantities.items()})
+    alike = cells.groupby(list(cells.columns))[cells.columns[0]].transform("size").to_numpy(np.float64)
+    place = pd.Series(quantities["flops"]).fillna(0.0).rank(method="average").to_numpy(np.float64)
+    return _drawn(dataset, count, place / alike, seed)
+
+
+def fast_schedules(
+    dataset: Dataset, factor: float = 10.0, *, devices: Sequence[str] | None = None
+) -> NDArray[np.bool_]:
+    """[schedules] whether a schedule takes at most `factor` times as long as the best of its task, in the median over
+    `devices` (all by default) where both ran. False for one that ran on none of them.
+    """
+    if not factor >= 1:
+        raise InputError(f"slow is {factor} times the best; a factor of at least 1 is expected")
+    records = _of_devices(dataset, devices)
+    ratio = records["seconds"] / records.groupby(["task", "device"])["seconds"].transform("min")
+    fast = ratio.groupby(records["schedule"]).median() <= factor
+    found = np.zeros(dataset.schedule_count, bool)
+    found[fast.index.to_numpy(np.int64)] = fast.to_numpy()
+    return found
+
+
+def cdmpp_tasks(
+    dataset: Dataset,
+    count: int,
+    *,
+    features: ArrayLike | None = None,
+    seed: int = 0,
+    devices: Sequence[str] | None = None,
+) -> NDArray[np.int64]:
+    """`count` tasks by CDMPP's sampling: programs (schedules) are divided into `count` clusters by their features;
+    from the largest cluster to the smallest, the task whose programs are nearest to the centre in the mean is taken, of
+    those with a program in the cluster that were not taken yet. Where a cluster has none left, further rounds fill up.
+
+    `features` [schedules, d]: by default the mean row of each schedule's compact AST, statements or primitives.
+    Columns are standardised.
+    """
+    _check(dataset, count)
+    points = program_means(dataset) if features is None else np.asarray(features, np.float64)
+    if points.shape[0] != dataset.schedule_count or points.ndim != 2 or not np.isfinite(points).all():
+        raise InputError(
+            f"features of programs are {list(points.shape)}; finite [{dataset.schedule_count}, d] is expected"
+        )
+    points = standardised(points)
+    task = dataset.task_of.astype(np.int64)
+    clusters = kmeans(points.astype(np.float32), min(count, len(points)), seed=seed)
+    there = np.bincount(task, minlength=len(dataset.tasks))
+    queues = []
+    for cluster in np.argsort(-clusters.size, kind="stable"):
+        distance = np.linalg.norm(points - clusters.centre[cluster], axis=1)
+        mean = np.bincount(task, distance, len(there)) / np.maximum(there, 1)
+        inside = np.unique(task[clusters.label == cluster])
+        queues.append(inside[np.argsort(mean[inside], kind="stable")].tolist())
+    taken: dict[int, None] = {}
+    while len(taken) < count and any(queues):
+        for queue in queues:
+            while queue and queue[0] in taken:
+                queue.pop(0)
+            if queue and len(taken) < count:
+                taken[queue.pop(0)] = None
+    return np.sort(np.array(list(taken), np.int64))
 
 
 def kmeans_tasks(
-    dataset: Dataset, count: int, *, features: ArrayLike | None = None, seed: int = 0
+    dataset: Dataset,
+    count: int,
+    *,
+    features: ArrayLike | None = None,
+    seed: int = 0,
+    devices: Sequence[str] | None = None,
 ) -> NDArray[np.int64]:
     """`count` tasks, or as many as differ: the nearest to the centre of each cluster of the tasks.
 
@@ -53,8 +138,7 @@ def kmeans_tasks(
     points = _means(dataset) if features is None else np.asarray(features, np.float64)
     if points.shape[0] != len(dataset.tasks) or points.ndim != 2 or not np.isfinite(points).all():
         raise InputError(f"features of tasks are {list(points.shape)}; finite [{len(dataset.tasks)}, d] is expected")
-    spread = points.std(axis=0)
-    points = (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    points = standardised(points)
     clusters = kmeans(points.astype(np.float32), count, seed=seed)
     order = np.lexsort((np.arange(len(points)), clusters.distance, clusters.label))
     first = np.unique(clusters.label[order], return_index=True)[1]
@@ -85,9 +169,23 @@ def _drawn(dataset: Dataset, count: int, weight: NDArray[np.float64] | None, see
     return np.sort(random.choice(len(dataset.tasks), count, replace=False, p=probability))
 
 
-def _quantities(dataset: Dataset) -> dict[str, NDArray[np.float64]]:
-    """{quantity: [tasks]}, NaN where it is not known."""
+def standardised(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[n, d] points with mean 0 and deviation 1 in every column that varies."""
+    spread = points.std(axis=0)
+    return (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1)
+
+
+def _of_devices(dataset: Dataset, devices: Sequence[str] | None) -> pd.DataFrame:
+    """The successful records on these devices, of all by default, with their tasks."""
     records = dataset.table()
+    if devices is None:
+        return records
+    return records[records["device"].map(dataset.devices["name"]).isin(list(devices))]
+
+
+def _quantities(dataset: Dataset, devices: Sequence[str] | None) -> dict[str, NDArray[np.float64]]:
+    """{quantity: [tasks]}, NaN where it is not known."""
+    records = _of_devices(dataset, devices)
     seconds = np.full(len(dataset.tasks), np.nan)
     medians = records.groupby("task")["seconds"].median()
     seconds[medians.index.to_numpy(np.int64)] = medians.to_numpy()
@@ -117,19 +215,30 @@ def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
 
 def _means(dataset: Dataset) -> NDArray[np.float64]:
     """[tasks, d] mean rows of a feature group over all schedules of each task, 0 where it has none."""
+    sums, rows = _sums(dataset, dataset.task_of.astype(np.int64), len(dataset.tasks))
+    return sums / np.maximum(rows, 1)[:, None]
+
+
+def program_means(dataset: Dataset) -> NDArray[np.float64]:
+    """[schedules, d] the mean row of each schedule, 0 where it has none."""
+    sums, rows = _sums(dataset, np.arange(dataset.schedule_count), dataset.schedule_count)
+    return sums / np.maximum(rows, 1)[:, None]
+
+
+def _sums(dataset: Dataset, owner_of: NDArray[np.int64], owners: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """(sums of the rows of a feature group by their schedules' owners [owners, d], numbers of rows [owners])."""
     group = next((name for name in ("ast", "statements", "primitives") if name in dataset.groups), None)
     if group is None:
         raise InputError(f"{dataset.path}: has no features to tell tasks apart by")
-    tasks = dataset.task_of.astype(np.int64)
     sums: NDArray[np.float64] | None = None
-    rows = np.zeros(len(dataset.tasks))
-    for begin in range(0, len(tasks), _CHUNK):
-        found = dataset.features(group, np.arange(begin, min(begin + _CHUNK, len(tasks))))
-        owner = np.repeat(tasks[begin : begin + _CHUNK], found.length)
+    rows = np.zeros(owners, np.int64)
+    for begin in range(0, len(owner_of), _CHUNK):
+        found = dataset.features(group, np.arange(begin, min(begin + _CHUNK, len(owner_of))))
+        owner = np.repeat(owner_of[begin : begin + _CHUNK], found.length)
         if sums is None:
-            sums = np.zeros((len(dataset.tasks), found.values.shape[1]))
+            sums = np.zeros((owners, found.values.shape[1]))
         np.add.at(sums, owner, found.values)
-        rows += np.bincount(owner, minlength=len(rows))
+        rows += np.bincount(owner, minlength=owners)
     if sums is None:
         raise InputError(f"{dataset.path}: has no schedule")
-    return sums / np.maximum(rows, 1)[:, None]
+    return sums, rows

@@ -113,8 +113,14 @@ def by_task(dataset: Dataset, *, validation: float = 0.1, test: float = 0.1, see
 
 
 def by_target(dataset: Dataset, *, held_out: str, validation: float = 0.1, seed: int = 0) -> Split:
-    """All records on devices of the kind `held_out` (`cpu`, `gpu`) are the test; tasks of the others are divided."""
-    kinds = [str(parameters.get("kind")) for parameters in dataset.devices["parameters"]]
+    """All records on devices of the kind `held_out` are the test; tasks of the others are divided.
+
+    A device's kind is its parameter (`cpu`, `gpu`), or `simulated` where a simulator timed it.
+    """
+    kinds = [
+        "simulated" if "simulator" in parameters else str(parameters.get("kind"))
+        for parameters in dataset.devices["parameters"]
+    ]
     if held_out not in kinds:
         raise InputError(f"{dataset.path}: no device is a {held_out}; there are: {', '.join(sorted(set(kinds)))}")
     devices = [name for name, kind in zip(dataset.devices["name"], kinds, strict=True) if kind == held_out]

@@ -79,30 +79,35 @@ def task_of(module: IRModule, name: str, networks: dict[str, int] | None = None)
     return Task(key, name, arguments_of(module), flops, tvm.ir.save_json(module), dict(networks or {}))
 
 
-def parse_network(text: str) -> tuple[str, int, int | None]:
-    """`NAME[:batch=B][,size=S]` as (name, batch, size or None for the network's own)."""
+def parse_network(text: str) -> tuple[str, int, int | None, int | None]:
+    """`NAME[:batch=B][,size=S][,layers=L]` as (name, batch, size, layers); None: the network's own."""
     name, _, rest = text.partition(":")
     values: dict[str, int] = {}
     for part in filter(None, rest.split(",")):
         option, _, value = part.partition("=")
-        if option not in ("batch", "size") or not value.isdigit() or int(value) < 1:
+        if option not in ("batch", "size", "layers") or not value.isdigit() or int(value) < 1:
             raise InputError(f"{text!r}: {part!r} is no option of a network; write NAME:batch=4,size=128")
         values[option] = int(value)
+    if "layers" in values and not network_named(name).layers:
+        raise InputError(f"{text!r}: the layers of {name} differ, so their number is no option of it")
     network_named(name)
-    return name, values.get("batch", 1), values.get("size")
+    return name, values.get("batch", 1), values.get("size"), values.get("layers")
 
 
-def network_module(text: str) -> IRModule:
-    """The network written as for `parse_network` in Relax, before its operators are lowered: what TVM compiles."""
+def network_module(text: str, layers: int | None = None) -> IRModule:
+    """The network written as for `parse_network` in Relax, before its operators are lowered: what TVM compiles.
+
+    `layers`: with so many of its alike layers, whatever `text` says.
+    """
     import torch
     from tvm import relax
     from tvm.relax.frontend.torch import from_exported_program
 
-    name, batch, size = parse_network(text)
+    name, batch, size, written = parse_network(text)
     network = network_named(name)
     with torch.no_grad():
         try:
-            exported = torch.export.export(network.module(size), (network.example(batch, size),))
+            exported = torch.export.export(network.module(size, layers or written), (network.example(batch, size),))
         except RuntimeError as error:
             raise InputError(f"{text!r}: the network does not take this size ({str(error).splitlines()[0]})") from error
         module = from_exported_program(exported)
@@ -124,10 +129,31 @@ def lowered(module: IRModule) -> IRModule:
 
 
 def network_tasks(text: str) -> list[Task]:
-    """The tasks of a network as written for `parse_network`, in the order of their first use."""
+    """The tasks of a network as written for `parse_network`, in the order of their first use.
+
+    Of a network with more than three alike layers, those with two and with three are extracted: each layer more calls
+    the same tasks as often as the third does, so that the whole of a large network is never in memory.
+    """
+    name, _, _, written = parse_network(text)
+    layers = written or network_named(name).layers
+    if layers <= 3:
+        return _extracted(text)
+    two, three = _extracted(text, 2), _extracted(text, 3)
+    before = {task.key: task.networks[text] for task in two}
+    found = []
+    for task in three:
+        calls = task.networks[text]
+        more = calls - before.get(task.key, 0)
+        found.append(replace(task, networks={text: calls + (layers - 3) * more}))
+    if any(task.networks[text] < 1 for task in found) or {task.key for task in three} != set(before):
+        return _extracted(text)  # not all layers are alike to TVM
+    return found
+
+
+def _extracted(text: str, layers: int | None = None) -> list[Task]:
     from tvm.s_tir import meta_schedule
 
-    extracted = meta_schedule.relax_integration.extract_tasks(lowered(network_module(text)), _target())
+    extracted = meta_schedule.relax_integration.extract_tasks(lowered(network_module(text, layers)), _target())
     return [task_of(task.dispatched[0], task.task_name, {text: int(task.weight)}) for task in extracted]
 
 

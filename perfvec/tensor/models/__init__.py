@@ -7,7 +7,7 @@ from typing import Any
 
 from perfvec.tensor.contract import CostModel, from_mapping
 from perfvec.tensor.models.additive import Additive
-from perfvec.tensor.models.atformer import ATFormer
+from perfvec.tensor.models.atformer import ATFormer, MaskedATFormer
 from perfvec.tensor.models.attention import Attention
 from perfvec.tensor.models.attention_tuner import AttentionTuner
 from perfvec.tensor.models.blend import Blend
@@ -24,6 +24,7 @@ MODELS: dict[str, type[CostModel]] = {
     model.NAME: model
     for model in (
         ATFormer,
+        MaskedATFormer,
         CDMPP,
         AttentionTuner,
         Blend,
@@ -44,4 +45,10 @@ def make(name: str, parameters: Mapping[str, Any] | None = None, *, where: str =
     if name not in MODELS:
         raise InputError(f"{where + ': ' if where else ''}no model {name!r}; there are {', '.join(MODELS)}")
     kind = MODELS[name]
-    return kind(from_mapping(kind.Parameters, parameters or {}, where or name))
+    where = where or name
+    model = kind(from_mapping(kind.Parameters, parameters or {}, where))
+    try:
+        model.check_parameters()
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+    return model

@@ -16,8 +16,8 @@ from perfvec.tensor.network import NetworkModel
 @dataclass(frozen=True)
 class AttentionParameters:
     features: str = "statements"
-    width: int = 256
-    heads: int = 8
+    width: int = 512
+    heads: int = 4
     update_rate: float = 0.3  # of the learning rate, when fine-tuning
     training: Training = field(
         default_factory=lambda: Training(target="log", losses={"mse": 1.0, "rank": 1.0}, learning_rate=7e-4)

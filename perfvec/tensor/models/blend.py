@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.tensor.contract import Budget, CostModel, Floats, State
+from perfvec.tensor.contract import Beside, Budget, CostModel, Floats, State
 from perfvec.tensor.models.additive import Additive, AdditiveParameters
 from perfvec.tensor.models.lightgbm import LightGBM, LightGBMParameters
 from perfvec.tensor.records import Records
@@ -37,15 +37,16 @@ class Blend(CostModel):
     NAME = "blend"
     Parameters = BlendParameters
 
-    def _fit(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def _fit(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         self.target = fit_target("log", records.seconds)
         self._make()
         for member in self.members.values():
-            member.fit(records, budget=_half(budget), seed=seed, unlabelled=unlabelled)
+            member.use(self.on)
+            member.fit(records, budget=_half(budget), seed=seed, unlabelled=beside.other, validation=beside.validation)
 
-    def _update(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def _update(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         for member in self.members.values():
-            member.update(records, budget=_half(budget), seed=seed, unlabelled=unlabelled)
+            member.update(records, budget=_half(budget), seed=seed, source=beside.other)
 
     def _predict(
         self,
@@ -74,11 +75,17 @@ class Blend(CostModel):
         self.target = Target(**state.notes["target"])
         self._make()
         for name, member in self.members.items():
+            member.use(self.on)
             member.devices, member.feature_version, member.width = self.devices, self.feature_version, self.width
             own = {
                 key.removeprefix(f"{name}."): array for key, array in state.arrays.items() if key.startswith(f"{name}.")
             }
             member.restore(State(own, state.notes[name]))
+
+    def use(self, device: str) -> None:
+        super().use(device)
+        for member in getattr(self, "members", {}).values():
+            member.use(device)
 
     def _make(self) -> None:
         features = self.parameters.features

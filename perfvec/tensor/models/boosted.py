@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.tensor.contract import Budget, CostModel, Floats, State
+from perfvec.tensor.contract import Beside, Budget, CostModel, Floats, State, validation_errors
 from perfvec.tensor.devices import DeviceScale, device_scale, fit_devices
 from perfvec.tensor.models.pooled import pooled, rows_of, work
 from perfvec.tensor.records import Records
@@ -32,6 +32,7 @@ from support.errors import InputError
 from tracegen.tensor.dataset import Device, Rows
 
 ROUNDS = 10  # of boosting that a budget's epoch stands for
+STEP = 20  # rounds between two looks at the validation records
 KINDS = ("pooled", "packed", "summed")
 _SMALLEST = 0.01  # second derivative by a row that takes no time
 Matrix = NDArray[np.float32]
@@ -50,16 +51,20 @@ class _Input:
 class Boosted(CostModel):
     """A subclass fills `_boost` (more rounds on top of what there is), `_evaluate`, `_text` and `_read`."""
 
-    def _fit(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def check_parameters(self) -> None:
+        if self.parameters.rows not in KINDS:
+            raise InputError(f"rows is one of {', '.join(KINDS)}, not {self.parameters.rows!r}")
+
+    def _fit(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         if self.parameters.rows not in KINDS:
             raise InputError(f"{self.NAME}: rows is one of {', '.join(KINDS)}, not {self.parameters.rows!r}")
         self.scale: DeviceScale = fit_devices(self.devices)
         self.target: Target = fit_target("score" if self.parameters.rows == "packed" else "log", records.seconds)
         self.booster: Any = None
         self.offset: float | None = None
-        self._update(records, budget, seed, unlabelled)
+        self._update(records, budget, seed, beside)
 
-    def _update(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def _update(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         _, device = np.unique(records.device, return_inverse=True)
         devices = [records.devices[index] for index in np.unique(records.device)]
         rows = records.features(self.kind).rows
@@ -82,8 +87,16 @@ class Boosted(CostModel):
 
         deadline = None if budget.seconds is None else time.process_time() + budget.seconds
         rounds = min(budget.epochs * ROUNDS, self.parameters.rounds)
-        if rounds:
-            self._boost(read.matrix, target, objective, rounds, seed, deadline)
+        if not rounds:
+            return
+        if not budget.patience or beside.validation is None:
+            self._boost(read.matrix, target, objective, rounds, seed, deadline, None)
+            return
+        watch = _Watch(self, beside.validation, budget)
+        self._boost(read.matrix, target, objective, rounds, seed, deadline, watch)
+        self.curve = watch.curve
+        if watch.best_rounds:
+            self._cut(watch.best_rounds)
 
     def _predict(
         self,
@@ -143,10 +156,15 @@ class Boosted(CostModel):
         rounds: int,
         seed: int,
         deadline: float | None,
+        watch: _Watch | None,
     ) -> None:
-        """Add rounds, until `deadline`, that follow `objective` (outputs [m] → first and second derivatives), where
-        there is none the squared error of the outputs to `target` [m].
+        """Add rounds, until `deadline` or `watch` ends it, that follow `objective` (outputs [m] → first and second
+        derivatives), where there is none the squared error of the outputs to `target` [m].
         """
+
+    @abstractmethod
+    def _cut(self, rounds: int) -> None:
+        """Keep so many of the first rounds."""
 
     @abstractmethod
     def _evaluate(self, matrix: Matrix) -> Floats:
@@ -159,6 +177,31 @@ class Boosted(CostModel):
     @abstractmethod
     def _read(self, text: bytes) -> Any:
         """The inverse of `_text`."""
+
+
+class _Watch:
+    """Looks at validation records every `STEP` rounds, keeps the best number of rounds, ends where none is better."""
+
+    def __init__(self, model: Boosted, validation: Records, budget: Budget) -> None:
+        self.model, self.validation, self.budget = model, validation, budget
+        self.best, self.best_rounds, self.since = float("inf"), 0, 0
+        self.curve: list[dict[str, float]] = []
+        self.began = time.process_time()
+
+    def ends(self, booster: Any, rounds: int) -> bool:
+        """Return whether the training ends after `rounds` rounds."""
+        if rounds % STEP:
+            return False
+        before, self.model.booster = self.model.booster, booster
+        shortfall = self.model.shortfall(self.validation, self.budget.criterion)
+        row = {"pass": rounds / ROUNDS, "seconds": time.process_time() - self.began}
+        self.curve.append(row | validation_errors(self.model, self.validation, shortfall))
+        self.model.booster = before
+        if shortfall < self.best:
+            self.best, self.best_rounds, self.since = shortfall, rounds, 0
+        else:
+            self.since += 1
+        return self.since >= self.budget.patience
 
 
 def _vector_bytes(device: Device) -> float:

@@ -1,17 +1,19 @@
 """CDMPP (Hu et al., EuroSys 2024, arXiv 2311.09690): latency from the compact syntax tree and the device.
 
 Every leaf of the tree is a computation vector, to which an encoding of its place in the pre-order of the whole tree is
-added; a Transformer relates the leaves, a linear map takes them to one vector, to which an encoding of the device's
-parameters is added, and a perceptron reads the transformed latency from the sum. Central moment discrepancy between
-domains (operators, devices, or labelled and unlabelled candidates) regularises the vector; the loss is the squared
-error plus the relative one.
+added; a Transformer relates the leaves, a linear map of its own for every number of leaves takes them to one vector, to
+which an encoding of the device's parameters is added, and a perceptron reads the transformed latency from the sum.
+Central moment discrepancy between domains (candidates that train and those to be predicted; in fine-tuning, source and
+target device) regularises the vector; the loss is the squared error plus the relative one.
 
-The paper has a linear map per number of leaves. Here one map reads the first `leaves` in order, absent ones as zero,
-and the mean of all, with a bias per number of leaves, so that a number that was never seen still has an output.
+The paper has a map for every number of leaves that occurs. Here there are `leaves` maps; of a longer candidate the last
+one reads the first leaves, and the mean of the others in the place of the last. A number that no training candidate had
+is read by the map of the nearest smaller one that had (of a larger one, absent leaves as zero, where there is none).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -20,18 +22,20 @@ from torch.nn.functional import pad
 
 from perfvec.tensor.batches import Batch
 from perfvec.tensor.loop import Network, Training
-from perfvec.tensor.models.layers import DeviceEncoder, encoder, mean, perceptron, sinusoids
+from perfvec.tensor.models.layers import DeviceEncoder, encoder, perceptron, sinusoids
 from perfvec.tensor.network import NetworkModel
 
 
 @dataclass(frozen=True)
 class CDMPPParameters:
+    """`layers`: eleven, as the paper's tuner found. `features` "ast-published" leaves out the 51 columns of our own."""
+
     features: str = "ast"
     width: int = 256
-    layers: int = 4
+    layers: int = 11
     heads: int = 4
     feed: int = 1024
-    leaves: int = 8
+    leaves: int = 16
     embedding: int = 128  # of the vector that domains share
     hidden: int = 512  # of the decoder
     decoder_layers: int = 3
@@ -44,28 +48,63 @@ class CDMPPParameters:
     )
 
 
+class LeafEmbedding(nn.Module):
+    """x [B, L, width], L real rows by `mask` [B, L] → [B, outputs], by a linear map for each number of rows."""
+
+    def __init__(self, leaves: int, width: int, outputs: int) -> None:
+        super().__init__()
+        self.leaves, self.outputs = leaves, outputs
+        self.maps = nn.ModuleList(nn.Linear((count + 1) * width, outputs) for count in range(leaves))
+        self.register_buffer("seen", torch.zeros(leaves, dtype=torch.bool))
+        self.seen: Tensor
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        count = mask.sum(1)
+        result = x.new_zeros((len(x), self.outputs))
+        for number in torch.unique(count).tolist():
+            rows = torch.nonzero(count == number).squeeze(1)
+            place = self._map(number)
+            result[rows] = self.maps[place - 1](_leaves(x[rows, :number], place).flatten(1))
+        return result
+
+    def _map(self, number: int) -> int:
+        """The number of leaves whose map reads `number` leaves."""
+        number = min(number, self.leaves)
+        seen = [int(place) + 1 for place in torch.nonzero(self.seen).squeeze(1)]
+        if not seen or number in seen:
+            return number
+        smaller = [place for place in seen if place < number]
+        return max(smaller) if smaller else min(seen)
+
+
+def _leaves(x: Tensor, count: int) -> Tensor:
+    """[B, count, width] of x [B, n, width]: padded with zeros, or the last ones as their mean."""
+    if x.shape[1] <= count:
+        return pad(x, (0, 0, 0, count - x.shape[1]))
+    return torch.cat([x[:, : count - 1], x[:, count - 1 :].mean(1, keepdim=True)], 1)
+
+
 class CDMPPNetwork(Network):
     def __init__(self, inputs: int, devices: int, parameters: CDMPPParameters) -> None:
         super().__init__()
-        self.leaves = parameters.leaves
         width = parameters.width
         self.enter = nn.Linear(inputs, width)
         self.encoder = encoder(width, parameters.layers, parameters.heads, parameters.feed, parameters.dropout)
-        self.join = nn.Linear((parameters.leaves + 1) * width, parameters.embedding)
-        self.count = nn.Embedding(parameters.leaves + 1, parameters.embedding)
-        nn.init.zeros_(self.count.weight)
+        self.join = LeafEmbedding(parameters.leaves, width, parameters.embedding)
         self.device = DeviceEncoder(devices, parameters.embedding)
         self.decode = nn.Sequential(
             perceptron(parameters.embedding, *[parameters.hidden] * parameters.decoder_layers),
             nn.Linear(parameters.hidden, 1),
         )
 
+    def set_lengths(self, lengths: Sequence[int]) -> None:
+        for length in lengths:
+            self.join.seen[min(length, self.join.leaves) - 1] = True
+
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         x = self.enter(batch.x) + sinusoids(batch.position, self.enter.out_features)
-        x = self.encoder(x, src_key_padding_mask=~batch.mask) * batch.mask[..., None]
-        first = pad(x[:, : self.leaves], (0, 0, 0, max(self.leaves - x.shape[1], 0)))
-        z = self.join(torch.cat([first.flatten(1), mean(x, batch.mask)], 1))
-        z = z + self.count(batch.mask.sum(1).clamp(max=self.leaves)) + self.device(batch.parameters)
+        x = self.encoder(x, src_key_padding_mask=~batch.mask)
+        z = self.join(x, batch.mask) + self.device(batch.parameters)
         return self.decode(z).squeeze(-1), torch.tanh(z)
 
 

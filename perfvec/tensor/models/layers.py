@@ -41,7 +41,7 @@ def mean(x: Tensor, mask: Tensor) -> Tensor:
 def sinusoids(position: Tensor, width: int) -> Tensor:
     """[…, width] sines and cosines of positions […] at geometric wavelengths from 2π to 10000·2π."""
     half = (width + 1) // 2
-    rate = torch.exp(torch.arange(half) * (-math.log(10000.0) / max(half, 1)))
+    rate = torch.exp(torch.arange(half, device=position.device) * (-math.log(10000.0) / max(half, 1)))
     angle = position[..., None].float() * rate
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)[..., :width]
 

@@ -24,6 +24,15 @@ class LightGBMParameters:
     subsample: float = 0.8
     columns: float = 0.5  # share of the features that a tree may read
 
+    def check(self) -> None:
+        """Raise InputError for shares that are none, and for trees of one leaf."""
+        if not 0 < self.subsample <= 1 or not 0 < self.columns <= 1:
+            raise InputError("subsample and columns are shares above 0, at most 1")
+        if not 0 < self.learning_rate <= 1:
+            raise InputError(f"learning_rate is above 0 and at most 1, not {self.learning_rate}")
+        if self.leaves < 2:
+            raise InputError(f"leaves is at least 2, not {self.leaves}")
+
 
 class LightGBM(Boosted):
     NAME = "lightgbm"
@@ -37,6 +46,7 @@ class LightGBM(Boosted):
         rounds: int,
         seed: int,
         deadline: float | None,
+        watch: Any,
     ) -> None:
         lightgbm = library("lightgbm")
         if len(matrix) < 2 * self.parameters.smallest_leaf or not np.ptp(matrix, axis=0).any():
@@ -53,6 +63,8 @@ class LightGBM(Boosted):
 
         def stop(environment: Any) -> None:
             if deadline is not None and time.process_time() > deadline:
+                raise lightgbm.callback.EarlyStopException(environment.iteration, [])
+            if watch is not None and watch.ends(environment.model, environment.iteration + 1):
                 raise lightgbm.callback.EarlyStopException(environment.iteration, [])
 
         settings = {
@@ -79,6 +91,9 @@ class LightGBM(Boosted):
             init_model=self.booster,
             callbacks=[stop],
         )
+
+    def _cut(self, rounds: int) -> None:
+        self.booster = self._read(self.booster.model_to_string(num_iteration=rounds).encode())
 
     def _evaluate(self, matrix: Matrix) -> Floats:
         return np.asarray(self.booster.predict(matrix, num_threads=1), np.float64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.tensor.contract import Budget, CostModel, Floats, State
+from perfvec.tensor.contract import Beside, Budget, CostModel, Floats, State
 from perfvec.tensor.records import Records
 from tracegen.tensor.dataset import Device, Rows
 
@@ -24,11 +24,11 @@ class Mean(CostModel):
     NAME = "mean"
     Parameters = MeanParameters
 
-    def _fit(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def _fit(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         self.logs: dict[str, float] = {}
-        self._update(records, budget, seed, unlabelled)
+        self._update(records, budget, seed, beside)
 
-    def _update(self, records: Records, budget: Budget, seed: int, unlabelled: Records | None) -> None:
+    def _update(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         for index in np.unique(records.device):
             logs = np.log(records.seconds[records.device == index])
             self.logs[records.devices[index].name] = float(logs.mean())

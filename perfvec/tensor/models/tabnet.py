@@ -6,6 +6,7 @@ Only the library's network is used, in the loop that all networks share: its own
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -15,17 +16,18 @@ from perfvec.tensor.contract import library
 from perfvec.tensor.loop import Network, Training
 from perfvec.tensor.models.layers import mean, total
 from perfvec.tensor.network import NetworkModel
+from support.errors import InputError
 
 
 @dataclass(frozen=True)
 class TabNetParameters:
-    """Widths of decision and attention, steps, and relaxation, as the library's defaults."""
+    """Widths of decision and attention, steps, and relaxation (γ), as the paper's small setting."""
 
     features: str = "statements"
     decision: int = 16
     attention: int = 16
     steps: int = 3
-    relaxation: float = 1.3
+    gamma: float = 1.3
     update_rate: float = 0.3  # of the learning rate, when fine-tuning
     training: Training = field(
         default_factory=lambda: Training(target="log", losses={"mse": 1.0}, learning_rate=1e-2, weight_decay=1e-5)
@@ -42,7 +44,7 @@ class TabNetNetwork(Network):
             n_d=parameters.decision,
             n_a=parameters.attention,
             n_steps=parameters.steps,
-            gamma=parameters.relaxation,
+            gamma=parameters.gamma,
             virtual_batch_size=128,
             group_attention_matrix=torch.eye(width),
         )
@@ -58,3 +60,10 @@ class TabNet(NetworkModel):
     NAME = "tabnet"
     Parameters = TabNetParameters
     NETWORK = TabNetNetwork
+
+    def check_parameters(self) -> None:
+        try:
+            super().check_parameters()
+        except InputError:
+            if find_spec("pytorch_tabnet") is not None:  # without the library a configuration may still name the model
+                raise

@@ -10,20 +10,29 @@ import numpy as np
 
 from perfvec.tensor.contract import Floats, library
 from perfvec.tensor.models.boosted import Boosted, Matrix, Objective
+from support.errors import InputError
 
 
 @dataclass(frozen=True)
 class XGBoostParameters:
-    """Depth, rate and rounds; MetaSchedule's own model has depth 10, rate 0.2, min_child_weight 0."""
+    """As Ansor's and MetaSchedule's own cost model: depth 10, rate 0.2, gamma 0.001, no smallest weight of a leaf."""
 
     features: str = "statements"
     rows: str = "pooled"
-    rounds: int = 400
-    depth: int = 8
-    learning_rate: float = 0.1
-    min_child_weight: float = 1.0
-    subsample: float = 0.8
-    columns: float = 0.5  # share of the features that a tree may read
+    rounds: int = 300
+    depth: int = 10
+    learning_rate: float = 0.2
+    gamma: float = 0.001  # smallest gain of a split
+    min_child_weight: float = 0.0
+    subsample: float = 1.0
+    columns: float = 1.0  # share of the features that a tree may read
+
+    def check(self) -> None:
+        """Raise InputError for shares that are none."""
+        if not 0 < self.subsample <= 1 or not 0 < self.columns <= 1:
+            raise InputError("subsample and columns are shares above 0, at most 1")
+        if not 0 < self.learning_rate <= 1:
+            raise InputError(f"learning_rate is above 0 and at most 1, not {self.learning_rate}")
 
 
 class XGBoost(Boosted):
@@ -38,11 +47,13 @@ class XGBoost(Boosted):
         rounds: int,
         seed: int,
         deadline: float | None,
+        watch: Any,
     ) -> None:
         xgboost = library("xgboost")
 
         def is_late(self: Any, model: Any, epoch: int, log: Any) -> bool:
-            return deadline is not None and time.process_time() > deadline
+            late = deadline is not None and time.process_time() > deadline
+            return late or (watch is not None and watch.ends(model, epoch + 1))
 
         # A class made at run time, as the library is optional.
         until = type("Until", (xgboost.callback.TrainingCallback,), {"after_iteration": is_late})
@@ -51,6 +62,7 @@ class XGBoost(Boosted):
             "eta": self.parameters.learning_rate,
             "seed": seed,
             "nthread": 1,
+            "gamma": self.parameters.gamma,
             "min_child_weight": self.parameters.min_child_weight,
             "subsample": self.parameters.subsample,
             "colsample_bytree": self.parameters.columns,
@@ -73,6 +85,9 @@ class XGBoost(Boosted):
             xgb_model=self.booster,
             callbacks=[until()],
         )
+
+    def _cut(self, rounds: int) -> None:
+        self.booster = self.booster[:rounds]
 
     def _evaluate(self, matrix: Matrix) -> Floats:
         return self.booster.inplace_predict(matrix).astype(np.float64)

@@ -109,3 +109,26 @@ def test_a_model_of_other_features_is_refused(trained):
     model.feature_version = "statements-0"
     with pytest.raises(InputError, match="version 'statements-0'"):
         model.check(features(model.kind, []))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["atformer", "atformer-m", "cdmpp", "attention-tuner"])
+def test_the_papers_networks_rank_in_the_search_and_learn_from_it(name, trained, scheduled, graph, context):
+    from tvm.s_tir.meta_schedule.runner import RunnerResult
+
+    from perfvec.tensor.records import base_kind, derived, operator_index
+    from tracegen.tensor.statements import operator_class
+
+    tvm_context, key = context
+    small = {"width": 16, "heads": 2}
+    sizes = {"atformer": {"feed": 32}, "cdmpp": {"feed": 32, "layers": 1, "hidden": 16}, "attention-tuner": {}}
+    model = trained(name, epochs=2, **small, **sizes.get(name, sizes["atformer"]))
+    search, batch = search_model(model, epochs=2), candidates(scheduled[key])
+    before = search.predict(tvm_context, batch)
+    assert (before > 0).all() and len(before) == len(batch)
+    kind = operator_index(operator_class(graph.tasks[key].module()))
+    group = derived(model.kind, features(base_kind(model.kind), scheduled[key]), np.full(len(batch), kind))
+    score = model.score(group.rows, DEVICE)
+    assert (np.argsort(before, kind="stable") == np.argsort(score, kind="stable")).all()
+    search.update(tvm_context, batch, [RunnerResult([1e-6 * (index + 1)], None) for index in range(len(batch))])
+    assert not np.array_equal(search.predict(tvm_context, batch), before)

@@ -70,3 +70,38 @@ def test_order_streams_and_grahams_bound(graph, streams):
     longest, work = levels(seconds, before).max(), sum(seconds)
     assert found.makespan >= max(longest, work / streams) - 1e-9
     assert found.makespan <= work / streams + (1 - 1 / streams) * longest + 1e-9
+
+
+def test_engines_by_hand():
+    """a and b compute, c and d copy: with one engine of each, copies run beside the other computation."""
+    engines = ["compute", "compute", "copy", "copy", "compute"]
+    one = list_schedule(SECONDS, BEFORE, {"compute": 1, "copy": 1}, engines)
+    # b (6 s to the end) computes first, then a; d copies from 3, c from 5, e computes from 6
+    assert one.start.tolist() == [3.0, 0.0, 5.0, 3.0, 6.0]
+    assert one.stream.tolist() == [0, 0, 1, 1, 0]
+    two = list_schedule(SECONDS, BEFORE, {"compute": 2, "copy": 1}, engines)
+    assert two.start.tolist() == [0.0, 0.0, 2.0, 3.0, 5.0]
+
+
+def test_an_engine_without_streams_is_refused():
+    with pytest.raises(InputError, match="0 streams of engine 'copy'"):
+        list_schedule([1.0], [()], {"compute": 1}, ["copy"])
+
+
+@given(graphs(), st.integers(1, 3), st.integers(1, 3), st.data())
+def test_no_engine_runs_more_than_its_streams_and_none_idles_while_its_kernels_wait(graph, compute, copy, data):
+    seconds, before = graph
+    engines = [data.draw(st.sampled_from(["compute", "copy"])) for _ in seconds]
+    numbers = {"compute": compute, "copy": copy}
+    found = list_schedule(seconds, before, numbers, engines)
+    for kernel, others in enumerate(before):
+        assert all(found.end[other] <= found.start[kernel] for other in others)
+        assert (found.stream[kernel] < compute) == (engines[kernel] == "compute")
+    for now in found.start:
+        for engine, number in numbers.items():
+            mine = [k for k in range(len(seconds)) if engines[k] == engine]
+            busy = sum(found.start[k] <= now < found.end[k] for k in mine)
+            waiting = any(found.start[k] > now and all(found.end[other] <= now for other in before[k]) for k in mine)
+            assert busy <= number
+            assert not waiting or busy == number
+    assert found.makespan >= max(levels(seconds, before))

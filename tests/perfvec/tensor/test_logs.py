@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analysis.cli import main as cli
@@ -32,3 +33,16 @@ def test_a_log_trains_a_model_of_primitives_that_predicts_a_log(tmp_path, capsys
     predictions = json.loads(capsys.readouterr().out)["predictions"]
     assert len(predictions) >= len(records)
     assert all(row["predicted_s"] > 0 for row in predictions)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LOG.exists(), reason=f"{LOG} is not there")
+def test_the_attention_tuner_trains_on_a_log_of_primitives_alone(tmp_path):
+    """As TenSet's records are: no statements, no trees."""
+    read([LOG], tmp_path / "log.tensor.h5", progress=False)
+    records = read_records(tmp_path / "log.tensor.h5").measured()
+    assert list(records.groups) == ["primitives"]
+    model = make("attention-tuner", {"width": 32, "training": {"batch": 32, "learning_rate": 5e-3}})
+    model.fit(records, budget=Budget(epochs=60))
+    assert pairwise_accuracy(model.score_records(records), records.seconds, records.group * 0) > 0.7
+    assert np.isfinite(model.record_latencies(records)).all()

@@ -26,8 +26,9 @@ from tracegen.tensor.dataset import Device, Rows
 
 SMALL = {
     "atformer": {"width": 32, "feed": 64, "layers": 1, "training": {"batch": 64, "learning_rate": 2e-3}},
+    "atformer-m": {"width": 32, "feed": 64, "layers": 1, "training": {"batch": 64, "learning_rate": 2e-3}},
     "cdmpp": {"width": 32, "feed": 64, "layers": 1, "hidden": 32, "training": {"batch": 64, "learning_rate": 2e-3}},
-    "attention-tuner": {"width": 32, "training": {"batch": 64, "learning_rate": 2e-3}},
+    "attention-tuner": {"features": "statements", "width": 32, "training": {"batch": 64, "learning_rate": 2e-3}},
     "blend": {"trees": {"leaves": 15}, "network": {"width": 32, "training": {"batch": 64}}},
     "additive": {"width": 32, "training": {"batch": 64}},
     "xgboost": {"depth": 4},
@@ -60,7 +61,7 @@ def test_a_short_training_orders_most_pairs(name, trained, records):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LEARNING if name not in ("atformer", "tabnet")])
+@pytest.mark.parametrize("name", [name for name in LEARNING if name not in ("atformer", "atformer-m", "tabnet")])
 def test_latencies_are_nearer_than_the_mean(name, trained, records):
     base = mape(trained["mean"].to_seconds(trained["mean"].score_records(records)), records.seconds)
     assert mape(trained[name].to_seconds(trained[name].score_records(records)), records.seconds) < 0.7 * base
@@ -152,14 +153,14 @@ def test_adapting_heads_leaves_the_encoder(records):
     before = {name: value.clone() for name, value in model.network.state_dict().items()}
     model.update(records, budget=Budget(epochs=1))
     changed = {name for name, value in model.network.named_parameters() if not torch.equal(value, before[name])}
-    assert changed == {"network.heads.0.weight", "network.heads.0.bias"}
+    assert changed and all(name.startswith("network.heads.0.") for name in changed)
 
 
 def test_padding_does_not_change_a_masked_models_scores(trained, records):
     rows = records.features("statements").rows
     short = np.flatnonzero(rows.length == 1)[:3]
     alone = Rows(rows.values[rows.offset[short]], np.arange(len(short) + 1))
-    for name in ("atformer", "attention-tuner", "attention", "lstm", "mlp"):
+    for name in ("atformer", "atformer-m", "attention-tuner", "attention", "lstm", "mlp"):
         together = trained[name].score(rows, "d0")[short]
         assert trained[name].score(alone, "d0") == pytest.approx(together, abs=1e-5)
 

@@ -14,7 +14,7 @@ from support import unsealed
 from support.errors import InputError
 from support.seal import seal
 from support.unsealed import ALLOWED
-from tests.fuzz import readers
+from tests.fuzz import CASES, readers
 from tests.fuzz.mutate import mutated
 from tracegen.formats.trace import Trace
 from tracegen.qemu.blocks import BlockTable
@@ -22,8 +22,6 @@ from tracegen.qemu.interruption import WHOLE, Interruptions
 from tracegen.qemu.replay import Replay, expand
 from tracegen.qemu.ring import WINDOW_WORDS, Ring
 from tracegen.qemu.run import Run
-
-MUTATIONS = 10_000
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +236,7 @@ def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
     blocks = (folder / "blocks").read_bytes()
     dice = random.Random(5)
     refused = 0
-    for number in range(MUTATIONS):
+    for number in range(CASES):
         damaged = words
         if number % 2:
             damaged = words.copy()
@@ -259,7 +257,7 @@ def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
         finally:
             if number % 2 == 0:
                 (tmp_path / "r" / "blocks").write_bytes(blocks)
-    assert refused > MUTATIONS // 10
+    assert refused > CASES // 10
 
 
 def test_a_damaged_ring_is_refused(tmp_path):

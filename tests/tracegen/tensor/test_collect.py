@@ -28,7 +28,7 @@ from tracegen.tensor.collect import collect, steps_of, work_file
 from tracegen.tensor.dataset import Dataset, Outcome
 from tracegen.tensor.finish import finish
 from tracegen.tensor.journal import Journal
-from tracegen.tensor.measure import arguments, summary
+from tracegen.tensor.measure import arguments, enough, summary
 from tracegen.tensor.networks import networks
 from tracegen.tensor.plan import Plan
 from tracegen.tensor.simulated import require_simulated
@@ -273,6 +273,22 @@ def test_summary_rejects_what_lies_above_the_fence():
     assert measured.repeats == 5
 
 
+@pytest.mark.parametrize(
+    ("repeats", "budgets", "ends"),
+    [
+        ([1.0, 1.0], 9.0, False),  # three at least
+        ([1.0, 1.0, 1.0, 1.0], 0.5, False),  # settled only with five
+        ([1.0] * 5, 0.5, True),
+        ([1.0, 1.1, 1.2, 1.0, 1.1], 0.5, False),
+        ([1.0, 1.1, 1.2, 1.0, 1.1], 1.01, True),  # the budget is spent
+        ([1.0, 1.5, 2.0, 1.0, 1.5], 1.01, False),  # and is spent again where repeats differ
+        ([1.0, 1.5, 2.0, 1.0, 1.5], 3.01, True),
+    ],
+)
+def test_noisy_programs_are_repeated_for_longer(repeats, budgets, ends):
+    assert enough(repeats, repeats, budgets) == ends
+
+
 def test_summary_of_a_single_run():
     assert summary([0.5]).spread is None
 
@@ -302,6 +318,7 @@ def test_networks_classify():
         "vit_small": 32,
         "densenet121": 64,
         "inception_v3": 139,
+        "alexnet": 64,
     }
     for name, size in small.items():
         network = networks()[name]
@@ -329,18 +346,42 @@ def test_networks_of_words():
         ("squeezenet", 1.24),
         ("densenet121", 7.98),
         ("shufflenet_v2", 2.28),
+        ("alexnet", 61.10),
     ],
 )
 def test_networks_have_the_published_sizes(name: str, millions: float):
-    import torch
-
-    with torch.device("meta"):
-        module = networks()[name].build()
+    module = networks()[name].shapes()
     assert sum(weight.numel() for weight in module.parameters()) / 1e6 == pytest.approx(millions, abs=0.006)
 
 
+@pytest.mark.parametrize(
+    ("name", "layers", "width", "heads"),
+    [("bert_large", 24, 1024, 16), ("gpt2", 12, 768, 12), ("gpt2_large", 36, 1280, 20)],
+)
+def test_transformers_have_the_papers_layers(name, layers, width, heads):
+    """A layer has 12 width² + 13 width weights: four square maps, two of four times the width, and two norms."""
+    whole, fewer = networks()[name].shapes(), networks()[name].shapes(layers=layers - 1)
+    count = [sum(weight.numel() for weight in module.parameters()) for module in (whole, fewer)]
+    assert count[0] - count[1] == 12 * width**2 + 13 * width
+    assert len(whole.blocks) == layers
+    assert whole.blocks[0].attention.heads == heads
+
+
+@pytest.mark.slow
+def test_the_tasks_of_many_layers_are_those_of_all_of_them():
+    """By three layers, and by extracting all five."""
+    from tracegen.tensor import tasks
+
+    text = "bert_tiny:size=8,layers=5"
+    found, whole = tasks.network_tasks(text), tasks._extracted(text)
+    assert {task.key: task.networks[text] for task in found} == {task.key: task.networks[text] for task in whole}
+
+
 def test_network_options():
-    assert parse_network("resnet18:batch=4,size=128") == ("resnet18", 4, 128)
+    assert parse_network("bert_large:layers=2,size=32") == ("bert_large", 1, 32, 2)
+    with pytest.raises(InputError, match="the layers of resnet18 differ"):
+        parse_network("resnet18:layers=2")
+    assert parse_network("resnet18:batch=4,size=128") == ("resnet18", 4, 128, None)
     with pytest.raises(InputError, match="did you mean 'resnet18'"):
         parse_network("resnet-18")
     with pytest.raises(InputError, match="'batch=0' is no option"):

@@ -154,10 +154,10 @@ def test_kmeans_by_given_features_takes_the_nearest_to_the_centre(data):
 
 
 def test_joint_probability_keeps_what_is_rare(data):
-    """39 tasks are alike in FLOPs, shape and time, one is not: a cell of its own, half of the probability."""
+    """39 tasks are alike in FLOPs, shape and time: together their mean place, 20; one is not, and has place 40."""
     drawn = [set(selection.joint_probability(data, 1, seed=seed).tolist()) for seed in range(120)]
     share = np.mean([39 in tasks for tasks in drawn])
-    assert 0.35 < share < 0.65
+    assert 0.5 < share < 0.8  # 40 of 60
     assert np.mean([39 in selection.random_tasks(data, 1, seed=seed) for seed in range(120)]) < 0.1
 
 
@@ -186,3 +186,125 @@ def test_even_records_take_from_every_task_first():
     assert selection.even_records(task, 16).tolist() == list(range(16))
     with pytest.raises(InputError, match="17 records are asked for; there are 16"):
         selection.even_records(task, 17)
+
+
+def test_joint_probability_puts_flops_first(data):
+    """Of 39 tasks alike but for FLOPs, those of many are drawn oftener; the one of most of all nearly always."""
+    drawn = [selection.joint_probability(data, 8, seed=seed) for seed in range(60)]
+    flops = data.tasks["flops"].to_numpy()
+    common = np.flatnonzero(flops < flops.max())
+    chance = np.mean([flops[selection.random_tasks(data, 8, seed=seed)].mean() for seed in range(60)])
+    assert np.mean([flops[tasks].mean() for tasks in drawn]) > chance
+    counts = np.bincount(np.concatenate(drawn), minlength=40)
+    high, low = (common[flops[common] == value] for value in (flops[common].max(), flops[common].min()))
+    assert counts[high].mean() > 1.3 * counts[low].mean()
+    assert counts[39] > 30
+
+
+def test_flops_first_takes_the_largest(data):
+    chosen = selection.flops_first(data, 14)
+    flops = data.tasks["flops"].to_numpy()
+    assert 39 in chosen
+    assert flops[chosen].min() >= np.sort(flops)[-14]
+
+
+@pytest.fixture
+def timed(tmp_path):
+    """Two tasks of four schedules; a second device on which all is the other way round."""
+    path = tmp_path / "t.tensor.h5"
+    seconds = {"old": [1.0, 3.0, 20.0, 9.0, 1.0, 2.0, 11.0, 5.0], "new": [50.0, 1.0, 1.0, 1.0, 50.0, 1.0, 1.0, 1.0]}
+    with DatasetWriter(path, provenance={}, features={"statements": "1"}) as writer:
+        devices = {name: writer.device(Device(name, {"kind": "cpu"})) for name in seconds}
+        for task in range(2):
+            at = writer.task(Task(str(task), f"t{task}", "dense", [[4, 4]], 100.0))
+            for k in range(4):
+                rows = {"statements": np.full((1, 3), task)}
+                schedule = writer.schedule(at, [task, k], kind="ansor", origin="x", features=rows)
+                for name, times in seconds.items():
+                    writer.record(schedule, devices[name], times[4 * task + k])
+    with Dataset(path) as dataset:
+        yield dataset
+
+
+def test_slow_schedules_are_those_of_the_devices_that_are_read(timed):
+    old = selection.fast_schedules(timed, 10.0, devices=["old"])
+    assert old.tolist() == [True, True, False, True, True, True, False, True]
+    new = selection.fast_schedules(timed, 10.0, devices=["new"])
+    assert new.tolist() == [False, True, True, True] * 2
+    assert not selection.fast_schedules(timed, 10.0, devices=["none"]).any()
+    with pytest.raises(InputError, match="a factor of at least 1"):
+        selection.fast_schedules(timed, 0.5)
+
+
+def test_a_selection_reads_no_time_of_a_device_that_is_not_named(data, tmp_path):
+    """The same dataset with other latencies on the held-out device selects the same tasks."""
+    path = tmp_path / "other.tensor.h5"
+    frame, names = data.table(failed=True), data.devices["name"].tolist()
+    numbers = np.random.default_rng(1)
+    with DatasetWriter(path, provenance={}, features={"statements": "1"}) as writer:
+        devices = [writer.device(Device(**row)) for row in data.devices.to_dict("records")]
+        tasks = [writer.task(Task(**row)) for row in data.tasks.to_dict("records")]
+        for index, task in enumerate(data.task_of):
+            rows = data.features("statements", [index]).values
+            steps = data.steps([index])[0]
+            writer.schedule(tasks[task], steps, kind="ansor", origin="x", features={"statements": rows})
+        for row in frame.itertuples():
+            seconds = 10.0 ** numbers.uniform(-6, 1) if names[row.device] == "gpu0" else row.seconds
+            writer.record(row.schedule, devices[row.device], seconds, outcome=Outcome(row.error))
+    source = ["cpu0", "cpu1"]
+    with Dataset(path) as other:
+        for select in (selection.joint_probability, selection.cdmpp_tasks, selection.kmeans_tasks):
+            for seed in range(5):
+                first = select(data, 6, seed=seed, devices=source)
+                assert first.tolist() == select(other, 6, seed=seed, devices=source).tolist()
+        first, second = (
+            [selection.joint_probability(dataset, 6, seed=seed, devices=["gpu0"]).tolist() for seed in range(5)]
+            for dataset in (data, other)
+        )
+        assert first != second  # the times that were changed do count where they are read
+
+
+def test_cdmpp_takes_from_the_largest_cluster_the_task_of_the_smallest_mean_distance(data):
+    """Brute force: the clusters by a loop over their members, the distances by a loop over each task's programs."""
+    task = data.task_of.astype(int)
+    points = np.where(task < 20, 0.0, 100.0)[:, None] + (task % 20)[:, None] * 0.3
+    chosen = selection.cdmpp_tasks(data, 2, features=points, seed=3)
+    low, high = ([t for t in range(40) if (t < 20) == side] for side in (True, False))
+    expected = []
+    for side in (low, high):
+        members = np.concatenate([points[task == t, 0] for t in side])
+        centre = members.mean()
+        distances = {t: np.mean([abs(p - centre) for p in points[task == t, 0]]) for t in side}
+        expected.append(min(distances, key=lambda t: distances[t]))
+    assert chosen.tolist() == sorted(expected)
+
+
+def test_cdmpp_fills_up_where_a_cluster_has_no_task_left(data):
+    for count in (1, 7, 40):
+        chosen = selection.cdmpp_tasks(data, count)
+        assert len(chosen) == len(set(chosen.tolist())) == count
+
+
+def test_cdmpps_sampling_is_not_that_over_tasks_means(data):
+    """A task whose programs lie far apart has its mean near a centre that none of them is near."""
+    task = data.task_of.astype(int)
+    points = np.where(task == 35, np.where(np.arange(len(task)) % 2, 100.0, -100.0), task * 0.1 - 2.0)[:, None]
+    means = np.array([points[task == t].mean() if (task == t).any() else 0.0 for t in range(40)])[:, None]
+    assert (task == 35).sum() % 2 == 0 and 35 not in selection.cdmpp_tasks(data, 1, features=points)
+    assert abs(means[35, 0]) < 1e-9
+
+
+def test_simulated_devices_are_a_kind_of_their_own(tmp_path):
+    with DatasetWriter(tmp_path / "s.tensor.h5", provenance={}, features={}) as writer:
+        devices = [writer.device(Device("cpu0", {"kind": "cpu"}))]
+        devices.append(writer.device(Device("sim:a", {"kind": "cpu", "simulator": "embedded 7"})))
+        for number in range(4):
+            task = writer.task(Task(str(number), str(number)))
+            for device in devices:
+                writer.record(writer.schedule(task, [number], kind="ansor", origin="x"), device, 1.0)
+    with Dataset(tmp_path / "s.tensor.h5") as data:
+        split = splits.by_target(data, held_out="simulated")
+        assert set(data.table(failed=True).loc[split.test, "device"]) == {1}
+        assert set(data.table(failed=True).loc[split.train, "device"]) == {0}
+        with pytest.raises(InputError, match="no device is a gpu; there are: cpu, simulated"):
+            splits.by_target(data, held_out="gpu")

@@ -72,12 +72,22 @@ def _matching(files: Sequence[Path], patterns: Sequence[str]) -> set[str]:
     return {name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)}
 
 
-def copy(dataset: Dataset, writer: DatasetWriter, devices: Collection[str] | None = None) -> None:
-    """Append a dataset to what is being written: all of it, or what has records on these devices."""
+def copy(
+    dataset: Dataset,
+    writer: DatasetWriter,
+    devices: Collection[str] | None = None,
+    keep: NDArray[np.bool_] | None = None,
+) -> None:
+    """Append a dataset to what is being written: all of it, or what has records on these devices, and of that the
+    schedules of the mask `keep` [schedules].
+    """
     there = dataset.devices["name"].tolist()
     wanted = np.array([devices is None or name in devices for name in there], bool)
     chosen = _with_records(dataset, wanted) if devices is not None else np.arange(dataset.schedule_count)
-    used = np.unique(dataset.task_of[chosen]) if devices is not None else np.arange(len(dataset.tasks))
+    if keep is not None:
+        chosen = chosen[keep[chosen]]
+    whole = devices is None and keep is None
+    used = np.arange(len(dataset.tasks)) if whole else np.unique(dataset.task_of[chosen])
     table = dataset.tasks.to_dict("records")
     tasks = {int(index): writer.task(Task(**table[index])) for index in used}  # type: ignore[arg-type]
     device_of = [
@@ -107,7 +117,7 @@ def copy(dataset: Dataset, writer: DatasetWriter, devices: Collection[str] | Non
         frame = dataset.records(begin, begin + _CHUNK)
         columns = (frame[name].tolist() for name in RECORDS)
         for schedule, device, seconds, spread, repeats, error in zip(*columns, strict=True):
-            if not wanted[device]:
+            if not wanted[device] or schedules[schedule] < 0:
                 continue
             writer.record(
                 int(schedules[schedule]),

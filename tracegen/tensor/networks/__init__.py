@@ -21,6 +21,7 @@ _FAMILIES = (
     "resnet",
     "mobilenet_v2",
     "mobilenet_v3",
+    "alexnet",
     "vgg",
     "inception",
     "squeezenet",
@@ -35,20 +36,31 @@ _FAMILIES = (
 class Network:
     """`build()` makes the module (`build(size=…)` where `sized`: where the weights' shapes depend on it).
 
-    It reads images of 3 × `size` × `size`, or where `tokens` sequences of `size` token numbers.
+    `layers`: how many alike layers it has, where `build(…, blocks=N)` makes it with N of them; 0 where its layers
+    differ. It reads images of 3 × `size` × `size`, or where `tokens` sequences of `size` token numbers.
     """
 
     build: Callable[..., nn.Module]
     size: int
     tokens: bool = False
     sized: bool = False
+    layers: int = 0
 
-    def module(self, size: int | None = None) -> nn.Module:
+    def shapes(self, size: int | None = None, layers: int | None = None) -> nn.Module:
+        """The network without weights, with so many of its layers (all by default)."""
+        import torch
+
+        options = {"size": size or self.size} if self.sized else {}
+        if self.layers:
+            options["blocks"] = layers or self.layers
+        with torch.device("meta"):
+            return self.build(**options)
+
+    def module(self, size: int | None = None, layers: int | None = None) -> nn.Module:
         """The network, for inference, its weights zero."""
         import torch
 
-        with torch.device("meta"):
-            module = self.build(size=size or self.size) if self.sized else self.build()
+        module = self.shapes(size, layers)
         module = module.to_empty(device="cpu").eval()
         with torch.no_grad():
             for tensor in (*module.parameters(), *module.buffers()):

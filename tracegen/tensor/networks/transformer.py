@@ -56,7 +56,7 @@ class Block(nn.Module):
 class Language(nn.Module):
     """Token and position embeddings, blocks; with a `vocabulary` head it predicts the next token (GPT-2)."""
 
-    def __init__(self, width: int, heads: int, blocks: int, vocabulary: int, causal: bool, size: int) -> None:
+    def __init__(self, width: int, heads: int, vocabulary: int, causal: bool, *, size: int, blocks: int) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Parameter(torch.zeros(1, size, width))
         self.blocks = nn.Sequential(*(Block(width, heads, causal, causal) for _ in range(blocks)))
@@ -73,7 +73,7 @@ class Language(nn.Module):
 class Vision(nn.Module):
     """Patches as tokens; the mean of what the blocks make of them is classified."""
 
-    def __init__(self, width: int, heads: int, blocks: int, size: int, patch: int = 16) -> None:
+    def __init__(self, width: int, heads: int, *, size: int, blocks: int, patch: int = 16) -> None:
         super().__init__()
         self.embed = nn.Conv2d(3, width, patch, patch)
         self.positions = nn.Parameter(torch.zeros(1, (size // patch) ** 2, width))
@@ -86,8 +86,10 @@ class Vision(nn.Module):
 
 
 NETWORKS = {
-    "bert_tiny": Network(partial(Language, 128, 2, 2, 30522, False), 128, tokens=True, sized=True),
-    "bert_base": Network(partial(Language, 768, 12, 12, 30522, False), 128, tokens=True, sized=True),
-    "gpt2": Network(partial(Language, 768, 12, 12, 50257, True), 64, tokens=True, sized=True),
-    "vit_small": Network(partial(Vision, 384, 6, 12), 224, sized=True),
+    "bert_tiny": Network(partial(Language, 128, 2, 30522, False), 128, tokens=True, sized=True, layers=2),
+    "bert_base": Network(partial(Language, 768, 12, 30522, False), 128, tokens=True, sized=True, layers=12),
+    "bert_large": Network(partial(Language, 1024, 16, 30522, False), 128, tokens=True, sized=True, layers=24),
+    "gpt2": Network(partial(Language, 768, 12, 50257, True), 64, tokens=True, sized=True, layers=12),
+    "gpt2_large": Network(partial(Language, 1280, 20, 50257, True), 64, tokens=True, sized=True, layers=36),
+    "vit_small": Network(partial(Vision, 384, 6), 224, sized=True, layers=12),
 }

@@ -1,0 +1,198 @@
+"""Auto-tuner of a cost model's hyper-parameters (CDMPP, Hu et al., EuroSys 2024, tunes its network so), by Optuna.
+
+Each trial trains the model on the training tasks of a split and is judged on its validation tasks; the test tasks of
+the same split and seed are never looked at, so that an evaluation with that seed stays fair. Trials are kept in a
+journal, so that a killed tuning goes on. The result is a configuration file.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from perfvec.tensor.configuration import Entry
+from perfvec.tensor.contract import Budget
+from perfvec.tensor.models import make
+from perfvec.tensor.records import read_records
+from support.errors import InputError
+from support.files import atomic_path, require_writable
+from tracegen.tensor import splits
+from tracegen.tensor.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Span:
+    """Range of a parameter: all integers or numbers between two, by their logarithm where `log`."""
+
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+
+
+Space = Mapping[str, Span | tuple[Any, ...]]
+_TRAINING: Space = {
+    "training.learning_rate": Span(1e-4, 4e-3, log=True),
+    "training.weight_decay": Span(1e-5, 1e-1, log=True),
+    "training.batch": (64, 128, 256, 512),
+}
+_SPACES: dict[str, Space] = {
+    "cdmpp": {
+        "width": (64, 96, 128, 192, 256),
+        "layers": Span(1, 12, whole=True),
+        "heads": (2, 4, 8),
+        "feed": (128, 256, 512, 1024),
+        "embedding": (32, 64, 128, 256),
+        "hidden": (128, 256, 512),
+        "decoder_layers": Span(1, 4, whole=True),
+        "dropout": Span(0.0, 0.2),
+        "training.losses.mape": Span(0.0, 1.0),
+        "training.losses.cmd": Span(1e-4, 1.0, log=True),
+        **_TRAINING,
+    },
+    "atformer": {"width": (64, 128, 256, 512), "layers": (1, 2, 3), "feed": (128, 256, 512, 1024, 2048), **_TRAINING},
+    "attention-tuner": {
+        "width": (64, 128, 256),
+        "encoder_layers": Span(1, 5, whole=True),
+        "blocks": Span(1, 4, whole=True),
+        **_TRAINING,
+    },
+    "mlp": {"width": (64, 128, 256, 512), **_TRAINING},
+    "additive": {"width": (64, 96, 128, 192), "blocks": Span(1, 4, whole=True), **_TRAINING},
+    "xgboost": {
+        "depth": Span(4, 12, whole=True),
+        "learning_rate": Span(0.02, 0.4, log=True),
+        "gamma": Span(1e-4, 1.0, log=True),
+        "min_child_weight": Span(0.0, 10.0),
+        "subsample": Span(0.5, 1.0),
+        "columns": Span(0.1, 1.0),
+    },
+    "lightgbm": {
+        "leaves": Span(7, 127, log=True, whole=True),
+        "learning_rate": Span(0.02, 0.4, log=True),
+        "smallest_leaf": Span(2, 40, whole=True),
+        "subsample": Span(0.5, 1.0),
+        "columns": Span(0.1, 1.0),
+    },
+}
+SPACES: Mapping[str, Space] = {**_SPACES, "atformer-m": _SPACES["atformer"]}
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best parameters, their shortfall on validation tasks (`Budget.criterion`), and that of the entry untuned."""
+
+    parameters: dict[str, Any]
+    shortfall: float
+    before: float
+    trials: int
+
+
+def autotune(
+    dataset: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    entry: Entry,
+    *,
+    trials: int,
+    budget: Budget,
+    seed: int = 0,
+    work: str | os.PathLike[str] | None = None,
+    on: str = "cpu",
+) -> Tuned:
+    """Write the configuration of the best of `trials` (all, of earlier calls with the same `work` too), named
+    NAME-tuned, the first of which is the entry as it is.
+
+    Raises InputError for a model that has no space, and where Optuna is missing.
+    """
+    if entry.model not in SPACES:
+        raise InputError(f"no space of hyper-parameters for {entry.model!r}; there are those of {', '.join(SPACES)}")
+    require_writable(output)
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError as error:
+        raise InputError("optuna is not installed; run pip install 'perfvec-toolkit[search]'") from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    model = make(entry.model, entry.parameters, where=entry.name)
+    records = read_records(dataset, [model.kind])
+    with Dataset(dataset) as data:
+        parts = splits.by_task(data, validation=0.1, test=0.1, seed=seed)
+    train, held = records.take(parts.train), records.take(parts.validation)
+
+    def shortfall(parameters: Mapping[str, Any]) -> float:
+        candidate = make(entry.model, parameters, where=entry.name)
+        candidate.use(on)
+        candidate.fit(train, budget=budget, seed=seed, validation=held)
+        found = candidate.shortfall(held.measured(), budget.criterion)
+        return found if math.isfinite(found) else 1e9
+
+    space = SPACES[entry.model]
+    name = f"{records.digest[:16]} {entry.model} {seed} {budget.criterion}"
+    storage = None if work is None else JournalStorage(JournalFileBackend(str(Path(work))))
+    study = optuna.create_study(study_name=name, storage=storage, load_if_exists=True)
+    done = sum(trial.state.is_finished() and trial.value is not None for trial in study.trials)
+    study.sampler = optuna.samplers.TPESampler(seed=seed + done)  # one that goes on must not draw the same again
+    if not done:
+        study.add_trial(
+            optuna.trial.create_trial(value=shortfall(entry.parameters), user_attrs={"parameters": entry.parameters})
+        )
+        done = 1
+    while done < trials:
+        trial = study.ask()
+        drawn = {key: _suggest(trial, key, span) for key, span in space.items()}
+        parameters = merged(entry.parameters, drawn, model.parameters)
+        try:
+            value = shortfall(parameters)
+        except InputError:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            continue
+        trial.set_user_attr("parameters", parameters)
+        study.tell(trial, value)
+        done += 1
+    finished = [trial for trial in study.trials if trial.value is not None]
+    best = min(finished, key=lambda trial: (trial.value, trial.number))
+    found = Tuned(best.user_attrs["parameters"], best.value, finished[0].value, done)
+    _write(output, entry, found, budget, records.digest, seed)
+    return found
+
+
+def merged(fixed: Mapping[str, Any], drawn: Mapping[str, Any], defaults: Any) -> dict[str, Any]:
+    """`fixed` with the drawn values at their dotted names; of tables that are replaced as a whole (`losses`), the other
+    values stay those of `defaults`.
+    """
+    result: dict[str, Any] = {key: dict(part) if isinstance(part, Mapping) else part for key, part in fixed.items()}
+    for dotted, value in drawn.items():
+        *path, last = dotted.split(".")
+        table, default = result, defaults
+        for part in path:
+            default = getattr(default, part)
+            inner = table.get(part, dict(default) if isinstance(default, Mapping) else {})
+            table[part] = dict(inner)
+            table = table[part]
+        table[last] = value
+    return result
+
+
+def _suggest(trial: Any, name: str, span: Span | tuple[Any, ...]) -> Any:
+    if isinstance(span, tuple):
+        return trial.suggest_categorical(name, span)
+    if span.whole:
+        return trial.suggest_int(name, int(span.low), int(span.high), log=span.log)
+    return trial.suggest_float(name, span.low, span.high, log=span.log)
+
+
+def _write(output: str | os.PathLike[str], entry: Entry, found: Tuned, budget: Budget, digest: str, seed: int) -> None:
+    text = (
+        f"# {entry.name}, the best of {found.trials} trials on the validation tasks of seed {seed} of the data\n"
+        f"# {digest[:16]}: shortfall ({budget.criterion}) {found.shortfall:.4f}, untuned {found.before:.4f}.\n"
+    )
+    models = [{"name": f"{entry.name}-tuned", "model": entry.model, "parameters": found.parameters}]
+    with atomic_path(output) as temporary:
+        temporary.write_text(text + yaml.safe_dump({"models": models}, sort_keys=False))

@@ -1,0 +1,83 @@
+"""The auto-tuner: finds a better network than a poor one, goes on where it was, writes what `evaluate` reads."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from analysis.cli import main as cli
+from perfvec.tensor import autotune as tuning
+from perfvec.tensor.autotune import SPACES, Span, autotune, merged
+from perfvec.tensor.configuration import Entry, read_entries
+from perfvec.tensor.contract import Budget
+from perfvec.tensor.loop import Training
+from perfvec.tensor.models import make
+from perfvec.tensor.models.cdmpp import CDMPPParameters
+from support.errors import InputError
+from tests.perfvec.tensor.conftest import made_up
+from tests.perfvec.tensor.test_evaluate import written
+
+pytest.importorskip("optuna")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    torch.set_num_threads(1)
+    return written(made_up(tasks=12, candidates=30), tmp_path_factory.mktemp("tune") / "d.tensor.h5")
+
+
+def test_drawn_values_stand_at_their_dotted_names():
+    fixed = {"width": 64, "training": {"batch": 32}}
+    drawn = {"layers": 3, "training.learning_rate": 0.5, "training.losses.cmd": 0.25}
+    assert merged(fixed, drawn, CDMPPParameters()) == {
+        "width": 64,
+        "layers": 3,
+        "training": {"batch": 32, "learning_rate": 0.5, "losses": {"mse": 1.0, "mape": 0.3, "cmd": 0.25}},
+    }
+    assert fixed == {"width": 64, "training": {"batch": 32}}
+    assert Training().learning_rate == 1e-3
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_space_names_parameters_of_its_model(name):
+    """The smallest and the largest of every span make a model."""
+    for end in (0, -1):
+        drawn = {}
+        for key, span in SPACES[name].items():
+            value = span[end] if isinstance(span, tuple) else (span.low, span.high)[end]
+            drawn[key] = int(value) if isinstance(span, Span) and span.whole else value
+        make(name, merged({}, drawn, make(name).parameters))
+
+
+def test_a_tuned_model_is_better_and_a_configuration(data, tmp_path):
+    entry = Entry("poor", "lightgbm", {"leaves": 2, "learning_rate": 0.001})
+    found = autotune(data, tmp_path / "c.yaml", entry, trials=6, budget=Budget(epochs=3), work=tmp_path / "w.log")
+    assert found.shortfall < found.before
+    (tuned,) = read_entries(tmp_path / "c.yaml")
+    assert (tuned.name, tuned.model, tuned.parameters) == ("poor-tuned", "lightgbm", found.parameters)
+
+
+def test_a_tuning_goes_on_where_it_was(data, tmp_path, monkeypatch):
+    entry = Entry("trees", "lightgbm")
+    first = autotune(data, tmp_path / "c.yaml", entry, trials=3, budget=Budget(epochs=1), work=tmp_path / "w.log")
+    count = []
+    monkeypatch.setattr(tuning, "make", lambda *a, **k: count.append(1) or make(*a, **k))
+    again = autotune(data, tmp_path / "c.yaml", entry, trials=5, budget=Budget(epochs=1), work=tmp_path / "w.log")
+    assert len(count) == 1 + 2  # what the entry is, and two more trials
+    assert (again.before, again.trials) == (first.before, 5)
+    assert again.shortfall <= first.shortfall
+
+
+def test_the_command(data, tmp_path, capsys):
+    words = ["tensor", "autotune", str(data), "-o", str(tmp_path / "c.yaml"), "--model", "lightgbm"]
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*words, "--trials", "2", "--epochs", "1", "--json"])
+    assert not stop.value.code
+    assert json.loads(capsys.readouterr().out)["trials"] == 2
+
+
+def test_a_model_without_a_space_is_one_line(data, tmp_path):
+    with pytest.raises(InputError, match="no space of hyper-parameters for 'mean'; there are those of cdmpp"):
+        autotune(data, tmp_path / "c.yaml", Entry("mean", "mean"), trials=1, budget=Budget(epochs=1))
