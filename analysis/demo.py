@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis import compare, predict, simulate, simulated_sweep, sweep
 from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.headline import Headline, percent
 from analysis.report import Section, write_report
 from perfvec.model import Model
 from perfvec.representation.represent import represent
@@ -96,6 +97,13 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
                 "How alike the programs are", "Cosine distance of their vectors.", compare.plot(distances), distances
             ),
         ],
+        headline=Headline(
+            percent(table["error"].mean()),
+            "mean error",
+            f"Predicted from its binary alone, gzip's cycles are {percent(table['error'].mean())} off the simulator's "
+            f"on average over {len(table)} machines, {percent(table['error'].max())} at worst.",
+            "the model, beside the simulation of every instruction",
+        ),
     )
     _say(f"{report} holds the pictures ({time.monotonic() - began:.0f} s)")
     return report

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from analysis.costs import require_names
 from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.headline import Headline, count, duration, interval, joined, percent
 from analysis.parts import opened, traced
 from analysis.profile import columns
 from analysis.report import Section
@@ -133,6 +134,7 @@ def ask(
         sections=lambda: sections(frame),
         picture=lambda: plot(frame),
         stack=Stack(frame, traces, machines, span, threads),
+        headline=lambda: headline(frame),
     )
 
 
@@ -357,6 +359,37 @@ def _time(seconds: float) -> str:
         if seconds * factor >= 1:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"
+
+
+def headline(frame: pd.DataFrame) -> Headline:
+    """The CPI on the fastest machine by the geometric mean of times, and what most cycles beside retiring go to."""
+    programs = list(dict.fromkeys(map(str, frame["program"])))
+    mean = np.log(frame["seconds"]).groupby(frame["uarch"], sort=False).mean()
+    fastest = str(mean.idxmin())
+    own = frame[frame["uarch"] == fastest]
+    groups = groups_of(own).mean()
+    stalls = groups.drop("retiring").sort_values(ascending=False)
+    number, unit = duration(float(np.exp(mean.min())))
+    sentence = f"{joined(programs)} {'takes' if len(programs) == 1 else 'take'} {number} {unit} on {fastest}"
+    if len(programs) > 1:
+        sentence += " in the geometric mean"
+    if len(mean) > 1:
+        sentence += (
+            f", the fastest of {len(mean)} machines, {np.exp(mean.max() - mean.min()):.2f} times on {mean.idxmax()}"
+        )
+    whole = float(groups.sum())
+    sentence += f". {percent(float(groups['retiring']) / whole)} of the cycles retire instructions"
+    if stalls.iloc[0] > 0:
+        sentence += f"; most of the others go to {stalls.index[0]} ({percent(float(stalls.iloc[0]) / whole)})"
+    source = "simulated, every instruction"
+    if own["half_width"].any():
+        source = "simulated by a sample; intervals stand beside the numbers"
+        if len(own) == 1:
+            cycles, half = float(own["cycles"].iloc[0]), float(own["half_width"].iloc[0])
+            source = f"simulated by a sample, {interval(cycles, cycles - half, cycles + half, 0.95)}"
+    elif len(own) == 1:
+        sentence += f". {count(float(own['cycles'].iloc[0]))} cycles in all"
+    return Headline(f"{own['cpi'].mean():.3g}", f"cycles per instruction on {fastest}", f"{sentence}.", source)
 
 
 def sections(frame: pd.DataFrame) -> list[Section]:
