@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from analysis.costs import Costs
     from analysis.parts import Parts
 
+_CAUSE_COLUMN = 32  # letters, of a table of CPI stacks
 _CHUNK = 1 << 16  # instructions that all machines pass before the next
 
 
@@ -331,23 +332,40 @@ def _percent(value: float) -> str:
 
 
 def shown_stack(frame: pd.DataFrame) -> str:
-    """The CPI stack of each program, a column a machine, causes under their groups; 80 columns."""
+    """The CPI stack of each program, a column a machine, causes under their groups; 80 columns, so several tables."""
     tables = []
-    for program, rows in frame.groupby("program", sort=False):
-        each = groups_of(rows)
-        names = [str(name) for name in rows["uarch"]]
-        lines = []
-        for group in GROUPS:
-            if not each[group].any():
-                continue
-            lines.append([group, *(_number(value) for value in each[group])])
-            causes = [cause for cause in CAUSES if CAUSES[cause] == group and rows[f"stack.{cause}"].any()]
-            if causes != [group]:
-                for cause in causes:
-                    lines.append([f"  {cause}", *(_number(v) for v in rows[f"stack.{cause}"] / rows["instructions"])])
-        lines.append(["CPI", *(_number(value) for value in rows["cpi"])])
-        tables.append(columns([f"{program}: cycles per instruction", *names], lines))
+    for program, all_rows in frame.groupby("program", sort=False):
+        for rows in _side_by_side(all_rows):
+            tables.append(_stack_table(str(program), rows))
     return "\n\n".join(tables)
+
+
+def _side_by_side(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows in groups whose names fit beside one another behind the causes."""
+    begins, used = [0], _CAUSE_COLUMN
+    for place, name in enumerate(map(str, rows["uarch"])):
+        wide = max(len(name), 6) + 1
+        if used + wide > 80 and place > begins[-1]:
+            begins.append(place)
+            used = _CAUSE_COLUMN
+        used += wide
+    return [rows.iloc[begin:end] for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True)]
+
+
+def _stack_table(program: str, rows: pd.DataFrame) -> str:
+    each = groups_of(rows)
+    names = [str(name) for name in rows["uarch"]]
+    lines = []
+    for group in GROUPS:
+        if not each[group].any():
+            continue
+        lines.append([group, *(_number(value) for value in each[group])])
+        causes = [cause for cause in CAUSES if CAUSES[cause] == group and rows[f"stack.{cause}"].any()]
+        if causes != [group]:
+            for cause in causes:
+                lines.append([f"  {cause}", *(_number(v) for v in rows[f"stack.{cause}"] / rows["instructions"])])
+    lines.append(["CPI", *(_number(value) for value in rows["cpi"])])
+    return columns([f"{program}: cycles per instruction", *names], lines)
 
 
 def _number(value: float) -> str:
