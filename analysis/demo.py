@@ -19,7 +19,7 @@ from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import input_file
 from uarch.configuration import load_machine, preset_names
 
-INSTRUCTIONS = 1_000_000  # of each program: the whole takes a minute on two cores
+INSTRUCTIONS = 600_000  # of each program: the whole takes less than a minute on two cores
 _SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
 _SWEEP_BASE = "base"
 _SHOWN = ("base", "zen4", "cortex-a53")  # whose stacks the terminal shows
