@@ -14,12 +14,13 @@ from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.headline import Headline, percent
 from analysis.report import Section, write_report
 from perfvec.model import Model
-from perfvec.representation.represent import represent
+from perfvec.representation.sample import represent_sampled
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import input_file
 from uarch.configuration import load_machine, preset_names
 
-INSTRUCTIONS = 600_000  # of each program: the whole takes less than a minute on two cores
+INSTRUCTIONS = 3_000_000  # of each program
+_HALF_WIDTH = 0.05  # of the sampled representation: the whole takes less than a minute on two cores
 _SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
 _SWEEP_BASE = "base"
 _SHOWN = ("base", "zen4", "cortex-a53")  # whose stacks the terminal shows
@@ -45,7 +46,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
         _say(f"tracing    {' '.join(command)}")
         with Path(os.devnull).open("wb") as unheard:
             trace(command, path, stdout=unheard, max_instructions=INSTRUCTIONS)
-        vectors.append(represent(model, path))
+        vectors.append(represent_sampled(model, path, half_width=_HALF_WIDTH))
         vectors[-1].save(folder / f"{name}.vector.npz")
 
     machines = [load_machine(name) for name in preset_names()]
