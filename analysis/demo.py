@@ -19,8 +19,10 @@ from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import input_file
 from uarch.configuration import load_machine, preset_names
 
-INSTRUCTIONS = 3_000_000  # of each program
+INSTRUCTIONS = 2_000_000  # of each program
 _HALF_WIDTH = 0.05  # of the sampled representation: the whole takes less than a minute on two cores
+_SAMPLED = f"the model on a sample of each program, ±{_HALF_WIDTH:.0%}; lines across the bars' ends are 90 % intervals"
+_SIMULATED = "simulated, every instruction"
 _SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
 _SWEEP_BASE = "base"
 _SHOWN = ("base", "zen4", "cortex-a53")  # whose stacks the terminal shows
@@ -75,6 +77,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
                 f"The first {INSTRUCTIONS:,} instructions of three programs on every preset machine.",
                 predict.plot(predictions),
                 predictions,
+                source=_SAMPLED,
             ),
             Section(
                 "Prediction against the simulator",
@@ -87,15 +90,21 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
                 "CPI stacks of the simulated machines: every cycle belongs to one cause.",
                 simulate.plot(stacks),
                 simulate.groups_of(stacks).assign(uarch=stacks["uarch"]),
+                source=_SIMULATED,
             ),
             Section(
                 "gzip over L1 data and L2 cache sizes",
                 f"The machine {_SWEEP_BASE!r} with other caches, every point simulated.",
                 sweep.plot(points),
                 points,
+                source=_SIMULATED,
             ),
             Section(
-                "How alike the programs are", "Cosine distance of their vectors.", compare.plot(distances), distances
+                "How alike the programs are",
+                "Cosine distance of their vectors.",
+                compare.plot(distances),
+                distances,
+                source=_SAMPLED,
             ),
         ],
         headline=Headline(
@@ -103,7 +112,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
             "mean error",
             f"Predicted from its binary alone, gzip's cycles are {percent(table['error'].mean())} off the simulator's "
             f"on average over {len(table)} machines, {percent(table['error'].max())} at worst.",
-            "the model, beside the simulation of every instruction",
+            "the model on a sample of the program, beside the simulation of every instruction",
         ),
     )
     _say(f"{report} holds the pictures ({time.monotonic() - began:.0f} s)")
