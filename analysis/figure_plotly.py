@@ -107,6 +107,7 @@ def narrow(figure: Figure) -> dict[str, Any]:
     shown = sum(len(trace["name"]) * _LETTER + _KEY for trace in found["data"] if trace["showlegend"])
     layout["height"] += 20 * int(shown / _PHONE)
     layout["margin"] |= {"l": 30, "r": 10}
+    layout["legend"] |= {"xref": "container"}  # the whole width, not the panel's
     scales = any(trace["type"] == "heatmap" for trace in found["data"])
     return {"layout": layout} | ({"data": found["data"]} if figure.columns > 1 and scales else {})
 
