@@ -33,7 +33,7 @@ def uarch_list(as_json: Json = False) -> None:
 
 def _print_machines(machines: Sequence[Machine]) -> None:
     """A line a machine, in 80 columns."""
-    print(f"{'machine':16} {'core':12} {'GHz':>5} {'L1I':>5} {'L1D':>5} {'L2':>6} {'L3':>6} KiB memory")
+    print(f"{'machine':16} {'core':12} {'GHz':>5} {'L1I':>5} {'L1D':>5} {'L2':>6} {'L3':>6} memory, caches KiB")
     for machine in machines:
         l1i, l1d, l2, l3 = (
             str(level.size_kib) if level else "-" for level in (machine.l1i, machine.l1d, machine.l2, machine.l3)
