@@ -613,7 +613,8 @@ def _front_section(frame: pd.DataFrame, source: str) -> Section:
         text = "The line is the Pareto front: no other point is as fast and as cheap."
         return Section("Pareto front: time over cost", text, plot_front(frame), source=source)
     front_rows = frame[frame["pareto"]].sort_values(["program", "seconds"], kind="stable").head(_MOST_IN_PAGE)
-    text = "No other point is as fast with every field as small. --cost gives the sizes a price."
+    names = " · ".join(fields_of(frame)[:_MOST_NAMED])
+    text = f"No other point is as fast with every field as small. A bar is named {names}."
     table = _results_first(readable(front_rows).drop(columns="pareto"))
     figure = plot_front_points(front_rows) if len(front_rows) > frame["program"].nunique() else None
     return Section("Pareto front", text, figure, table, source=source)
@@ -637,9 +638,7 @@ def plot_front_points(rows: pd.DataFrame, most: int = 12) -> Figure:
         names = distinct([" · ".join("–" if value != value else label(value) for value in row) for row in values])
         longest = max(longest, len(names))
         x = Axis(f"{_of_source(rows)} time, {unit}", zero=True)
-        panels.append(
-            Panel([Bars("", names, part["seconds"] * factor)], str(program), x, Axis(" · ".join(fields)), sideways=True)
-        )
+        panels.append(Panel([Bars("", names, part["seconds"] * factor)], str(program), x, sideways=True))
     return Figure(panels, height=(1.3 + 0.28 * max(longest, 6)) * len(panels))
 
 
