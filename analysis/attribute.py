@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from analysis.budget import SOURCES, answer, by_model, shares
 from analysis.coordinates import Coordinates
 from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.headline import Headline, percent
 from analysis.report import Section
 from analysis.result import Result
 from analysis.targets import Target
@@ -127,7 +128,23 @@ def ask(
         text=lambda: shown(frame),
         sections=lambda: sections(frame),
         picture=lambda: plot(frame),
+        headline=lambda: headline(frame),
     )
+
+
+def headline(frame: pd.DataFrame) -> Headline:
+    """The group of fields that costs the first program most on the first machine."""
+    program, uarch = frame["program"].iloc[0], frame["uarch"].iloc[0]
+    own = frame[(frame["program"] == program) & (frame["uarch"] == uarch)]
+    groups = own[own["group"] != REST].sort_values("cycles", ascending=False)
+    rest = float(own.loc[own["group"] == REST, "share"].iloc[0])
+    worst, share = str(groups["group"].iloc[0]), float(groups["share"].iloc[0])
+    sentence = (
+        f"Of {program}'s cycles on {uarch} {percent(share)} are due to {worst}, more than to any other part of the "
+    )
+    sentence += f"machine; {percent(rest)} are left on the ideal machine."
+    source = " and ".join(dict.fromkeys(map(str, own["source"])))
+    return Headline(percent(share), f"of the cycles: {worst}", sentence, f"{source}; Shapley values have no interval")
 
 
 def attribute(

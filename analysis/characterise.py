@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.headline import Headline, count
 from analysis.result import Result, of_table
 from tracegen.statistics.characterise import characterise, rows
 
@@ -21,4 +22,16 @@ def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -
         frame,
         lambda: document,
         lambda: frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"),
+        headline=lambda: headline(document),
     )
+
+
+def headline(document: dict[str, Any]) -> Headline:
+    """The parallelism that the program has, and its size."""
+    windows = document["ideal_ipc"]
+    window, most = max(windows.items(), key=lambda item: item[1])
+    sentence = (
+        f"{document['trace']} executes {count(document['instructions'])} instructions; with a window of {window} "
+    )
+    sentence += f"and nothing else in the way {most:.3g} go in a cycle."
+    return Headline(f"{most:.3g}", "instructions a cycle, ideal", sentence, "counted over every executed instruction")

@@ -13,6 +13,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from analysis.figure import Axis, Dendrogram, Figure, HeatMap, Panel, Points, distinct
+from analysis.headline import Headline, joined
 from analysis.report import Section
 from analysis.result import Result, table_text
 from analysis.targets import check_model
@@ -56,7 +57,22 @@ def ask(
         text=text,
         sections=lambda: sections(distance, place, found),
         picture=lambda: plot(distance),
+        headline=lambda: headline(distance, found),
     )
+
+
+def headline(distance: pd.DataFrame, found: pd.DataFrame | None) -> Headline:
+    """The two programs that are most alike, and the nearest of the library."""
+    values = distance.to_numpy() + np.diag(np.full(len(distance), np.inf))
+    first, second = (str(distance.index[k]) for k in np.unravel_index(int(values.argmin()), values.shape))
+    least, most = float(values.min()), float(distance.to_numpy().max())
+    sentence = f"{joined([first, second])} are the most alike of {len(distance)} programs"
+    sentence += f"; the farthest two are {most:.3g} apart. 0 means the same behaviour per instruction."
+    if found is not None and len(found):
+        near = found.iloc[0]
+        sentence += f" Nearest to {near['program']} in the library is {near['nearest']} ({near['distance']:.3g})."
+    source = "the model's program vectors; a distance has no interval"
+    return Headline(f"{least:.3g}", "cosine distance", sentence, source)
 
 
 def compare(programs: Sequence[ProgramVector]) -> pd.DataFrame:

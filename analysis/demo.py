@@ -11,14 +11,18 @@ import pandas as pd
 
 from analysis import compare, predict, simulate, simulated_sweep, sweep
 from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.headline import Headline, percent
 from analysis.report import Section, write_report
 from perfvec.model import Model
-from perfvec.representation.represent import represent
+from perfvec.representation.sample import represent_sampled
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import input_file
 from uarch.configuration import load_machine, preset_names
 
-INSTRUCTIONS = 3_000_000  # of each program: the whole takes a minute on two cores
+INSTRUCTIONS = 2_000_000  # of each program
+_HALF_WIDTH = 0.05  # of the sampled representation: the whole takes less than a minute on two cores
+_SAMPLED = f"the model on a sample of each program, ±{_HALF_WIDTH:.0%}; lines across the bars' ends are 90 % intervals"
+_SIMULATED = "simulated, every instruction"
 _SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
 _SWEEP_BASE = "base"
 _SHOWN = ("base", "zen4", "cortex-a53")  # whose stacks the terminal shows
@@ -44,7 +48,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
         _say(f"tracing    {' '.join(command)}")
         with Path(os.devnull).open("wb") as unheard:
             trace(command, path, stdout=unheard, max_instructions=INSTRUCTIONS)
-        vectors.append(represent(model, path))
+        vectors.append(represent_sampled(model, path, half_width=_HALF_WIDTH))
         vectors[-1].save(folder / f"{name}.vector.npz")
 
     machines = [load_machine(name) for name in preset_names()]
@@ -73,6 +77,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
                 f"The first {INSTRUCTIONS:,} instructions of three programs on every preset machine.",
                 predict.plot(predictions),
                 predictions,
+                source=_SAMPLED,
             ),
             Section(
                 "Prediction against the simulator",
@@ -85,17 +90,30 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
                 "CPI stacks of the simulated machines: every cycle belongs to one cause.",
                 simulate.plot(stacks),
                 simulate.groups_of(stacks).assign(uarch=stacks["uarch"]),
+                source=_SIMULATED,
             ),
             Section(
                 "gzip over L1 data and L2 cache sizes",
                 f"The machine {_SWEEP_BASE!r} with other caches, every point simulated.",
                 sweep.plot(points),
                 points,
+                source=_SIMULATED,
             ),
             Section(
-                "How alike the programs are", "Cosine distance of their vectors.", compare.plot(distances), distances
+                "How alike the programs are",
+                "Cosine distance of their vectors.",
+                compare.plot(distances),
+                distances,
+                source=_SAMPLED,
             ),
         ],
+        headline=Headline(
+            percent(table["error"].mean()),
+            "mean error",
+            f"Predicted from its binary alone, gzip's cycles are {percent(table['error'].mean())} off the simulator's "
+            f"on average over {len(table)} machines, {percent(table['error'].max())} at worst.",
+            "the model on a sample of the program, beside the simulation of every instruction",
+        ),
     )
     _say(f"{report} holds the pictures ({time.monotonic() - began:.0f} s)")
     return report

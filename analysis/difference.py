@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis.costs import Costs, main_causes
 from analysis.figure import Axis, Bars, Figure, Panel, distinct
+from analysis.headline import Headline, count, percent
 from analysis.parts import Parts, require_partition
 from analysis.profile import columns, short, stack_of
 from analysis.report import Section
@@ -35,6 +36,24 @@ def result(old: Parts, new: Parts, costs: Costs, by: str = "function", *, rows: 
         text=lambda: shown(frame, costs, rows),
         sections=lambda: sections(frame, old, new, costs, by),
         picture=lambda: plot(frame, costs),
+        headline=lambda: headline(frame, old, new, costs, by),
+    )
+
+
+def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str) -> Headline:
+    """By how much the whole changed on the first machine, and the part that changed most."""
+    machine = costs.names[0]
+    before, after = float(frame[f"old.{machine}"].sum()), float(frame[f"new.{machine}"].sum())
+    change = after / before - 1 if before > 0 else 0.0
+    most = frame.loc[frame[f"difference.{machine}"].abs().idxmax()]
+    part = float(most[f"difference.{machine}"])
+    sentence = f"{new.program} takes {count(after)} cycles on {machine}, {old.program} {count(before)}. The {by} "
+    sentence += f"{most['name']} changed most, by {'+' if part > 0 else '−'}{count(abs(part))} cycles"
+    if costs.has_stacks:
+        sentence += f", mostly {most[f'cause.{machine}']}"
+    source = costs.source + (", every instruction" if costs.has_stacks else " by the model; no interval")
+    return Headline(
+        f"{'+' if change > 0 else '−'}{percent(abs(change))}", f"cycles on {machine}", f"{sentence}.", source
     )
 
 

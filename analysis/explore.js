@@ -246,6 +246,7 @@ function show() {
   showAttribution(!reasons.length);
   showHeat();
   at("yaml").textContent = yaml();
+  showHead(!reasons.length);
   document.documentElement.dataset.shown = +(document.documentElement.dataset.shown ?? 0) + 1;
 }
 const same = (a, b) => Object.keys(a).length === Object.keys(b).length && Object.keys(a).every(key => a[key] === b[key]);
@@ -271,6 +272,26 @@ function showPredictions(possible) {
   if (known) at("told").append(element("li", { className: "quiet" }, `${known.name} trained the model: predict takes what it learned of it, the ` +
     "other numbers are the encoder's, as a sweep's are."));
 }
+const inUnits = seconds => {
+  const [unit, factor] = [["s", 1], ["ms", 1e3], ["µs", 1e6], ["ns", 1e9]].find(([, factor]) => seconds * factor >= 1) ?? ["ns", 1e9];
+  return [digits(seconds * factor, 3), unit];
+};
+function showHead(possible) {  // the answer for the chosen program
+  const program = +at("program").value, name = page.programs[program].name, changed = !same(machine, start.fields);
+  const here = changed ? `${start.name} as changed` : start.name;
+  if (!possible) {
+    [at("big").textContent, at("unit").textContent] = ["–", ""];
+    at("sentence").textContent = `${here} can be no machine: the reason stands below the predictions.`;
+    return;
+  }
+  const cycles = cyclesOf(machine)[program], seconds = cycles / machine.frequency_ghz / 1e9;
+  const before = cyclesOf(start.fields)[program] / start.fields.frequency_ghz / 1e9;
+  [at("big").textContent, at("unit").textContent] = inUnits(seconds);
+  const beside = changed ? `, ${(seconds / before).toFixed(3)} times what it takes on ${start.name}` : "";
+  at("sentence").textContent = `${name} takes ${inUnits(seconds).join(" ")} on ${here}: ` +
+    `${(cycles / page.programs[program].instructions).toFixed(3)} cycles per instruction${beside}.`;
+}
+const narrow = () => at("heat").clientWidth < NARROW;
 const small = height => ({ height, margin: { l: 90, r: 20, t: 30, b: 45 }, showlegend: false, hovermode: "closest" });
 function showAttribution(possible) {
   const found = possible ? attribution(machine, +at("program").value) : { reason: "this is no machine" };
@@ -285,7 +306,7 @@ function showAttribution(possible) {
     marker: { color: values.map(one => one.name.startsWith("the ideal") ? "#888888" : css("--accent")) },
     text: values.map(one => `${(100 * one.cycles / found.whole).toFixed(1)} %`), textposition: "outside", cliponaxis: false,
     hovertemplate: "%{y}: %{x:,.6~r} cycles, %{text}<extra></extra>" };
-  Plotly.react(at("attribution"), [bars], themed(layout), options);
+  Plotly.react(at("attribution"), [bars], themed(layout, narrow()), options(narrow()));
 }
 function spread(field) {  // values of an axis: names, or at most 24 of the slider's stops
   if (field.names) return field.names;
@@ -306,7 +327,7 @@ function showHeat() {
   if (!present) {
     layout.annotations = [{ text: "Choose two fields that this machine has", showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }];
     at("range").textContent = "";
-    Plotly.react(at("heat"), [], themed(layout), options);
+    Plotly.react(at("heat"), [], themed(layout, narrow()), options(narrow()));
     return;
   }
   let [across, up] = [spread(x), spread(y)];
@@ -330,7 +351,7 @@ function showHeat() {
     hovertemplate: `${names[0]} %{x}<br>${names[1]} %{y}<br>%{z:,.6~r} ms<extra></extra>` };
   const here = { visible: z.length > 0, type: "scatter", mode: "markers", x: [place(x, across)], y: [place(y, up)], hoverinfo: "skip",
     marker: { symbol: "circle-open", size: 14, color: "#D55E00", line: { width: 3 } } };
-  Plotly.react(at("heat"), [cells, here], themed(layout), options);
+  Plotly.react(at("heat"), [cells, here], themed(layout, narrow()), options(narrow()));
 }
 function yaml() {
   const changed = !same(machine, start.fields), lines = [`name: ${JSON.stringify(start.name + (changed ? "-explored" : ""))}`];

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from analysis.attribute import IDEAL, load_ideal
 from analysis.figure import CONTRAST, distinct
 from analysis.figure_plotly import packed_library
-from analysis.report import fill, to_script
+from analysis.headline import Headline
+from analysis.report import fill, head, to_script
 from analysis.sweep import encoder_of, require_model
 from perfvec.machines.encoder import MachineEncoder, field_names
 from perfvec.machines.features import features, quantities
@@ -36,6 +37,7 @@ from uarch.configuration import field_names as fields_of_machine
 from uarch.constraints import CORES, RELATIONS, RULES, Rule
 
 _HERE = Path(__file__).parent
+_SOURCE = "zero-shot, the model from the machine's configuration alone; perfvec predict gives the interval"
 _FINE = 64  # more whole numbers than these: the slider passes over some
 _STOPS = 60  # of a slider over numbers that need not be whole
 _EXAMPLE = {"out-of-order": "base", "in-order": "cortex-a53"}  # where a field comes from that a machine did not have
@@ -55,10 +57,13 @@ def explore(
 
     Raises InputError for a model without an encoder, vectors of another one, or a wrong file of the ideal machine.
     """
+    title = f"Explore machines for {', '.join(program.program for program in programs)}"
+    first = Headline("", "", "", _SOURCE)  # the page's script fills it in
     page = fill(
         _HERE / "explore.html",
         {
-            "TITLE": html.escape(f"Explore machines for {', '.join(program.program for program in programs)}"),
+            "TITLE": html.escape(title),
+            "HEAD": head(title, "Every number follows the machine's fields; the model is in the page.", first),
             "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
             "DATA": to_script(contents(model, programs, machines, ideal=ideal)),
             "PLOTLY": packed_library(),

@@ -129,12 +129,13 @@ Mark = Lines | Points | Bars | Spans | HeatMap | Dendrogram | Rule
 
 @dataclass(frozen=True)
 class Axis:
-    """`zero`: it begins at 0. `unit` follows the numbers where a reader points."""
+    """`zero`: it begins at 0; `range`: its ends. `unit` follows the numbers where a reader points."""
 
     title: str = ""
     log: bool = False
     zero: bool = False
     unit: str = ""
+    range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

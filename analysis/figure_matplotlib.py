@@ -105,6 +105,8 @@ def _panel(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:
     for axis, scale, limit in ((panel.x, axes.set_xscale, axes.set_xlim), (panel.y, axes.set_yscale, axes.set_ylim)):
         if axis.log:
             scale("log")
+        elif axis.range is not None:
+            limit(axis.range)
         elif axis.zero:
             limit(0)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from html import escape
 from importlib import resources
@@ -37,6 +38,8 @@ from analysis.figure import (
 _INCH = 96  # CSS pixels
 _GAP = 0.1  # of the width between panels beside one another: room for their ticks
 _SCALE = 0.09  # of the width: a heat map's colour scale
+_PHONE = 330  # pixels: the width of a figure on a phone
+_LETTER, _KEY = 7, 46  # pixels: of a letter, and of a colour with its gap, in a legend
 Trace = dict[str, Any]
 
 
@@ -93,6 +96,22 @@ def document(figure: Figure) -> dict[str, Any]:
     return {"data": traces, "layout": layout}
 
 
+def narrow(figure: Figure) -> dict[str, Any]:
+    """What of `document` is different on a phone: the layout, panels below one another, and heat maps' scales.
+
+    Room is added for the rows that a legend takes there.
+    """
+    stacked = replace(figure, columns=1, height=figure.height / figure.rows * len(figure.panels))
+    found = document(stacked)
+    layout = found["layout"]
+    shown = sum(len(trace["name"]) * _LETTER + _KEY for trace in found["data"] if trace["showlegend"])
+    layout["height"] += 20 * int(shown / _PHONE)
+    layout["margin"] |= {"l": 30, "r": 10}
+    layout["legend"] |= {"xref": "container"}  # the whole width, not the panel's
+    scales = any(trace["type"] == "heatmap" for trace in found["data"])
+    return {"layout": layout} | ({"data": found["data"]} if figure.columns > 1 and scales else {})
+
+
 def _domain(figure: Figure, number: int) -> tuple[float, float, float, float]:
     """Left, right, bottom and top of a panel in the whole, from 0 to 1; a colour scale's room is taken off."""
     row, column = divmod(number, figure.columns)
@@ -120,6 +139,8 @@ def _axes(
             given["type"] = "log"
         if axis.zero:
             given["rangemode"] = "tozero"
+        if axis.range is not None:
+            given["range"] = list(axis.range)
         layout[f"{letter}axis{suffix}"] = given
     names = categories(panel)
     heat = [mark for mark in panel.marks if isinstance(mark, HeatMap)]
@@ -306,7 +327,7 @@ def _heat_map(mark: HeatMap, panel: Panel, where: tuple[float, float, float, flo
     elif mark.scale is not None:
         trace |= {"zmin": mark.scale[0], "zmax": mark.scale[1]}
     if mark.numbers:
-        trace["texttemplate"] = "%{z:.3~g}"
+        trace["texttemplate"] = "%{z:,.3~r}"
     return trace
 
 

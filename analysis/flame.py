@@ -60,8 +60,9 @@ def section(parts: Parts, costs: Costs) -> Section:
     """The flame graph as a part of the HTML report."""
     return Section(
         "Flame graph",
-        "Time by call stack, the whole program on top, what it calls below. A click zooms in.",
+        "Time by call stack, the whole program on top, what it calls below. A click or Enter zooms in, arrows move.",
         fragment=fill(_TEMPLATE, {"DATA": to_script(_data(parts, costs))}),
+        wide=True,
     )
 
 

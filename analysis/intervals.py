@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from analysis.headline import time_unit
 from analysis.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.intervals.novelty import feature_neighbours
@@ -16,8 +17,6 @@ from perfvec.machines.columns import features_of_columns
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from uarch.columns import Columns
-
-_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9))
 
 
 def relative(frame: pd.DataFrame, of: str) -> list[str]:
@@ -96,8 +95,7 @@ def told_of_best(chosen: pd.DataFrame) -> str:
 
 def readable(chosen: pd.DataFrame) -> pd.DataFrame:
     """The table with its times, and the ends of their intervals, in the unit in which the shortest is at least 1."""
-    least = float(chosen["seconds"].min())
-    unit, factor = next(((unit, factor) for unit, factor in _UNITS if least * factor >= 1), _UNITS[-1])
+    unit, factor = time_unit(float(chosen["seconds"].min()))
     found = {"seconds": "time", "low": "from", "high": "to"}
     names = {name: f"{head}, {unit}" for name, head in found.items() if name in chosen}
     return chosen.assign(**{name: chosen[name] * factor for name in names}).rename(columns=names)

@@ -93,4 +93,5 @@ def sections(frame: pd.DataFrame) -> list[Section]:
         "Programs and machines farther from the training set than is usual, or with fields beyond the encoder's "
         "ranges: predictions of them are guesses."
     )
-    return [Section("Unlike what trained the model", text, table=outside)] if len(outside) else []
+    source = "distances to the nearest of the model's training set"
+    return [Section("Unlike what trained the model", text, table=outside, source=source)] if len(outside) else []

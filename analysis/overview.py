@@ -44,18 +44,18 @@ def ask(
     configured = [machine for machine in machines if isinstance(machine, Machine)]
     prices = predicted(model, machines)  # refuses machines without different names
     fast = predict.ask(model, targets, machines, seconds / 3)
-    found = [*fast.sections()]
+    found = fast.sourced_sections()
     if model.encoder is not None and configured:
-        found += attribute.ask(model, targets, configured, seconds / 3).sections()
+        found += attribute.ask(model, targets, configured, seconds / 3).sourced_sections()
     for target in targets:
         if isinstance(target.simulable, SimulableTrace):
             found += _of_trace(model, target.simulable.path, prices, max_instructions)
     if len(targets) > 1:
-        found += compare.ask([target.vector for target in targets]).sections()
+        found += compare.ask([target.vector for target in targets]).sourced_sections()
     if model.encoder is not None and configured:
         base = configured[0]
-        swept = SweepQuestion(base=base, vary=_SWEPT, best=5).ask(model, targets, seconds / 3)
-        found += [replace(one, title=f"{base.name} with other caches: {one.title.lower()}") for one in swept.sections()]
+        swept = SweepQuestion(base=base, vary=_SWEPT, best=5).ask(model, targets, seconds / 3).sourced_sections()
+        found += [replace(one, title=f"{base.name} with other caches: {one.title.lower()}") for one in swept]
     return replace(
         fast,
         title=f"{', '.join(target.name for target in targets)} on {', '.join(prices.names)}",
@@ -67,11 +67,14 @@ def ask(
 def _of_trace(model: Model, trace: Path, prices: Costs, limit: int | None) -> list[Section]:
     parts = collect(model, trace, max_instructions=limit)
     name = parts.program
-    flames, functions = profile.result(parts, prices).sections()
-    _, over_time = profile.result(parts, prices, "interval").sections()
+    flames, functions = profile.result(parts, prices).sourced_sections()
+    _, over_time = profile.result(parts, prices, "interval").sourced_sections()
     return [
         replace(flames, title=f"{name}: flame graph"),
         replace(functions, title=f"{name}: functions", text="Predicted cycles."),
         replace(over_time, title=f"{name}: over time", text="Predicted cycles per instruction.", table=None),
-        *(replace(one, title=f"{name}: {one.title.lower()}") for one in phases.result(find_phases(trace)).sections()),
+        *(
+            replace(one, title=f"{name}: {one.title.lower()}")
+            for one in phases.result(find_phases(trace)).sourced_sections()
+        ),
     ]

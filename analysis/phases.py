@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.figure import Axis, Bars, Figure, Panel, Spans
+from analysis.headline import Headline, percent
 from analysis.report import Section
 from analysis.result import Result, table_text
 from tracegen.control_flow.phases import Phases, strip
@@ -21,7 +22,19 @@ def result(found: Phases) -> Result:
         text=lambda: f"{table_text(table)}\nover time, {found.interval:,} instructions an interval: {strip(found)}",
         sections=lambda: sections(found),
         picture=lambda: plot(found),
+        headline=lambda: headline(found),
     )
+
+
+def headline(found: Phases) -> Headline:
+    """The number of phases, and the one that is most of the run."""
+    count, largest = len(found.point), int(np.argmax(found.weight))
+    point = int(found.point[largest])
+    sentence = f"{found.trace} has {count} phase{'s' if count > 1 else ''}. Phase {largest} is "
+    sentence += f"{percent(float(found.weight[largest]))} of the run; the {found.interval:,} instructions from "
+    sentence += f"{point * found.interval:,} on stand for it."
+    source = "clusters of basic-block vectors (SimPoint) over all executed instructions"
+    return Headline(str(count), "phase" if count == 1 else "phases", sentence, source)
 
 
 def sections(found: Phases) -> list[Section]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from analysis import budget, novelty
 from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.headline import Headline, count, duration, interval, joined, time_unit
 from analysis.intervals import relative
 from analysis.report import Section
 from analysis.result import Result, table_text
@@ -52,6 +53,7 @@ def ask(
         sections=lambda: sections(frame) + novelty.sections(unlike),
         picture=lambda: plot(frame),
         notes=(*novelty.warnings(unlike), *notes(model, frame)),
+        headline=lambda: headline(frame),
     )
 
 
@@ -250,6 +252,37 @@ def _named(frame: pd.DataFrame) -> str:
     return f"{100 * float(frame['level'].iloc[0]):g}%"
 
 
+def headline(frame: pd.DataFrame) -> Headline:
+    """The fastest machine for the programs together, by the geometric mean, and how far the slowest is behind."""
+    programs, machines = (list(dict.fromkeys(map(str, frame[column]))) for column in ("program", "uarch"))
+    seconds = np.log(frame["seconds"].clip(lower=1e-30)).groupby(frame["uarch"], sort=False).mean().sort_values()
+    fastest, slowest = str(seconds.index[0]), str(seconds.index[-1])
+    own = frame[frame["uarch"] == fastest]
+    number, unit = duration(float(np.exp(seconds.iloc[0])))
+    cycles, cpi = float(own["cycles"].iloc[0]), float(own["cpi"].iloc[0])
+    if len(machines) > 1:
+        behind = float(np.exp(seconds.iloc[-1] - seconds.iloc[0]))
+        sentence = f"{joined(programs)} {'runs' if len(programs) == 1 else 'run'} fastest on {fastest}"
+        sentence += f", of {len(machines)} machines; on {slowest} {behind:.2f} times as long."
+    else:
+        sentence = f"{joined(programs)} {'takes' if len(programs) == 1 else 'take'} {number} {unit} on {fastest}"
+        sentence += "." if len(programs) == 1 else " in the geometric mean."
+    if len(programs) == 1:
+        sentence += f" {count(cycles)} cycles there, {cpi:.3g} per instruction."
+    return Headline(number, f"{unit} on {fastest}", sentence, sources(own))
+
+
+def sources(frame: pd.DataFrame) -> str:
+    """Return where these numbers come from, with the interval where it is of one number."""
+    found = " and ".join(dict.fromkeys(map(str, frame["source"])))
+    if (frame["source"] == "simulated").all() and not (frame["low"] < frame["high"]).any():
+        return f"{found}, every instruction"
+    if len(frame) > 1:
+        return f"{found}; intervals stand beside the numbers"
+    one = frame.iloc[0]
+    return f"{found}, {interval(one['cycles'], one['low'], one['high'], one['level'])}"
+
+
 def sections(frame: pd.DataFrame) -> list[Section]:
     """The parts of the HTML report."""
     errors = [text for name, text in _ERRORS.items() if frame["interval_of"].str.contains(name).any()]
@@ -264,18 +297,22 @@ def sections(frame: pd.DataFrame) -> list[Section]:
             f"Machines in the order of their mean; the fastest is last. {intervals}",
             plot(frame),
             frame,
+            source=sources(frame),
         ),
-        Section("Time", f"Cycles at each machine's frequency. {intervals}", plot(frame, "seconds")),
+        Section(
+            "Time", f"Cycles at each machine's frequency. {intervals}", plot(frame, "seconds"), source=sources(frame)
+        ),
     ]
 
 
 def plot(frame: pd.DataFrame, what: str = "cpi") -> Figure:
-    """`cpi`, or `seconds` as milliseconds, of every program on every machine, machines sorted by the geometric mean."""
+    """`cpi`, or `seconds` in a fitting unit, of every program on every machine, machines sorted by the mean."""
     programs, machines = (list(dict.fromkeys(frame[column])) for column in ("program", "uarch"))
     mean = np.log(frame[what].clip(lower=1e-30)).groupby(frame["uarch"], sort=False).mean()
     machines = [str(name) for name in mean.sort_values(ascending=False).index]
     told = "simulated" if (frame["source"] == "simulated").all() else "predicted"
-    title, factor = (f"{told} cycles per instruction", 1.0) if what == "cpi" else (f"{told} time, ms", 1e3)
+    unit, factor = time_unit(float(frame["seconds"].min())) if what == "seconds" else ("", 1.0)
+    title = f"{told} cycles per instruction" if what == "cpi" else f"{told} time, {unit}"
     bars = []
     for program in programs:
         rows = frame[frame["program"] == program].drop_duplicates("uarch").set_index("uarch").loc[machines]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from analysis.costs import Costs, main_causes
 from analysis.figure import Axis, Bars, Figure, Lines, Panel, distinct
+from analysis.headline import Headline, count, percent
 from analysis.parts import Parts
 from analysis.report import Section
 from analysis.result import Result
@@ -61,6 +62,7 @@ def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, 
             Section(f"{what} cycles by {by}", figure=plot(frame, costs, by), table=frame),
         ],
         picture=lambda: plot(frame, costs, by),
+        headline=lambda: headline(parts, costs, frame, by),
     )
     if annotated is None:
         return found
@@ -71,6 +73,28 @@ def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, 
         document=lambda: annotation_json(lines, costs, annotated),
         text=lambda: shown_annotation(lines, costs),
     )
+
+
+def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headline:
+    """The part with most cycles on the first machine, and what most of them go to where that is known."""
+    machine = costs.names[0]
+    most = frame.loc[frame[f"cycles.{machine}"].idxmax()]
+    share = float(most[f"share.{machine}"])
+    whole = float(frame[f"cycles.{machine}"].sum())
+    sentence = (
+        f"The {by} {most['name']} takes {percent(share)} of the {count(whole)} cycles of {parts.program} on {machine}"
+    )
+    if costs.has_stacks:
+        stack = stack_of(most.to_dict(), machine)
+        sums: dict[str, float] = {}
+        for cause, cycles in stack.items():
+            sums[CAUSES[cause]] = sums.get(CAUSES[cause], 0.0) + cycles
+        stalls = {group: cycles for group, cycles in sums.items() if group != "retiring"}
+        if stalls and sum(sums.values()) > 0:
+            worst = max(stalls, key=lambda group: stalls[group])
+            sentence += f"; beside retiring, most of it is {worst} ({percent(stalls[worst] / sum(sums.values()))})"
+    source = costs.source + (", every instruction" if costs.has_stacks else " by the model; parts have no interval")
+    return Headline(percent(share), f"of the cycles in {short(str(most['name']), 40)}", f"{sentence}.", source)
 
 
 def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:

@@ -16,6 +16,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from analysis.figure import Axis, Bars, Figure, Lines, Mark, Panel, Points, distinct
+from analysis.headline import Headline, percent
 from analysis.report import Section
 from analysis.result import Result
 from perfvec.machines.fit_uarch import Fitted
@@ -106,6 +107,17 @@ def result(fitted: Fitted) -> Result:
         sections=lambda: sections(table),
         picture=lambda: plot(table),
         notes=tuple(fitted.warnings),
+        headline=lambda: headline(fitted.machine.name, table),
+    )
+
+
+def headline(name: str, table: pd.DataFrame) -> Headline:
+    """The mean error of programs predicted from the times of the others."""
+    left_out, prior = float(table["left_out_error"].abs().mean()), float(table["prior_error"].abs().mean())
+    sentence = f"A program's time on {name}, predicted from the times of the other {len(table) - 1}, is "
+    sentence += f"{percent(left_out)} off on average; without any time {percent(prior)}."
+    return Headline(
+        percent(left_out), "mean error", sentence, f"measured times of {len(table)} programs, each left out"
     )
 
 

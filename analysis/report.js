@@ -1,12 +1,15 @@
 // Figures and tables of a report (behind page.js).
 const figures = JSON.parse(document.getElementById("figures").textContent);
-function draw(place) {
-  const figure = figures[+place.dataset.figure];
-  return Plotly.react(place, figure.data, themed(figure.layout), options);
+function draw(place, width) {
+  const figure = figures[+place.dataset.figure], narrow = (width ?? place.clientWidth) < NARROW;
+  const form = narrow ? { ...figure, ...figure.narrow } : figure;
+  place.dataset.narrow = narrow;
+  place.style.minHeight = `${form.layout.height}px`;
+  return Plotly.react(place, form.data, { ...themed(form.layout, narrow), width }, options(narrow));
 }
-function drawOpen(redraw) {
-  const places = [...document.querySelectorAll("[data-figure]")].filter(place => !place.closest("details:not([open])"));
-  return Promise.all(places.filter(place => redraw || !place.data).map(draw));
+const visible = () => [...document.querySelectorAll("[data-figure]")].filter(place => !place.closest("details:not([open])"));
+function drawOpen(redraw, width) {
+  return Promise.all(visible().filter(place => redraw || !place.data).map(place => draw(place, width)));
 }
 function sortBy(heading) {
   const table = heading.closest("table"), column = heading.cellIndex;
@@ -21,12 +24,19 @@ function sortBy(heading) {
   table.tBodies[0].append(...rows);
 }
 document.querySelectorAll("th").forEach(heading => heading.addEventListener("click", () => sortBy(heading)));
+document.querySelectorAll("nav a").forEach(link => link.addEventListener("click", () => {
+  document.querySelector(link.getAttribute("href")).open = true;
+}));
 async function main() {
   if (figures.length) {
     await loadPlotly();
     await drawOpen(false);
     document.querySelectorAll("details").forEach(one => one.addEventListener("toggle", () => drawOpen(false)));
     dark.addEventListener("change", () => drawOpen(true));
+    addEventListener("resize", () => visible().forEach(place => {
+      if ((place.clientWidth < NARROW) !== (place.dataset.narrow === "true")) draw(place);
+    }));
+    onPaper(width => drawOpen(true, width));
   }
   document.documentElement.dataset.ready = "yes";
 }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
     from analysis.figure import Figure
+    from analysis.headline import Headline
     from analysis.report import Section
 
 _MOST_ROWS = 60  # of the table that a notebook shows
@@ -48,6 +49,7 @@ class Result:
     picture: Callable[[], Figure] | None = None
     subtitle: str = ""  # of the page
     notes: tuple[str, ...] = ()
+    headline: Callable[[], Headline] | None = None  # what the page says first
 
     @property
     def json(self) -> dict[str, Any]:
@@ -67,7 +69,13 @@ class Result:
         """Return one self-contained page of interactive figures and tables; write it to `path` if given."""
         from analysis.report import page
 
-        return self._written(page(self.title, self.sections(), self.subtitle), path)
+        first = None if self.headline is None else self.headline()
+        return self._written(page(self.title, self.sections(), self.subtitle, first), path)
+
+    def sourced_sections(self) -> list[Section]:
+        """The page's sections, each with its own source: for a page of several answers."""
+        source = "" if self.headline is None else self.headline().source
+        return [replace(one, source=one.source or source) for one in self.sections()]
 
     def figure(self) -> Canvas:
         """Draw the picture with matplotlib. Raises InputError where the answer has none."""
@@ -94,7 +102,8 @@ class Result:
         """Return the picture and the table, for a notebook."""
         import html
 
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        first = [] if self.headline is None else [self.headline().sentence]
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in (*first, *self.notes))
         drawn = ""
         if self.picture is not None:
             buffer = io.StringIO()
@@ -131,6 +140,7 @@ def of_table(
     text: Callable[[], str] | None = None,
     *,
     notes: Sequence[str] = (),
+    headline: Callable[[], Headline] | None = None,
 ) -> Result:
     """An answer that is a table and has no picture; its text is the table unless another is given."""
 
@@ -139,7 +149,9 @@ def of_table(
 
         return [Section(title, table=table)]
 
-    return Result(title, table, document, text or (lambda: table_text(table)), sections, notes=tuple(notes))
+    return Result(
+        title, table, document, text or (lambda: table_text(table)), sections, notes=tuple(notes), headline=headline
+    )
 
 
 def table_text(frame: pd.DataFrame) -> str:

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from analysis.costs import require_names
 from analysis.figure import Axis, Bars, Figure, Panel
+from analysis.headline import Headline, count, duration, interval, joined, percent
 from analysis.parts import opened, traced
 from analysis.profile import columns
 from analysis.report import Section
@@ -39,6 +40,8 @@ from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES, cpi_stack, s
 if TYPE_CHECKING:
     from analysis.costs import Costs
     from analysis.parts import Parts
+
+_CAUSE_COLUMN = 32  # letters, of a table of CPI stacks
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -111,6 +114,7 @@ def ask(
         sections=lambda: sections(frame),
         picture=lambda: plot(frame),
         stack=Stack(frame, traces, machines, span, threads),
+        headline=lambda: headline(frame),
     )
 
 
@@ -289,23 +293,40 @@ def _percent(value: float) -> str:
 
 
 def shown_stack(frame: pd.DataFrame) -> str:
-    """The CPI stack of each program, a column a machine, causes under their groups; 80 columns."""
+    """The CPI stack of each program, a column a machine, causes under their groups; 80 columns, so several tables."""
     tables = []
-    for program, rows in frame.groupby("program", sort=False):
-        each = groups_of(rows)
-        names = [str(name) for name in rows["uarch"]]
-        lines = []
-        for group in GROUPS:
-            if not each[group].any():
-                continue
-            lines.append([group, *(_number(value) for value in each[group])])
-            causes = [cause for cause in CAUSES if CAUSES[cause] == group and rows[f"stack.{cause}"].any()]
-            if causes != [group]:
-                for cause in causes:
-                    lines.append([f"  {cause}", *(_number(v) for v in rows[f"stack.{cause}"] / rows["instructions"])])
-        lines.append(["CPI", *(_number(value) for value in rows["cpi"])])
-        tables.append(columns([f"{program}: cycles per instruction", *names], lines))
+    for program, all_rows in frame.groupby("program", sort=False):
+        for rows in _side_by_side(all_rows):
+            tables.append(_stack_table(str(program), rows))
     return "\n\n".join(tables)
+
+
+def _side_by_side(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows in groups whose names fit beside one another behind the causes."""
+    begins, used = [0], _CAUSE_COLUMN
+    for place, name in enumerate(map(str, rows["uarch"])):
+        wide = max(len(name), 6) + 1
+        if used + wide > 80 and place > begins[-1]:
+            begins.append(place)
+            used = _CAUSE_COLUMN
+        used += wide
+    return [rows.iloc[begin:end] for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True)]
+
+
+def _stack_table(program: str, rows: pd.DataFrame) -> str:
+    each = groups_of(rows)
+    names = [str(name) for name in rows["uarch"]]
+    lines = []
+    for group in GROUPS:
+        if not each[group].any():
+            continue
+        lines.append([group, *(_number(value) for value in each[group])])
+        causes = [cause for cause in CAUSES if CAUSES[cause] == group and rows[f"stack.{cause}"].any()]
+        if causes != [group]:
+            for cause in causes:
+                lines.append([f"  {cause}", *(_number(v) for v in rows[f"stack.{cause}"] / rows["instructions"])])
+    lines.append(["CPI", *(_number(value) for value in rows["cpi"])])
+    return columns([f"{program}: cycles per instruction", *names], lines)
 
 
 def _number(value: float) -> str:
@@ -317,6 +338,37 @@ def _time(seconds: float) -> str:
         if seconds * factor >= 1:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"
+
+
+def headline(frame: pd.DataFrame) -> Headline:
+    """The CPI on the fastest machine by the geometric mean of times, and what most cycles beside retiring go to."""
+    programs = list(dict.fromkeys(map(str, frame["program"])))
+    mean = np.log(frame["seconds"]).groupby(frame["uarch"], sort=False).mean()
+    fastest = str(mean.idxmin())
+    own = frame[frame["uarch"] == fastest]
+    groups = groups_of(own).mean()
+    stalls = groups.drop("retiring").sort_values(ascending=False)
+    number, unit = duration(float(np.exp(mean.min())))
+    sentence = f"{joined(programs)} {'takes' if len(programs) == 1 else 'take'} {number} {unit} on {fastest}"
+    if len(programs) > 1:
+        sentence += " in the geometric mean"
+    if len(mean) > 1:
+        sentence += (
+            f", the fastest of {len(mean)} machines, {np.exp(mean.max() - mean.min()):.2f} times on {mean.idxmax()}"
+        )
+    whole = float(groups.sum())
+    sentence += f". {percent(float(groups['retiring']) / whole)} of the cycles retire instructions"
+    if stalls.iloc[0] > 0:
+        sentence += f"; most of the others go to {stalls.index[0]} ({percent(float(stalls.iloc[0]) / whole)})"
+    source = "simulated, every instruction"
+    if own["half_width"].any():
+        source = "simulated by a sample; intervals stand beside the numbers"
+        if len(own) == 1:
+            cycles, half = float(own["cycles"].iloc[0]), float(own["half_width"].iloc[0])
+            source = f"simulated by a sample, {interval(cycles, cycles - half, cycles + half, 0.95)}"
+    elif len(own) == 1:
+        sentence += f". {count(float(own['cycles'].iloc[0]))} cycles in all"
+    return Headline(f"{own['cpi'].mean():.3g}", f"cycles per instruction on {fastest}", f"{sentence}.", source)
 
 
 def sections(frame: pd.DataFrame) -> list[Section]:

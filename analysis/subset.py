@@ -20,6 +20,7 @@ from scipy.spatial.distance import cdist
 
 from analysis.compare import directions
 from analysis.figure import Axis, Bars, Figure, Panel, distinct
+from analysis.headline import Headline, percent
 from analysis.report import Section
 from analysis.result import Result
 from analysis.sweep import encoder_of, require_model
@@ -109,7 +110,22 @@ def ask(
         text=lambda: shown(found),
         sections=lambda: sections(found),
         picture=lambda: plot(found),
+        headline=lambda: headline(found, len(programs)),
     )
+
+
+def headline(found: Subset, programs: int) -> Headline:
+    """The mean error of the subset, and its programs."""
+    error = found.errors.iloc[0]
+    names = ", ".join(map(str, found.members["program"]))
+    sentence = (
+        f"{names} {'stand' if len(found.members) > 1 else 'stands'} for {programs} programs: the geometric mean of "
+    )
+    sentence += (
+        f"their CPI is {percent(float(error['mean']))} off on average, {percent(float(error['worst']))} at worst."
+    )
+    source = f"the model on {found.machines:,} sampled machines that took no part in choosing"
+    return Headline(percent(float(error["mean"])), "mean error", sentence, source)
 
 
 def subset(

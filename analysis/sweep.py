@@ -17,7 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.budget import SOURCES, Answer, answer, by_model, shares
-from analysis.figure import CONTRAST, Axis, Bars, Figure, HeatMap, Lines, Panel, Points, label
+from analysis.figure import CONTRAST, Axis, Bars, Figure, HeatMap, Lines, Panel, Points, distinct, label
+from analysis.headline import Headline, duration, interval, joined, percent, time_unit
 from analysis.intervals import readable, relative, told_of_best
 from analysis.pareto import cells, front, front_over_fields
 from analysis.report import Section
@@ -54,6 +55,7 @@ _MOST_VALUES = 100_000  # of one field
 _HEAT_CLASSES = 12
 _TOLD = 4
 _MOST_IN_PAGE = 2000
+_MOST_NAMED = 4  # fields in a point's name
 
 
 def parse_vary(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -507,10 +509,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def heat_fields(frame: pd.DataFrame, text: str | None) -> list[str]:
-    """`FIELD,FIELD` of the command line; none where there is no text. Raises InputError."""
+def heat_fields(frame: pd.DataFrame, text: str | None, importance: pd.DataFrame) -> list[str]:
+    """`FIELD,FIELD` of the command line; without it, of more than two fields, the two that matter most (`importance`).
+
+    None for two fields or fewer. Raises InputError.
+    """
     if text is None:
-        return []
+        if len(fields_of(frame)) <= 2:
+            return []
+        main = list(importance.groupby("field", sort=False)["first_order"].mean().nlargest(2).index)
+        return [field for field in fields_of(frame) if field in main]
     fields = [word.strip() for word in text.split(",")]
     if len(fields) != 2 or fields[0] == fields[1]:
         raise InputError(f"--heat {text!r} must read FIELD,FIELD, two fields that vary")
@@ -526,6 +534,57 @@ def _require_varied(frame: pd.DataFrame, field: str) -> None:
         raise InputError(f"{field} does not vary in this sweep{hint}")
 
 
+def headline(
+    frame: pd.DataFrame,
+    chosen: pd.DataFrame,
+    importance: pd.DataFrame,
+    base: Machine | None = None,
+    level: float = DEFAULT_LEVEL,
+) -> Headline:
+    """The best point for the programs together, beside the base, and the field that matters most.
+
+    Together: by the sum of the logarithms of the outcomes, or of the outcomes where some are not positive.
+    """
+    outcome, programs = outcome_of(frame), list(dict.fromkeys(map(str, frame["program"])))
+    values = frame[outcome].to_numpy(float).reshape(len(programs), -1)
+    together = (np.log(values) if (values > 0).all() else values).sum(axis=0)
+    place = int(together.argmin())
+    point, fields = frame.iloc[place], fields_of(frame)
+    matter = importance.groupby("field", sort=False)["first_order"].mean().sort_values(ascending=False)
+    told = joined([f"{field} {label(point[field])}" for field in matter.index if point[field] == point[field]][:3])
+    if len(fields) > 3:
+        told = f"A machine with {told}"
+    number, unit = duration(float(point["seconds"])) if outcome == "seconds" else (f"{point[outcome]:.4g}", "objective")
+    sentence = f"{told} is the best of {values.shape[1]:,} points for {joined(programs)}"
+    own = _row_of(frame.iloc[: values.shape[1]], base)
+    if own is not None and base is not None and (values > 0).all():
+        less = 1 - float(np.exp((together[place] - together[own]) / len(programs)))
+        sentence += f", {percent(less)} below {base.name}" if less > 0 else f"; {base.name} is this point"
+    elif (values > 0).all():
+        worst = float(np.exp((together.max() - together[place]) / len(programs)))
+        sentence += f"; the worst is {worst:.2f} times as high"
+    if len(matter) > 1 and matter.iloc[0] > 0:
+        sentence += f". {matter.index[0]} matters most: {percent(float(matter.iloc[0]))} of the variance"
+    source = str(point["source"])
+    if outcome == "seconds" and place in chosen.index:
+        row = chosen.loc[place]
+        source += f", {interval(row['seconds'], row['low'], row['high'], level)}" if "low" in row else ""
+    if values.shape[1] > 1:
+        source += f" (all points: {told_sources(frame)})"
+    return Headline(number, unit if len(programs) == 1 else f"{unit} for {programs[0]}", f"{sentence}.", source)
+
+
+def _row_of(points: pd.DataFrame, base: Machine | None) -> int | None:
+    """The row that is the base itself, if one is."""
+    if base is None:
+        return None
+    flat = of_machine(base)
+    same = np.ones(len(points), bool)
+    for field in fields_of(points):
+        same &= np.asarray(points[field] == flat.get(field))
+    return int(np.flatnonzero(same)[0]) if same.any() else None
+
+
 def sections(
     frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, heat: Sequence[str] = ()
 ) -> list[Section]:
@@ -533,19 +592,79 @@ def sections(
     kept = frame if len(frame) <= _MOST_IN_PAGE else frame.loc[frame.index[frame["pareto"]].union(chosen.index)]
     kept = kept.head(_MOST_IN_PAGE)
     told = "" if len(kept) == len(frame) else f"{len(frame):,} points; the numbers of the front and the best are below."
-    parts = [Section("Time" if outcome_of(frame) == "seconds" else "Objective", told, plot(frame, heat), kept)]
-    if "cost" in frame:
-        parts.append(Section("Time over cost", "The line is the Pareto front.", plot_front(frame)))
-    text = "Share of the variance that a field alone explains (first-order Sobol' index)."
-    return [
-        *parts,
-        Section("What matters", text, plot_sensitivity(importance), importance),
-        Section(
-            "Best points",
-            f"Of each program, the best first. {told_of_best(chosen)}",
-            table=readable(chosen).reset_index(drop=True),
-        ),
+    source = told_sources(frame)
+    parts = [
+        Section("Time" if outcome_of(frame) == "seconds" else "Objective", told, plot(frame, heat), kept, source=source)
     ]
+    text = "Share of the variance that a field alone explains (first-order Sobol' index)."
+    parts.append(Section("What matters", text, plot_sensitivity(importance), importance, source=source))
+    parts.append(_front_section(frame, source))
+    text = f"Of each program, the best first. {told_of_best(chosen)}"
+    parts.append(Section("Best points", text, table=_results_first(readable(chosen)), source=source))
+    text = "Mean over all points with this value, beside the best point. A flat line: the field does not matter."
+    if len(fields_of(frame)) > 1:
+        parts.append(Section("Trend of each field", text, plot_trends(frame, importance), source=source, wide=True))
+    return parts
+
+
+def _front_section(frame: pd.DataFrame, source: str) -> Section:
+    """The Pareto front: over the cost, or over the size of every field."""
+    if "cost" in frame:
+        text = "The line is the Pareto front: no other point is as fast and as cheap."
+        return Section("Pareto front: time over cost", text, plot_front(frame), source=source)
+    front_rows = frame[frame["pareto"]].sort_values(["program", "seconds"], kind="stable").head(_MOST_IN_PAGE)
+    names = " · ".join(fields_of(frame)[:_MOST_NAMED])
+    text = f"No other point is as fast with every field as small. A bar is named {names}."
+    table = _results_first(readable(front_rows).drop(columns="pareto"))
+    figure = plot_front_points(front_rows) if len(front_rows) > frame["program"].nunique() else None
+    return Section("Pareto front", text, figure, table, source=source)
+
+
+def _results_first(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the program and its times before the fields."""
+    results = ("time, ", "from, ", "to, ", "cost", "objective", "pareto", "source", "cycles")
+    ahead = ["program", *(column for name in results for column in table.columns if str(column).startswith(name))]
+    return table[[*ahead, *(column for column in table.columns if column not in ahead)]].reset_index(drop=True)
+
+
+def plot_front_points(rows: pd.DataFrame, most: int = 12) -> Figure:
+    """The fastest points of a front without a cost, a bar each, named by their fields' values."""
+    panels, longest = [], 0
+    unit, factor = time_unit(float(rows["seconds"].min()))
+    fields = fields_of(rows)[:_MOST_NAMED]
+    for program, part in rows.groupby("program", sort=False):
+        part = part.head(most)
+        values = zip(*(part[field] for field in fields), strict=True)
+        names = distinct([" · ".join("–" if value != value else label(value) for value in row) for row in values])
+        longest = max(longest, len(names))
+        x = Axis(f"{_of_source(rows)} time, {unit}", zero=True)
+        panels.append(Panel([Bars("", names, part["seconds"] * factor)], str(program), x, sideways=True))
+    return Figure(panels, height=(1.3 + 0.28 * max(longest, 6)) * len(panels))
+
+
+def plot_trends(frame: pd.DataFrame, importance: pd.DataFrame, most: int = 12) -> Figure:
+    """The mean outcome over each field's values, a panel a field, the most important first; axes are alike."""
+    outcome = outcome_of(frame)
+    order = importance.groupby("field", sort=False)["first_order"].mean().sort_values(ascending=False).index[:most]
+    programs = list(dict.fromkeys(frame["program"]))
+    parts = {program: frame[frame["program"] == program] for program in programs}
+    positive = bool((frame[outcome] > 0).all())
+    title = ("time" if outcome == "seconds" else "objective") + (" / best" if positive else "")
+    found: dict[str, list[Lines]] = {}
+    for field in map(str, order):
+        for program, part in parts.items():
+            place, names = classes(part[field], most=_HEAT_CLASSES)
+            value = part[outcome].to_numpy(float) / (float(part[outcome].min()) if positive else 1.0)
+            number = np.bincount(place, minlength=len(names))
+            mean = np.bincount(place, value, minlength=len(names))[number > 0] / number[number > 0]
+            shown = [label(name) for name, own in zip(names, number, strict=True) if own]
+            found.setdefault(field, []).append(Lines(str(program), shown, mean, points=True))
+    ends = [float(end) for lines in found.values() for line in lines for end in np.asarray(line.y)]
+    room = 0.06 * (max(ends) - min(ends)) or 0.05 * abs(max(ends))
+    axis = Axis(title, range=(min(ends) - room, max(ends) + room))
+    panels = [Panel(lines, x=Axis(field), y=axis) for field, lines in found.items()]
+    columns = min(3, len(panels))
+    return Figure(panels, columns, width=4.0 * columns, height=0.5 + 2.7 * -(-len(panels) // columns))
 
 
 def _of_source(frame: pd.DataFrame) -> str:
@@ -559,7 +678,7 @@ def told_sources(frame: pd.DataFrame) -> str:
 
 
 def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
-    """Each program's predicted time or objective: a heat map over two fields (the first two by default), or a curve.
+    """Each program's predicted time or objective: a heat map over two fields, or a curve.
 
     Where more fields vary, the best over them is shown. Colours of heat maps are the same multiples of a program's
     least time, up to CONTRAST at least: a field that changes 2 % looks like one. Titles state the range.
@@ -567,7 +686,10 @@ def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
     fields = list(heat) or fields_of(frame)[:2]
     programs = list(dict.fromkeys(frame["program"]))
     outcome = outcome_of(frame)
-    told, factor = (f"{_of_source(frame)} time, ms", 1e3) if outcome == "seconds" else ("objective", 1.0)
+    told, factor = "objective", 1.0
+    if outcome == "seconds":
+        unit, factor = time_unit(float(frame["seconds"].min()))
+        told = f"{_of_source(frame)} time, {unit}"
     if len(fields) == 1:
         lines = [
             Lines(program, _places(part[fields[0]]), part[outcome] * factor, points=True)
@@ -602,16 +724,22 @@ def plot_front(frame: pd.DataFrame) -> Figure:
     """Time over cost: the points, and the Pareto front as a line."""
     marks: list[Points | Lines] = []
     fields = fields_of(frame)
+    unit, factor = time_unit(float(frame["seconds"].min()))
     for program, part in frame.groupby("program", sort=False):
         cloud = part.sample(min(len(part), 3000), random_state=0)
         line = part[part["pareto"]].sort_values("cost")
-        marks.append(Points(str(program), cloud["cost"], cloud["seconds"] * 1e3, _points(cloud, fields), faint=True))
+        marks.append(Points(str(program), cloud["cost"], cloud["seconds"] * factor, _points(cloud, fields), faint=True))
         marks.append(
             Lines(
-                str(program), line["cost"], line["seconds"] * 1e3, points=True, steps=True, text=_points(line, fields)
+                str(program),
+                line["cost"],
+                line["seconds"] * factor,
+                points=True,
+                steps=True,
+                text=_points(line, fields),
             )
         )
-    return Figure([Panel(marks, x=Axis("cost"), y=Axis(f"{_of_source(frame)} time, ms"))], height=4.5)
+    return Figure([Panel(marks, x=Axis("cost"), y=Axis(f"{_of_source(frame)} time, {unit}"))], height=4.5)
 
 
 def _points(frame: pd.DataFrame, fields: Sequence[str]) -> list[str]:

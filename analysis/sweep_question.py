@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis import confirm, intervals, sweep
 from analysis import search as searching
+from analysis.headline import Headline, percent
 from analysis.result import Result, of_table, table_text
 from analysis.search import Searchable
 from analysis.sensitivity import sensitivity
@@ -113,7 +114,7 @@ class SweepQuestion:
         )
         chosen = intervals.of_best(model, targets, design.columns, sweep.best(frame, self.best), level)
         importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=design.exact)
-        axes = sweep.heat_fields(frame, self.heat)
+        axes = sweep.heat_fields(frame, self.heat, importance)
         units = {"low": "low_seconds", "high": "high_seconds"}
         return Sweep(
             f"Sweep of {self.space or (self.base.name if self.base is not None else '')}",
@@ -123,6 +124,7 @@ class SweepQuestion:
             sections=lambda: sweep.sections(frame, chosen, importance, axes),
             picture=lambda: sweep.plot(frame, axes),
             notes=(design.left_out,) if design.left_out else (),
+            headline=lambda: sweep.headline(frame, chosen, importance, self.base, level),
             best=chosen.rename(columns=units),
             sensitivity=importance,
             design=design,
@@ -179,4 +181,13 @@ def _text(frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, l
 def gem5_result(folder: str | os.PathLike[str]) -> Result:
     """Answer what gem5 says of the exported points that it ran; the table is that of `confirm.gem5_results`."""
     table = confirm.gem5_results(folder)
-    return of_table("gem5 beside the predictions", table, lambda: {"points": table.to_dict(orient="records")})
+
+    def headline() -> Headline:
+        error = float(table["error"].abs().mean())
+        first = table.loc[table["rank"] == 1, "gem5_rank"]
+        sentence = f"The predicted CPIs of {len(table)} points are {percent(error)} off gem5's on average; the point "
+        sentence += f"predicted as the best is number {int(first.iloc[0])} by gem5." if len(first) else "was not run."
+        return Headline(percent(error), "mean error", sentence, "gem5's cycles of the exported points")
+
+    document = {"points": table.to_dict(orient="records")}
+    return of_table("gem5 beside the predictions", table, lambda: document, headline=headline)

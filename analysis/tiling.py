@@ -24,6 +24,7 @@ from scipy.stats import kendalltau
 from tqdm import tqdm
 
 from analysis.figure import Axis, Figure, Lines, Panel
+from analysis.headline import Headline
 from analysis.report import Section
 from analysis.result import Result
 from perfvec.machines.machine_vector import MachineVector
@@ -129,6 +130,20 @@ def ask(
         text=lambda: shown(frame),
         sections=lambda: sections(frame),
         picture=lambda: plot(frame),
+        headline=lambda: headline(frame),
+    )
+
+
+def headline(frame: pd.DataFrame) -> Headline:
+    """The best value on the first machine, by the best source that has every value."""
+    machine = str(frame["uarch"].iloc[0])
+    own = frame[frame["uarch"] == machine]
+    column, source = next((c, name) for c, name in reversed(_TOLD) if c in own and own[c].notna().all())
+    fastest, slowest = own.loc[own[column].idxmin()], own.loc[own[column].idxmax()]
+    ratio = float(slowest[column]) / float(fastest[column])
+    sentence = f"On {machine} the value {fastest['value']} is the fastest of {len(own)}; {slowest['value']} takes "
+    return Headline(
+        str(fastest["value"]), f"is the best value on {machine}", f"{sentence}{ratio:.2f} times as long.", source
     )
 
 

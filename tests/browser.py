@@ -72,6 +72,16 @@ class Browser:
         finally:
             self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
+    @contextmanager
+    def window(self, width: int) -> Iterator[None]:
+        """As on a screen of so many pixels."""
+        size = {"width": width, "height": 1080, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
     def dark(self, on: bool) -> None:
         value = "dark" if on else "light"
         features = [{"name": "prefers-color-scheme", "value": value}]

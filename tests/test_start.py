@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -66,3 +67,21 @@ def test_a_missing_optional_part_is_named_with_the_pip_line(tmp_path):
         "try: search(None, [], None, 1)\nexcept InputError as error: print(error)\n"
     )
     assert "pip install 'perfvec-toolkit[search]'" in _run("-c", script).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("si", "simulate"), ("predict --bud", "--budget"), ("predict --uarch cortex-a5", "cortex-a53\ncortex-a55")],
+)
+def test_the_shell_completes_commands_options_and_machines(words, expected):
+    words = f"perfvec {words}"
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'perfvec'\nfrom analysis.cli.main import main; main([])"],
+        env=os.environ
+        | {"_PERFVEC_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == expected

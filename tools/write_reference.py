@@ -9,6 +9,7 @@ import argparse
 import re
 import sys
 import typing
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ _MEANINGS = {
     "latency_ns": "Latency of the model `simple`, in nanoseconds.",
     "bandwidth_gbs": "Bandwidth of the model `simple`, in GB/s.",
 }
+_OFTEN = 4  # commands: an option that as many have alike is described once
 _KINDS = {"int": "N", "integer": "N", "float": "NUMBER", "path": "FILE", "str": "TEXT", "text": "TEXT"}
 _SECTIONS = {
     "": "The machine",
@@ -85,48 +87,60 @@ _SECTIONS = {
 
 
 def commands() -> str:
-    """The page of all commands, from the code that parses them."""
+    """The page of all commands, from the code that parses them; options of many commands are described once."""
     from analysis.cli.main import app
 
     root = typer.main.get_command(app)
+    found = [(name, command, _options(command)) for name, command in _commands(root, "perfvec")]
+    often = Counter(text for _, _, options in found for _, text in options)
+    common = [text for text, times in often.most_common() if times >= _OFTEN]
     lines = [
         _GENERATED,
         "# Commands\n",
         "Every command prints this with `--help`. A TARGET is a trace, live-points, a vector, or `-- PROGRAM ARGS…`. "
         "An error is one line on standard error, and the exit status is 2.\n",
-        *_command(root, "perfvec"),
+        "## Options of many commands\n",
+        "\n".join(sorted(common)) + "\n",
     ]
+    for name, command, options in found:
+        if name != "perfvec":
+            lines += [f"## {name}\n", f"{_text(command.help)}\n"]
+        own = [text for _, text in options if text not in common]
+        also = [names for names, text in options if text in common]
+        if also:
+            own.append(f"- Also: {', '.join(also)}.")
+        if own:
+            lines.append("\n".join(own) + "\n")
     return "\n".join(lines) + "\n"
 
 
-def _command(command: Any, name: str) -> Iterator[str]:
+def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The program and its commands: (name, command)."""
     children = getattr(command, "commands", None)
-    if children is None:
-        yield f"## {name}\n"
-        yield f"{_text(command.help)}\n"
-    yield from _options(command, name)
+    if children is None or name == "perfvec":
+        yield name, command
     for child in sorted(children or {}):
-        yield from _command(children[child], f"{name} {child}")
+        yield from _commands(children[child], f"{name} {child}")
 
 
-def _options(command: Any, name: str) -> Iterator[str]:
+def _options(command: Any) -> list[tuple[str, str]]:
+    """Each argument and option: (its name, the line that describes it)."""
     described = []
     for parameter in command.params:
         option = parameter.param_type_name == "option"
         if parameter.name in ("help", "install_completion", "show_completion") or getattr(parameter, "hidden", False):
             continue
-        names = ", ".join(f"`{word}`" for word in (*parameter.opts, *parameter.secondary_opts))
+        plain = names = ", ".join(f"`{word}`" for word in (*parameter.opts, *parameter.secondary_opts))
         if not option:
-            names = f"`{(parameter.metavar or parameter.name).upper()}{'…' if parameter.nargs == -1 else ''}`"
+            plain = names = f"`{(parameter.metavar or parameter.name).upper()}{'…' if parameter.nargs == -1 else ''}`"
         elif not parameter.is_flag:
             names += f" *{_kind(parameter)}*"
         default = parameter.default
         shown = option and not parameter.is_flag and isinstance(default, str | int | float) and default != ""
         required = " Required." if option and parameter.required else ""
         told = f" Default: {default}." if shown else ""
-        described.append(f"- {names}: {_text(getattr(parameter, 'help', None))}{required}{told}")
-    if described:
-        yield "\n".join(described) + "\n"
+        described.append((plain, f"- {names}: {_text(getattr(parameter, 'help', None))}{required}{told}"))
+    return described
 
 
 def _kind(parameter: Any) -> str:

@@ -117,7 +117,7 @@ def write_overview(
     require_outputs(html=output)
     measured = results.sections(tensor or [])
     if tensor and not targets and not context.obj:
-        print(write_report(output, "Tensor programs", measured), file=sys.stderr)
+        print(write_report(output, "Tensor programs", measured, headline=results.headline(measured)), file=sys.stderr)
         return
     model = api.load_model(model_file)
     chosen = api.predictable(model, api.required(machines))  # a wrong machine is refused before a program is traced

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,13 +28,20 @@ def uarch_list(as_json: Json = False) -> None:
     if as_json:
         print(json.dumps([machine.to_dict() for machine in found]))
         return
-    for machine in found:
-        print(_machine_line(machine))
+    _print_machines(found)
 
 
-def _machine_line(machine: Machine) -> str:
-    caches = " ".join(f"{c.size_kib}K" if c else "-" for c in (machine.l1i, machine.l1d, machine.l2, machine.l3))
-    return f"{machine.name:20} {machine.core:13} {machine.frequency_ghz:4.2f} GHz  {caches:24} {machine.memory.model}"
+def _print_machines(machines: Sequence[Machine]) -> None:
+    """A line a machine, in 80 columns."""
+    print(f"{'machine':16} {'core':12} {'GHz':>5} {'L1I':>5} {'L1D':>5} {'L2':>6} {'L3':>6} memory, caches KiB")
+    for machine in machines:
+        l1i, l1d, l2, l3 = (
+            str(level.size_kib) if level else "-" for level in (machine.l1i, machine.l1d, machine.l2, machine.l3)
+        )
+        print(
+            f"{machine.name:16} {machine.core:12} {machine.frequency_ghz:5.2f} {l1i:>5} {l1d:>5} {l2:>6} {l3:>6} "
+            f"{machine.memory.model}"
+        )
 
 
 @app.command("show")
@@ -162,8 +171,7 @@ def uarch_sample(
     if as_json:
         print(json.dumps([machine.to_dict() for machine in machines], indent=1))
     elif output is None:
-        for machine in machines:
-            print(_machine_line(machine))
+        _print_machines(machines)
 
 
 @app.command("spaces")
@@ -176,4 +184,5 @@ def uarch_spaces(as_json: Json = False) -> None:
         print(json.dumps([{"name": s.name, "description": s.description, "varied": s.varied} for s in spaces]))
         return
     for space in spaces:
-        print(f"{space.name:12} {len(space.varied):3} fields  {space.description}")
+        head = f"{space.name:12} {len(space.varied):3} fields  "
+        print(textwrap.fill(space.description, 80, initial_indent=head, subsequent_indent=" " * len(head)))

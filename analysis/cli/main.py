@@ -93,7 +93,6 @@ app = typer.Typer(
     name="perfvec",
     cls=_Commands,
     help="Profile a program once, predict its run time on any microarchitecture.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -7,11 +7,22 @@ from typing import Annotated
 
 import typer
 
+
+def _presets_that_begin(incomplete: str) -> list[str]:
+    """Presets for the shell's completion."""
+    from uarch.configuration import preset_names
+
+    return [name for name in preset_names() if name.startswith(incomplete)]
+
+
 Targets = Annotated[
     list[str] | None, typer.Argument(help="Traces (*.trace.h5) or vectors (*.vector.npz); or -- PROGRAM ARGS…")
 ]
 ModelFile = Annotated[Path | None, typer.Option("--model", help="Model file; the shipped model by default.")]
-Machines = Annotated[list[str] | None, typer.Option("--uarch", help="Preset name or YAML/JSON file; repeat for more.")]
+Machines = Annotated[
+    list[str] | None,
+    typer.Option("--uarch", help="Preset name or YAML/JSON file; repeat for more.", autocompletion=_presets_that_begin),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")]
 Html = Annotated[Path | None, typer.Option("--html", help="Write an offline page of interactive figures and tables.")]

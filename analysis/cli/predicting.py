@@ -82,7 +82,9 @@ def sweep(
         str | None, typer.Option(help="What is minimised, of time (seconds), cycles, cost and fields; time by default.")
     ] = None,
     best: Annotated[int, typer.Option(min=1, help="Best points shown and exported, of each program.")] = 10,
-    heat: Annotated[str | None, typer.Option(help="FIELD,FIELD of the heat map; the first two by default.")] = None,
+    heat: Annotated[
+        str | None, typer.Option(help="FIELD,FIELD of the heat map; the two that matter most by default.")
+    ] = None,
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
     start: Start = 0,

@@ -24,8 +24,9 @@ def suite_list() -> None:
     from tracegen.suite import catalogue, packages_missing
 
     workloads = catalogue().values()
+    print(f"{'workload':16} {'group':12} {'set':8} package")
     for w in workloads:
-        missing_here = "" if w.available else "(not on this machine)"
+        missing_here = "" if w.available else "(not here)"
         print(f"{w.name:16} {w.group:12} {w.set:8} {w.package:20} {missing_here}".rstrip())
     if missing := packages_missing(workloads):
         print(f"apt-get install --no-install-recommends {' '.join(missing)}", file=sys.stderr)

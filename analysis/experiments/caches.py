@@ -17,6 +17,7 @@ from analysis.experiments import dubach, ipek, li, machine_vectors, surface
 from analysis.experiments.simulations import EVERY, WINDOW_INSTRUCTIONS, Windows, measure
 from analysis.experiments.study import L1_KIB, L2_KIB, Answer, Study, designs_of, quality
 from analysis.figure import Axis, Figure, Panel, Points
+from analysis.headline import Headline, percent
 from analysis.report import Section
 from analysis.result import Result
 from analysis.subset import medoids
@@ -183,7 +184,18 @@ def answer(result: Comparison) -> Result:
         text=lambda: shown(result),
         sections=lambda: sections(result),
         picture=lambda: plot(result),
+        headline=lambda: headline(result),
     )
+
+
+def headline(result: Comparison) -> Headline:
+    """The method whose choices are nearest to the optimum."""
+    best = result.methods.loc[result.methods["above"].idxmin()]
+    study = result.study
+    sentence = f"Designs chosen by {best['method']} are {percent(float(best['above']))} above the best of "
+    sentence += f"{len(study.sizes)}, on average over {len(study.programs)} programs, with "
+    sentence += f"{float(best['simulations']):,.0f} simulations."
+    return Headline(percent(float(best["above"])), "above the optimum", sentence, "simulated, every design")
 
 
 def shown(result: Comparison) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.figure import Axis, Bars, Figure, Lines, Panel, Points, Rule, distinct
+from analysis.headline import Headline
 from analysis.report import Section
 from analysis.tensor.compare import compare
 from analysis.tensor.history import History, read
@@ -40,6 +41,13 @@ def sections(paths: Sequence[str | os.PathLike[str]]) -> list[Section]:
     for (network, device), group in searches.items():
         found.append(searched(f"{network} on {device}", group))
     return found
+
+
+def headline(found: Sequence[Section]) -> Headline:
+    """The head of a page of these results."""
+    sentence = f"{', '.join(section.title for section in found)}. {found[0].text}".strip()
+    source = "predicted and measured, as the files of the tensor commands say"
+    return Headline(str(len(found)), "result" if len(found) == 1 else "results", sentence, source)
 
 
 def _of_document(path: Path) -> list[Section]:

@@ -215,11 +215,16 @@ def compared(loops: list[Loop], machines: list[Machine]) -> list[Pair]:
 
 
 def table(pairs: list[Pair]) -> str:
-    lines = ["| loop | machine | gem5 | ours | error |", "|---|---|---|---|---|"]
-    for pair in pairs:
-        lines.append(
-            f"| {pair.loop.name} | {pair.machine.name} | {pair.gem5:.2f} | {pair.ours:.2f} | {pair.error:+.1%} |"
-        )
+    """The error of the cycles in per cent, a row a loop, a column a machine."""
+    machines = list(dict.fromkeys(pair.machine.name for pair in pairs))
+    lines = [f"| loop | {' | '.join(machines)} |", "|---" * (len(machines) + 1) + "|"]
+    for loop in dict.fromkeys(pair.loop.name for pair in pairs):
+        errors = {pair.machine.name: 100 * pair.error for pair in pairs if pair.loop.name == loop}
+        cells = [
+            "" if name not in errors else "0" if abs(errors[name]) < 0.05 else f"{errors[name]:+.1f}"
+            for name in machines
+        ]
+        lines.append(f"| {loop} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -1,0 +1,79 @@
+"""The package as it is shipped: an sdist, the wheel made of it, and the wheel in an environment without the checkout.
+
+`make package` installs the dependencies too, into an empty environment; here they are those of the tests, so that no
+gigabyte is installed again, and the cores are compiled without optimisation.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SMOKE = """
+import analysis, perfvec, uarch, tracegen, support
+from pathlib import Path
+for module in (analysis, perfvec, uarch, tracegen, support):
+    assert "site-packages" in module.__file__, module.__file__
+assert not (Path(uarch.__file__).parent / "timing" / "core").is_dir()
+import perfvec as pv
+trace = pv.trace(["/bin/true"], max_instructions=20_000)
+assert pv.simulate(trace, "zen4").table["cycles"].item() > 0
+assert pv.load_model().encoder is not None
+assert pv.predict(trace, "zen4").to_html().startswith("<!doctype html>")
+"""
+
+
+def _run(*words, **options):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A folder with the sdist and the wheel that was made of it."""
+    pytest.importorskip("build")
+    folder = tmp_path_factory.mktemp("package")
+    compiler = folder / "fast-g++"
+    compiler.write_text('#!/bin/sh\nexec g++ "$@" -O0 -w\n')
+    compiler.chmod(0o755)
+    environment = {**os.environ, "CXX": str(compiler), "PYTHONPATH": ""}
+    _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, env=environment)
+    return folder
+
+
+@pytest.mark.slow
+def test_sdist_and_wheel_hold_what_they_should(built):
+    (sdist,), (wheel,) = built.glob("*.tar.gz"), built.glob("*.whl")
+    with tarfile.open(sdist) as archive:
+        source = {name.partition("/")[2] for name in archive.getnames()}
+    with zipfile.ZipFile(wheel) as archive:
+        binary = set(archive.namelist())
+    assert {"setup.py", "pyproject.toml", "LICENSE", "uarch/timing/core/stack.hpp"} <= source
+    assert {"perfvec/weights/default.safetensors", "analysis/page.css", "analysis/report.js"} <= binary
+    assert any(name.startswith("uarch/timing/_core") for name in binary)
+    assert not [name for name in binary if name.endswith((".cpp", ".hpp"))]
+
+
+@pytest.mark.slow
+def test_the_wheel_works_where_the_checkout_is_not(built, tmp_path):
+    (wheel,) = built.glob("*.whl")
+    _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    site = Path(_run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    (site / "dependencies.pth").write_text(
+        sysconfig.get_path("purelib") + "\n"
+    )  # but no .pth of there: not the checkout
+    _run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    _run(python, "-c", SMOKE, cwd=tmp_path, env=environment)
+    version = _run(python, "-m", "analysis.cli", "--version", cwd=tmp_path, env=environment)
+    assert version.startswith("perfvec ")

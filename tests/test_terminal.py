@@ -1,0 +1,72 @@
+"""Tables of the main commands fit a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from analysis.cli.main import main
+from tests.analysis.vectors import program
+from uarch.configuration import preset_names
+
+PARTS = Path(__file__).parent / "analysis" / "parts.c"
+COMMANDS = [
+    "",
+    "--help",
+    "sweep --help",
+    "doctor",
+    "suite list",
+    "uarch list",
+    "uarch spaces",
+    "uarch diff zen2 zen4",
+    "predict T.trace.h5 --uarch zen4 --uarch cortex-a53 --uarch neoverse-n1",
+    "predict a-program-of-mine.vector.npz another.vector.npz",
+    "simulate T.trace.h5 --uarch zen4",
+    "simulate T.trace.h5",
+    "simulate T.trace.h5 --stack",
+    "profile T.trace.h5 --uarch zen4 --simulate",
+    "profile T.trace.h5 --uarch zen4 --by line --simulate",
+    "profile T.trace.h5 --uarch zen4 --uarch cortex-a53 --by loop --simulate",
+    "profile T.trace.h5 --uarch zen4 --annotate divide --simulate",
+    "diff T.trace.h5 U.trace.h5 --uarch zen4 --simulate",
+    "attribute another.vector.npz --uarch zen4 --uarch cortex-a53",
+    "sweep T.trace.h5 --base zen4 --vary l2.size_kib=512,1024 --vary l1d.size_kib=32,64 --cost l2.size_kib",
+    "sweep a-program-of-mine.vector.npz another.vector.npz --space default --sample 200 --cost l2.size_kib",
+    "compare a-program-of-mine.vector.npz another.vector.npz --library suite",
+    "subset a-program-of-mine.vector.npz another.vector.npz third.vector.npz -k 2 --sample 20",
+    "characterise T.trace.h5",
+    "phases T.trace.h5 --interval 5000",
+    "live-points T.trace.h5 -o T.livepoints.h5 --units 32",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("terminal")
+    for name, flags in (("T", []), ("U", ["-DMORE"])):
+        subprocess.run(["gcc", "-O1", "-g", "-static", *flags, "-o", folder / name, PARTS], check=True)
+        main(["trace", "-o", str(folder / f"{name}.trace.h5"), "--", str(folder / name)])
+    for seed, name in enumerate(("a-program-of-mine", "another", "third")):
+        program(name, seed, 123_456_789).save(folder / f"{name}.vector.npz")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_table_fits_80_columns(command, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    try:
+        main(command.split())
+    except SystemExit as end:
+        assert end.code in (0, None)
+    printed = capsys.readouterr().out
+    assert printed.strip()
+    wide = [line for line in printed.splitlines() if len(line) > 80]
+    assert not wide, "\n".join(wide)
+
+
+def test_every_preset_is_in_the_widest_tables():
+    assert len(preset_names()) >= 13  # what the commands above without --uarch print
