@@ -76,9 +76,9 @@ class Pool:
     ) -> None:
         self._foundation, self._schema = rounded(model.foundation), model.schema
         self.extractor = self._schema.extractor(instructions)
-        self.signatures = None
+        self.unit_signatures: UnitSignatures | None = None
         if signatures and isinstance(slots, Reservoir):
-            self.signatures = UnitSignatures(instructions, UNIT, slots.seed)
+            self.unit_signatures = UnitSignatures(instructions, UNIT, slots.seed)
         self._static = self._schema.static(instructions)
         self._slots = slots
         self.ids = np.empty((0, _WINDOW), np.uint32)
@@ -96,8 +96,8 @@ class Pool:
         if len(instructions) != len(self._static):
             self.extractor.grow(instructions)
             self._static = self._schema.static(instructions)
-            if self.signatures is not None:
-                self.signatures.grow(instructions)
+            if self.unit_signatures is not None:
+                self.unit_signatures.grow(instructions)
 
     @property
     def unit(self) -> NDArray[np.int64]:
@@ -120,10 +120,10 @@ class Pool:
         near = 2 * UNIT
         ids_near = np.concatenate([self._tail_id, chunk.static_id[:near]])
         stored_near = np.concatenate([self._tail, stored[:near]])
-        if self.signatures is not None:
+        if self.unit_signatures is not None:
             one = unit_means(stored_near[OVERLAP : OVERLAP + UNIT * min(count, 1)])
             others = unit_means(stored[UNIT - inside : max(count, 1) * UNIT - inside])
-            self.signatures.add(chunk, np.concatenate([one, others]))
+            self.unit_signatures.add(chunk, np.concatenate([one, others]))
         slots = self._slots.slots(self.units, count)
         self._reserve(int(slots.max(initial=-1)) + 1)
         before = len(self._tail_id)
@@ -157,8 +157,8 @@ class Pool:
 
     def signatures(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Numbers [m] of units, among them the pool's, and their signatures [m, p]: `UnitSignatures.table`."""
-        assert self.signatures is not None
-        return self.signatures.table(len(self._schema.columns))
+        assert self.unit_signatures is not None
+        return self.unit_signatures.table(len(self._schema.columns))
 
     def represent(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """[n, d] vectors of the units in these slots of the pool, each after OVERLAP instructions of warm-up."""

@@ -233,7 +233,7 @@ def test_units_and_means_are_those_of_the_whole_run_in_any_chunking(data, size):
         for chunk in trace.chunks(size):
             pool.observe(chunk)
     means = stored[: pool.units * UNIT].reshape(pool.units, UNIT, -1).mean(axis=1).astype(np.float32)
-    assert (np.concatenate(pool.signatures.rows)[:, : means.shape[1]] == means).all()
+    assert (np.concatenate(pool.unit_signatures.rows)[:, : means.shape[1]] == means).all()
     for slot, unit in enumerate(pool.unit.tolist()):
         begin = max(unit * UNIT - OVERLAP, 0)
         missing = OVERLAP - (unit * UNIT - begin)

@@ -12,6 +12,7 @@ from uarch.configuration import Machine, load_machine, replace_field
 from uarch.constraints import PREDICTORS, PREFETCHERS
 from uarch.timing.simulation import Simulation, new_stack
 from uarch.timing.stack import CAUSES
+from uarch.timing.statistics import QUEUES
 
 INSTRUCTIONS = 1500
 
@@ -78,3 +79,17 @@ def test_what_a_stack_is_kept_of_may_change_on_the_way(machine, seed, cut):
     assert np.array_equal(latency, expected)
     assert stack.shape == (3, len(CAUSES)) and stack.sum() == latency[cut:].sum()
     assert np.array_equal(stack.sum(axis=1), np.bincount(groups, latency[cut:], 3))
+
+
+@pytest.mark.parametrize("name", ["base", "zen4", "neoverse-n1"])
+def test_no_queue_holds_more_than_its_entries(name):
+    """Strings of up to 200 loads and stores are longer than the queues."""
+    machine = load_machine(name)
+    program = mixed(7, INSTRUCTIONS)
+    static, whole = program.static(), program.chunk()
+    simulation = Simulation(machine, static)
+    simulation.run_with_stacks(whole, [(new_stack(len(program.instructions)), whole.static_id)])
+    for queue in QUEUES:
+        mean = simulation.statistics[f"{queue}_occupied"] / simulation.statistics["cycles"]
+        entries = getattr(machine.pipeline, {"reorder_buffer": "rob"}.get(queue, queue) + "_entries")
+        assert 0 < mean <= entries

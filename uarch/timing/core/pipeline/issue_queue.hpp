@@ -13,6 +13,8 @@ class IssueQueue {
   public:
     IssueQueue(std::int64_t entries, std::int64_t dispatch_delay) : entries_(entries), dispatch_delay_(dispatch_delay) {}
 
+    std::int64_t entries() const { return entries_; }
+
     // First cycle from `cycle` on with room for `operations`, and in the reorder buffer as rename counts it; sets `full` to
     // the structure that was waited for.
     //

@@ -637,10 +637,13 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
     if (serializing) serial_ = retired_at + RELEASE;
     if constexpr (STACK) {
         stack_.retire(k, operations, retired_at - retired, waits_, FetchBandwidth);
-        occupancy.reorder_buffer += operations * (retired_at - renamed);
-        occupancy.issue_queue += (own + others + accesses) * (std::max(result, dispatched) - renamed);
-        occupancy.load_queue += loads * (retired_at - renamed);
-        occupancy.store_queue += stores * (retired_at + TO_WRITE - renamed);
+        // What repeats a string has more than a queue holds: it fills the queue then.
+        const auto held = [](std::int64_t count, std::int64_t entries, Cycle cycles) { return std::min(count, entries) * cycles; };
+        occupancy.reorder_buffer += held(operations, reorder_buffer_.entries(), retired_at - renamed);
+        occupancy.issue_queue +=
+            held(own + others + accesses, issue_queue_.entries(), std::max(result, dispatched) - renamed);
+        occupancy.load_queue += held(loads, load_queue_.entries(), retired_at - renamed);
+        occupancy.store_queue += held(stores, store_queue_.entries(), retired_at + TO_WRITE - renamed);
     }
     return retired_at;
 }
