@@ -1,4 +1,4 @@
-"""What is run under QEMU, and which of its instructions are recorded."""
+"""A command that is run under QEMU, and which of its instructions are recorded."""
 
 from __future__ import annotations
 
