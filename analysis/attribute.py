@@ -91,6 +91,13 @@ def coalitions(machine: Machine, groups: Mapping[str, Mapping[str, Any]]) -> lis
     return found
 
 
+def coalition_weights(players: int) -> NDArray[np.float64]:
+    """[players + 1] the weight in a player's Shapley value of what it adds to each coalition of 0, 1, … others."""
+    return np.array(
+        [factorial(s) * factorial(max(players - s - 1, 0)) / factorial(players) for s in range(players + 1)]
+    )
+
+
 def shapley(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """[n, …] each player's Shapley value of a game given by the worth [2^n, …] of every coalition, as bits."""
     players = len(values).bit_length() - 1
@@ -98,9 +105,7 @@ def shapley(values: NDArray[np.float64]) -> NDArray[np.float64]:
         raise ValueError("the worth of every coalition is needed: 2^n of them")
     number = np.arange(len(values))
     size = np.array([int(c).bit_count() for c in number])
-    weight = np.array(
-        [factorial(s) * factorial(max(players - s - 1, 0)) / factorial(players) for s in range(players + 1)]
-    )
+    weight = coalition_weights(players)
     result = np.zeros((players, *values.shape[1:]))
     for k in range(players):
         without = number[number >> k & 1 == 0]

@@ -38,7 +38,8 @@ function floats(base64) {
 }
 const unpack = layer => ({ weight: floats(layer.weight), bias: floats(layer.bias) });
 const encoder = { ...page.encoder, mean: floats(page.encoder.mean), scale: floats(page.encoder.scale) };
-for (const name of ["linear", "first", "second", "last"]) encoder[name] = unpack(page.encoder[name]);
+encoder.linear = unpack(page.encoder.linear);
+encoder.correction = page.encoder.correction.map(layer => layer.weight ? unpack(layer) : layer);
 encoder.limit ??= Infinity;
 
 function affine({ weight, bias }, x) {
@@ -47,13 +48,14 @@ function affine({ weight, bias }, x) {
     return sum;
   });
 }
-const silu = x => x.map(value => value / (1 + Math.exp(-value)));
+const functions = { SiLU: x => x.map(value => value / (1 + Math.exp(-value))) };  // of torch.nn, by their names
+const applied = (x, layer) => layer.weight ? affine(layer, x) : functions[layer](x);
 function cyclesOf(fields) {  // of every program
   const values = { ...fields };
   for (const [name, formula] of quantities) values[name] = formula(values);
   const x = Array.from(encoder.mean, (mean, k) =>
     Math.max(-encoder.limit, Math.min(encoder.limit, (Math.fround(+features[k](values)) - mean) * encoder.scale[k])));
-  const corrected = affine(encoder.last, silu(affine(encoder.second, silu(affine(encoder.first, x)))));
+  const corrected = encoder.correction.reduce(applied, x);
   const output = affine(encoder.linear, x).map((value, k) => value + corrected[k]);
   const pace = Math.exp(encoder.pace + output[0]);
   return page.programs.map(program =>
@@ -109,9 +111,8 @@ function attribution(machine, program) {
     if (reasons.length) return { reason: reasons[0] };
     worth.push(cyclesOf(fields)[program]);
   }
-  const factorial = n => n < 2 ? 1 : n * factorial(n - 1);
   const size = set => { let bits = 0; for (; set; set &= set - 1) bits++; return bits; };
-  const weight = Array.from({ length: count }, (_, s) => factorial(s) * factorial(count - s - 1) / factorial(count));
+  const weight = page.shares[count - 1];
   const values = groups.map((group, k) => {
     let saved = 0;
     for (let set = 0; set < worth.length; set++)

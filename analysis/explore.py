@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from analysis.attribute import IDEAL, load_ideal
+from analysis.attribute import IDEAL, MOST_GROUPS, coalition_weights, load_ideal
 from analysis.figure import CONTRAST, distinct
 from analysis.figure_plotly import packed_library
 from analysis.headline import Headline
@@ -120,6 +120,7 @@ def contents(
         "defaults": {core: of_machine(machine) | _MEMORY for core, machine in full.items()},
         "order": {core: fields_of_machine(machine) for core, machine in full.items()},
         "contrast": CONTRAST,
+        "shares": [coalition_weights(count).tolist() for count in range(1, MOST_GROUPS + 1)],
         "ideal": {core: _groups(load_ideal(ideal or IDEAL, machine)) for core, machine in full.items()},
     }
 
@@ -136,15 +137,22 @@ def _projected(encoder: MachineEncoder, program: ProgramVector) -> dict[str, Any
 
 
 def _weights(encoder: MachineEncoder) -> dict[str, Any]:
-    first, _, second, _, last = encoder.correction
-    layers = {"linear": encoder.linear, "first": first, "second": second, "last": last}
-    found: dict[str, Any] = {"pace": float(encoder.pace)}
-    found["limit"] = float(encoder.limit) if torch.isfinite(encoder.limit) else None
-    found |= {"mean": _packed(encoder.mean), "scale": _packed(encoder.scale)}
-    for name, layer in layers.items():
-        assert isinstance(layer, nn.Linear)
-        found[name] = {"weight": _packed(layer.weight), "bias": _packed(layer.bias)}
-    return found
+    """The encoder as data: its layers in the order in which they follow each other."""
+    return {
+        "pace": float(encoder.pace),
+        "limit": float(encoder.limit) if torch.isfinite(encoder.limit) else None,
+        "mean": _packed(encoder.mean),
+        "scale": _packed(encoder.scale),
+        "linear": _layer(encoder.linear),
+        "correction": [_layer(layer) for layer in encoder.correction],
+    }
+
+
+def _layer(layer: nn.Module) -> dict[str, str] | str:
+    """A linear layer's numbers, or the name of what has none."""
+    if isinstance(layer, nn.Linear):
+        return {"weight": _packed(layer.weight), "bias": _packed(layer.bias)}
+    return type(layer).__name__
 
 
 def _packed(tensor: Tensor) -> str:

@@ -16,7 +16,7 @@ from support.errors import InputError
 
 BLOCK = 512  # bytes; HDF5's smallest user block (format specification, §II.A)
 _MARK = b"perfvec-seal-2 sha256 "
-_CHUNK = 64 << 20
+CHUNK = 64 << 20
 _READ = 1 << 20
 
 
@@ -33,9 +33,9 @@ def _digest(path: Path, begin: int, end: int) -> bytes:
 def _seal_of(path: Path) -> bytes:
     """The user block that seals what lies behind it."""
     size = path.stat().st_size
-    begins = range(BLOCK, size, _CHUNK)
+    begins = range(BLOCK, size, CHUNK)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        parts = threads.map(lambda begin: _digest(path, begin, min(begin + _CHUNK, size)), begins)
+        parts = threads.map(lambda begin: _digest(path, begin, min(begin + CHUNK, size)), begins)
         whole = hashlib.sha256(b"".join(parts)).digest()
     return (_MARK + whole.hex().encode() + b"\n").ljust(BLOCK, b"\0")
 

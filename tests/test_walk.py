@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import perfvec as pv
+from perfvec.model import load_model
 from perfvec.representation.represent import represent
 from tests.test_imports import FLOORS, ROOT
+from tracegen.qemu.runner import trace
 
 pytestmark = pytest.mark.slow
 
@@ -58,14 +60,23 @@ def test_a_climb_is_seen():
     assert found == {("a.f", "b.f")}
 
 
-def test_represent_calls_downwards(data):
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("walk")
+    paths = [folder / f"{name}.trace.h5" for name in ("true", "ls")]
+    for path, name in zip(paths, ("true", "ls"), strict=True):
+        trace([name], path, stdout=2, max_instructions=20_000, progress=False)
+    return paths
+
+
+def test_represent_calls_downwards(traces):
+    model = load_model()
     with climbs() as found:
-        represent(data.model, data.traces / "qsort.trace.h5", max_instructions=20_000, progress=False)
+        represent(model, traces[0], progress=False)
     assert found == set()
 
 
-def test_overview_calls_downwards(data):
-    traces = [data.traces / "qsort.trace.h5", data.traces / "matmul.trace.h5"]
+def test_overview_calls_downwards(traces):
     with climbs() as found:
-        pv.overview(traces, ["base"], budget=0, max_instructions=10_000, model=data.model_file).to_html()
+        pv.overview(traces, ["base"], budget=0).to_html()
     assert found == set()

@@ -10,21 +10,12 @@ import typer
 
 from analysis.cli.options import (
     ClusterFile,
-    Cwd,
     Device,
-    Env,
-    MaxInstructions,
     ModelFile,
-    RegionFunction,
-    RegionStart,
-    RegionStop,
-    RegionTimes,
     Scheduler,
-    Skip,
-    Stdin,
 )
 from analysis.cli.output import answers
-from analysis.cli.running import leave_as, region_of, surroundings
+from analysis.cli.running import Program, leave_as, runs_program
 from analysis.result import Result
 from support.errors import InputError
 
@@ -32,6 +23,7 @@ app = typer.Typer()
 
 
 @app.command()
+@runs_program
 def represent(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The vector file to write, or their folder.")],
@@ -51,15 +43,8 @@ def represent(
     device: Device = "auto",
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,
-    max_instructions: MaxInstructions = None,
-    skip: Skip = 0,
-    region: RegionFunction = None,
-    start: RegionStart = None,
-    stop: RegionStop = None,
-    times: RegionTimes = None,
-    stdin: Stdin = None,
-    cwd: Cwd = None,
-    env: Env = None,
+    *,
+    program: Program,
 ) -> None:
     """Turn a program into its vector: a trace (a killed run continues), or a program while it runs, with no trace.
 
@@ -88,20 +73,20 @@ def represent(
         raise InputError("--scheduler and --cluster are for exact vectors of traces, on processors: leave the rest out")
     place = device_of("cpu" if elsewhere else device)
     if targets:
-        outputs = vector_files(targets, output)
+        outputs, limit = vector_files(targets, output), program.max_instructions
         width = parse_half_width(half_width)
         with connect(scheduler, cluster) as workers:
             if workers is not None:
-                represent_on_cluster(model_file, targets, outputs, workers, max_instructions=max_instructions)
+                represent_on_cluster(model_file, targets, outputs, workers, max_instructions=limit)
             else:
                 model = load_model(model_file).to(place)
                 for target, path in zip(targets, outputs, strict=True):
                     if sample is None:
-                        represent_file(model, target, path, max_instructions=max_instructions, windowed=windowed)
+                        represent_file(model, target, path, max_instructions=limit, windowed=windowed)
                     else:
                         options: dict[str, Any] = {
                             "half_width": width,
-                            "max_instructions": max_instructions,
+                            "max_instructions": limit,
                             "seed": seed,
                         }
                         represent_sampled(model, target, **options).save(path)
@@ -111,13 +96,10 @@ def represent(
     require_writable(output)
     width, model = parse_half_width(half_width), load_model(model_file).to(place)
     with (
-        surroundings(stdin, cwd, env) as around,
+        program.options() as options,
         stream(
             context.obj,
-            max_instructions=max_instructions,
-            skip=skip,
-            region=region_of(region, start, stop, times),
-            **around,
+            **options,
         ) as running,
     ):
         if sample is None:

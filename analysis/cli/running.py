@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from analysis.cli.options import (
+    Cwd,
+    Env,
+    MaxInstructions,
+    RegionFunction,
+    RegionStart,
+    RegionStop,
+    RegionTimes,
+    Skip,
+    Stdin,
+)
 from support.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,40 +31,71 @@ if TYPE_CHECKING:
     from tracegen.qemu.run import Outcome
 
 
-@contextmanager
-def surroundings(stdin: Path | None, cwd: Path | None, env: list[str] | None) -> Iterator[dict[str, Any]]:
-    """Standard input, folder and environment of a program that is run."""
-    import os
+@dataclass(frozen=True)
+class Program:
+    """The options of a program that a command runs; `options` makes them those of `tracegen.qemu.trace`."""
 
-    wrong = [item for item in env or [] if "=" not in item]
-    if wrong:
-        raise InputError(f"--env {wrong[0]!r} must read NAME=VALUE")
-    environment = {**os.environ, **dict(item.split("=", 1) for item in env)} if env else None
-    if stdin is None:
-        yield {"cwd": cwd, "env": environment}
-        return
-    if not stdin.is_file():
-        raise InputError(f"{stdin}: no such file for --stdin")
-    with stdin.open("rb") as given:
-        yield {"stdin": given, "cwd": cwd, "env": environment}
+    max_instructions: MaxInstructions = None
+    skip: Skip = 0
+    region: RegionFunction = None
+    start: RegionStart = None
+    stop: RegionStop = None
+    times: RegionTimes = None
+    stdin: Stdin = None
+    cwd: Cwd = None
+    env: Env = None
+
+    @contextmanager
+    def options(self) -> Iterator[dict[str, Any]]:
+        """Standard input, folder, environment, and what is recorded. Raises InputError where they do not fit."""
+        wrong = [item for item in self.env or [] if "=" not in item]
+        if wrong:
+            raise InputError(f"--env {wrong[0]!r} must read NAME=VALUE")
+        environment = {**os.environ, **dict(item.split("=", 1) for item in self.env)} if self.env else None
+        if self.stdin is not None and not self.stdin.is_file():
+            raise InputError(f"{self.stdin}: no such file for --stdin")
+        with nullcontext() if self.stdin is None else self.stdin.open("rb") as given:
+            yield {
+                "max_instructions": self.max_instructions,
+                "skip": self.skip,
+                "region": self._region(),
+                "stdin": given,
+                "cwd": self.cwd,
+                "env": environment,
+            }
+
+    def _region(self) -> Region | None:
+        from tracegen.qemu import Region, parse_place
+
+        function, start, stop, times = self.region, self.start, self.stop, self.times
+        if function is None and start is None and stop is None:
+            if times is not None:
+                raise InputError("--times counts executions of a region; give --region, or --from and --to")
+            return None
+        if function is not None and (start is not None or stop is not None):
+            raise InputError("--region is a function, from its entry to its return; it does not go with --from or --to")
+        first = function or start
+        return Region(
+            start=parse_place(first) if first else None,
+            stop=parse_place(stop) if stop else None,
+            returns=function is not None,
+            times=times,
+        )
 
 
-def region_of(function: str | None, start: str | None, stop: str | None, times: int | None) -> Region | None:
-    from tracegen.qemu import Region, parse_place
+def runs_program(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a program, which its argument `program` takes."""
+    own = inspect.signature(Program, eval_str=True).parameters
+    others = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "program"]
+    parameters = [*others, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.values())]
 
-    if function is None and start is None and stop is None:
-        if times is not None:
-            raise InputError("--times counts executions of a region; give --region, or --from and --to")
-        return None
-    if function is not None and (start is not None or stop is not None):
-        raise InputError("--region is a function, from its entry to its return; it does not go with --from or --to")
-    first = function or start
-    return Region(
-        start=parse_place(first) if first else None,
-        stop=parse_place(stop) if stop else None,
-        returns=function is not None,
-        times=times,
-    )
+    @wraps(command)
+    def with_program(*arguments: Any, **options: Any) -> None:
+        command(*arguments, program=Program(**{name: options.pop(name) for name in own}), **options)
+
+    with_program.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_program.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_program
 
 
 def leave_as(result: TraceResult | Outcome) -> None:

@@ -8,39 +8,22 @@ from typing import Annotated
 
 import typer
 
-from analysis.cli.options import (
-    Cwd,
-    Env,
-    MaxInstructions,
-    RegionFunction,
-    RegionStart,
-    RegionStop,
-    RegionTimes,
-    Skip,
-    Stdin,
-)
-from analysis.cli.running import leave_as, region_of, surroundings
+from analysis.cli.running import Program, leave_as, runs_program
 from support.errors import InputError
 
 app = typer.Typer()
 
 
 @app.command("live-points")
+@runs_program
 def live_points(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, NAME.livepoints.h5.")],
     trace: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
     units: Annotated[int, typer.Option(min=64, help="Units of 1,024 instructions to simulate, about.")] = 384,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
-    max_instructions: MaxInstructions = None,
-    skip: Skip = 0,
-    region: RegionFunction = None,
-    start: RegionStart = None,
-    stop: RegionStop = None,
-    times: RegionTimes = None,
-    stdin: Stdin = None,
-    cwd: Cwd = None,
-    env: Env = None,
+    *,
+    program: Program,
 ) -> None:
     """Sample a run once, so that any machine is simulated on it in a fraction of a second: perfvec simulate FILE.
 
@@ -57,18 +40,15 @@ def live_points(
         raise InputError(f"{output}: the name of a live-points file ends in {SUFFIX}")
     require_writable(output)
     if trace is not None:
-        points = of_trace(trace, units=units, seed=seed, max_instructions=max_instructions)
+        points = of_trace(trace, units=units, seed=seed, max_instructions=program.max_instructions)
         save(points, output)
         print(f"{output}: {points.summary}", file=sys.stderr)
         return
     with (
-        surroundings(stdin, cwd, env) as around,
+        program.options() as options,
         stream(
             context.obj,
-            max_instructions=max_instructions,
-            skip=skip,
-            region=region_of(region, start, stop, times),
-            **around,
+            **options,
         ) as running,
     ):
         points = of_stream(running, units=units, seed=seed)

@@ -10,19 +10,11 @@ import typer
 
 from analysis.cli.options import (
     ClusterFile,
-    Cwd,
-    Env,
     MaxInstructions,
-    RegionFunction,
-    RegionStart,
-    RegionStop,
-    RegionTimes,
     Scheduler,
-    Skip,
-    Stdin,
 )
 from analysis.cli.output import answers
-from analysis.cli.running import leave_as, region_of, surroundings
+from analysis.cli.running import Program, leave_as, runs_program
 from analysis.result import Result
 from support.errors import InputError
 
@@ -30,21 +22,15 @@ app = typer.Typer()
 
 
 @app.command()
+@runs_program
 def trace(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
-    max_instructions: MaxInstructions = None,
-    skip: Skip = 0,
-    region: RegionFunction = None,
-    start: RegionStart = None,
-    stop: RegionStop = None,
-    times: RegionTimes = None,
     threads: Annotated[
         bool, typer.Option("--threads", help="Trace every thread, each into a file of its own.")
     ] = False,
-    stdin: Stdin = None,
-    cwd: Cwd = None,
-    env: Env = None,
+    *,
+    program: Program,
 ) -> None:
     """Trace a program: perfvec trace -o T.trace.h5 -- PROGRAM ARGS…; its exit status is passed through.
 
@@ -54,15 +40,12 @@ def trace(
 
     if not context.obj:
         raise InputError("no program to trace; write perfvec trace -o T.trace.h5 -- PROGRAM ARGS…")
-    with surroundings(stdin, cwd, env) as around:
+    with program.options() as options:
         result = run_trace(
             context.obj,
             output,
-            max_instructions=max_instructions,
-            skip=skip,
             threads=threads,
-            region=region_of(region, start, stop, times),
-            **around,
+            **options,
         )
     paths = ", ".join(str(path) for path in (result.path, *result.threads))
     print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
@@ -70,6 +53,7 @@ def trace(
 
 
 @app.command()
+@runs_program
 def features(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write, or their folder.")],
@@ -78,15 +62,8 @@ def features(
     workers: Annotated[int, typer.Option(min=1, help="Of several traces: N side by side.")] = 2,
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,
-    max_instructions: MaxInstructions = None,
-    skip: Skip = 0,
-    region: RegionFunction = None,
-    start: RegionStart = None,
-    stop: RegionStop = None,
-    times: RegionTimes = None,
-    stdin: Stdin = None,
-    cwd: Cwd = None,
-    env: Env = None,
+    *,
+    program: Program,
 ) -> None:
     """Extract a trace's features into a file, or a program's while it runs, with no trace in between.
 
@@ -117,13 +94,10 @@ def features(
             extract(opened, chosen, output)
         return
     with (
-        surroundings(stdin, cwd, env) as around,
+        program.options() as options,
         stream(
             context.obj,
-            max_instructions=max_instructions,
-            skip=skip,
-            region=region_of(region, start, stop, times),
-            **around,
+            **options,
         ) as running,
     ):
         instructions = extract_stream(running, chosen, output)

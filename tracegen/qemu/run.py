@@ -11,20 +11,20 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
 
 from support.errors import InputError
 from tracegen.binary import elf
 from tracegen.qemu.blocks import BlockTable
+from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import Interruptions
 from tracegen.qemu.mappings import read_mappings
 from tracegen.qemu.plugin import find_qemu, plugin_for, plugin_option
 from tracegen.qemu.program import find_program, sysroot_arguments
-from tracegen.qemu.region import Region, Sites
+from tracegen.qemu.region import Sites
 from tracegen.qemu.ring import Ring
 
 _POLL_S = 0.002
@@ -47,35 +47,13 @@ class Outcome:
 class Run:
     """A running program; a context manager that kills it and removes its records on the way out.
 
-    `rounds` drives it. The options are those of `tracegen.qemu.trace`; `spool` is a folder for the records where
-    memory has no room for them.
+    `rounds` drives it; `spool` is a folder for the records where memory has no room for them.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        spool: Path,
-        *,
-        stdin: IO[Any] | int | None = None,
-        stdout: IO[Any] | int | None = None,
-        stderr: IO[Any] | int | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        max_instructions: int | None = None,
-        skip: int = 0,
-        threads: bool = False,
-        region: Region | None = None,
-    ) -> None:
-        if not command:
-            raise InputError("no program to trace; give one after '--'")
-        if max_instructions is not None and max_instructions < 1:
-            raise InputError(f"max_instructions is {max_instructions}; at least 1 is needed")
-        if skip < 0:
-            raise InputError(f"skip is {skip}; it cannot be negative")
-        if skip and region is not None:
-            raise InputError("skip counts instructions from the program's start; it does not go with a region")
-        environment = dict(os.environ if env is None else env)
-        program = find_program(command, environment, Path(cwd) if cwd is not None else Path())
+    def __init__(self, given: Execution, spool: Path) -> None:
+        region, cwd = given.region, given.cwd
+        environment = dict(os.environ if given.env is None else given.env)
+        program = find_program(given.command, environment, Path(cwd) if cwd is not None else Path())
         if program.script is not None:
             print(
                 f"perfvec: {program.script} is a script: what is traced is its interpreter, {program.executable.path}, "
@@ -87,9 +65,9 @@ class Run:
         if region is not None:
             region.require_symbols(program.executable, [str(qemu), *sysroot], environment)
         plugin = plugin_for(qemu)
-        self.command = tuple(command)
+        self.command = tuple(given.command)
         self.isa = program.executable.isa
-        self.limit = max_instructions
+        self.limit = given.max_instructions
         self.folder = _spool_folder(spool)
         try:
             self._sites = Sites(self.folder, region, program.executable.path) if region is not None else None
@@ -97,9 +75,9 @@ class Run:
                 plugin,
                 dir=self.folder,
                 isa=self.isa,
-                skip=skip,
-                max=max_instructions or 0,
-                threads="on" if threads else "off",
+                skip=given.skip,
+                max=given.max_instructions or 0,
+                threads="on" if given.threads else "off",
                 reader=os.getpid(),
                 **(region.plugin_options() if region else {}),
             )
@@ -108,7 +86,7 @@ class Run:
             self.blocks = BlockTable(self.folder, self.isa)
             self.interruptions = Interruptions(self.folder, self.blocks)
             self.process = subprocess.Popen(
-                arguments, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=cwd
+                arguments, stdin=given.stdin, stdout=given.stdout, stderr=given.stderr, env=environment, cwd=cwd
             )
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -17,11 +17,11 @@ an access (a division, an illegal instruction) leaves early counts as whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tqdm import tqdm
 
@@ -30,9 +30,9 @@ from support.files import require_writable
 from tracegen.binary import elf
 from tracegen.binary.dwarf import lines_at_run_time
 from tracegen.formats.trace import TraceWriter
+from tracegen.qemu.execution import Execution
 from tracegen.qemu.program import Program, find_program
 from tracegen.qemu.records import ThreadRecords
-from tracegen.qemu.region import Region
 from tracegen.qemu.run import Run
 
 
@@ -52,49 +52,20 @@ class TraceResult:
 
 
 def trace(
-    command: Sequence[str],
-    output: str | os.PathLike[str],
-    *,
-    stdin: IO[Any] | int | None = None,
-    stdout: IO[Any] | int | None = None,
-    stderr: IO[Any] | int | None = None,
-    env: Mapping[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    max_instructions: int | None = None,
-    skip: int = 0,
-    threads: bool = False,
-    region: Region | None = None,
-    progress: bool = True,
+    command: Sequence[str], output: str | os.PathLike[str], *, progress: bool = True, **options: Any
 ) -> TraceResult:
-    """Run `command` and write its trace to `output`.
+    """Run `command` and write its trace to `output`; the `options` are those of `Execution`.
 
-    The program's standard streams, environment, folder and exit status are as without tracing (`stdin`, `env`, `cwd` as
-    in subprocess). `skip` instructions are left out at the start, then at most `max_instructions` recorded, or only
-    those of a `region`. Only the main thread is traced unless `threads`; the others then get files of their own
-    (`T.thread1.trace.h5` beside `T.trace.h5`, in the order of their creation), each with `skip`, `max_instructions` and
-    executions of the region of its own. Nothing is left behind unless the trace is complete. Raises InputError where
-    the program, the machine's tools or the output do not serve, where a region's symbol does not exist, or where
-    nothing was recorded.
+    The program's standard streams, environment, folder and exit status are as without tracing. Other threads, where
+    asked for, get files of their own (`T.thread1.trace.h5` beside `T.trace.h5`, in the order of their creation).
+    Nothing is left behind unless the trace is complete. Raises InputError where the program, the machine's tools or the
+    output do not serve, where a region's symbol does not exist, or where nothing was recorded.
     """
     output = Path(output)
-    if command:
-        require_writable(output)
+    given = Execution(command, **options)
+    require_writable(output)
     with ExitStack() as stack:
-        run = stack.enter_context(
-            Run(
-                command,
-                output.parent,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                env=env,
-                cwd=cwd,
-                max_instructions=max_instructions,
-                skip=skip,
-                threads=threads,
-                region=region,
-            )
-        )
+        run = stack.enter_context(Run(given, output.parent))
         bar = stack.enter_context(
             tqdm(desc="tracing", unit=" instructions", unit_scale=True, disable=None if progress else True)
         )

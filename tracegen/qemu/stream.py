@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from tempfile import gettempdir
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,8 @@ from tracegen.binary.dwarf import lines_at_run_time
 from tracegen.decode import Decoder
 from tracegen.formats.trace import CHUNK
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
+from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import WHOLE
-from tracegen.qemu.region import Region
 from tracegen.qemu.replay import ONLY, Accesses, Replay, expand
 from tracegen.qemu.ring import Ring
 from tracegen.qemu.run import Outcome, Run
@@ -32,34 +31,12 @@ _UNNUMBERED = LAST
 
 
 @contextmanager
-def stream(
-    command: Sequence[str],
-    *,
-    stdin: IO[Any] | int | None = None,
-    stdout: IO[Any] | int | None = None,
-    stderr: IO[Any] | int | None = None,
-    env: Mapping[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    max_instructions: int | None = None,
-    skip: int = 0,
-    region: Region | None = None,
-) -> Iterator[ProgramStream]:
+def stream(command: Sequence[str], **options: Any) -> Iterator[ProgramStream]:
     """Run `command` as `tracegen.qemu.trace` does, and hand its main thread over while it runs.
 
     The program waits where the reader is behind, and is killed where the reader leaves early.
     """
-    with Run(
-        command,
-        Path(gettempdir()),
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        env=env,
-        cwd=cwd,
-        max_instructions=max_instructions,
-        skip=skip,
-        region=region,
-    ) as run:
+    with Run(Execution(command, **options), Path(gettempdir())) as run:
         yield ProgramStream(run)
 
 
