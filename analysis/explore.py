@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from analysis.attribute import IDEAL, load_ideal
 from analysis.figure import CONTRAST, distinct
 from analysis.figure_plotly import packed_library
+from analysis.novelty import unlike
 from analysis.report import fill, to_script
 from analysis.sweep import encoder_of, require_model
 from perfvec.machines.encoder import MachineEncoder, field_names
@@ -59,6 +60,7 @@ def explore(
         _HERE / "explore.html",
         {
             "TITLE": html.escape(f"Explore machines for {', '.join(program.program for program in programs)}"),
+            "UNLIKE": "".join(f'<p class="warning">{html.escape(one)}</p>' for one in unlike(model, programs)),
             "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
             "DATA": to_script(contents(model, programs, machines, ideal=ideal)),
             "PLOTLY": packed_library(),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import confirm, intervals, sweep
+from analysis import confirm, intervals, novelty, sweep
 from analysis import search as searching
 from analysis.result import Result, of_table, table_text
 from analysis.search import Searchable
@@ -115,6 +115,8 @@ class SweepQuestion:
         importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=design.exact)
         axes = sweep.heat_fields(frame, self.heat)
         units = {"low": "low_seconds", "high": "high_seconds"}
+        modelled = set(frame.loc[frame["source"] == "zero-shot", "program"])
+        guessed = [one.vector for one in targets if one.name in modelled]
         return Sweep(
             f"Sweep of {self.space or (self.base.name if self.base is not None else '')}",
             frame.rename(columns=units),
@@ -122,7 +124,7 @@ class SweepQuestion:
             text=lambda: _text(frame, chosen, importance, level),
             sections=lambda: sweep.sections(frame, chosen, importance, axes),
             picture=lambda: sweep.plot(frame, axes),
-            notes=(design.left_out,) if design.left_out else (),
+            notes=(*([design.left_out] if design.left_out else []), *novelty.unlike(model, guessed)),
             best=chosen.rename(columns=units),
             sensitivity=importance,
             design=design,
