@@ -196,7 +196,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
 def _refuse_unknown(where: str, values: Mapping[str, Any]) -> None:
     """Raise InputError for a name that no machine has, in any section: it tells more than a missing one does."""
     core = str(values.get("core"))
-    kinds = {"": [Machine], **{name: [kind] for name, kind in _SECTIONS.items()}}
+    kinds: dict[str, list[type]] = {"": [Machine], **{name: [kind] for name, kind in _SECTIONS.items()}}
     kinds["pipeline"] = [_PIPELINES[core]] if core in _PIPELINES else list(_PIPELINES.values())
     for name, possible in kinds.items():
         section = values.get(name) if name else values
