@@ -24,6 +24,7 @@ from analysis.attribute import IDEAL, MOST_GROUPS, coalition_weights, load_ideal
 from analysis.figure import CONTRAST, distinct
 from analysis.figure_plotly import packed_library
 from analysis.headline import Headline
+from analysis.novelty import unlike
 from analysis.report import fill, head, to_script
 from analysis.sweep import encoder_of, require_model
 from perfvec.machines.encoder import MachineEncoder, field_names
@@ -64,6 +65,7 @@ def explore(
         {
             "TITLE": html.escape(title),
             "HEAD": head(title, "Every number follows the machine's fields; the model is in the page.", first),
+            "UNLIKE": "".join(f'<p class="warning">{html.escape(one)}</p>' for one in unlike(model, programs)),
             "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
             "DATA": to_script(contents(model, programs, machines, ideal=ideal)),
             "PLOTLY": packed_library(),

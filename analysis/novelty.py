@@ -80,6 +80,11 @@ def warnings(frame: pd.DataFrame) -> list[str]:
     ]
 
 
+def unlike(model: Model, programs: Sequence[ProgramVector]) -> list[str]:
+    """One line for each program that is unlike what trained the model, for questions over many machines."""
+    return warnings(novelty(model, programs, ()))
+
+
 def to_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return what `predict --json` holds under `outside`."""
     rows = frame[frame["outside"]].drop(columns="outside").to_dict(orient="records")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import confirm, intervals, sweep
+from analysis import confirm, intervals, novelty, sweep
 from analysis import search as searching
 from analysis.headline import Headline, percent
 from analysis.result import Result, of_table, table_text
@@ -116,6 +116,8 @@ class SweepQuestion:
         importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=design.exact)
         axes = sweep.heat_fields(frame, self.heat, importance)
         units = {"low": "low_seconds", "high": "high_seconds"}
+        modelled = set(frame.loc[frame["source"] == "zero-shot", "program"])
+        guessed = [one.vector for one in targets if one.name in modelled]
         return Sweep(
             f"Sweep of {self.space or (self.base.name if self.base is not None else '')}",
             frame.rename(columns=units),
@@ -123,7 +125,7 @@ class SweepQuestion:
             text=lambda: _text(frame, chosen, importance, level),
             sections=lambda: sweep.sections(frame, chosen, importance, axes),
             picture=lambda: sweep.plot(frame, axes),
-            notes=(design.left_out,) if design.left_out else (),
+            notes=(*([design.left_out] if design.left_out else []), *novelty.unlike(model, guessed)),
             headline=lambda: sweep.headline(frame, chosen, importance, self.base, level),
             best=chosen.rename(columns=units),
             sensitivity=importance,

@@ -195,13 +195,14 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
 
 def _refuse_unknown(where: str, values: Mapping[str, Any]) -> None:
     """Raise InputError for a name that no machine has, in any section: it tells more than a missing one does."""
-    kinds: dict[str, type] = dict(_SECTIONS)
-    if (pipeline := _PIPELINES.get(str(values.get("core")))) is not None:
-        kinds["pipeline"] = pipeline
-    sections = [("", values, Machine), *((f"{name}.", values.get(name), kind) for name, kind in kinds.items())]
-    for prefix, section, kind in sections:
+    core = str(values.get("core"))
+    kinds: dict[str, list[type]] = {"": [Machine], **{name: [kind] for name, kind in _SECTIONS.items()}}
+    kinds["pipeline"] = [_PIPELINES[core]] if core in _PIPELINES else list(_PIPELINES.values())
+    for name, possible in kinds.items():
+        section = values.get(name) if name else values
         if isinstance(section, Mapping):
-            _known_names(where, prefix, section, [field.name for field in dataclasses.fields(kind)])
+            known = dict.fromkeys(field.name for kind in possible for field in dataclasses.fields(kind))
+            _known_names(where, f"{name}." if name else "", section, list(known))
 
 
 def _known_names(where: str, prefix: str, values: Mapping[str, Any], expected: list[str]) -> None:

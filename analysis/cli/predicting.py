@@ -202,6 +202,7 @@ def explore(
 ) -> None:
     """A page with a slider for every field of a machine: times, attribution and a heat map follow the hand, offline."""
     from analysis.explore import explore as run_explore
+    from analysis.novelty import unlike
     from perfvec.model import load_model
 
     require_outputs(html=output)
@@ -209,4 +210,6 @@ def explore(
     model = load_model(model_file)
     with opened_targets(context, targets, model, max_instructions) as programs:
         vectors = [program.vector for program in programs]
+    for note in unlike(model, vectors):
+        print(f"perfvec: {note}", file=sys.stderr)
     print(run_explore(output, model, vectors, chosen, ideal=ideal), file=sys.stderr)

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from analysis import compare, novelty, subset
+from analysis.explore import explore
+from analysis.sweep_question import SweepQuestion
+from analysis.targets import Target
 from perfvec.model import load_model, save_model
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
@@ -39,6 +42,21 @@ def test_programs_unlike_the_training_programs_are_told():
     (section,) = novelty.sections(found)
     assert section.table["name"].tolist() == ["far"]
     assert novelty.sections(found.head(1)) == []
+
+
+def test_questions_over_many_machines_tell_of_unlike_programs(tmp_path):
+    width, count = shipped().foundation.width, len(shipped().programs)
+    vectors = np.ones((count, width))
+    vectors[:, 0] += np.arange(count) * 0.01
+    model = replace(shipped(), program_vectors=vectors)
+    far = with_vector("<far>", np.eye(width)[3], model=model.digest)
+    question = SweepQuestion(base=load_machine("base"), vary={"l2.size_kib": [256, 512]})
+    notes = question.ask(model, [Target(None, lambda: far)], 0.0, progress=False).notes
+    assert [note.split(":")[0] for note in notes] == ["program <far>"]
+    page = explore(tmp_path / "p.html", model, [far]).read_text()
+    assert '<p class="warning">program &lt;far&gt;: unlike what trained the model' in page
+    like = with_vector("like", vectors[2] * 70, model=model.digest)
+    assert 'class="warning"' not in explore(tmp_path / "p.html", model, [like]).read_text()
 
 
 def test_machines_unlike_the_table_are_told():

@@ -281,6 +281,9 @@ DAMAGE = {
     "unit": ("pieces/unit", lambda d: d.__setitem__(0, 1 << 40)),
     "weight": ("sample/weight", lambda d: d.__setitem__(0, np.nan)),
     "stratum": ("sample/stratum", lambda d: d.__setitem__(0, 1 << 20)),
+    "is_store": ("pieces/is_store", lambda d: d.__setitem__(0, 2)),
+    "operation": ("static/operation", lambda d: d.__setitem__(slice(None), 255)),
+    "address_sources": ("static/address_sources", lambda d: d.__setitem__(0, 9)),
     "register": ("static/sources", lambda d: d.__setitem__((0, 0), 200)),
 }
 

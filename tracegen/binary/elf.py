@@ -128,12 +128,17 @@ def elf_file(path: Path, what: str) -> Iterator[ELFFile | None]:
         except OSError:
             elf = None
         except UNREADABLE as error:
-            _warn(f"{path}: {what} cannot be read, and are left out ({type(error).__name__}: {error})")
+            _warn_left_out(path, what, error)
             elf = None
         try:
             yield elf
         except UNREADABLE as error:
-            _warn(f"{path}: {what} cannot be read, and are left out ({type(error).__name__}: {error})")
+            _warn_left_out(path, what, error)
+
+
+def _warn_left_out(path: Path, what: str, error: Exception) -> None:
+    why = f"{type(error).__name__}: {error}" if str(error) else "a size that no file has"  # MemoryError says nothing
+    _warn(f"{path}: {what} cannot be read, and are left out ({why})")
 
 
 @cache

@@ -45,6 +45,12 @@ def replace(file, name, **options):
     file.create_dataset(name, **options)
 
 
+def _with_a_two(file):
+    values = file["memory/is_store"][:]
+    values[999] = 2
+    return values
+
+
 HUGE = 10**15
 HOSTILE_TRACES = {
     "a length that nothing is stored for": lambda f: f["dynamic/static_id"].resize(HUGE, axis=0),
@@ -76,6 +82,8 @@ HOSTILE_TRACES = {
     "a version of many": lambda f: f.attrs.__setitem__("version", [1, 2]),
     "no digest": lambda f: f.attrs.__delitem__("digest"),
     "accesses after the end": lambda f: f["memory/instruction"].__setitem__(1999, readers.INSTRUCTIONS + 7),
+    # Which a core would wait for without end.
+    "an access that is neither a load nor a store": lambda f: replace(f, "memory/is_store", data=_with_a_two(f)),
     "accesses out of order": lambda f: f["memory/instruction"].__setitem__(1000, 0),
 }
 HOSTILE_LATENCIES = {
