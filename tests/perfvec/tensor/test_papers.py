@@ -250,6 +250,19 @@ def test_a_configuration_that_makes_no_model_is_one_line(name, parameters, messa
     assert str(error.value).startswith(name) and "\n" not in str(error.value)
 
 
+def test_what_a_training_is_judged_by(records):
+    """The mean orders no pair, and is as far from every latency as the logarithms say."""
+    model = make("mean", SMALL["mean"])
+    model.fit(records.take(records.task < 2))
+    distance = np.abs(np.log(np.exp(model.logs["d0"]) / records.seconds)).mean()
+    assert model.shortfall(records, "pairwise") == pytest.approx(0.5)
+    assert model.shortfall(records, "latency") == pytest.approx(distance)
+    assert model.shortfall(records) == pytest.approx(0.5 + 0.25 * distance)
+    ranks = make("xgboost", {"rows": "packed", "depth": 3})
+    ranks.fit(records, budget=Budget(epochs=1))
+    assert ranks.shortfall(records) == ranks.shortfall(records, "latency") == ranks.shortfall(records, "pairwise")
+
+
 def test_a_budget_judges_by_a_criterion_that_there_is():
-    with pytest.raises(InputError, match="criterion 'mape': expected one of pairwise, latency"):
+    with pytest.raises(InputError, match="criterion 'mape': expected one of both, pairwise, latency"):
         Budget(criterion="mape")
