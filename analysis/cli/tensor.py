@@ -159,7 +159,7 @@ def train(
         int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks, rate lowered; 0: no.")
     ] = 0,
     validation: Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that says so.")] = 0.1,
-    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise or latency.")] = "pairwise",
+    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise, latency or both.")] = "both",
     device: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
     curve: Annotated[Path | None, typer.Option(help="Write loss and errors after every pass (*.csv).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
@@ -209,7 +209,7 @@ def autotune(
     patience: Annotated[
         int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: no.")
     ] = 0,
-    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise or latency.")] = "pairwise",
+    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise, latency or both.")] = "both",
     device: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Of split, search and training.")] = 0,
     work: Annotated[Path | None, typer.Option(help="Trials are kept here; a killed tuning goes on.")] = None,
@@ -248,7 +248,7 @@ def evaluate(
         int, typer.Option(min=0, help="Train to convergence: stop after N passes without a gain on validation tasks.")
     ] = 0,
     validation: Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that says so.")] = 0.1,
-    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise or latency.")] = "pairwise",
+    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise, latency or both.")] = "both",
     compute: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
     tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning, at most.")] = 20,
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,

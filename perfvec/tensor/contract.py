@@ -24,7 +24,8 @@ from tracegen.tensor.dataset import Device, Rows
 
 Floats = NDArray[np.float64]
 P = TypeVar("P")
-CRITERIA = ("pairwise", "latency")
+CRITERIA = ("both", "pairwise", "latency")
+_OF_LATENCY = 0.25  # weight of the distance of logs beside the share of misordered pairs
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,14 @@ class Budget:
     `patience` > 0 stops early by validation records: after so many passes (of boosters: so many times 20 rounds)
     without a better one, a network goes on from its best weights with a fifth of the learning rate, twice, and then
     ends with its best weights; trees end with the best number of rounds. `criterion`: what is judged, `pairwise` (the
-    share of misordered pairs) or `latency` (the mean distance of log latencies; of a model that only ranks, pairs).
+    share of misordered pairs), `latency` (the mean distance of log latencies), or `both` (the first and a quarter of
+    the second, which differ from pass to pass about as much); of a model that only ranks always the first.
     """
 
     epochs: int = 40
     seconds: float | None = None
     patience: int = 0
-    criterion: str = "pairwise"
+    criterion: str = "both"
 
     def __post_init__(self) -> None:
         if self.criterion not in CRITERIA:
@@ -184,13 +186,15 @@ class CostModel(ABC):
         """
         self.on = torch_device(device)
 
-    def shortfall(self, records: Records, criterion: str = "pairwise") -> float:
+    def shortfall(self, records: Records, criterion: str = "both") -> float:
         """Return the distance of the model from measured records; lower is better: see `Budget.criterion`."""
         score = self.score_records(records, zero_shot=True)
-        seconds = self.record_latencies(records, zero_shot=True) if criterion == "latency" else score
-        if criterion == "latency" and np.isfinite(seconds).all():
-            return float(np.abs(np.log(seconds / records.seconds)).mean())
-        return 1.0 - pairwise_accuracy(score, records.seconds, records.group)
+        misordered = 1.0 - pairwise_accuracy(score, records.seconds, records.group)
+        seconds = self.record_latencies(records, zero_shot=True)
+        if criterion == "pairwise" or not np.isfinite(seconds).all():
+            return misordered
+        distance = float(np.abs(np.log(seconds / records.seconds)).mean())
+        return distance if criterion == "latency" else misordered + _OF_LATENCY * distance
 
     def copy(self) -> Self:
         """A trained model of its own with what this one has learned so far."""

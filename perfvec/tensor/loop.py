@@ -182,7 +182,7 @@ def train(
     curve: list[dict[str, float]] = []
     winning: list[Tensor] = []
     began, step, progress, epoch, mean = time.process_time(), 0, 0.0, 0, float("nan")
-    network.train()
+    _learning(network, weights is not None)
     bar = tqdm(total=100, desc=title, leave=False, disable=None, unit="%")
     while epoch < budget.epochs and progress < 1.0:
         total, count = 0.0, 0
@@ -240,7 +240,7 @@ def train(
         if judge is not None:
             network.eval()
             curve[-1] |= judge()
-            network.train()
+            _learning(network, weights is not None)
             if plateau is not None and plateau.see(curve[-1]["shortfall"]):
                 break
     if plateau is not None:
@@ -249,6 +249,16 @@ def train(
     network.eval()
     passes = step * budget.epochs / steps if steps else 0.0
     return Learned(passes, time.process_time() - began, mean, curve)
+
+
+def _learning(network: nn.Module, tuning: bool) -> None:
+    """Set the mode of training. In fine-tuning, batch normalisation keeps the statistics of its first training: those
+    of a few batches are another network's.
+    """
+    network.train()
+    for module in network.modules():
+        if tuning and isinstance(module, nn.BatchNorm1d):
+            module.eval()
 
 
 def _winning(weights: Sequence[nn.Parameter], share: float) -> list[Tensor]:

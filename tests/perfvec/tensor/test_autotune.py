@@ -51,6 +51,7 @@ def test_every_space_names_parameters_of_its_model(name):
         make(name, merged({}, drawn, make(name).parameters))
 
 
+@pytest.mark.slow
 def test_a_tuned_model_is_better_and_a_configuration(data, tmp_path):
     entry = Entry("poor", "lightgbm", {"leaves": 2, "learning_rate": 0.001})
     found = autotune(data, tmp_path / "c.yaml", entry, trials=6, budget=Budget(epochs=3), work=tmp_path / "w.log")

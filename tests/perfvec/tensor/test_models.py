@@ -68,8 +68,8 @@ def test_latencies_are_nearer_than_the_mean(name, trained, records):
 
 
 def test_a_model_of_scores_has_no_latencies(trained, records):
-    rows = records.features("statements").rows
-    assert np.isnan(trained["atformer"].seconds(rows, "d0")).all()
+    model = trained["atformer"]
+    assert np.isnan(model.seconds(records.features(model.kind).rows, "d0")).all()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -157,10 +157,10 @@ def test_adapting_heads_leaves_the_encoder(records):
 
 
 def test_padding_does_not_change_a_masked_models_scores(trained, records):
-    rows = records.features("statements").rows
-    short = np.flatnonzero(rows.length == 1)[:3]
-    alone = Rows(rows.values[rows.offset[short]], np.arange(len(short) + 1))
     for name in ("atformer", "atformer-m", "attention-tuner", "attention", "lstm", "mlp"):
+        rows = records.features(trained[name].kind).rows
+        short = np.flatnonzero(rows.length == 1)[:3]
+        alone = Rows(rows.values[rows.offset[short]], np.arange(len(short) + 1))
         together = trained[name].score(rows, "d0")[short]
         assert trained[name].score(alone, "d0") == pytest.approx(together, abs=1e-5)
 

@@ -155,6 +155,15 @@ def test_the_root_of_the_squared_error():
     assert losses.rmse(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0])).item() == pytest.approx(np.sqrt(4.5))
 
 
+def test_fine_tuning_keeps_the_statistics_of_batch_normalisation(records):
+    model = make("attention-tuner", SMALL["attention-tuner"])
+    model.fit(records, budget=Budget(epochs=1))
+    before = {name: value.clone() for name, value in model.network.state_dict().items() if "running" in name}
+    model.update(records, budget=Budget(epochs=2))
+    after = model.network.state_dict()
+    assert before and all(torch.equal(after[name], value) for name, value in before.items())
+
+
 def test_tickets_are_the_weights_that_the_loss_would_miss_most():
     first, second = torch.nn.Parameter(torch.tensor([1.0, -2.0])), torch.nn.Parameter(torch.tensor([0.5, 4.0]))
     first.grad, second.grad = torch.tensor([3.0, 0.1]), torch.tensor([2.0, -1.0])  # |w·g| = 3, 0.2, 1, 4
@@ -250,6 +259,19 @@ def test_a_configuration_that_makes_no_model_is_one_line(name, parameters, messa
     assert str(error.value).startswith(name) and "\n" not in str(error.value)
 
 
+def test_what_a_training_is_judged_by(records):
+    """The mean orders no pair, and is as far from every latency as the logarithms say."""
+    model = make("mean", SMALL["mean"])
+    model.fit(records.take(records.task < 2))
+    distance = np.abs(np.log(np.exp(model.logs["d0"]) / records.seconds)).mean()
+    assert model.shortfall(records, "pairwise") == pytest.approx(0.5)
+    assert model.shortfall(records, "latency") == pytest.approx(distance)
+    assert model.shortfall(records) == pytest.approx(0.5 + 0.25 * distance)
+    ranks = make("xgboost", {"rows": "packed", "depth": 3})
+    ranks.fit(records, budget=Budget(epochs=1))
+    assert ranks.shortfall(records) == ranks.shortfall(records, "latency") == ranks.shortfall(records, "pairwise")
+
+
 def test_a_budget_judges_by_a_criterion_that_there_is():
-    with pytest.raises(InputError, match="criterion 'mape': expected one of pairwise, latency"):
+    with pytest.raises(InputError, match="criterion 'mape': expected one of both, pairwise, latency"):
         Budget(criterion="mape")

@@ -67,6 +67,7 @@ def test_both_are_judged_on_tasks_that_neither_has(two):
     assert (rows["pairwise"] == 0.5).all()
 
 
+@pytest.mark.slow
 def test_the_command_writes_and_says_what_it_kept(two, tmp_path, capsys):
     words = ["tensor", "select", str(two), "-o", str(tmp_path / "p.tensor.h5"), "--points", str(tmp_path / "p.csv")]
     words += ["--judge", "lightgbm", "--seeds", "1", "--epochs", "2", "--json"]
