@@ -296,7 +296,7 @@ def test_parts_of_a_program_and_its_flame_graph(browser, small_model, both, tmp_
 def test_a_flame_graph_of_simulated_time_is_coloured_by_cause(browser, request, tmp_path):
     parts, costs = simulate_parts(request.getfixturevalue("traces")[0], [load_machine("base")], progress=False)
     browser.open(write_report(tmp_path / "r.html", "T", [flame_section(parts, costs)]))
-    assert browser.js("return document.querySelector('.source').textContent") == "simulated"
+    assert browser.js("return document.querySelector('.kind').textContent") == "simulated"
     assert browser.js("return document.querySelector('.by-cause').hidden") is False
     keys = browser.js("return [...document.querySelectorAll('.keys .key')].map(k => k.textContent)")
     assert {"retiring", "loads", "instruction fetch"} <= set(keys) <= set(GROUPS)
