@@ -64,7 +64,7 @@ def ask(
 def headline(distance: pd.DataFrame, found: pd.DataFrame | None) -> Headline:
     """The two programs that are most alike, and the nearest of the library."""
     values = distance.to_numpy() + np.diag(np.full(len(distance), np.inf))
-    first, second = (str(distance.index[k]) for k in np.unravel_index(int(values.argmin()), values.shape))
+    first, second = (str(distance.index[int(k)]) for k in np.unravel_index(int(values.argmin()), values.shape))
     least, most = float(values.min()), float(distance.to_numpy().max())
     sentence = f"{joined([first, second])} are the most alike of {len(distance)} programs"
     sentence += f"; the farthest two are {most:.3g} apart. 0 means the same behaviour per instruction."

@@ -45,7 +45,7 @@ def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str)
     machine = costs.names[0]
     before, after = float(frame[f"old.{machine}"].sum()), float(frame[f"new.{machine}"].sum())
     change = after / before - 1 if before > 0 else 0.0
-    most = frame.loc[frame[f"difference.{machine}"].abs().idxmax()]
+    most = frame.iloc[int(frame[f"difference.{machine}"].abs().to_numpy(float).argmax())]
     part = float(most[f"difference.{machine}"])
     sentence = f"{new.program} takes {count(after)} cycles on {machine}, {old.program} {count(before)}. The {by} "
     sentence += f"{most['name']} changed most, by {'+' if part > 0 else '−'}{count(abs(part))} cycles"

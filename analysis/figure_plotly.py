@@ -105,9 +105,8 @@ def narrow(figure: Figure) -> dict[str, Any]:
     found = document(stacked)
     layout = found["layout"]
     shown = sum(len(trace["name"]) * _LETTER + _KEY for trace in found["data"] if trace["showlegend"])
-    layout["height"] += 20 * int(shown / _PHONE)
-    layout["margin"] |= {"l": 30, "r": 10}
-    layout["legend"] |= {"xref": "container"}  # the whole width, not the panel's
+    layout["height"] += 20 * int(shown / _PHONE) + 20
+    layout["margin"] |= {"l": 30, "r": 24, "b": layout["margin"]["b"] + 20}  # a title of two lines
     scales = any(trace["type"] == "heatmap" for trace in found["data"])
     return {"layout": layout} | ({"data": found["data"]} if figure.columns > 1 and scales else {})
 

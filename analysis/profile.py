@@ -78,7 +78,7 @@ def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, 
 def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headline:
     """The part with most cycles on the first machine, and what most of them go to where that is known."""
     machine = costs.names[0]
-    most = frame.loc[frame[f"cycles.{machine}"].idxmax()]
+    most = frame.iloc[int(frame[f"cycles.{machine}"].to_numpy(float).argmax())]
     share = float(most[f"share.{machine}"])
     whole = float(frame[f"cycles.{machine}"].sum())
     sentence = (

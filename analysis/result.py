@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from analysis.headline import Headline
     from analysis.report import Section
 
+_COLUMNS = 80  # of the terminal
 _MOST_ROWS = 60  # of the table that a notebook shows
 Own = TypeVar("Own", bound="Result")
 
@@ -155,7 +156,15 @@ def of_table(
 
 
 def table_text(frame: pd.DataFrame) -> str:
-    """A table for the terminal, four digits a number; row numbers are left out."""
+    """A table for the terminal, four digits a number, in blocks of 80 columns; row numbers are left out."""
     import pandas as pd
 
-    return frame.to_string(index=not isinstance(frame.index, pd.RangeIndex), float_format=lambda value: f"{value:.4g}")
+    index = not isinstance(frame.index, pd.RangeIndex)
+
+    def text(width: int | None) -> str:
+        return frame.to_string(index=index, float_format=lambda value: f"{value:.4g}", line_width=width)
+
+    whole = text(None)
+    if max(map(len, whole.splitlines())) <= _COLUMNS:
+        return whole
+    return "\n".join(line.rstrip() for line in text(_COLUMNS).splitlines())

@@ -567,8 +567,9 @@ def headline(
         sentence += f". {matter.index[0]} matters most: {percent(float(matter.iloc[0]))} of the variance"
     source = str(point["source"])
     if outcome == "seconds" and place in chosen.index:
-        row = chosen.loc[place]
-        source += f", {interval(row['seconds'], row['low'], row['high'], level)}" if "low" in row else ""
+        row = chosen[chosen.index == place].iloc[0]
+        if "low" in row:
+            source += f", {interval(float(row['seconds']), float(row['low']), float(row['high']), level)}"
     if values.shape[1] > 1:
         source += f" (all points: {told_sources(frame)})"
     return Headline(number, unit if len(programs) == 1 else f"{unit} for {programs[0]}", f"{sentence}.", source)

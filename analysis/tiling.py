@@ -139,7 +139,8 @@ def headline(frame: pd.DataFrame) -> Headline:
     machine = str(frame["uarch"].iloc[0])
     own = frame[frame["uarch"] == machine]
     column, source = next((c, name) for c, name in reversed(_TOLD) if c in own and own[c].notna().all())
-    fastest, slowest = own.loc[own[column].idxmin()], own.loc[own[column].idxmax()]
+    times = own[column].to_numpy(float)
+    fastest, slowest = own.iloc[int(times.argmin())], own.iloc[int(times.argmax())]
     ratio = float(slowest[column]) / float(fastest[column])
     sentence = f"On {machine} the value {fastest['value']} is the fastest of {len(own)}; {slowest['value']} takes "
     return Headline(

@@ -95,6 +95,14 @@ def test_generated_pages_are_fresh():
         assert (write_reference.REFERENCE / name).read_text() == make(), "run python tools/write_reference.py"
 
 
+def test_every_command_has_an_example():
+    commands = re.findall(r"^## perfvec (.+)$", (ROOT / "docs" / "reference" / "commands.md").read_text(), re.MULTILINE)
+    pages = [page.read_text() for kind in ("how-to", "tutorials") for page in (ROOT / "docs" / kind).glob("*.md")]
+    examples = "\n".join(block for page in pages for block in re.findall(r"^```\n(.*?)^```", page, re.DOTALL | re.M))
+    missing = [name for name in commands if not re.search(rf"^(\$ )?perfvec {name}(\s|$)", examples, re.MULTILINE)]
+    assert len(commands) > 50 and not missing
+
+
 def test_prose_keeps_the_house_style():
     found = [
         f"{page.relative_to(ROOT)}:{line}: {what}"

@@ -190,7 +190,7 @@ def answer(result: Comparison) -> Result:
 
 def headline(result: Comparison) -> Headline:
     """The method whose choices are nearest to the optimum."""
-    best = result.methods.loc[result.methods["above"].idxmin()]
+    best = result.methods.iloc[int(result.methods["above"].to_numpy(float).argmin())]
     study = result.study
     sentence = f"Designs chosen by {best['method']} are {percent(float(best['above']))} above the best of "
     sentence += f"{len(study.sizes)}, on average over {len(study.programs)} programs, with "

@@ -17,6 +17,7 @@ from analysis.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Pane
 from analysis.figure_matplotlib import canvas, write_picture
 from analysis.figure_plotly import document
 from analysis.flame import section as flame_section
+from analysis.headline import time_unit
 from analysis.report import MOST_ROWS, Section, table, to_script, write_report
 from analysis.sensitivity import sensitivity
 from analysis.simulated import SimulableTrace
@@ -234,13 +235,14 @@ def test_a_sweep_has_its_cells_front_and_sensitivity(browser, swept, tmp_path):
     importance = sensitivity(swept, sweep.fields_of(swept), "seconds", exact=True)
     browser.open(write_report(tmp_path / "r.html", "T", sweep.sections(swept, sweep.best(swept, 3), importance)))
     first, second = (trace for trace in traces(browser, 0))
-    part = swept[swept["program"] == "b"].set_index(["l2.size_kib", "l1d.size_kib"])["seconds"].unstack() * 1e3
+    _, factor = time_unit(swept["seconds"].min())
+    part = swept[swept["program"] == "b"].set_index(["l2.size_kib", "l1d.size_kib"])["seconds"].unstack() * factor
     assert second["type"] == "heatmap"
     np.testing.assert_allclose(second["z"], part, rtol=1e-7)
     assert first["x"] == ["16", "32", "64"]
-    front = {trace["name"]: len(trace["x"]) for trace in traces(browser, 1) if trace["x"]}
+    front = {trace["name"]: len(trace["x"]) for trace in traces(browser, 2) if trace["x"]}
     assert front == swept[swept["pareto"]].groupby("program").size().to_dict()  # the later of a name: the line
-    assert {trace["name"]: sorted(trace["x"]) for trace in traces(browser, 2)} == {
+    assert {trace["name"]: sorted(trace["x"]) for trace in traces(browser, 1)} == {
         name: pytest.approx(sorted(rows["first_order"])) for name, rows in importance.groupby("program")
     }
 
@@ -294,7 +296,7 @@ def test_parts_of_a_program_and_its_flame_graph(browser, small_model, both, tmp_
 def test_a_flame_graph_of_simulated_time_is_coloured_by_cause(browser, request, tmp_path):
     parts, costs = simulate_parts(request.getfixturevalue("traces")[0], [load_machine("base")], progress=False)
     browser.open(write_report(tmp_path / "r.html", "T", [flame_section(parts, costs)]))
-    assert browser.js("return document.querySelector('.source').textContent") == "simulated"
+    assert browser.js("return document.querySelector('.kind').textContent") == "simulated"
     assert browser.js("return document.querySelector('.by-cause').hidden") is False
     keys = browser.js("return [...document.querySelectorAll('.keys .key')].map(k => k.textContent)")
     assert {"retiring", "loads", "instruction fetch"} <= set(keys) <= set(GROUPS)
