@@ -6,7 +6,6 @@ absent, so the differences add up to that of the whole.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -30,6 +29,7 @@ from support.errors import InputError
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT, LivePoints, is_live_points, load
 from tracegen.live_points.own import own_live_points
+from tracegen.live_points.record import UNITS
 from uarch.timing.stack import CAUSES
 
 PARTITIONS = ("function", "line", "loop", "class")
@@ -68,28 +68,31 @@ def opened_both(
         sampled = any(isinstance(one, LivePoints) for one in both)
         if sampled and limit is not None:
             raise InputError(f"{old}: live-points stand for the whole run; leave --max-instructions out")
+        given = both
         takes = parts_take([_work(one, limit) for one in both], machines)
-        if takes > seconds > 0 and limit is None and not math.isinf(takes):
-            both = [
-                own_live_points(one.path) if isinstance(one, Trace) and len(one) >= LEAST_SAMPLED else one
-                for one in both
-            ]
-            sampled = any(isinstance(one, LivePoints) for one in both)
-            takes = parts_take([_work(one, limit) for one in both], machines)
+        if takes > seconds > 0 and limit is None:
+            shorter = parts_take([min(_work(one), 2 * UNITS * UNIT) for one in both], machines)
+            if shorter <= seconds:
+                both = [
+                    own_live_points(one.path) if isinstance(one, Trace) and len(one) >= LEAST_SAMPLED else one
+                    for one in both
+                ]
+                takes = parts_take([_work(one) for one in both], machines)
         if sampled and takes > seconds:
             raise InputError(
-                f"live-points hold no parts for the model: simulating takes about {takes:.0f} s, more than --budget "
-                f"{seconds:g}; raise it, or give the traces with --budget 0"
+                f"{old}, {new}: live-points hold no parts for the model; simulating takes about {takes:.0f} s, more "
+                f"than --budget {seconds:g}; raise it, or give the traces"
             )
         if takes > seconds > 0:
             print(
                 f"perfvec: simulating takes about {takes:.0f} s, more than --budget {seconds:g}; the model answers",
                 file=sys.stderr,
             )
-        yield both[0], both[1], takes <= seconds
+        first, second = both if takes <= seconds else given
+        yield first, second, takes <= seconds
 
 
-def _work(one: Trace | LivePoints, limit: int | None) -> int:
+def _work(one: Trace | LivePoints, limit: int | None = None) -> int:
     """Instructions that a machine's simulation passes."""
     return len(one.pieces) * UNIT if isinstance(one, LivePoints) else min(len(one), limit or len(one))
 
