@@ -8,6 +8,7 @@ are imported by the function that needs them.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import tempfile
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from perfvec.model import Model
     from perfvec.representation.vector import ProgramVector
     from tracegen.formats.trace import Trace
+    from tracegen.live_points.live_points import LivePoints
     from tracegen.qemu import Region
     from uarch.configuration import Machine
 
@@ -241,11 +243,18 @@ def import_champsim(
 
 
 def live_points(
-    trace: str | os.PathLike[str], output: str | os.PathLike[str] | None = None, *, units: int = 384, seed: int = 0
+    trace: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    units: int = 384,
+    seed: int = 0,
+    vector: bool = True,
+    model: Models = None,
 ) -> LivePointsFile:
     """Sample a trace once, so that any machine is simulated on about `units` units of 1,024 instructions.
 
-    `output` is the live-points file, by default a temporary one. Raises Error.
+    `output` is the live-points file, by default a temporary one; `vector`: it holds the program's vector by the `model`
+    too. Raises Error.
 
     >>> import perfvec as pv
     >>> pv.live_points("T.trace.h5", units=64).instructions
@@ -255,7 +264,12 @@ def live_points(
     from tracegen.live_points.record import of_trace
 
     folder, path = _place(output, Path(trace).name.removesuffix(".trace.h5") + SUFFIX)
-    save(of_trace(trace, units=units, seed=seed), path)
+    if vector:
+        from perfvec.representation.live_points import live_points_of_trace
+
+        save(live_points_of_trace(load_model(model), trace, units=units, seed=seed), path)
+    else:
+        save(of_trace(trace, units=units, seed=seed), path)
     return _live_points_file(path, folder)
 
 
@@ -523,19 +537,16 @@ def diff(
     0.0
     """
     from analysis import difference
-    from analysis.budget import parts_fit
     from analysis.parts import require_partition
-    from tracegen.formats.trace import Trace
 
     require_partition(by, difference.PARTITIONS)
-    with Trace(old) as first, Trace(new) as second:  # both are opened before the work on one begins
-        if not simulate:
-            sizes = [min(len(one), max_instructions or len(one)) for one in (first, second)]
-            simulate = parts_fit(sizes, [_told(name) for name in _each(required(machines))], budget)
-        collect = collector(machines, simulate=simulate, limit=max_instructions, model=model)
-        before, costs = collect(first)
-        after, _ = collect(second)
-    return difference.result(before, after, costs, by, rows=rows)
+    names = [_told(name) for name in _each(required(machines))]
+    with difference.opened_both(old, new, names, math.inf if simulate else budget, max_instructions) as both:
+        before, after, simulated = both
+        collect = collector(machines, simulate=simulated, limit=max_instructions, model=model)
+        first, costs = collect(before)
+        second, _ = collect(after)
+    return difference.result(first, second, costs, by, rows=rows)
 
 
 def subset(
@@ -708,7 +719,7 @@ def collector(
     interval: int | None = None,
     limit: int | None = None,
     model: Models = None,
-) -> Callable[[Trace | str | os.PathLike[str]], tuple[Parts, Costs]]:
+) -> Callable[[Trace | LivePoints | str | os.PathLike[str]], tuple[Parts, Costs]]:
     """Return the function that takes a trace apart, predicted or simulated; wrong machines are refused here."""
     if simulate:
         from analysis import simulated_parts

@@ -28,7 +28,7 @@ from analysis.figure import Axis, Bars, Figure, Panel
 from analysis.headline import Headline, percent
 from analysis.report import Section
 from analysis.result import Result
-from analysis.targets import Target
+from analysis.targets import Target, within
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
@@ -187,6 +187,7 @@ def answered(
     is that of the least sure of a program's machines, and `encoded` the program's cycles by it.
     """
     groups, machines = _players(machine, ideal)
+    targets = within(targets, len(machines), seconds)
     players = len(groups)
     bits = (np.arange(len(machines))[:, None] >> np.arange(players) & 1).astype(np.float32) - 0.5
     where = Coordinates(bits, np.ones(players, bool), players)

@@ -9,6 +9,7 @@ Every number that comes out says which it is, its `source`:
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from uarch.columns import Columns
 from uarch.timing.simulations import processors
 
 MOST = 256  # simulated points, where not all can be
+SURFACE = 64  # simulated points that a surface should go through
 MOST_FITTED = 512  # simulated points that a surface goes through
 RATE = 1.5e7  # instructions a second of one machine, at most: what would not end in time at this rate is not begun
 PARTS_RATE = 5e6  # instructions a second and processor with their causes, about
@@ -120,21 +122,13 @@ def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
     return [seconds if np.isinf(seconds) and one else seconds * one / whole if one else 0.0 for one in work]
 
 
-def parts_fit(instructions: Sequence[int], machines: Sequence[str], seconds: float) -> bool:
-    """Return whether the parts of traces of so many instructions can be simulated on these machines (names) within a
-    budget.
-
-    Not where a machine is known by a fitted vector alone. Where they do not fit, one line on stderr says so.
+def parts_take(instructions: Sequence[int], machines: Sequence[str]) -> float:
+    """Return about how many seconds the simulation of the parts of traces of so many instructions takes on these
+    machines (names); infinity where one is known by a fitted vector alone.
     """
-    if seconds <= 0 or any(name.endswith(".npz") for name in machines):
-        return False
-    takes = sum(instructions) * len(machines) / (PARTS_RATE * min(processors(), max(len(machines), 1)))
-    if takes > seconds:
-        print(
-            f"perfvec: simulating takes about {takes:.0f} s, more than --budget {seconds:g}; the model answers",
-            file=sys.stderr,
-        )
-    return takes <= seconds
+    if any(name.endswith(".npz") for name in machines):
+        return math.inf
+    return sum(instructions) * len(machines) / (PARTS_RATE * min(processors(), max(len(machines), 1)))
 
 
 def _corrected(

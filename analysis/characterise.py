@@ -10,12 +10,24 @@ import pandas as pd
 
 from analysis.headline import Headline, count
 from analysis.result import Result, of_table
+from support.errors import InputError
+from tracegen.live_points.character import character
+from tracegen.live_points.live_points import is_live_points, load
 from tracegen.statistics.characterise import characterise, rows
 
 
 def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -> Result:
-    """Answer what a trace is like; the table has the columns `group`, `measure` and `value`. Raises InputError."""
-    document: dict[str, Any] = characterise(trace, max_instructions=max_instructions)
+    """Answer what a trace is like, or the run of live-points by estimate. Raises InputError.
+
+    The table has the columns `group`, `measure` and `value`.
+    """
+    document: dict[str, Any]
+    if is_live_points(trace):
+        if max_instructions is not None:
+            raise InputError(f"{trace}: live-points stand for the whole run; leave --max-instructions out")
+        document = character(load(trace))
+    else:
+        document = characterise(trace, max_instructions=max_instructions)
     frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
     return of_table(
         f"Character of {Path(trace).name}",

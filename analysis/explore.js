@@ -62,6 +62,60 @@ function cyclesOf(fields) {  // of every program
     pace * program.onto.reduce((sum, value, k) => sum + value * output[k + 1], program.middle));
 }
 
+// Simulated and corrected cycles (analysis/explored.py), where the budget that the page was made with allowed them.
+
+const SOURCES = ["simulated", "corrected", "table", "fitted", "zero-shot"];
+const unpacked = (base64, kind) => new kind(Uint8Array.from(atob(base64), letter => letter.charCodeAt(0)).buffer);
+const grid = page.explored && { ...page.explored };
+if (grid) {
+  const codes = grid.codes.map(one => unpacked(one, Uint16Array));
+  const strides = grid.levels.map((_, k) => grid.levels.slice(k + 1).reduce((size, levels) => size * levels.length, 1));
+  grid.placeOf = options => options.reduce((sum, option, k) => sum + option * strides[k], 0);
+  grid.rows = new Map();
+  for (let row = 0; row < grid.points; row++) grid.rows.set(grid.placeOf(codes.map(code => code[row])), row);
+  grid.programs = grid.programs.map(one => one && { source: unpacked(one.source, Uint8Array),
+    cycles: unpacked(one.cycles, Float64Array), low: unpacked(one.low, Float32Array), high: unpacked(one.high, Float32Array) });
+}
+function cornersOf(fields) {  // the points around a machine within the grid, with their weights; null outside
+  if (!grid) return null;
+  const names = Object.keys(fields).filter(name => !grid.fields.includes(name));
+  if (names.length !== Object.keys(grid.fixed).length || names.some(name => grid.fixed[name] !== fields[name])) return null;
+  let corners = [[[], 1]];
+  for (const [k, field] of grid.fields.entries()) {
+    const levels = grid.levels[k], value = fields[field] ?? null, at = levels.indexOf(value);
+    let around = [[at, 1]];
+    if (at < 0) {
+      if (typeof value !== "number") return null;
+      const above = levels.findIndex(level => level !== null && level > value);
+      if (above < 1 || levels[above - 1] === null) return null;
+      const [low, high] = [levels[above - 1], levels[above]];
+      const part = Math.log((1 + value) / (1 + low)) / Math.log((1 + high) / (1 + low));
+      around = [[above - 1, 1 - part], [above, part]];
+    }
+    corners = corners.flatMap(([options, weight]) => around.map(([option, part]) => [[...options, option], weight * part]));
+  }
+  const found = corners.map(([options, weight]) => [grid.rows.get(grid.placeOf(options)), weight]);
+  return found.every(([row]) => row !== undefined) ? found : null;
+}
+// Cycles of one program with the ends of their interval and their source; null where nothing was simulated.
+function simulatedAnswer(fields, program) {
+  const known = page.machines.find(one => one.simulated && one.simulated[program] !== null && same(one.fields, fields));
+  if (known) return { cycles: known.simulated[program], low: NaN, high: NaN, source: "simulated" };
+  const answers = grid && grid.programs[program], corners = answers && cornersOf(fields);
+  if (!corners) return null;
+  if (corners.length === 1) {
+    const row = corners[0][0], source = SOURCES[answers.source[row]], exact = answers.low[row] === answers.high[row];
+    if (source === "zero-shot") return null;
+    return { cycles: answers.cycles[row], low: exact ? NaN : answers.low[row], high: exact ? NaN : answers.high[row], source };
+  }
+  if (corners.some(([row]) => SOURCES[answers.source[row]] === "zero-shot")) return null;
+  const mean = values => Math.exp(corners.reduce((sum, [row, weight]) => sum + weight * Math.log(values[row]), 0));
+  return { cycles: mean(answers.cycles), low: mean(answers.low), high: mean(answers.high), source: "corrected" };
+}
+function answerOf(fields, program) {
+  return simulatedAnswer(fields, program) ?? { cycles: cyclesOf(fields)[program], low: NaN, high: NaN, source: "zero-shot" };
+}
+
 // What a machine may be (uarch/constraints.py), and what taught the encoder.
 
 function wrong(field, value) {  // the rule of a single field
@@ -253,25 +307,36 @@ function show() {
 const same = (a, b) => Object.keys(a).length === Object.keys(b).length && Object.keys(a).every(key => a[key] === b[key]);
 const digits = (value, most = 4) => value.toLocaleString("en", { maximumSignificantDigits: Math.max(most, String(Math.trunc(Math.abs(value))).length) });
 function showPredictions(possible) {
+  const ghz = machine.frequency_ghz, byModel = [cyclesOf(start.fields), cyclesOf(machine)];
   const known = page.machines.find(one => one.cycles && same(one.fields, machine));
-  const begun = cyclesOf(start.fields), now = cyclesOf(machine), ghz = machine.frequency_ghz;
-  const heads = ["program", "time, ms", "cycles", "CPI", `beside ${start.name}`, ...(known ? ["cycles, as predict says"] : [])];
+  const heads = ["program", "time, ms", "cycles", "CPI", `beside ${start.name}`, ...(known ? ["cycles, as predict says"] : []),
+    "source", ...(grid ? ["95 % of cycles"] : [])].map(head => head.replace("95 %", `${100 * (grid?.level ?? 0.95)} %`));
   const body = page.programs.map((program, k) => {
-    const seconds = now[k] / ghz / 1e9, before = begun[k] / start.fields.frequency_ghz / 1e9;
-    const values = [seconds * 1e3, now[k], now[k] / program.instructions, seconds / before, ...(known ? [known.cycles[k]] : [])];
+    const now = answerOf(machine, k), begun = simulatedAnswer(start.fields, k);
+    // a change is told by one source: both simulated or corrected, or both the model's
+    const [before, after] = begun && now.source !== "zero-shot" ? [begun.cycles, now.cycles] : byModel.map(cycles => cycles[k]);
+    const seconds = now.cycles / ghz / 1e9, ratio = after / ghz / (before / start.fields.frequency_ghz);
+    const values = [seconds * 1e3, now.cycles, now.cycles / program.instructions, ratio, ...(known ? [known.cycles[k]] : [])];
     const texts = [digits(values[0]), digits(values[1]), values[2].toFixed(3), `${values[3].toFixed(3)} ×`, digits(values[4] ?? 0)];
     const cells = values.map((value, column) => {
       const cell = element("td", {}, possible ? texts[column] : "–");
       if (possible) cell.dataset.value = value;
       return cell;
     });
-    return element("tr", {}, element("td", { className: "text" }, program.name), ...cells);
+    const within = Number.isNaN(now.low) ? "–" : `${digits(now.low)} to ${digits(now.high)}`;
+    const told = element("td", { className: "text source" }, possible ? now.source : "–");
+    if (possible) Object.assign(told.dataset, { low: now.low, high: now.high });
+    return element("tr", {}, element("td", { className: "text" }, program.name), ...cells, told,
+      ...(grid ? [element("td", { className: "within" }, possible ? within : "–")] : []));
   });
   at("predictions").replaceChildren(
     element("thead", {}, element("tr", {}, ...heads.map((head, k) => element("th", { className: k ? "" : "text" }, head)))),
     element("tbody", {}, ...body));
   if (known) at("told").append(element("li", { className: "quiet" }, `${known.name} trained the model: predict takes what it learned of it, the ` +
     "other numbers are the encoder's, as a sweep's are."));
+  if (grid && possible && page.programs.every((_, k) => !simulatedAnswer(machine, k)))
+    at("told").append(element("li", { className: "quiet" }, `Beyond the simulated grid around ${grid.base} (${grid.fields.join(", ")}): ` +
+      "the model answers alone."));
 }
 const inUnits = seconds => {
   const [unit, factor] = [["s", 1], ["ms", 1e3], ["µs", 1e6], ["ns", 1e9]].find(([, factor]) => seconds * factor >= 1) ?? ["ns", 1e9];
@@ -309,7 +374,8 @@ function showAttribution(possible) {
     hovertemplate: "%{y}: %{x:,.6~r} cycles, %{text}<extra></extra>" };
   Plotly.react(at("attribution"), [bars], themed(layout, narrow()), options(narrow()));
 }
-function spread(field) {  // values of an axis: names, or at most 24 of the slider's stops
+function spread(field, within) {  // values of an axis: the grid's, names, or at most 24 of the slider's stops
+  if (within) return grid.levels[grid.fields.indexOf(field.field)].filter(level => level !== null);
   if (field.names) return field.names;
   const step = Math.max(1, Math.ceil(field.stops.length / 24));
   return field.stops.filter((_, k) => k % step === 0);
@@ -331,11 +397,15 @@ function showHeat() {
     Plotly.react(at("heat"), [], themed(layout, narrow()), options(narrow()));
     return;
   }
-  let [across, up] = [spread(x), spread(y)];
+  // One source for all cells: the grid's where it has both fields and this machine, and then only as far as it reaches.
+  const within = grid && names.every(name => grid.fields.includes(name)) && grid.programs[program] && cornersOf(machine) &&
+    simulatedAnswer(machine, program);
+  let [across, up] = [spread(x, within), spread(y, within)];
   const all = up.map(b => across.map(a => {
     const fields = withField(withField(machine, names[0], a), names[1], b);
     if (broken(fields).length || (fields["memory.model"] === "simple" && !("memory.latency_ns" in fields))) return null;
-    return cyclesOf(fields)[program] / fields.frequency_ghz / 1e6;
+    const cycles = within ? simulatedAnswer(fields, program)?.cycles : cyclesOf(fields)[program];
+    return cycles ? cycles / fields.frequency_ghz / 1e6 : null;
   }));
   // Rows and columns in which no machine can be are left out.
   const rowsLeft = up.map((_, r) => r).filter(r => all[r].some(value => value !== null));
@@ -346,7 +416,7 @@ function showHeat() {
   const times = z.flat().filter(value => value !== null), least = Math.min(...times), most = Math.max(...times);
   const fixed = Math.max(most, page.contrast * least);  // of a narrow range the colours are alike
   at("range").textContent = times.length ? `${digits(least)} to ${digits(most)} ms, up to ${(100 * (most / least - 1)).toFixed(1)} % above the least; ` +
-    `the colours reach to ${(100 * (fixed / least - 1)).toFixed(0)} % above it.` : "";
+    `the colours reach to ${(100 * (fixed / least - 1)).toFixed(0)} % above it. Source: ${within ? "simulated and corrected" : "zero-shot"}.` : "";
   const cells = { type: "heatmap", zmin: least, zmax: fixed, x: across.map(String), y: up.map(String), z, colorscale: "Cividis", xgap: 1, ygap: 1,
     hoverongaps: false, colorbar: { title: { text: "ms", side: "right" }, thickness: 12, outlinewidth: 0 },
     hovertemplate: `${names[0]} %{x}<br>${names[1]} %{y}<br>%{z:,.6~r} ms<extra></extra>` };

@@ -2,8 +2,8 @@
 
 The page holds the encoder's weights, the formulas that turn fields into its features (`perfvec.machines.features`), the
 relations between fields, and of each program what the encoder's basis makes of its vector; explore.js evaluates them.
-Numbers are those of `perfvec.machines.encoder.MachineEncoder.cycles`, and so of `predict` and `sweep`; attribution is
-`analysis.attribute`'s.
+Numbers are those of `perfvec.machines.encoder.MachineEncoder.cycles` and, on a grid that was simulated within a budget,
+of `sweep` (`analysis.explored`); attribution is `analysis.attribute`'s, by the model.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from analysis.attribute import IDEAL, MOST_GROUPS, coalition_weights, load_ideal
+from analysis.explored import Explored, to_page
 from analysis.figure import CONTRAST, distinct
 from analysis.figure_plotly import packed_library
 from analysis.headline import Headline
@@ -53,8 +55,10 @@ def explore(
     machines: Sequence[Machine] = (),
     *,
     ideal: str | Path | None = None,
+    explored: Explored | None = None,
 ) -> Path:
-    """Write the page, atomically. `machines` are starting points besides the presets, the first one is where it opens.
+    """Write the page, atomically. `machines` are starting points besides the presets, the first one is where it opens;
+    `explored` is what was simulated of the programs, its `starts` those of `starts`.
 
     Raises InputError for a model without an encoder, vectors of another one, or a wrong file of the ideal machine.
     """
@@ -67,7 +71,7 @@ def explore(
             "HEAD": head(title, "Every number follows the machine's fields; the model is in the page.", first),
             "UNLIKE": "".join(f'<p class="warning">{html.escape(one)}</p>' for one in unlike(model, programs)),
             "STYLE": (_HERE / "page.css").read_text(encoding="utf-8"),
-            "DATA": to_script(contents(model, programs, machines, ideal=ideal)),
+            "DATA": to_script(contents(model, programs, machines, ideal=ideal, explored=explored)),
             "PLOTLY": packed_library(),
             "COMMON": (_HERE / "page.js").read_text(encoding="utf-8"),
             "SCRIPT": (_HERE / "explore.js").read_text(encoding="utf-8"),
@@ -85,16 +89,18 @@ def contents(
     machines: Sequence[Machine] = (),
     *,
     ideal: str | Path | None = None,
+    explored: Explored | None = None,
 ) -> dict[str, Any]:
     """Return the page's data, as JSON's types."""
     encoder = encoder_of(model)
     require_model(model, programs)
-    presets = [load_machine(name) for name in preset_names()]
     examples = {core: load_machine(name) for core, name in _EXAMPLE.items()}
-    starts = [*(("given", m) for m in machines), *(("preset", m) for m in presets)]
-    starts += [("trained the model", m) for m in (*model.machines, *model.fitted_machines)]
-    vectors, sources = model.machine_vectors([machine for _, machine in starts])
+    begin = starts(machines)
+    each = [("given" if number < len(machines) else "preset", machine) for number, machine in enumerate(begin)]
+    each += [("trained the model", m) for m in (*model.machines, *model.fitted_machines)]
+    vectors, sources = model.machine_vectors([machine for _, machine in each])
     known = vectors @ np.stack([program.vector for program in programs]).T
+    simulated = {} if explored is None else dict(enumerate(_or_none(explored.starts)))
     names = distinct([program.program for program in programs])
     full = {core: with_l3(machine) for core, machine in examples.items()}
     return {
@@ -108,9 +114,11 @@ def contents(
                 "kind": kind,
                 "fields": of_machine(machine),
                 "cycles": None if source == "encoder" else row.tolist(),
+                "simulated": simulated.get(number),
             }
-            for (kind, machine), row, source in zip(starts, known, sources, strict=True)
+            for number, ((kind, machine), row, source) in enumerate(zip(each, known, sources, strict=True))
         ],
+        "explored": None if explored is None else to_page(explored),
         "encoder": _weights(encoder),
         "quantities": list(quantities().items()),
         "features": features(),
@@ -125,6 +133,15 @@ def contents(
         "shares": [coalition_weights(count).tolist() for count in range(1, MOST_GROUPS + 1)],
         "ideal": {core: _groups(load_ideal(ideal or IDEAL, machine)) for core, machine in full.items()},
     }
+
+
+def starts(machines: Sequence[Machine]) -> list[Machine]:
+    """The machines that the page begins at: the given ones and the presets."""
+    return [*machines, *(load_machine(name) for name in preset_names())]
+
+
+def _or_none(cycles: NDArray[np.float64]) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else value for value in row] for row in cycles.tolist()]
 
 
 def with_l3(machine: Machine) -> Machine:

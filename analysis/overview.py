@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis import attribute, compare, phases, predict, profile
+from analysis import attribute, compare, phases, predict, profile, simulated_parts
 from analysis.costs import Costs, predicted
 from analysis.predicted_parts import collect
 from analysis.report import Section
 from analysis.result import Result
-from analysis.simulated import SimulableTrace
+from analysis.simulated import SimulableLivePoints, SimulableTrace
 from analysis.sweep_question import SweepQuestion
 from analysis.targets import Target
 from perfvec.machines.machine_vector import MachineVector
@@ -50,6 +50,8 @@ def ask(
     for target in targets:
         if isinstance(target.simulable, SimulableTrace):
             found += _of_trace(model, target.simulable.path, prices, max_instructions)
+        elif isinstance(target.simulable, SimulableLivePoints) and configured and seconds > 0:
+            found += _of_live_points(target.simulable, configured)
     if len(targets) > 1:
         found += compare.ask([target.vector for target in targets]).sourced_sections()
     if model.encoder is not None and configured:
@@ -62,6 +64,14 @@ def ask(
         sections=lambda: found,
         subtitle=f"Simulated where the source says so, else by the model {model.digest[:12]}",
     )
+
+
+def _of_live_points(sampled: SimulableLivePoints, machines: Sequence[Machine]) -> list[Section]:
+    flames, functions = profile.result(*simulated_parts.sampled(sampled.points, machines)).sections()
+    return [
+        replace(flames, title=f"{sampled.name}: flame graph"),
+        replace(functions, title=f"{sampled.name}: functions", text="Simulated cycles."),
+    ]
 
 
 def _of_trace(model: Model, trace: Path, prices: Costs, limit: int | None) -> list[Section]:

@@ -29,7 +29,7 @@ from tracegen.control_flow.loops import Loops, find_loops
 from tracegen.control_flow.phases import choose
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.live_points.live_points import is_live_points
+from tracegen.live_points.live_points import LivePoints, is_live_points
 from tracegen.qemu.runner import trace as run_trace
 from uarch.instructions import Chunk, Flag, Operation, StaticInstructions
 
@@ -240,15 +240,16 @@ class Grouping:
 
 
 @contextmanager
-def opened(trace: Trace | str | os.PathLike[str]) -> Iterator[Trace]:
+def opened(trace: Trace | LivePoints | str | os.PathLike[str]) -> Iterator[Trace]:
     """The trace, opened where it is a path. Raises InputError for a vector, which cannot be taken apart."""
     if isinstance(trace, Trace):
         yield trace
         return
     if Path(trace).name.endswith(".npz"):
         raise InputError(f"{trace}: a vector is a sum that cannot be taken apart; give the trace (*.trace.h5)")
-    if is_live_points(trace):
-        raise InputError(f"{trace}: live-points are simulated (--simulate); for the model give the trace (*.trace.h5)")
+    if isinstance(trace, LivePoints) or is_live_points(trace):
+        name = trace.name if isinstance(trace, LivePoints) else trace
+        raise InputError(f"{name}: live-points are simulated (--simulate); for the model give the trace (*.trace.h5)")
     with Trace(trace) as file:
         yield file
 

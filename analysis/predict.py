@@ -16,7 +16,7 @@ from analysis.headline import Headline, count, duration, interval, joined, time_
 from analysis.intervals import relative
 from analysis.report import Section
 from analysis.result import Result, table_text
-from analysis.targets import Target
+from analysis.targets import Target, within
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from perfvec.intervals.novelty import machine_neighbours
 from perfvec.intervals.predicted import around, half_widths, missing
@@ -125,6 +125,7 @@ def answered(
     The column `source` says what that was; `machine_vector` and `interval_of` are "" where the model was not asked.
     """
     require_level(level)
+    targets = within(targets, sum(isinstance(machine, Machine) for machine in machines), seconds)
     parts = budget.shares([target.simulable for target in targets], seconds)
     frames = [
         _answered(model, target, machines, share, level, progress) for target, share in zip(targets, parts, strict=True)

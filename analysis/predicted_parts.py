@@ -8,11 +8,12 @@ from analysis.parts import Grouping, Parts, opened
 from perfvec.model import Model
 from perfvec.representation.by_instruction import grouped_sums
 from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import LivePoints
 
 
 def collect(
     model: Model,
-    trace: Trace | str | os.PathLike[str],
+    trace: Trace | LivePoints | str | os.PathLike[str],
     *,
     interval: int | None = None,
     max_instructions: int | None = None,

@@ -19,7 +19,8 @@ from tqdm import tqdm
 from analysis.span import Span, timed
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.live_points.live_points import load
+from tracegen.live_points.live_points import LivePoints, load
+from tracegen.live_points.own import own_live_points
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
 from uarch.instructions import StaticInstructions
@@ -73,7 +74,15 @@ class SimulableTrace:
             self.digest, self.isa = trace.digest, trace.isa
             self.work = self._span.stop(trace)
             self.instructions = self.work - self._span.start
+            self.whole = self.instructions == len(trace)
         self._decoded: StaticInstructions | None = None
+        self._sampled: SimulableLivePoints | None = None
+
+    def sampled(self) -> SimulableLivePoints:
+        """Return it by its own live-points, made now where none are kept (`tracegen.live_points.own`)."""
+        if self._sampled is None:
+            self._sampled = SimulableLivePoints(self.path, own_live_points(self.path, progress=self._progress))
+        return self._sampled
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         """As `Simulable`'s; a point for an interval."""
@@ -94,12 +103,12 @@ class SimulableTrace:
 
 
 class SimulableLivePoints:
-    """A live-points file. Raises InputError as its `load` does."""
+    """A live-points file, or live-points that are in memory. Raises InputError as `load` does."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], points: LivePoints | None = None) -> None:
         self.path = Path(path)
-        self._simulator = LivePointsSimulator(load(path))
-        points = self._simulator.points
+        self._simulator = LivePointsSimulator(points or load(path))
+        self.points = points = self._simulator.points
         self.name, self.digest, self.isa = points.name, points.digest, points.isa
         self.instructions = points.instructions
 

@@ -26,7 +26,7 @@ from uarch.timing.simulations import Simulations, processors
 
 
 def collect(
-    trace: Trace | str | os.PathLike[str],
+    trace: Trace | LivePoints | str | os.PathLike[str],
     machines: Sequence[Machine],
     span: Span | None = None,
     *,
@@ -39,10 +39,13 @@ def collect(
     Memory: 248 bytes a machine and static instruction, calling context (at most 32,768) or interval.
     """
     costs, span = simulated(machines), span or Span()
-    if not isinstance(trace, Trace) and is_live_points(trace):
+    if isinstance(trace, LivePoints) or (not isinstance(trace, Trace) and is_live_points(trace)):
+        points = trace if isinstance(trace, LivePoints) else load(trace)
         if span != Span() or interval is not None:
-            raise InputError(f"{trace}: live-points stand for the whole run; leave --max-instructions, --interval out")
-        return sampled(load(trace), machines, threads=threads, progress=progress)
+            raise InputError(
+                f"{points.name}: live-points stand for the whole run; leave --max-instructions, --interval out"
+            )
+        return sampled(points, machines, threads=threads, progress=progress)
     with opened(trace) as file:
         stop = span.stop(file)
         grouping = Grouping(file, stop - span.start, interval, span.start)

@@ -23,7 +23,7 @@ from analysis.intervals import readable, relative, told_of_best
 from analysis.pareto import cells, front, front_over_fields
 from analysis.report import Section
 from analysis.sensitivity import classes
-from analysis.targets import Target
+from analysis.targets import Target, within
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.machines.columns import cycles_of_columns, outside_of_columns
 from perfvec.machines.encoder import MachineEncoder
@@ -258,6 +258,7 @@ def answered(
     `source` says which it is: `simulated`, `corrected` (with `low` and `high`, seconds) or `zero-shot`. The `base` and
     the ends of every field are among the first points simulated; the last are the `best`, as many as are wanted.
     """
+    targets = within(targets, design.columns.count, seconds)
     parts = shares([target.simulable for target in targets], seconds)
     if not any(parts):
         return run(model, [target.vector for target in targets], design, cost=cost, objective=objective)

@@ -10,16 +10,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from analysis.budget import RATE, SURFACE
 from analysis.parts import traced
 from analysis.simulated import Simulable, SimulableLivePoints, SimulableTrace
 from analysis.span import Span
 from perfvec.model import Model
+from perfvec.representation.live_points import vector_of
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector, load_vector
 from support.errors import InputError
 from support.text import require_writable_name
-from tracegen.live_points.live_points import SUFFIX, is_live_points
+from tracegen.live_points.live_points import SUFFIX, UNIT, is_live_points
+from tracegen.live_points.record import UNITS
 from tracegen.qemu.runner import trace
+from uarch.timing.simulations import processors
+
+LEAST_SAMPLED = 4 * 2 * UNITS * UNIT  # instructions of a trace that its live-points stand for: they pass a quarter
 
 
 def resolve(
@@ -42,6 +48,8 @@ def resolve(
     for target in targets:
         if Path(target).name.endswith(".npz"):
             vectors.append(check_model(load_vector(target), model, str(target)))
+        elif is_live_points(target):
+            vectors.append(target_of(model, target, max_instructions).vector)
         else:
             vectors.append(represent(model, target, max_instructions=max_instructions, progress=progress))
     if program:
@@ -116,9 +124,35 @@ def target_of(
     if is_live_points(path):
         if limit is not None or span is not None:
             raise InputError(f"{path}: live-points stand for the whole run; leave --max-instructions and --start out")
-        return Target(SimulableLivePoints(path), lambda: check_model(_vector_beside(Path(path)), model, str(path)))
+        sampled = SimulableLivePoints(path)
+
+        def vector_there() -> ProgramVector:
+            found = vector_of(sampled.points, path) or _vector_beside(Path(path))
+            return check_model(found, model, str(path), "make them again: perfvec live-points")
+
+        return Target(sampled, vector_there)
     simulable = SimulableTrace(path, span or Span(count=limit))
     return Target(simulable, lambda: represent(model, path, max_instructions=limit, progress=progress))
+
+
+def within(targets: Sequence[Target], points: int, seconds: float) -> list[Target]:
+    """The programs as so many points of each are simulated in so many seconds in all: traces that are too long for it
+    by their own live-points.
+
+    Too long is a whole trace on which not so many points can be simulated, or not as many as a surface goes through.
+    """
+    share = seconds / max(len(targets), 1)
+    wanted = min(points, SURFACE)
+
+    def one(target: Target) -> Target:
+        trace = target.simulable
+        if not isinstance(trace, SimulableTrace) or not trace.whole or not 0 < share < float("inf"):
+            return target
+        if trace.work * wanted <= share * RATE * processors() or trace.work < LEAST_SAMPLED:
+            return target
+        return replace(target, simulable=trace.sampled(), make=lambda: target.vector)
+
+    return [one(target) for target in targets]
 
 
 def target_of_vector(
@@ -136,7 +170,7 @@ def _vector_beside(path: Path) -> ProgramVector:
     if not beside.exists():
         raise InputError(
             f"{path}: holds no vector, and what cannot be simulated within the budget is the model's to say; raise "
-            f"--budget, or represent the run: perfvec represent TRACE --sample auto -o {beside}"
+            f"--budget, make them again without --no-vector, or perfvec represent TRACE --sample auto -o {beside}"
         )
     return load_vector(beside)
 
@@ -152,12 +186,12 @@ def trace_and_represent(
     return replace(vector, program=Path(command[0]).name)
 
 
-def check_model(vector: ProgramVector, model: Model, path: str) -> ProgramVector:
+def check_model(
+    vector: ProgramVector, model: Model, path: str, instead: str = "represent the trace again"
+) -> ProgramVector:
     """`vector`, unless another model made it."""
     if vector.model != model.digest:
-        raise InputError(
-            f"{path}: made by the model {vector.model[:12]}…, not by {model.digest[:12]}…; represent the trace again"
-        )
+        raise InputError(f"{path}: made by the model {vector.model[:12]}…, not by {model.digest[:12]}…; {instead}")
     return vector
 
 

@@ -6,8 +6,8 @@
     space       SPACE_POINTS machines of the space `default`, against their first; the order
 
 Truth is the simulation of every instruction. What tells the changes (`source`): `simulated` (the program's own way to
-be simulated, which for a trace is the truth), `corrected` (from so many simulated points, `analysis.budget`),
-`zero-shot` (the model's encoder).
+be simulated, which for a trace is the truth; `live-points` where it is that), `corrected` (from so many simulated
+points, `analysis.budget`), `zero-shot` (the model's encoder).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from analysis import budget
-from analysis.simulated import Estimates, Simulable, SimulableTrace
+from analysis.simulated import Estimates, Simulable, SimulableLivePoints, SimulableTrace
 from analysis.span import Span
 from analysis.sweep import Design, Outcome, encoder_of, first_points, grid_design, space_design
 from perfvec.machines.columns import cycles_of_columns
@@ -37,6 +37,7 @@ from perfvec.representation.represent import represent
 from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json
+from tracegen.live_points.record import of_trace
 from uarch.columns import Columns, of_machines
 from uarch.configuration import Machine, get_field, load_machine, replace_field
 from uarch.space import sample
@@ -175,9 +176,13 @@ def programs_of(
     folder: str | os.PathLike[str],
     *,
     max_instructions: int | None = None,
+    live_points: bool = False,
     progress: bool = True,
 ) -> Iterator[Program]:
-    """Traces, or their first instructions, as programs; their simulations are kept in the folder."""
+    """Traces, or their first instructions, as programs; their simulations are kept in the folder.
+
+    With `live_points` what tells the changes is simulated on live-points, made now.
+    """
     Path(folder).mkdir(parents=True, exist_ok=True)
     seen = {program.digest for program in model.programs}
     encoder = encoder_of(model)
@@ -189,7 +194,10 @@ def programs_of(
             return np.asarray(cycles_of_columns(encoder, points, vector[None])[:, 0])
 
         kept = Kept(trace, folder)
-        yield Program(kept, kept, by_model, trace.digest in seen)
+        own: Simulable = kept
+        if live_points:
+            own = SimulableLivePoints(path, of_trace(path, max_instructions=max_instructions, progress=progress))
+        yield Program(kept, own, by_model, trace.digest in seen)
 
 
 def evaluate(
@@ -301,7 +309,8 @@ def _listed(program: Program, machines: Sequence[Machine], of: NDArray[np.int64]
     taken = time.perf_counter() - began
     told, low, high = (_seconds(points, cycles) for cycles in (own.cycles, own.low, own.high))
     inside = ((low <= true) & (true <= high)).astype(float)
-    yield "simulated", _Told(true, told, of, ordered, inside, simulated=len(machines), seconds=taken)
+    source = "live-points" if isinstance(program.own, SimulableLivePoints) else "simulated"
+    yield source, _Told(true, told, of, ordered, inside, simulated=len(machines), seconds=taken)
     yield "zero-shot", _Told(true, _seconds(points, program.by_model(points)), of, ordered)
 
 

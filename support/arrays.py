@@ -13,7 +13,8 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,14 +41,19 @@ def save_arrays(path: str | os.PathLike[str], file_format: str, arrays: Mapping[
 
     Raises InputError where they are larger than `load_arrays` would read.
     """
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        write_arrays(file, path, file_format, arrays)
+
+
+def write_arrays(file: IO[bytes], path: str | os.PathLike[str], file_format: str, arrays: Mapping[str, Any]) -> None:
+    """As `save_arrays`, into an open file; `path` is what an error names."""
     values = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in arrays.items()}
     values["format"] = np.asarray(file_format)
     total = sum(value.nbytes for value in values.values())
     if total > LIMIT:
         raise InputError(f"{path}: would hold {total:,} bytes; at most {LIMIT:,} are read again: use fewer intervals")
     values["digest"] = np.asarray(digest(values))
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **values)
+    np.savez_compressed(file, allow_pickle=False, **values)
 
 
 def load_arrays(
@@ -68,11 +74,31 @@ def load_arrays(
         raise InputError(f"{path}: no such file; expected {what}")
     if not path.is_file():
         raise InputError(f"{path}: is {'a folder' if path.is_dir() else 'a pipe or a device'}; expected {what}")
+    with damage_of(path, what), path.open("rb") as file:
+        return read_arrays(file, path, file_format, kinds, optional, what=what)
+
+
+@contextmanager
+def damage_of(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Raise InputError for a file that cannot be read as an archive."""
     try:
-        with path.open("rb") as file:
-            values = _read(file)
+        yield
     except (*_DAMAGE, MemoryError) as error:
         raise InputError(f"{path}: truncated or foreign; expected {what}") from error
+
+
+def read_arrays(
+    file: IO[bytes],
+    path: str | os.PathLike[str],
+    file_format: str,
+    kinds: Mapping[str, str],
+    optional: Mapping[str, str] | None = None,
+    *,
+    what: str,
+) -> dict[str, NDArray[Any]]:
+    """As `load_arrays`, of an open file; `path` is what an error names."""
+    with damage_of(path, what):
+        values = _read(file)
     found = values.get("format")
     if found is None or found.dtype.kind != "U" or found.ndim:
         raise InputError(f"{path}: names no format; expected {what}")

@@ -30,7 +30,7 @@ def compiled(source: Path, flags: Sequence[str], what: str) -> Path:
     for part in (source.read_bytes(), " ".join([*compiler, *flags]).encode(), _identity(compiler)):
         key.update(hashlib.sha256(part).digest())
     name = f"{source.stem}-{key.hexdigest()[:24]}.so"
-    for folder in _cache_folders():
+    for folder in cache_folders():
         library = folder / name
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,8 @@ def _is_whole(library: Path) -> bool:
     return content[-_SUM:] == hashlib.sha256(content[:-_SUM]).digest()
 
 
-def _cache_folders() -> list[Path]:
+def cache_folders() -> list[Path]:
+    """Return the folders for what can be made again, the best first; they need not be there."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     home = os.environ.get("HOME") or ""
     folders = [Path(base) / "perfvec"] if base.startswith("/") else [Path(home) / ".cache" / "perfvec"] if home else []

@@ -163,6 +163,9 @@ def evaluate(
     tasks: Annotated[
         list[str] | None, typer.Option("--task", help="Of --what-if: only this task, as 'one field'; repeat for more.")
     ] = None,
+    live_points: Annotated[
+        bool, typer.Option("--live-points", help="Of --what-if: simulate on live-points, against every instruction.")
+    ] = False,
     max_instructions: MaxInstructions = None,
     model_files: Annotated[
         list[Path] | None, typer.Option("--model", help="Model file, the shipped one by default; repeat for folds.")
@@ -178,7 +181,7 @@ def evaluate(
     from perfvec.model import load_model
 
     if what_if:
-        return _what_if(traces, work, tasks, max_instructions, model_files)
+        return _what_if(traces, work, tasks, max_instructions, model_files, live_points=live_points)
     if latencies is None or len(traces) != 1:
         raise InputError("give one folder with --traces and its labels with --latencies, or --what-if")
     from perfvec.evaluate import describe
@@ -191,7 +194,13 @@ def evaluate(
 
 
 def _what_if(
-    traces: list[Path], work: Path | None, tasks: list[str] | None, limit: int | None, model_files: list[Path] | None
+    traces: list[Path],
+    work: Path | None,
+    tasks: list[str] | None,
+    limit: int | None,
+    model_files: list[Path] | None,
+    *,
+    live_points: bool,
 ) -> Result:
     from analysis import accuracy, what_if
     from analysis.targets import trace_files
@@ -202,7 +211,7 @@ def _what_if(
     if wrong := set(tasks or []) - set(what_if.task_names()):
         raise InputError(f"--task {min(wrong)}: expected one of {', '.join(what_if.task_names())}")
     model = load_model(model_files[0] if model_files else None)
-    programs = what_if.programs_of(model, trace_files(traces), work, max_instructions=limit)
+    programs = what_if.programs_of(model, trace_files(traces), work, max_instructions=limit, live_points=live_points)
     return accuracy.of_changes(*what_if.evaluate(programs, tasks=tasks))
 
 

@@ -194,22 +194,39 @@ def explore(
         list[str] | None,
         typer.Option("--uarch", help="Where it begins: preset or YAML/JSON file; repeat for more."),
     ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help="FIELD=V1,V2,… of the grid around the first machine that is simulated; repeat for more."),
+    ] = None,
     ideal: Annotated[
         Path | None, typer.Option(help="YAML with the groups of fields and their ideal values (analysis/ideal.yaml).")
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
+    seconds: Budget = DEFAULT_BUDGET,
+    level: Level = DEFAULT_LEVEL,
 ) -> None:
-    """A page with a slider for every field of a machine: times, attribution and a heat map follow the hand, offline."""
+    """A page with a slider for every field of a machine: times, attribution and a heat map follow the hand, offline.
+
+    Within the budget a grid around the first machine and the presets are simulated, as far as it goes; between its
+    values the page interpolates, beyond them the model answers. Each number names its source.
+    """
     from analysis.explore import explore as run_explore
+    from analysis.explore import starts
+    from analysis.explored import ask
     from analysis.novelty import unlike
+    from analysis.sweep import encoder_of, parse_vary
     from perfvec.model import load_model
 
     require_outputs(html=output)
-    chosen = machines_named(machines) if machines else []
+    require_level(level)
+    begin = starts(machines_named(machines) if machines else [])
+    given = begin[: len(machines or [])]
+    grid = parse_vary(vary) if vary else None
     model = load_model(model_file)
     with opened_targets(context, targets, model, max_instructions) as programs:
+        found = ask(encoder_of(model), programs, begin[0], begin, seconds, vary=grid, level=level)
         vectors = [program.vector for program in programs]
     for note in unlike(model, vectors):
         print(f"perfvec: {note}", file=sys.stderr)
-    print(run_explore(output, model, vectors, chosen, ideal=ideal), file=sys.stderr)
+    print(run_explore(output, model, vectors, given, ideal=ideal, explored=found), file=sys.stderr)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from analysis.cli.options import ModelFile
 from analysis.cli.running import Program, leave_as, runs_program
 from support.errors import InputError
 
@@ -22,6 +23,11 @@ def live_points(
     trace: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
     units: Annotated[int, typer.Option(min=64, help="Units of 1,024 instructions to simulate, about.")] = 384,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    vector: Annotated[
+        bool,
+        typer.Option("--vector/--no-vector", help="The program's vector too, for the model's answers; takes longer."),
+    ] = True,
+    model_file: ModelFile = None,
     *,
     program: Program,
 ) -> None:
@@ -29,6 +35,8 @@ def live_points(
 
     The options after --max-instructions are for a program, as of perfvec trace; its exit status is passed through.
     """
+    from perfvec.model import load_model
+    from perfvec.representation.live_points import live_points_of_stream, live_points_of_trace
     from support.files import require_writable
     from tracegen.live_points.live_points import SUFFIX, save
     from tracegen.live_points.record import of_stream, of_trace
@@ -39,8 +47,14 @@ def live_points(
     if not output.name.endswith(SUFFIX):
         raise InputError(f"{output}: the name of a live-points file ends in {SUFFIX}")
     require_writable(output)
+    model = load_model(model_file) if vector else None
     if trace is not None:
-        points = of_trace(trace, units=units, seed=seed, max_instructions=program.max_instructions)
+        if model is None:
+            points = of_trace(trace, units=units, seed=seed, max_instructions=program.max_instructions)
+        else:
+            points = live_points_of_trace(
+                model, trace, units=units, seed=seed, max_instructions=program.max_instructions
+            )
         save(points, output)
         print(f"{output}: {points.summary}", file=sys.stderr)
         return
@@ -51,7 +65,10 @@ def live_points(
             **options,
         ) as running,
     ):
-        points = of_stream(running, units=units, seed=seed)
+        if model is None:
+            points = of_stream(running, units=units, seed=seed)
+        else:
+            points = live_points_of_stream(model, running, units=units, seed=seed)
         save(points, output)
     print(f"{output}: {points.summary}", file=sys.stderr)
     if running.outcome is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from support.arrays import load_arrays, save_arrays
+from support.arrays import load_arrays, read_arrays, save_arrays, write_arrays
 from support.errors import InputError
 from support.files import require_writable
 
@@ -28,6 +29,7 @@ _PLAIN = {
     "interval_instructions": "i1",
     "interval_vectors": "f2",
 }
+_WHAT = "a program vector (*.vector.npz)"
 _SAMPLING = {
     "unit": "i0",
     "units": "i0",
@@ -36,6 +38,7 @@ _SAMPLING = {
     "factor_stratum": "i1",
     "freedom": "f1",
 }
+_OPTIONAL = {f"sampling_{name}": kind for name, kind in _SAMPLING.items()}
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,19 @@ class ProgramVector:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `*.vector.npz`, atomically."""
+        save_arrays(path, FORMAT, self._arrays())
+
+    def to_bytes(self) -> bytes:
+        """Return what `save` writes, for a file that holds a vector among other things."""
+        content = io.BytesIO()
+        write_arrays(content, self.program, FORMAT, self._arrays())
+        return content.getvalue()
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
         values = {name: np.asarray(getattr(self, name)) for name in _PLAIN}
         if self.sampling is not None:
             values |= {f"sampling_{name}": np.asarray(getattr(self.sampling, name)) for name in _SAMPLING}
-        save_arrays(path, FORMAT, values)
+        return values
 
 
 def vector_files(traces: Sequence[Path], output: Path) -> list[Path]:
@@ -119,13 +131,15 @@ def vector_files(traces: Sequence[Path], output: Path) -> list[Path]:
 
 def load_vector(path: str | os.PathLike[str]) -> ProgramVector:
     """Read a program vector; InputError where the file is absent, damaged or foreign."""
-    values = load_arrays(
-        path,
-        FORMAT,
-        _PLAIN,
-        {f"sampling_{name}": kind for name, kind in _SAMPLING.items()},
-        what="a program vector (*.vector.npz)",
-    )
+    return _vector_of(load_arrays(path, FORMAT, _PLAIN, _OPTIONAL, what=_WHAT), path)
+
+
+def vector_of_bytes(content: bytes, path: str | os.PathLike[str]) -> ProgramVector:
+    """The vector of `ProgramVector.to_bytes`; InputError, naming `path`, where it is damaged or foreign."""
+    return _vector_of(read_arrays(io.BytesIO(content), path, FORMAT, _PLAIN, _OPTIONAL, what=_WHAT), path)
+
+
+def _vector_of(values: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> ProgramVector:
     plain: dict[str, Any] = {name: values[name] for name in _PLAIN}
     plain |= {name: plain[name].item() for name, kind in _PLAIN.items() if kind[1] == "0"}
     vector = ProgramVector(**plain, sampling=_sampling(values) if "sampling_unit" in values else None)

@@ -10,8 +10,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from analysis.attribute import attribute
-from analysis.explore import contents, explore, stops
+from analysis.explore import contents, explore, starts, stops
+from analysis.explored import around, ask
 from analysis.predict import predict
+from analysis.simulated import SimulableTrace
+from analysis.sweep import answered, first_points, grid_design
+from analysis.targets import Target
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machine, of_machines, possible
@@ -89,7 +93,7 @@ def numbers(browser):
     return np.array(
         browser.js(
             "return [...document.querySelectorAll('#predictions tbody tr')].map("
-            "row => [...row.cells].slice(1).map(cell => +cell.dataset.value))"
+            "row => [...row.querySelectorAll('td:not(.text, .within)')].map(cell => +cell.dataset.value))"
         ),
         float,
     )
@@ -339,3 +343,89 @@ def test_relations_hold_of_machines_and_of_columns():
 def test_a_model_without_an_encoder_is_told(tmp_path):
     with pytest.raises(InputError, match="no machine encoder"):
         explore(tmp_path / "e.html", replace(shipped(), encoder=None), PROGRAMS)
+
+
+VARY = {
+    "l1d.size_kib": [16, 32, 64, 128],
+    "l2.size_kib": [128, 512, 1024, 2048],
+    "pipeline.rob_entries": [96, 192, 384],
+    "branch_predictor.kind": ["ltage", "bimode", "tage"],
+    "l2.latency": [5, 7, 10],
+}
+
+
+@pytest.fixture(scope="module")
+def explored_page(browser, traces, tmp_path_factory):
+    """A page of a program that was simulated, one of which there is only a vector, and what a sweep says."""
+    targets = [Target(SimulableTrace(traces[0]), lambda: PROGRAMS[0]), Target(None, lambda: PROGRAMS[1])]
+    machines = [load_machine("base")]
+    with pytest.MonkeyPatch.context() as patch:  # so many points, however fast the machine is
+        patch.setattr("analysis.budget._Run.affordable", lambda run: max(48 - run.count, 0))
+        found = ask(shipped().encoder, targets, machines[0], starts(machines), 60.0, vary=VARY, progress=False)
+        design = grid_design(machines[0], VARY)
+        table = answered(shipped(), targets[:1], design, 60.0, base=machines[0], progress=False)
+    path = explore(tmp_path_factory.mktemp("explored") / "e.html", shipped(), PROGRAMS, machines, explored=found)
+    return path, found, table
+
+
+def source(browser):
+    """Source and the interval's ends of each program."""
+    return browser.js(
+        "return [...document.querySelectorAll('#predictions tbody .source')].map("
+        "cell => [cell.textContent, +cell.dataset.low, +cell.dataset.high])"
+    )
+
+
+@pytest.mark.slow
+def test_the_grid_is_what_a_sweep_says_with_source_and_interval(browser, explored_page):
+    path, _, table = explored_page
+    browser.open(path)
+    assert set(table["source"]) == {"simulated", "corrected"}
+    corrected = table[table["source"] == "corrected"].sample(6, random_state=1)
+    simulated = table[table["source"] == "simulated"].sample(3, random_state=1)
+    for row in (*corrected.to_dict(orient="records"), *simulated.to_dict(orient="records")):
+        begin_at(browser, "base")
+        for field in VARY:
+            put(browser, field, row[field])
+        assert numbers(browser)[0, 1] == pytest.approx(row["cycles"], rel=1e-12)
+        (told, low, high), (other, _, _) = source(browser)
+        assert (told, other) == (row["source"], "zero-shot")
+        if told == "corrected":
+            assert [low / 3e9, high / 3e9] == pytest.approx([row["low"], row["high"]], rel=1e-6)
+    browser.quiet(path)
+
+
+@pytest.mark.slow
+def test_a_larger_cache_between_the_grids_values_is_not_slower(browser, explored_page):
+    path, found, _ = explored_page
+    browser.open(path)
+    begin_at(browser, "base")
+    put(browser, "pipeline.rob_entries", 250)
+    before = np.inf
+    for size in (128, 256, 384, 512, 640, 896, 1024, 1536, 2048):
+        put(browser, "l2.size_kib", size)
+        assert source(browser)[0][0] == "corrected"
+        cycles = numbers(browser)[0, 1]
+        assert cycles <= before * (1 + 1e-12)
+        before = cycles
+    put(browser, "l2.size_kib", 4096)  # beyond the grid
+    assert source(browser)[0][0] == "zero-shot"
+    assert "the model answers alone" in told(browser)
+    assert found.starts[:, 1] == pytest.approx(np.nan, nan_ok=True)
+
+
+@pytest.mark.slow
+def test_where_the_page_begins_is_simulated(browser, explored_page):
+    path, found, _ = explored_page
+    browser.open(path)
+    for number, machine in enumerate(starts([load_machine("base")])[:4]):
+        begin_at(browser, machine.name)
+        assert source(browser)[0][0] == "simulated"
+        assert numbers(browser)[0, 1] == found.starts[number, 0]
+
+
+def test_a_grid_around_each_preset_can_be():
+    for machine in starts([]):
+        design = grid_design(machine, around(machine))
+        assert 1_000 < design.columns.count < 20_000
+        assert of_machine(design.columns.machine(first_points(design, machine)[0], "")) == of_machine(machine)

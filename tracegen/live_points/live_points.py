@@ -126,6 +126,7 @@ class LivePoints:
     origins: Origins
     pieces: Pieces
     sample: Sample
+    vector: bytes = b""  # the content of a vector file (`perfvec.representation.vector`); empty: none was made
 
     @property
     def address(self) -> NDArray[np.uint64]:
@@ -178,6 +179,8 @@ def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
             _write(file, f"pieces/{name}", getattr(points.pieces, name))
         for name in _SAMPLE:
             _write(file, f"sample/{name}", getattr(points.sample, name))
+        if points.vector:
+            file.create_dataset("vector", data=np.frombuffer(points.vector, np.uint8))
 
 
 def _write(file: h5py.File, name: str, data: NDArray[Any]) -> None:
@@ -208,7 +211,8 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
                 for name, dtype in _SAMPLE.items()
             }
         )
-    points = LivePoints(**attributes, static=static, origins=origins, pieces=pieces, sample=sample)
+        vector = _whole(file, "vector", "u1").tobytes() if "vector" in file else b""
+    points = LivePoints(**attributes, static=static, origins=origins, pieces=pieces, sample=sample, vector=vector)
     why = _misfit(points)
     if why:
         raise InputError(f"{path}: {why}; the file is damaged, make it again")

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields, replace
 from typing import Any
@@ -81,11 +81,28 @@ def of_trace(
         )
 
 
-def of_stream(stream: ProgramStream, *, units: int = UNITS, seed: int = 0, progress: bool = True) -> LivePoints:
-    """Return the live-points of a program while it runs; nothing else is written. As `of_trace`."""
+def of_stream(
+    stream: ProgramStream,
+    *,
+    units: int = UNITS,
+    seed: int = 0,
+    progress: bool = True,
+    observe: Callable[[StaticInstructions, Chunk], object] | None = None,
+) -> LivePoints:
+    """Return the live-points of a program while it runs; nothing else is written. As `of_trace`.
+
+    `observe` is called with each chunk, and the static instructions so far, while it is recorded.
+    """
     recorder = _recorder(units, seed)
-    pairs = ((stream.instructions, chunk) for chunk in stream.chunks())
-    _pass(recorder, pairs, stream.program, None, progress)
+
+    def pairs() -> Iterator[tuple[StaticInstructions, Chunk]]:
+        for chunk in stream.chunks():
+            instructions = stream.instructions
+            yield instructions, chunk
+            if observe is not None:
+                observe(instructions, chunk)
+
+    _pass(recorder, pairs(), stream.program, None, progress)
     return _live_points(
         recorder,
         stream.instructions,

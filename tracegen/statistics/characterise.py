@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,6 +188,37 @@ def _flow(
                 state.ready[register, w] = begins[w]
 
 
+@kernel
+def _touches(lines: StackState, line: NDArray[np.uint64], begin: int) -> int:
+    """Where it stopped."""
+    for k in range(begin, len(line)):
+        if not has_room(lines, 1):
+            return k
+        touch(lines, line[k])
+    return len(line)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a profile's shares are of, at some point of a pass; also a difference or a weighted sum of such."""
+
+    executed: NDArray  # [S] of each static instruction
+    taken: NDArray  # [S]
+    accesses: NDArray  # [2] loads and stores
+    distances: NDArray  # [3, bins] of instruction lines, data lines and data pages
+    producers: NDArray  # [2, bins] register, memory
+    cycles: NDArray  # [windows] of the ideal machines
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(*(getattr(self, one.name) - getattr(other, one.name) for one in fields(self)))
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+    def __mul__(self, weight: float) -> Counts:
+        return Counts(*(getattr(self, one.name) * weight for one in fields(self)))
+
+
 class Characteriser:
     """The counts of one pass over one trace: `observe` its chunks in order, then `document`."""
 
@@ -262,17 +293,61 @@ class Characteriser:
             self._producers["memory"],
         )
 
-    def document(self) -> dict[str, Any]:
-        """All measures by group; every number is a count, a share (0 … 1), bits, or instructions a cycle."""
-        program, executed = self._instructions, self._executed
-        total = int(executed.sum())
+    def pass_over(
+        self,
+        line: NDArray[np.uint64],
+        code: NDArray[np.bool_],
+        branch: NDArray[np.uint32],
+        following: NDArray[np.uint32],
+    ) -> None:
+        """What lies between two chunks: its lines in the order of their last touch, and some of its branches, each with
+        the instruction after it. Nothing is counted but lines, pages, and outcomes by history.
+        """
+        data = line[~code]
+        for name, touched in (
+            ("instruction_lines", line[code]),
+            ("data_lines", data),
+            ("data_pages", data >> np.uint64(PAGE_BITS - LINE_BITS)),
+        ):
+            done = 0
+            while done < len(touched):
+                done = _touches(self._stacks[name].reserve(1), np.ascontiguousarray(touched), done)
+        conditional = (self._instructions.flags[branch] & _CONDITIONAL) != 0
+        site = branch[conditional]
+        taken = _outcomes(self._sites, site, following[conditional])
+        for entropy in self._entropies:
+            entropy.observe(site, taken)
+
+    def counts(self) -> Counts:
+        """Return a copy of the counts so far."""
+        return Counts(
+            self._executed.copy(),
+            self._taken.copy(),
+            self._accesses.copy(),
+            np.stack(list(self._bins.values())),
+            np.stack(list(self._producers.values())),
+            self._flow.last.copy(),
+        )
+
+    def document(self, counts: Counts | None = None) -> dict[str, Any]:
+        """All measures by group; every number is a count, a share (0 … 1), bits, or instructions a cycle.
+
+        `counts` are those that the measures are of, by default all; footprints and entropies are of what was observed.
+        """
+        counts = counts or self.counts()
+        program, executed = self._instructions, counts.executed
+        bins, producers = (
+            dict(zip(self._bins, counts.distances, strict=True)),
+            dict(zip(self._producers, counts.producers, strict=True)),
+        )
+        total = round(float(executed.sum()))
         operations = np.bincount(program.operation, executed, minlength=len(Operation)) / max(total, 1)
         shares = {
             name: float(executed[(program.flags & int(flag)) != 0].sum() / max(total, 1))
             for name, flag in _FLAGS.items()
         }
         conditional = (program.flags & _CONDITIONAL) != 0
-        outcomes = int(executed[conditional].sum())
+        outcomes = float(executed[conditional].sum())
         return {
             "instructions": total,
             "mix": shares | {operation.name.lower(): float(operations[operation]) for operation in Operation},
@@ -280,19 +355,19 @@ class Characteriser:
                 "static_instructions": int((executed > 0).sum()),
                 "conditional_branch_sites": int((executed[conditional] > 0).sum()),
                 **{name: stack.distinct for name, stack in self._stacks.items()},
-                "loads": int(self._accesses[0]),
-                "stores": int(self._accesses[1]),
+                "loads": round(float(counts.accesses[0])),
+                "stores": round(float(counts.accesses[1])),
             },
             "branches": {
-                "taken": float(self._taken.sum() / max(outcomes, 1)),
+                "taken": float(counts.taken.sum() / max(outcomes, 1)),
                 "entropy": [asdict(entropy.result()) for entropy in self._entropies],
             },
-            "lru_miss_ratio": {name: _misses(bins) for name, bins in self._bins.items()},
-            "stack_distance": {name: _histogram(bins) for name, bins in self._bins.items()},
-            "producer_within": {name: _within(bins) for name, bins in self._producers.items()},
+            "lru_miss_ratio": {name: _misses(own) for name, own in bins.items()},
+            "stack_distance": {name: _histogram(own) for name, own in bins.items()},
+            "producer_within": {name: _within(own) for name, own in producers.items()},
             "ideal_ipc": {
-                str(window): total / max(int(cycles), 1)
-                for window, cycles in zip(self._windows, self._flow.last, strict=True)
+                str(window): total / max(float(cycles), 1.0)
+                for window, cycles in zip(self._windows, counts.cycles, strict=True)
             },
         }
 
@@ -318,19 +393,19 @@ def _misses(bins: NDArray[np.int64]) -> dict[str, float]:
     """Lines (a power of two) → share of the references that miss an LRU cache of so many, first references among them:
     those at a stack distance of at least its size (Mattson et al. 1970).
     """
-    total = max(int(bins.sum()), 1)
+    total = max(float(bins.sum()), 1.0)
     return {str(1 << k): float(bins[k + 1 :].sum() / total) for k in range(_last_used(bins) + 1)}
 
 
 def _histogram(bins: NDArray[np.int64]) -> dict[str, int]:
     """Least distance of a bin → references; "first" are the first ones to a line."""
     bounds = [0, *(1 << k for k in range(_last_used(bins)))]
-    return {str(bound): int(bins[k]) for k, bound in enumerate(bounds)} | {"first": int(bins[_COLD])}
+    return {str(bound): round(float(bins[k])) for k, bound in enumerate(bounds)} | {"first": round(float(bins[_COLD]))}
 
 
 def _within(bins: NDArray[np.int64]) -> dict[str, float]:
     """Distance (a power of two) → share of the reads whose producer is at most so many instructions before."""
-    total = max(int(bins.sum()), 1)
+    total = max(float(bins.sum()), 1.0)
     return {str(1 << k): float(bins[: k + 1].sum() / total) for k in range(_last_used(bins) + 1)}
 
 
