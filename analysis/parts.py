@@ -245,7 +245,7 @@ def opened(trace: Trace | LivePoints | str | os.PathLike[str]) -> Iterator[Trace
     if isinstance(trace, Trace):
         yield trace
         return
-    if Path(trace).name.endswith(".npz"):
+    if not isinstance(trace, LivePoints) and Path(trace).name.endswith(".npz"):
         raise InputError(f"{trace}: a vector is a sum that cannot be taken apart; give the trace (*.trace.h5)")
     if isinstance(trace, LivePoints) or is_live_points(trace):
         name = trace.name if isinstance(trace, LivePoints) else trace

@@ -156,9 +156,9 @@ def autotune(
         trial.set_user_attr("parameters", parameters)
         study.tell(trial, value)
         done += 1
-    finished = [trial for trial in study.trials if trial.value is not None]
-    best = min(finished, key=lambda trial: (trial.value, trial.number))
-    found = Tuned(best.user_attrs["parameters"], best.value, finished[0].value, done)
+    finished = [(trial.value, trial) for trial in study.trials if trial.value is not None]
+    value, best = min(finished, key=lambda pair: (pair[0], pair[1].number))
+    found = Tuned(best.user_attrs["parameters"], value, finished[0][0], done)
     _write(output, entry, found, budget, records.digest, seed)
     return found
 
