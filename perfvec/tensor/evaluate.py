@@ -165,7 +165,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         for name, shown in columns.items():
             values = part[name].astype(float)
             row[shown], row[f"{shown}_spread"] = values.mean(), values.std(ddof=0)
-            row[f"{shown}_interval"] = interval(values.to_numpy(np.float64))
+            row[f"{shown}_interval"] = interval(np.asarray(values, np.float64))
         table.append(row)
     frame = pd.DataFrame(table)
     frame["_order"] = [order[key] for key in zip(frame["split"], frame["variant"], strict=True)]
