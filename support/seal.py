@@ -2,7 +2,9 @@
 
 HDF5's library trusts what it reads: a damaged file may crash it, hang it, or give other numbers. So a sealed file is
 compared with its seal before the library sees it, by as many threads as there are processors. The seal tells damage,
-not malice: anybody can set a new one.
+not malice: anybody can set a new one. HDF5's own checksums cover the stored chunks alone, not the metadata that leads
+the library to them, and come too late. A check reads 1,157 MB/s a thread (`benchmarks/libraries.py`, 2026-11-25, two
+cores of an AMD EPYC virtual machine).
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ class Muon(torch.optim.AdamW):
     """Groups with `rows` > 0 hold matrices [K·rows, n] of K stacked ones and are stepped by Muon, the others by AdamW.
 
     Each group's `peak` is its largest learning rate; `lr` is what the schedule makes of it. `torch.optim.Muon` takes a
-    parameter as one matrix: it would make the four gates of a recurrent layer orthogonal together.
+    parameter as one matrix: it would make the four gates of a recurrent layer orthogonal together. A step of two such
+    stacks [4·256, 256] takes 52 ms, torch's 1,331 ms, which rounds to bfloat16 (`benchmarks/libraries.py`, 2026-11-25,
+    two cores of an AMD EPYC virtual machine).
     """
 
     def __init__(self, groups: list[dict[str, Any]], *, weight_decay: float = 0.0) -> None:

@@ -4,6 +4,10 @@ The bytes are what any reader with h5py's lzf filter understands. LZF is a seque
 literal bytes; or c >= 32: a match of c >> 5 bytes + 2 (where c >> 5 is 7, the next byte adds to it) at the distance
 ((c & 31) << 8 | next byte) + 1 behind. Compression here gives up searching in noise and writes constant bytes, of which
 a trace's wide columns are full, without searching.
+
+Kept beside HDF5's plugins for the rate at which a trace is read: static ids decode at 2,349 MB/s and addresses at 1,414
+on one thread, with blosc's lz4 (the fastest of hdf5plugin's) at 903 and 1,293, with h5py's lzf at 296 and 275
+(`benchmarks/libraries.py`, 2026-11-25, two cores of an AMD EPYC virtual machine).
 """
 
 from __future__ import annotations
