@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.budget import Answer, answer, shares
-from analysis.sweep import Design, first_points, grid_design
+from analysis.sweep import Design, Outcome, first_points, grid_design
 from analysis.targets import Target, within
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.machines.columns import cycles_of_columns
@@ -37,6 +37,7 @@ _FACTORS = {  # of the fields that vary around a machine, where it has them
     "frequency_ghz": (0.7, 1, 1.3),
 }
 _KINDS = ("bimode", "tournament", "ltage", "tage-sc-l")
+_BEST = 10  # points that are simulated at the end, as of a sweep
 _FOR_STARTS = 0.25  # of the budget, at most: the machines that the page begins at
 
 
@@ -104,7 +105,9 @@ def ask(
             design.columns,
             (1 - _FOR_STARTS) * share,
             predicted,
+            score=Outcome(design.columns, None, None).score,
             first=first_points(design, base),
+            best=_BEST,
             level=level,
             progress=progress,
         )

@@ -74,12 +74,14 @@ def load_arrays(
         raise InputError(f"{path}: no such file; expected {what}")
     if not path.is_file():
         raise InputError(f"{path}: is {'a folder' if path.is_dir() else 'a pipe or a device'}; expected {what}")
-    with damage_of(path, what), path.open("rb") as file:
+    with _damage_of(path, what):
+        file = path.open("rb")
+    with file:
         return read_arrays(file, path, file_format, kinds, optional, what=what)
 
 
 @contextmanager
-def damage_of(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+def _damage_of(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     """Raise InputError for a file that cannot be read as an archive."""
     try:
         yield
@@ -97,7 +99,7 @@ def read_arrays(
     what: str,
 ) -> dict[str, NDArray[Any]]:
     """As `load_arrays`, of an open file; `path` is what an error names."""
-    with damage_of(path, what):
+    with _damage_of(path, what):
         values = _read(file)
     found = values.get("format")
     if found is None or found.dtype.kind != "U" or found.ndim:
