@@ -83,7 +83,9 @@ def opened_both(
     cannot be simulated within it, which only the whole trace's model could tell the parts of.
     """
     with ExitStack() as stack:
-        both = [load(path) if is_live_points(path) else stack.enter_context(Trace(path)) for path in (old, new)]
+        both: list[Trace | LivePoints] = [
+            load(path) if is_live_points(path) else stack.enter_context(Trace(path)) for path in (old, new)
+        ]
         sampled = any(isinstance(one, LivePoints) for one in both)
         if sampled and limit is not None:
             raise InputError(f"{old}: live-points stand for the whole run; leave --max-instructions out")

@@ -115,7 +115,8 @@ def ask(
         if found.simulated:
             room = _FOR_STARTS * share * found.simulated / max(found.seconds, 1e-9)
             fit = starts if room >= len(starts) else starts[: int(room)]
-            known[: len(fit), number] = target.simulable.simulate(fit).cycles if fit else []
+            if fit:
+                known[: len(fit), number] = target.simulable.simulate(fit).cycles
     return Explored(base, design, answers, known, level)
 
 
