@@ -271,7 +271,7 @@ class _GrowingInstructions:
         self._columns = {
             field.name: _Growing(getattr(self.instructions, field.name))
             for field in fields(StaticInstructions)
-            if field.name != "isa"
+            if field.name not in ("isa", "native")
         }
 
     @property
