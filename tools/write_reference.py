@@ -54,6 +54,7 @@ _MEANINGS = {
     "mul_latency": "Integer multiplication, in cycles.",
     "div_latency": "Integer division, in cycles; of x86-64 one of its seven steps, without the next field.",
     "div_step_latency": "A step of an integer division of x86-64, in cycles; optional.",
+    "microcode": "Whose micro-operations: gem5's or a real family's, of x86-64; optional, gem5 by default.",
     "fp_add_latency": "Floating-point addition, in cycles.",
     "fp_mul_latency": "Floating-point multiplication, in cycles.",
     "fp_div_latency": "Floating-point division, in cycles.",

@@ -17,7 +17,7 @@ import yaml
 from support.errors import InputError
 from support.text import name_of, nearest, show
 from support.yaml_files import read_yaml
-from uarch.constraints import RELATIONS, RULES, Rule, memory_models
+from uarch.constraints import GEM5, RELATIONS, RULES, Rule, memory_models
 from uarch.formula import is_power_of_two
 
 
@@ -123,15 +123,16 @@ class Machine:
     l2: Cache
     l3: Cache | None
     memory: SimpleMemory | DramMemory
+    microcode: str = GEM5  # whose micro-operations: gem5's, or a real family's (tracegen/decode/native)
 
     def to_dict(self) -> dict[str, Any]:
         """As in the latency files."""
         values = dataclasses.asdict(self)
         values["memory"] = {"model": self.memory.model} | values["memory"]
-        for field in OPTIONAL:
-            section, _, last = field.partition(".")
-            if values[section][last] is None:
-                del values[section][last]
+        if self.functional_units.div_step_latency is None:
+            del values["functional_units"]["div_step_latency"]
+        if self.microcode == GEM5:
+            del values["microcode"]
         return values
 
     def with_(self, **fields: Any) -> Machine:
@@ -149,7 +150,7 @@ class RelationError(InputError):
     """Every field may hold its value, but not together with another's."""
 
 
-OPTIONAL = ("functional_units.div_step_latency",)  # fields that a machine may be without
+OPTIONAL = ("functional_units.div_step_latency", "microcode")  # fields that a machine may be without
 _SECTIONS: dict[str, type] = {
     "functional_units": FunctionalUnits,
     "branch_predictor": BranchPredictor,
@@ -168,8 +169,9 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     where = f"machine {name_of(values.get('name', '(unnamed)'))}"
     _refuse_unknown(where, values)
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
-    for field in ("name", "core", "frequency_ghz"):
-        check_value(where, field, values[field], RULES[field])
+    for field in ("name", "core", "frequency_ghz", "microcode"):
+        if field in values:
+            check_value(where, field, values[field], RULES[field])
     pipeline = _section(where, "pipeline", values, _PIPELINES[values["core"]], values["core"])
     sections: dict[str, Any] = {
         name: None if name == "l3" and values[name] is None else _section(where, name, values, kind, name)
@@ -181,6 +183,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
         frequency_ghz=values["frequency_ghz"],
         pipeline=pipeline,
         memory=_memory(where, values["memory"]),
+        microcode=values.get("microcode", GEM5),
         **sections,
     )
     flat = flatten(machine.to_dict())

@@ -19,6 +19,8 @@ from uarch.formula import Formula, evaluate
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
 PREFETCHERS = ("none", "stride", "tagged")
 CORES = ("out-of-order", "in-order")
+GEM5 = "gem5"
+MICROCODES = (GEM5, "haswell", "icelake", "skylake", "zen2", "zen3")
 
 
 @cache
@@ -95,6 +97,7 @@ RULES: dict[str, Rule] = {
     **{f"functional_units.{unit}": _width(8) for unit in ("load_ports", "store_ports")},
     **{f"functional_units.{kind}_latency": _latency() for kind in ("mul", "div", "fp_add", "fp_mul", "fp_div")},
     "functional_units.div_step_latency": _latency(),
+    "microcode": Rule(str, names=lambda: MICROCODES),
     "branch_predictor.kind": Rule(str, names=lambda: PREDICTORS),
     "branch_predictor.entries": Rule(int, 0, 1 << 20, power_of_two=True),
     "branch_predictor.btb_entries": Rule(int, 0, 1 << 20, power_of_two=True),
@@ -160,6 +163,15 @@ RELATIONS: tuple[Relation, ...] = (
         "branch_predictor.kind",
         "a predictor: an out-of-order core does not work without one",
         ("or", ("is", "core", "in-order"), ("not", ("is", "branch_predictor.kind", "none"))),
+    ),
+    Relation(
+        "microcode",
+        "gem5: real families' micro-operations are of out-of-order cores",
+        (
+            "or",
+            ("is", "core", "out-of-order"),
+            ("not", ("or", *(("is", "microcode", name) for name in MICROCODES[1:]))),
+        ),
     ),
     *(relation for level in ("l1i", "l1d", "l2", "l3") for relation in _cache(level)),
 )

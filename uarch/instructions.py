@@ -6,6 +6,7 @@ the timing model and the feature schemas read nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
@@ -119,9 +120,25 @@ class StaticInstructions:
         None  # [S] so many of FLAGS and CARRY are read as they are written; and MERGES_RESULT (None: 0)
     )
     interruption: NDArray[np.uint8] | None = None  # [S] Interruption (None: there is none)
+    # By a family's name, the same instructions with its micro-operations (None: there is no machine code to tell by).
+    native: Callable[[str], NativeInstructions] | None = None
 
     def __len__(self) -> int:
         return len(self.address)
+
+
+@dataclass(frozen=True)
+class NativeInstructions:
+    """Static instructions with the micro-operations of a real family, S rows.
+
+    `instructions` has in `micro_operations` what the front end takes (0: fused with the one in front), in
+    `compute_operations` those on `operation`'s unit (0: nothing is executed).
+    """
+
+    instructions: StaticInstructions
+    latency: NDArray[np.int16]  # [S] of the computing part, cycles; -1: as of `operation`
+    int_dividers: int  # divisions under way at a time
+    fp_dividers: int
 
 
 MERGES_RESULT = 4  # of `merges_flags`: its first destination, a vector register, is read as it is written

@@ -8,7 +8,8 @@ Decoded)``, and a line in `_RECORDS`: its `static/code` holds what it knows of a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import capstone
 import numpy as np
@@ -17,7 +18,15 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from tracegen.decode import aarch64, champsim, riscv64, x86_64
 from tracegen.decode.decoded import Decoded
-from uarch.instructions import MAX_DESTINATIONS, MAX_SOURCES, NO_REGISTER, Operation, StaticInstructions
+from tracegen.decode.native.crack import native_instructions
+from uarch.instructions import (
+    MAX_DESTINATIONS,
+    MAX_SOURCES,
+    NO_REGISTER,
+    NativeInstructions,
+    Operation,
+    StaticInstructions,
+)
 
 
 @dataclass(frozen=True)
@@ -124,8 +133,21 @@ class Decoder:
 
 
 def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> StaticInstructions:
-    """Decode `code` u8 [S, 16] at `address` u64 [S]; as `Decoder`."""
-    return Decoder(isa).decode(address, code)
+    """Decode `code` u8 [S, 16] at `address` u64 [S]; as `Decoder`. A real family's micro-operations come on demand."""
+    return with_native(Decoder(isa).decode(address, code), code)
+
+
+def with_native(instructions: StaticInstructions, code: NDArray[np.uint8]) -> StaticInstructions:
+    """Return the instructions, whose bytes are `code` [S, 16], with what cracks them as a real family does."""
+    if instructions.isa != "x86-64":
+        return instructions
+    plain = instructions
+
+    @cache
+    def native(family: str) -> NativeInstructions:
+        return native_instructions(plain, code, family)
+
+    return replace(instructions, native=native)
 
 
 def _distinct(code: NDArray[np.uint8]) -> tuple[list[bytes], NDArray[np.int64]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from support.errors import InputError
 from support.files import damage_in, open_h5, read_dataset, read_slice, read_text, sealed_h5
-from tracegen.decode import ISAS
+from tracegen.decode import ISAS, with_native
 from tracegen.live_points import _core
 from tracegen.live_points.origins import Lines, Origins, Symbols
 from tracegen.live_points.sampling import Sample
@@ -212,6 +212,7 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
             }
         )
         vector = _whole(file, "vector", "u1").tobytes() if "vector" in file else b""
+    static = with_native(static, origins.code)
     points = LivePoints(**attributes, static=static, origins=origins, pieces=pieces, sample=sample, vector=vector)
     why = _misfit(points)
     if why:
@@ -224,10 +225,10 @@ def _whole(file: h5py.File, name: str, dtype: str, dimensions: int = 1) -> NDArr
 
 
 def _static(file: h5py.File, isa: str) -> StaticInstructions:
-    columns: dict[str, NDArray[Any]] = {}
+    columns: dict[str, Any] = {}
     size: int | None = None
     for field in fields(StaticInstructions):
-        if field.name == "isa" or (field.default is None and f"static/{field.name}" not in file):
+        if field.name in ("isa", "native") or (field.default is None and f"static/{field.name}" not in file):
             continue
         dtype = {"address": "<u8", "flags": "<u2", "vector_unit": "|b1", "float_move": "|b1"}
         column = _whole(file, f"static/{field.name}", dtype.get(field.name, "u1"), 2 if field.name in _WIDTHS else 1)

@@ -248,7 +248,7 @@ class _GrowingInstructions:
         self._columns = {
             field.name: _Growing(getattr(self.instructions, field.name))
             for field in fields(StaticInstructions)
-            if field.name != "isa"
+            if field.name not in ("isa", "native")
         }
 
     @property
@@ -315,9 +315,8 @@ class _GrowingInstructions:
         ids = np.arange(len(self.address), len(self.address) + len(address))
         self._address.append(address)
         self._code.append(code)
-        self.instructions = StaticInstructions(
-            **{name: column.rows for name, column in self._columns.items()}, isa=decoded.isa
-        )
+        columns: dict[str, Any] = {name: column.rows for name, column in self._columns.items()}
+        self.instructions = StaticInstructions(**columns, isa=decoded.isa)
         ascending = np.argsort(address, kind="stable")
         before = np.searchsorted(self._sorted, address[ascending])
         self._sorted = np.insert(self._sorted, before, address[ascending])

@@ -40,6 +40,9 @@ class Simulation:
         ideal_branches: bool = False,
         ideal_instructions: bool = False,
         ideal_data: bool = False,
+        native: bool = False,
+        int_dividers: int = 0,
+        fp_dividers: int = 0,
     ) -> None: ...
     def run(self, chunk: Chunk, outcomes: NDArray[np.uint8] | None = None) -> NDArray[np.uint16]: ...
     def run_with_stacks(

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from support.errors import InputError
 from uarch.configuration import DramMemory, Machine
-from uarch.constraints import dram_models
+from uarch.constraints import GEM5, dram_models
 from uarch.gem5.table import ADDED_REGISTERS, ISAS
-from uarch.instructions import Chunk, StaticInstructions
+from uarch.instructions import Chunk, NativeInstructions, StaticInstructions
 from uarch.timing.ideal import idealised
+from uarch.timing.native import native_rows
 from uarch.timing.stack import CAUSES
 from uarch.timing.static import static_rows
 
@@ -73,17 +74,21 @@ class Simulation:
         pipeline = machine.pipeline
         # Other sources' traces (ChampSim) are of x86-64 programs.
         isa = ISAS.get(instructions.isa, ISAS["x86-64"])
+        native = _native(machine, instructions)
         self._core = _core.Simulation(
             machine=machine,
             dram=dram_models()[machine.memory.model] if isinstance(machine.memory, DramMemory) else None,
             int_registers=getattr(pipeline, "int_registers", 0) + ADDED_REGISTERS - isa.int_registers,
             fp_registers=getattr(pipeline, "fp_registers", 0) + ADDED_REGISTERS - isa.fp_registers,
             total_store_order=isa.total_store_order,
-            rows=static_rows(machine, instructions),
+            rows=static_rows(machine, instructions) if native is None else native_rows(machine, native),
             pc=instructions.address.astype(np.int64),
             ideal_branches="branches" in ideal,
             ideal_instructions="instructions" in ideal,
             ideal_data="data" in ideal,
+            native=native is not None,
+            int_dividers=native.int_dividers if native else 0,
+            fp_dividers=native.fp_dividers if native else 0,
         )
         self._size = len(instructions)
         self._instructions = 0
@@ -142,6 +147,18 @@ class Simulation:
         """Counts from here on; contents and times stay."""
         self._before = dict(self._core.counters)
         self._instructions = 0
+
+
+def _native(machine: Machine, instructions: StaticInstructions) -> NativeInstructions | None:
+    """The instructions as a family's micro-operations; None where the machine's are gem5's. Raises InputError."""
+    if machine.microcode == GEM5:
+        return None
+    if instructions.native is None:
+        raise InputError(
+            f"machine {machine.name}: microcode = {machine.microcode} needs the machine code of x86-64, which this "
+            "trace does not have; set microcode to gem5"
+        )
+    return instructions.native(machine.microcode)
 
 
 def new_stack(groups: int) -> NDArray[np.int64]:

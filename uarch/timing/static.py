@@ -108,7 +108,7 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
         rows[:, INTERRUPTION] = instructions.interruption
     if instructions.isa == "x86-64":  # gem5's microcode of a divide is three steps and rounds of four
         rows[divides, INTERRUPTION] = np.maximum((steps[divides] - 3) // 4, 1) + DIVIDES
-    rows[:, EXECUTION] = np.array([_execution(operation) for operation in range(256)], np.int16)[operations]
+    rows[:, EXECUTION] = np.array([execution(operation) for operation in range(256)], np.int16)[operations]
     rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
     rows[:, FLAGS] = flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
@@ -128,12 +128,12 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     rows[:, DESTINATIONS_AT : DESTINATIONS_AT + DESTINATIONS] = np.where(
         destinations == NO_REGISTER, REGISTERS, destinations
     )
-    rows[:, BASE_UPDATES] = _base_updates(instructions, rows[:, COMPUTES] > 0)
+    rows[:, BASE_UPDATES] = base_updates(instructions, rows[:, COMPUTES] > 0)
     rows[:, INT_DESTINATIONS], rows[:, FP_DESTINATIONS] = _renamed(instructions)
     return rows
 
 
-def _execution(operation: int) -> int:
+def execution(operation: int) -> int:
     return execution_column(Operation(operation) if operation in set(Operation) else Operation.NONE)
 
 
@@ -198,7 +198,7 @@ def _renamed(instructions: StaticInstructions) -> tuple[NDArray[np.int64], NDArr
     return np.where(floats > 0, whole, results), np.where(floats > 0, results - whole, 0)
 
 
-def _base_updates(instructions: StaticInstructions, computes: NDArray[np.bool_]) -> NDArray[np.int16]:
+def base_updates(instructions: StaticInstructions, computes: NDArray[np.bool_]) -> NDArray[np.int16]:
     """[S] a bit for each destination that is the address register moved on (stack pointers, post-increments): ready
     one cycle after the address is known, not when the data arrives.
 

@@ -126,6 +126,38 @@ class HeldChunk {
                 is_store_.data() - offset[0]};
     }
 
+    // The chunk as a core with vectors of whole width sees it: accesses of an instruction that continue one another are
+    // one, up to `WHOLE` bytes (a trace has them by eight bytes, as QEMU makes them).
+    const Chunk& whole() {
+        if (merged_) return *merged_;
+        const std::int64_t accesses = view.access_offset[view.size] - view.access_offset[0];
+        merged_offset_.reserve(view.size + 1);
+        merged_address_.reserve(static_cast<std::size_t>(accesses));
+        for (auto* column : {&merged_size_, &merged_store_}) column->reserve(static_cast<std::size_t>(accesses));
+        merged_offset_.push_back(0);
+        for (std::size_t k = 0; k < view.size; ++k) {
+            std::int64_t last[2] = {-1, -1};  // of its loads, of its stores
+            for (std::int64_t m = view.access_offset[k]; m < view.access_offset[k + 1]; ++m) {
+                const bool store = view.is_store[m] != 0;
+                const std::int64_t before = last[store];
+                if (before >= 0 && merged_address_[before] + merged_size_[before] == view.address[m] &&
+                    merged_size_[before] + view.bytes(m) <= WHOLE) {
+                    merged_size_[before] = static_cast<std::uint8_t>(merged_size_[before] + view.bytes(m));
+                    continue;
+                }
+                last[store] = static_cast<std::int64_t>(merged_address_.size());
+                merged_address_.push_back(view.address[m]);
+                merged_size_.push_back(static_cast<std::uint8_t>(view.bytes(m)));
+                merged_store_.push_back(store);
+            }
+            merged_offset_.push_back(static_cast<std::int64_t>(merged_address_.size()));
+        }
+        merged_ = Chunk{view.size,          view.static_id,       view.following,
+                        merged_offset_.data(), merged_address_.data(), merged_size_.data(), merged_store_.data()};
+        return *merged_;
+    }
+
+    static constexpr std::int64_t WHOLE = 32;
     std::size_t instructions;  // static ones, of its program
     Chunk view;
 
@@ -134,12 +166,17 @@ class HeldChunk {
     Array<std::int64_t> offset_;
     Array<std::uint64_t> address_;
     Array<std::uint8_t> size_, is_store_;
+    std::optional<Chunk> merged_;
+    std::vector<std::int64_t> merged_offset_;
+    std::vector<Address> merged_address_;
+    std::vector<std::uint8_t> merged_size_, merged_store_;
 };
 
 std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py::object& dram, int int_registers,
                                             int fp_registers, bool total_store_order, const Array<std::int16_t>& rows,
                                             const Array<std::int64_t>& pc, bool ideal_branches,
-                                            bool ideal_instructions, bool ideal_data) {
+                                            bool ideal_instructions, bool ideal_data, bool native,
+                                            int int_dividers, int fp_dividers) {
     if (rows.ndim() != 2 || rows.shape(1) * 2 != static_cast<py::ssize_t>(sizeof(StaticInstruction)) ||
         pc.ndim() != 1 || pc.shape(0) != rows.shape(0))
         throw std::invalid_argument("rows must be [S, 32] and pc [S]");
@@ -147,9 +184,11 @@ std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py:
     std::memcpy(static_cast<void*>(instructions.data()), rows.data(), instructions.size() * sizeof(StaticInstruction));
     std::vector<Address> addresses(pc.data(), pc.data() + pc.shape(0));
     const Ideal ideal{ideal_branches, ideal_instructions, ideal_data};
-    return std::make_unique<Simulation>(
-        machine_from(machine, dram, int_registers, fp_registers, total_store_order, ideal), std::move(instructions),
-        std::move(addresses));
+    Machine made = machine_from(machine, dram, int_registers, fp_registers, total_store_order, ideal);
+    made.native = native;
+    made.int_dividers = int_dividers;
+    made.fp_dividers = fp_dividers;
+    return std::make_unique<Simulation>(made, std::move(instructions), std::move(addresses));
 }
 
 void require_program(const Simulation& simulation, const HeldChunk& chunk) {
@@ -171,13 +210,18 @@ class Following {
     BranchUnit& branches_;
 };
 
-Array<std::uint16_t> run(Simulation& simulation, const HeldChunk& chunk, const Outcomes& outcomes) {
+const Chunk& seen_by(const Simulation& simulation, HeldChunk& chunk) {
+    return simulation.native() ? chunk.whole() : chunk.view;
+}
+
+Array<std::uint16_t> run(Simulation& simulation, HeldChunk& chunk, const Outcomes& outcomes) {
     require_program(simulation, chunk);
     const Following following(simulation.branches, outcomes);
     Array<std::uint16_t> latency(static_cast<py::ssize_t>(chunk.view.size));
     std::uint16_t* cycles = latency.mutable_data();
+    const Chunk& view = seen_by(simulation, chunk);
     py::gil_scoped_release release;
-    simulation.core->run(chunk.view, cycles);
+    simulation.core->run(view, cycles);
     return latency;
 }
 
@@ -185,7 +229,7 @@ using Stack = py::array_t<std::int64_t, py::array::c_style>;
 using Groups = Array<std::uint32_t>;
 
 // Each pair of `stacks` takes all cycles: a stack [groups, CAUSES], and of each instruction [n] its row.
-Array<std::uint16_t> run_with_stacks(Simulation& simulation, const HeldChunk& chunk,
+Array<std::uint16_t> run_with_stacks(Simulation& simulation, HeldChunk& chunk,
                                      std::vector<std::pair<Stack, Groups>> stacks, const Outcomes& outcomes) {
     require_program(simulation, chunk);
     const Following following(simulation.branches, outcomes);
@@ -201,8 +245,9 @@ Array<std::uint16_t> run_with_stacks(Simulation& simulation, const HeldChunk& ch
     }
     Array<std::uint16_t> latency(static_cast<py::ssize_t>(chunk.view.size));
     std::uint16_t* cycles = latency.mutable_data();
+    const Chunk& view = seen_by(simulation, chunk);
     py::gil_scoped_release release;
-    simulation.core->run(chunk.view, cycles, tables);
+    simulation.core->run(view, cycles, tables);
     return latency;
 }
 
@@ -298,7 +343,8 @@ PYBIND11_MODULE(_core, module) {
     py::class_<Simulation>(module, "Simulation")
         .def(py::init(&make_simulation), py::kw_only(), py::arg("machine"), py::arg("dram"), py::arg("int_registers"),
              py::arg("fp_registers"), py::arg("total_store_order"), py::arg("rows"), py::arg("pc"),
-             py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false)
+             py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false,
+             py::arg("native") = false, py::arg("int_dividers") = 0, py::arg("fp_dividers") = 0)
         .def("run", &run, py::arg("chunk"), py::arg("outcomes") = py::none())
         .def("run_with_stacks", &run_with_stacks, py::arg("chunk"), py::arg("stacks"), py::arg("outcomes") = py::none())
         .def("warm", &warm)

@@ -55,6 +55,8 @@ struct Machine {
     MemoryConfiguration memory;
     double frequency_ghz;
     bool total_store_order;  // x86-64's
+    bool native = false;     // micro-operations of a real family: nothing beyond those that compute and access
+    int int_dividers = 0, fp_dividers = 0;  // as many divisions at a time; 0: as units divide
     Ideal ideal;
 };
 

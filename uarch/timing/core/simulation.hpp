@@ -19,6 +19,7 @@ class Simulation {
           pc_(std::move(pc)),
           program_{rows_.data(), pc_.data(), rows_.size()},
           code_ahead_(machine.in_order ? CODE_AHEAD : 0),
+          native_(machine.native),
           caches(machine),
           branches(machine.branch_predictor.kind, machine.branch_predictor.entries,
                    machine.branch_predictor.btb_entries, machine.branch_predictor.ras_entries) {
@@ -31,6 +32,7 @@ class Simulation {
     Simulation& operator=(const Simulation&) = delete;
 
     const Program& program() const { return program_; }
+    bool native() const { return native_; }
 
     // Lets the chunk pass through caches and TLBs in no time; the branch predictor does not see it.
     void warm(const Chunk& chunk) {
@@ -69,6 +71,7 @@ class Simulation {
     std::vector<Address> pc_;
     Program program_;
     int code_ahead_;
+    bool native_;
     Line warm_line_ = -1;
 
   public:

@@ -18,6 +18,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
     : instructions_(decoded(program)),
       caches_(caches),
       branches_(branches),
+      native_(machine.native),
       ideal_branches_(machine.ideal.branches),
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
       commit_width_(machine.out_of_order->commit_width),
@@ -27,8 +28,8 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_),
       wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
-      int_dividers_(machine.units.int_mul),
-      fp_dividers_(machine.units.fp_mul),
+      int_dividers_(machine.int_dividers > 0 ? machine.int_dividers : machine.units.int_mul),
+      fp_dividers_(machine.fp_dividers > 0 ? machine.fp_dividers : machine.units.fp_mul),
       issue_queue_(machine.out_of_order->issue_queue_entries, dispatch_delay_),
       reorder_buffer_(machine.out_of_order->rob_entries, -LATE_RELEASE),
       load_queue_(machine.out_of_order->load_queue_entries, -LATE_RELEASE),
@@ -408,7 +409,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
     const bool string = !PLAIN && row.is(STRING), ordering = !PLAIN && row.is(ATOMIC | BARRIER);
     const bool serializing = !PLAIN && row.is(SERIALIZING);
     std::int64_t operations = row.micro_operations, own = row.computes;
-    std::int64_t others = std::max<std::int64_t>(operations - own - accesses, 0);
+    std::int64_t others = native_ ? 0 : std::max<std::int64_t>(operations - own - accesses, 0);
     if (string) {  // micro-operations of each access
         operations += (1 + row.computes) * accesses;
         own = others = 0;

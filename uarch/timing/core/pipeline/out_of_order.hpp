@@ -107,6 +107,7 @@ class OutOfOrderCore final : public Core {
     DecodedProgram instructions_;
     Hierarchy& caches_;
     BranchUnit& branches_;
+    bool native_;  // of a real family's micro-operations none but those that compute and access take a unit
     bool ideal_branches_;
     std::int64_t rename_width_, commit_width_, frontend_delay_, dispatch_delay_;
     bool total_store_order_;

@@ -28,7 +28,7 @@ class ReleaseRing {
     std::int64_t handed_out() const { return before_ + (next_ - release_.data()) - entries_; }
 
     // Cycle of the release after which `wanted` more entries are there, of all entries at most.
-    Cycle released(std::int64_t wanted) const { return next_[wanted - 1 - entries_]; }
+    Cycle released(std::int64_t wanted) const { return next_[std::max<std::int64_t>(wanted, 1) - 1 - entries_]; }
 
     // Slides if need be, so that ROOM bookings of USUAL entries need not look.
     void make_room() {

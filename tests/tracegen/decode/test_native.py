@@ -1,0 +1,152 @@
+"""Micro-operations of real families: forms, tables, cracking, and what they do to simulated time."""
+
+from types import MappingProxyType
+
+import capstone
+import numpy as np
+import pytest
+
+from support.errors import InputError
+from tracegen.decode import decode
+from tracegen.decode.native.form import form, of_registers
+from tracegen.decode.native.table import NativeTable, families, native_table
+from uarch.configuration import load_machine, machine_from_dict, replace_fields
+from uarch.constraints import GEM5, MICROCODES
+from uarch.instructions import LAST, Chunk
+from uarch.timing.simulation import Simulation
+
+ADD, ADD_MEMORY, IMUL, MOV, XOR = "4801d8", "480303", "480fafc3", "4889d8", "31c0"
+CMP, JNE, LOAD128, STORE128, DIVSD = "4839d8", "7500", "0f1003", "0f1103", "f20f5ec1"
+NOP, LEA = "90", "488d44d808"
+
+
+def instructions_of(*code):
+    address, raw, at = [], np.zeros((len(code), 16), np.uint8), 0x400000
+    for row, one in enumerate(code):
+        data = bytes.fromhex(one)
+        raw[row, : len(data)] = list(data)
+        address.append(at)
+        at += len(data)
+    return decode(np.array(address, np.uint64), raw, "x86-64")
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (ADD, "add r64,r64"),
+        (ADD_MEMORY, "add r64,m64"),
+        (XOR, "xor r32,r32 same"),
+        (LOAD128, "movups x,m128"),
+        (DIVSD, "divsd x,x"),
+        (LEA, "lea r64,m3"),
+        ("d3e0", "shl r32,cl"),
+        ("c5f558c2", "vaddpd y,y,y"),
+        (NOP, "nop"),
+    ],
+)
+def test_forms(code, name):
+    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    engine.detail = True
+    assert form(next(engine.disasm(bytes.fromhex(code), 0, 1))) == name
+
+
+def test_a_memory_operand_costs_as_a_register_does():
+    forms = {
+        "add r64,r64": (1, 1, 0.25),
+        "add r64,m64": (2, 6, 0.5),
+        "mov r64,m64": (1, 5, 0.5),
+        "foo r64,m64": (2, 9, 1.0),
+    }
+    table = NativeTable("x", "", "", MappingProxyType(forms))
+    assert of_registers("add r64,m64") == ["add r64,r64"]
+    assert of_registers("addsd x,m64") == ["addsd x,x", "addsd x,r64"]
+    assert table.cost("add r64,m64") == (2, 1, 0.25)
+    assert table.cost("foo r64,m64") == (2, 4, 1.0)  # without the load's 5 cycles
+    assert table.cost("bar") is None
+
+
+def test_every_family_has_a_table_with_its_source():
+    assert set(families()) == set(MICROCODES) - {GEM5}
+    for family in families():
+        table = native_table(family)
+        assert "llvm-mca" in table.source
+        assert table.date >= "2026-11-25"
+        assert len(table.forms) > 800
+        assert table.forms["add r64,r64"][:2] == (1, 1)
+        assert table.forms["imul r64,r64"][1] in (3, 4)
+        assert instructions_of(XOR).native(family).instructions.compute_operations.tolist() == [0]  # a zero idiom
+    with pytest.raises(InputError, match="no table"):
+        native_table("zen9")
+
+
+def test_cracked_as_zen3_does():
+    native = instructions_of(ADD, ADD_MEMORY, MOV, XOR, NOP, CMP, JNE, LOAD128, IMUL).native("zen3")
+    cracked = native.instructions
+    assert cracked.micro_operations.tolist() == [1, 1, 1, 1, 1, 1, 0, 1, 1]  # the branch is fused with the compare
+    assert cracked.compute_operations.tolist() == [1, 1, 0, 0, 0, 1, 1, 0, 1]
+    assert native.latency[[0, 1, 8]].tolist() == [1, 1, 3]
+    assert not cracked.cycles_before.any()
+    assert not cracked.chained.any()
+
+
+def test_no_fusion_across_a_gap_or_with_memory_and_immediate():
+    with_memory = "48833b05"  # cmp qword ptr [rbx], 5
+    assert instructions_of(with_memory, JNE).native("zen3").instructions.micro_operations.tolist() == [1, 1]
+    assert instructions_of(IMUL, JNE).native("zen3").instructions.micro_operations.tolist() == [1, 1]
+    assert instructions_of(ADD, JNE).native("zen2").instructions.micro_operations.tolist() == [1, 1]
+    assert instructions_of(ADD, JNE).native("zen3").instructions.micro_operations.tolist() == [1, 0]
+
+
+def cycles(code, microcode, accesses=(), rounds=400):
+    """Cycles a round of the code repeated on Zen 2; `accesses`: of each instruction, (address, size, is_store)s."""
+    static = instructions_of(*code)
+    accesses = list(accesses) or [()] * len(code)
+    each = [access for of_one in accesses for access in of_one]
+    ids = np.tile(np.arange(len(code), dtype=np.uint32), rounds)
+    offset = np.concatenate([[0], np.cumsum(np.tile([len(a) for a in accesses], rounds))]).astype(np.int64)
+    columns = [
+        np.tile(np.array([a[k] for a in each], dtype), rounds)
+        for k, dtype in enumerate((np.uint64, np.uint8, np.uint8))
+    ]
+    chunk = Chunk(0, ids, np.append(ids[1:], LAST).astype(np.uint32), offset, *columns)
+    machine = replace_fields(load_machine("zen2"), {"microcode": microcode})
+    simulation = Simulation(machine, static, ("branches", "instructions"))
+    simulation.run(chunk)
+    simulation.reset_counters()
+    simulation.run(chunk)
+    return simulation.counters["cycles"] / rounds
+
+
+def test_time_of_chains_and_of_what_is_eliminated():
+    assert cycles([ADD] * 8, "zen3") == pytest.approx(8, abs=0.1)
+    assert cycles([IMUL] * 8, "zen3") == pytest.approx(24, abs=0.2)
+    assert cycles([DIVSD] * 4, "zen3") == pytest.approx(4 * 13, rel=0.05)
+    assert cycles([NOP] * 12, "zen3") == pytest.approx(3, abs=0.1)  # decoded four a cycle
+    assert cycles([MOV] * 12, "zen3") == pytest.approx(3, abs=0.1)  # eliminated: no unit
+
+
+def test_a_vectors_access_is_one():
+    """QEMU makes two accesses of a 128-bit load; Zen 2 loads two such vectors a cycle."""
+    pair = [(0x10000000, 8, 0), (0x10000008, 8, 0)]
+    assert cycles([LOAD128] * 8, "zen3", [pair] * 8) == pytest.approx(4, abs=0.2)
+    assert cycles([LOAD128] * 8, GEM5, [pair] * 8) == pytest.approx(8, abs=0.3)
+
+
+def test_machines_without_the_field_stay_as_they_are():
+    machine = load_machine("zen2")
+    assert machine.microcode == GEM5
+    assert "microcode" not in machine.to_dict()
+    other = replace_fields(machine, {"microcode": "zen2"})
+    assert machine_from_dict(other.to_dict()) == other
+    with pytest.raises(InputError, match="one of gem5"):
+        replace_fields(machine, {"microcode": "zen1"})
+    with pytest.raises(InputError, match="out-of-order cores"):
+        replace_fields(load_machine("cortex-a53"), {"microcode": "zen2"})
+
+
+def test_a_trace_without_machine_code_is_refused():
+    machine = replace_fields(load_machine("zen2"), {"microcode": "zen2"})
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="needs the machine code"):
+        Simulation(machine, replace(instructions_of(ADD), native=None))

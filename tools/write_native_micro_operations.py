@@ -1,0 +1,108 @@
+"""Write the tables of native micro-operations (tracegen/decode/native/*.json) from LLVM's scheduling models.
+
+python tools/write_native_micro_operations.py [--llvm-mca llvm-mca-14] [--family zen3] [FILE…]
+
+Forms are those of the instructions in the executables FILE (by default programs and libraries of this system); a form
+that a table has stays where no file has it. llvm-mca tells the micro-operations, latency and reciprocal throughput of
+one example of each form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import capstone
+from elftools.elf.elffile import ELFFile
+
+from support.files import atomic_path
+from tracegen.decode.native.form import form
+from tracegen.decode.native.table import families, native_table
+
+FOLDER = Path(__file__).parents[1] / "tracegen" / "decode" / "native"
+CPUS = {"zen2": "znver2", "zen3": "znver3", "haswell": "haswell", "skylake": "skylake", "icelake": "icelake-server"}
+_LIBRARIES = ("libc.so.6", "libm.so.6", "libcrypto.so.3", "libsqlite3.so.0", "liblzma.so.5", "libzstd.so.1")
+DEFAULT = [
+    *(f"/usr/bin/{name}" for name in ("gzip", "perl", "python3", "lz4", "mawk", "sort", "sed", "od", "jq", "openssl")),
+    *(f"/lib/x86_64-linux-gnu/{name}" for name in _LIBRARIES),
+]
+_MOST = 150_000  # instructions of a file
+_AT_ONCE = 250
+
+
+def examples(files: Sequence[Path]) -> dict[str, str]:
+    """Form → text in AT&T syntax of the first instruction that has it."""
+    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    engine.detail, engine.skipdata = True, False
+    other = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    other.syntax = capstone.CS_OPT_SYNTAX_ATT
+    found: dict[str, str] = {}
+    for path in files:
+        with path.open("rb") as stream:
+            code = ELFFile(stream).get_section_by_name(".text").data()
+        at = left = 0
+        while at < len(code) and left < _MOST:
+            before = at
+            for instruction in engine.disasm(code[at : at + 65536], at):
+                at = instruction.address + instruction.size
+                left += 1
+                name = form(instruction)
+                if name not in found:
+                    _, _, mnemonic, operands = next(other.disasm_lite(bytes(instruction.bytes), 0, 1))
+                    found[name] = f"{mnemonic} {operands}"
+            at += at == before
+    return found
+
+
+def costs(tool: str, cpu: str, known: dict[str, str]) -> dict[str, tuple[int, int, float]]:
+    """Form → micro-operations, latency, reciprocal throughput; forms that the tool does not know are left out."""
+    found: dict[str, tuple[int, int, float]] = {}
+    names = list(known)
+    waiting = [names[k : k + _AT_ONCE] for k in range(0, len(names), _AT_ONCE)]
+    while waiting:
+        part = waiting.pop()
+        text = "\n".join(known[name] for name in part) + "\n"
+        command = [tool, f"-mcpu={cpu}", "-iterations=1", "--instruction-info", "--json"]
+        run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        values = None
+        if run.returncode == 0:
+            values = json.loads(run.stdout)["CodeRegions"][0]["InstructionInfoView"]["InstructionList"]
+        if values is None or len(values) != len(part):
+            if len(part) > 1:
+                waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
+            continue
+        for name, value in zip(part, values, strict=True):
+            found[name] = (value["NumMicroOpcodes"], value["Latency"], round(value["RThroughput"], 3))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--llvm-mca", default="llvm-mca-14")
+    parser.add_argument("--family", choices=CPUS, action="append")
+    options = parser.parse_args(arguments)
+    files = options.files or [path for path in map(Path, DEFAULT) if path.exists()]
+    known = examples(files)
+    version = subprocess.run([options.llvm_mca, "--version"], capture_output=True, text=True, check=True).stdout
+    release = next(line.strip() for line in version.splitlines() if "version" in line)
+    for family in options.family or CPUS:
+        forms = dict(native_table(family).forms) if family in families() else {}
+        forms |= costs(options.llvm_mca, CPUS[family], known)
+        source = f"llvm-mca -mcpu={CPUS[family]} of {release}, by tools/write_native_micro_operations.py"
+        date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(list(forms[name]))}" for name in sorted(forms))
+        head = f'{{"source": {json.dumps(source)},\n"date": "{date}",\n"columns": ["micro-operations", "latency", '
+        with atomic_path(FOLDER / f"{family}.json") as temporary:
+            temporary.write_text(f'{head}"reciprocal throughput"],\n"forms": {{\n{lines}\n}}}}\n')
+        print(f"{family}: {len(forms)} forms, of {len(known)} looked for", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

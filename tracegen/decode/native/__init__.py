@@ -1,0 +1,6 @@
+"""Micro-operations of real processors, by an instruction's form.
+
+`form.py` says what the form of an instruction is, `table.py` reads a family's table (`zen3.json`, …, written by
+tools/write_native_micro_operations.py from LLVM's scheduling models), `crack.py` gives static instructions a family's
+micro-operations instead of gem5's.
+"""

@@ -1,0 +1,64 @@
+"""A family's table: micro-operations, latency and reciprocal throughput by an instruction's form."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from support.errors import InputError
+from support.text import nearest
+from tracegen.decode.native.form import of_registers
+
+_FOLDER = Path(__file__).parent
+
+
+class Cost(NamedTuple):
+    """Micro-operations as the front end counts them, latency and reciprocal throughput in cycles, without its loads."""
+
+    micro_operations: int
+    latency: int
+    throughput: float
+
+
+@dataclass(frozen=True)
+class NativeTable:
+    """`forms` as the model has them, loads included; `cost` takes loads out, whose time is the caches'."""
+
+    family: str
+    source: str
+    date: str
+    forms: MappingProxyType[str, tuple[int, int, float]]
+
+    def cost(self, form: str) -> Cost | None:
+        """The cost of an instruction's form; None where the table does not have it."""
+        found = self.forms.get(form)
+        if found is None:
+            return None
+        operations, latency, throughput = found
+        if " " in form and any(kind[:1] == "m" for kind in form.split(" ", 1)[1].split(",")) and form[:4] != "lea ":
+            for other in of_registers(form):
+                if other in self.forms:
+                    return Cost(operations, self.forms[other][1], self.forms[other][2])
+            vector = any(kind in ("x", "y", "z") for kind in form.split(" ", 1)[1].split(","))
+            loads = self.forms.get("movups x,m128" if vector else "mov r64,m64", (1, 5, 0.5))[1]
+            latency = max(latency - loads, 1)
+        return Cost(operations, latency, throughput)
+
+
+def families() -> tuple[str, ...]:
+    """The families that there are tables of."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
+
+
+@cache
+def native_table(family: str) -> NativeTable:
+    """The table of a family. Raises InputError for an unknown one."""
+    if family not in families():
+        raise InputError(f"no table of micro-operations of {family}{nearest(family, families())}")
+    values = json.loads((_FOLDER / f"{family}.json").read_text())
+    forms = {form: (int(one[0]), int(one[1]), float(one[2])) for form, one in values["forms"].items()}
+    return NativeTable(family, values["source"], values["date"], MappingProxyType(forms))
