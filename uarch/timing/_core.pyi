@@ -40,7 +40,9 @@ class Simulation:
         ideal_branches: bool = False,
         ideal_instructions: bool = False,
         ideal_data: bool = False,
+        taken_path_only: bool = False,
     ) -> None: ...
+    def grow(self, rows: NDArray[np.int16], pc: NDArray[np.int64]) -> None: ...
     def run(self, chunk: Chunk, outcomes: NDArray[np.uint8] | None = None) -> NDArray[np.uint16]: ...
     def run_with_stacks(
         self,

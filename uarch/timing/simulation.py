@@ -64,12 +64,22 @@ COUNTERS = (
 class Simulation:
     """One machine that runs one program.
 
-    `ideal` names what of the machine never costs anything (`ideal.IDEAL`), to see what it costs.
+    `ideal` names what of the machine never costs anything (`ideal.IDEAL`), to see what it costs. With
+    `taken_path_only` nothing is fetched from a path that is not taken: the latencies then depend on what was executed
+    so far alone, not on the program's other instructions, which may still be unknown.
     """
 
-    def __init__(self, machine: Machine, instructions: StaticInstructions, ideal: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        instructions: StaticInstructions,
+        ideal: Collection[str] = (),
+        *,
+        taken_path_only: bool = False,
+    ) -> None:
         self.machine = machine
         machine = idealised(machine, ideal)
+        self._simulated = machine
         pipeline = machine.pipeline
         # Other sources' traces (ChampSim) are of x86-64 programs.
         isa = ISAS.get(instructions.isa, ISAS["x86-64"])
@@ -84,10 +94,17 @@ class Simulation:
             ideal_branches="branches" in ideal,
             ideal_instructions="instructions" in ideal,
             ideal_data="data" in ideal,
+            taken_path_only=taken_path_only,
         )
         self._size = len(instructions)
         self._instructions = 0
         self._before: dict[str, int] = {}
+
+    def grow(self, instructions: StaticInstructions) -> None:
+        """Go on with more static instructions, of which the ones so far are the first, unchanged."""
+        if len(instructions) != self._size:
+            self._core.grow(static_rows(self._simulated, instructions), instructions.address.astype(np.int64))
+            self._size = len(instructions)
 
     def run(self, chunk: Chunk | _core.Chunk, outcomes: NDArray[np.uint8] | None = None) -> NDArray[np.uint16]:
         """[n] cycles between each instruction's retirement and the one before, at most 65535.

@@ -56,6 +56,7 @@ struct Machine {
     double frequency_ghz;
     bool total_store_order;  // x86-64's
     Ideal ideal;
+    bool taken_path_only = false;  // nothing is fetched from a path that is not taken
 };
 
 }  // namespace perfvec
