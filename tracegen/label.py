@@ -223,7 +223,7 @@ def last_touches(trace: Trace, instructions: StaticInstructions, stop: int) -> N
         begins = np.append(0, ends[:-1] + 1)
         keys, times, dirty = keys[ends], times[ends], np.maximum.reduceat(dirty, begins)
     order = np.argsort(times, kind="stable")
-    return (keys << one | dirty)[order]
+    return np.asarray((keys << one | dirty)[order], np.uint64)
 
 
 def label_one(
