@@ -10,7 +10,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 CORE := $(shell find uarch/timing/core tracegen/live_points/core -name '*.[ch]pp')
 CORE_STAMP := $(VENV)/.core
 
-.PHONY: demo test fuzz check lint docs package setup setup-dev core system browser train-default clean
+.PHONY: demo test fuzz check lint docs package setup setup-dev core system browser train-default train-timed clean
 
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
@@ -85,6 +85,10 @@ $(DEV_STAMP): $(STAMP)
 TRAIN := train-out
 train-default: setup
 	sh tools/train-default.sh $(BIN)/perfvec $(abspath $(TRAIN)) perfvec/weights/default.safetensors $(GEM5)
+
+# A model of the schema `timed` and its folds, from nothing; the next one to ship. Resumes after a kill.
+train-timed: setup
+	sh tools/train-timed.sh $(BIN)/perfvec $(abspath $(TRAIN)) $(abspath $(TRAIN))/default.safetensors $(GEM5)
 
 clean:
 	rm -rf $(VENV) demo-out build dist site uarch/timing/_core.*.so tracegen/live_points/_core.*.so

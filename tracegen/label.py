@@ -21,15 +21,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from support.errors import InputError
 from support.executor import Executor, Local, settle
 from support.files import require_writable
+from tracegen.control_flow.straight_line import LINE_BITS
 from tracegen.decode import decode
 from tracegen.formats.latency import LatencyFile, LatencyWriter, join
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
+from uarch.instructions import StaticInstructions
 from uarch.timing.simulation import COUNTERS, SIMULATOR
 from uarch.timing.simulations import Simulations
 
@@ -47,6 +50,7 @@ def label(
     warmup: int = WARMUP,
     workers: int = 2,
     cluster: Executor | None = None,
+    touches: bool = False,
     simulator: str = "embedded",
     gem5: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -54,9 +58,10 @@ def label(
     """Write `NAME.latency.h5` (`NAME-START.latency.h5` where `start` > 0) of every trace into `folder`.
 
     `count` instructions are labelled from `start` on, to the trace's end where it is None or larger. A trace that ends
-    before `start` is left out. So many `workers` run here, or those of a `cluster`. `simulator` is `embedded` or
-    `gem5`, whose binary is `gem5` or the environment's GEM5; what gem5 cannot simulate is told on stderr and left out.
-    Raises InputError for bad traces, no machines or an unwritable folder.
+    before `start` is left out. `touches`: as of `label_one`, of the embedded simulator. So many `workers` run here, or
+    those of a `cluster`. `simulator` is `embedded` or `gem5`, whose binary is `gem5` or the environment's GEM5; what
+    gem5 cannot simulate is told on stderr and left out. Raises InputError for bad traces, no machines or an unwritable
+    folder.
     """
     if not machines:
         raise InputError("no machine to label for; name some with --uarch or --sample")
@@ -103,7 +108,14 @@ def label(
             if not _already(output, trace, machines, start, stop):
                 labels.append(
                     _Labels(
-                        trace.path.absolute(), trace.digest, tuple(machines), output.absolute(), start, stop, warmup
+                        trace.path.absolute(),
+                        trace.digest,
+                        tuple(machines),
+                        output.absolute(),
+                        start,
+                        stop,
+                        warmup,
+                        touches=touches,
                     )
                 )
     if not outputs:
@@ -135,11 +147,13 @@ class _Labels:
     stop: int
     warmup: int
     threads: int = 1
+    touches: bool = False
 
     @property
     def folder_of_parts(self) -> Path:
         """Named by what is made, so that nothing else is taken for it."""
-        what = [self.digest, self.start, self.stop, self.warmup, SIMULATOR, [m.to_dict() for m in self.machines]]
+        machines = [machine.to_dict() for machine in self.machines]
+        what = [self.digest, self.start, self.stop, self.warmup, self.touches, SIMULATOR, machines]
         key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
         return self.output.with_name(f".{self.output.name}.{key}.parts")
 
@@ -160,7 +174,16 @@ def _run(executor: Executor, labels: Sequence[_Labels], unit: str, progress: boo
 
 
 def _label(given: _Labels) -> None:
-    label_one(given.trace, given.machines, given.output, given.start, given.stop, given.warmup, given.threads)
+    label_one(
+        given.trace,
+        given.machines,
+        given.output,
+        given.start,
+        given.stop,
+        given.warmup,
+        given.threads,
+        touches=given.touches,
+    )
 
 
 def _already(output: Path, trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> bool:
@@ -175,14 +198,57 @@ def _already(output: Path, trace: Trace, machines: Sequence[Machine], start: int
     )
 
 
+def last_touches(trace: Trace, instructions: StaticInstructions, stop: int) -> NDArray[np.uint64]:
+    """The lines of code and data that the first `stop` instructions touch, in the order of the last touch, as
+    `Simulation.touch` takes them: what a cache of any size holds afterwards, but for what prefetchers bring.
+    """
+    keys, times, dirty = (np.empty(0, kind) for kind in (np.uint64, np.int64, np.uint64))
+    code = instructions.address >> np.uint64(LINE_BITS)
+    code_end = (instructions.address + instructions.length - np.uint64(1)) >> np.uint64(LINE_BITS)
+    one = np.uint64(1)
+    for chunk in trace.chunks(stop=stop):
+        when = np.arange(chunk.start, chunk.start + len(chunk))
+        of_access = np.repeat(when, np.diff(chunk.access_offset))
+        size = np.maximum(chunk.size, 1).astype(np.uint64)
+        lines = [chunk.address >> np.uint64(LINE_BITS), (chunk.address + size - one) >> np.uint64(LINE_BITS)]
+        fetched = [code[chunk.static_id], code_end[chunk.static_id]]
+        stores = chunk.is_store.astype(np.uint64)
+        keys = np.concatenate([keys, *(line << one | one for line in fetched), *(line << one for line in lines)])
+        times = np.concatenate([times, when, when, of_access, of_access])
+        none = np.zeros(2 * len(chunk), np.uint64)
+        dirty = np.concatenate([dirty, none, stores, stores])
+        order = np.lexsort((times, keys))
+        keys, times, dirty = keys[order], times[order], dirty[order]
+        ends = np.flatnonzero(np.append(keys[1:] != keys[:-1], True))
+        begins = np.append(0, ends[:-1] + 1)
+        keys, times, dirty = keys[ends], times[ends], np.maximum.reduceat(dirty, begins)
+    order = np.argsort(times, kind="stable")
+    return np.asarray((keys << one | dirty)[order], np.uint64)
+
+
 def label_one(
-    path: Path, machines: Sequence[Machine], output: Path, start: int, stop: int, warmup: int = WARMUP, threads: int = 1
+    path: Path,
+    machines: Sequence[Machine],
+    output: Path,
+    start: int,
+    stop: int,
+    warmup: int = WARMUP,
+    threads: int = 1,
+    *,
+    touches: bool = False,
 ) -> None:
-    """Label instructions [start, stop) of one trace on these machines."""
+    """Label instructions [start, stop) of one trace on these machines. `touches`: caches are warmed by the lines that
+    were touched before, in the order of the last touch, which takes a hundredth of the time.
+    """
     with Trace(path) as trace, Simulations(machines, decode(trace.address, trace.code, trace.isa), threads) as running:
         timed = max(0, start - warmup)
-        for chunk in trace.chunks(stop=timed):
-            running.warm(chunk)
+        if touches:
+            lines = last_touches(trace, decode(trace.address, trace.code, trace.isa), timed)
+            for simulation in running.each:
+                simulation.touch(lines)
+        else:
+            for chunk in trace.chunks(stop=timed):
+                running.warm(chunk)
         for chunk in trace.chunks(start=timed, stop=start):
             running.run(chunk)
         writer = LatencyWriter(

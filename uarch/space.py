@@ -158,6 +158,41 @@ def sample(
     return found
 
 
+def sample_pairs(n: int, seed: int = 0, space: str | Path = "default") -> list[Machine]:
+    """`n` machines of a space, the same for the same arguments: of each two the second is the first with another value
+    of one field, which a third machine of the space has. What a change of one field costs is learned from them. Raises
+    InputError.
+    """
+    drawn = sample(n, seed, space)
+    generator = np.random.default_rng(seed)
+    fields = load_space(space).varied
+    found: list[Machine] = []
+    for first in drawn[: -(-n // 2)]:
+        found += [first, _neighbour(first, drawn, fields, generator)]
+    return found[:n]
+
+
+def _neighbour(machine: Machine, others: list[Machine], fields: list[str], generator: np.random.Generator) -> Machine:
+    """`machine` with another one's value of a field, both drawn at random until they make a machine."""
+    flat = flatten(machine.to_dict())
+    for _ in range(1000):
+        other = flatten(others[int(generator.integers(len(others)))].to_dict())
+        field = fields[int(generator.integers(len(fields)))]
+        if field not in flat or other.get("core") != flat["core"] or other.get(field, flat[field]) == flat[field]:
+            continue
+        values = machine.to_dict() | {"name": f"{machine.name}-{field}"}
+        section, _, last = field.rpartition(".")
+        if section:
+            values[section] = values[section] | {last: other[field]}
+        else:
+            values[last] = other[field]
+        try:
+            return machine_from_dict(values)
+        except InputError:  # that value does not go with the others
+            continue
+    raise InputError(f"no machine differs from {machine.name} in one field; sample more machines")
+
+
 def base_of(space: Space, base: str | Path | Machine | None) -> Machine | None:
     """The machine whose fields a space leaves alone: `base`, else the space's own, else none. Raises InputError."""
     name = base if base is not None else space.base

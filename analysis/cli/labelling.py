@@ -21,11 +21,17 @@ def label(
     presets: Annotated[bool, typer.Option("--presets", help="Label on every preset.")] = False,
     sample: Annotated[int, typer.Option(min=0, help="Label on N machines sampled from the design space.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Every second sampled machine is the one before with one field changed.")
+    ] = False,
     machines_of: Annotated[Path | None, typer.Option(help="Label on the machines of this latency file.")] = None,
     start: Annotated[int, typer.Option(min=0, help="First labelled instruction; caches are warmed by all before.")] = 0,
     count: Annotated[
         int | None, typer.Option(min=1, help="Labelled instructions; to the trace's end by default.")
     ] = None,
+    touches: Annotated[
+        bool, typer.Option("--touches", help="Warm caches by the lines last touched: quick, for many machines.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Traces (with gem5: simulations) side by side.")] = 2,
     simulator: Annotated[str, typer.Option(help="embedded, or gem5, which runs the traces' programs.")] = "embedded",
     gem5: Annotated[Path | None, typer.Option(help="gem5's binary; by default the environment's GEM5.")] = None,
@@ -38,12 +44,13 @@ def label(
     from tracegen.label import label as run_label
     from uarch.configuration import preset_names
     from uarch.space import sample as sample_space
+    from uarch.space import sample_pairs
 
     chosen = machines_named(machines) if machines else []
     if presets:
         chosen += machines_named(preset_names())
     if sample:
-        chosen += sample_space(sample, seed)
+        chosen += sample_pairs(sample, seed) if pairs else sample_space(sample, seed)
     if machines_of:
         with LatencyFile(machines_of) as labels:
             chosen += labels.machines
@@ -55,6 +62,7 @@ def label(
             start=start,
             count=count,
             workers=workers,
+            touches=touches,
             cluster=workers_elsewhere,
             simulator=simulator,
             gem5=gem5,

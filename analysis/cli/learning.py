@@ -28,6 +28,10 @@ def train(
     table_latencies: Annotated[
         Path | None, typer.Option(help="Latency files of machines to fit vectors for, after training.")
     ] = None,
+    sampled_latencies: Annotated[
+        Path | None,
+        typer.Option(help="Latency files whose machines differ from file to file: they train the encoder together."),
+    ] = None,
     encoder: Annotated[
         bool, typer.Option("--encoder/--no-encoder", help="Whether to fit an encoder of other machines.")
     ] = True,
@@ -140,6 +144,7 @@ def train(
         split=split,
         encoder_latencies=encoder_latencies,
         table_latencies=table_latencies,
+        sampled_latencies=sampled_latencies,
         encoder=encoder,
         initial=start,
         device=device,

@@ -58,7 +58,7 @@ def features(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write, or their folder.")],
     traces: Annotated[list[Path] | None, typer.Argument(help="Traces; or -- PROGRAM ARGS…")] = None,
-    schema: Annotated[str, typer.Option(help="Feature schema: default or perfvec-51.")] = "default",
+    schema: Annotated[str, typer.Option(help="Feature schema: default, timed or perfvec-51.")] = "default",
     workers: Annotated[int, typer.Option(min=1, help="Of several traces: N side by side.")] = 2,
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,

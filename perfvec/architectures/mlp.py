@@ -1,10 +1,14 @@
-"""The MLP baseline: each instruction by itself. What it lacks against the others is what context is worth."""
+"""The MLP: each instruction by itself.
+
+Of the schema `default` it is a baseline, and what it lacks against the others is what context is worth. Of `timed`,
+whose reference machines have seen the context, it is the cheapest architecture.
+"""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from perfvec.architectures.contract import Architecture, State
+from perfvec.architectures.contract import Architecture, State, absorb_into
 
 
 class Mlp(Architecture):
@@ -17,3 +21,16 @@ class Mlp(Architecture):
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         return self.net(x), ()
+
+    @property
+    def first(self) -> nn.Linear:
+        layer = self.net[0]
+        assert isinstance(layer, nn.Linear)
+        return layer
+
+    def behind_first(self, entered: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        return self.net[1:](entered), ()
+
+    def absorb(self, mean: Tensor, scale: Tensor) -> bool:
+        absorb_into(self.first.weight, self.first.bias, mean, scale)
+        return True

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from perfvec.machines.features import features_of_machines
 from perfvec.model import configuration_key
 from support.errors import InputError
 from tracegen.decode import decode
@@ -167,6 +168,59 @@ def pair_files(traces: Path, latencies: Path) -> Iterator[tuple[Path, Path]]:
                     f"{path}: labels a trace {file.trace!r} (digest {file.trace_digest[:12]}…) that is not in {traces}"
                 )
             yield by_digest[file.trace_digest], path
+
+
+@dataclass(frozen=True)
+class SampledShard:
+    """A window labelled on machines of its own; of each two the second is meant to differ in one field."""
+
+    shard: Shard
+    machines: tuple[Machine, ...]
+    features: NDArray[np.float32]  # [M, F] of the machines
+
+
+def prepare_sampled(
+    traces: Path, latencies: Path, schema: Schema, folder: Path, labels: Labels, *, progress: bool = True
+) -> tuple[SampledShard, ...]:
+    """Shards of latency files whose machines differ from file to file. A window that lies in one of `labels` takes its
+    features from there. Raises InputError as `prepare` does.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    begins: list[tuple[Shard, int]] = []
+    for shard in labels.shards:
+        with LatencyFile(shard.latency_file) as file:
+            begins.append((shard, file.start))
+    found = []
+    pairs = list(pair_files(traces, latencies))
+    for trace_path, latency_path in tqdm(pairs, desc="sampled", unit="file", disable=None if progress else True):
+        with LatencyFile(latency_path) as file:
+            _check_distinct(file)
+            around = next((pair for pair in begins if _lies_in(file, *pair)), None)
+            place = _place(file, schema, folder)
+            if around is None:
+                _made(trace_path, file, schema, place, wait=True)
+                shard = _shard(latency_path, place, schema)
+            else:
+                shard = _part_of(*around, file, latency_path, place)
+            machines = tuple(file.machines)
+        found.append(SampledShard(shard, machines, features_of_machines(machines)))
+    return tuple(found)
+
+
+def _lies_in(file: LatencyFile, shard: Shard, start: int) -> bool:
+    same = file.trace_digest == shard.trace_digest
+    return same and start <= file.start and file.start + len(file) <= start + len(shard)
+
+
+def _part_of(shard: Shard, start: int, file: LatencyFile, path: Path, folder: Path) -> Shard:
+    """The part of `shard`, which begins at instruction `start`, that `file` labels: its labels lie in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not _complete(folder).exists():
+        mean = _copy_latencies(file, folder / "latency")
+        _complete(folder).write_text(json.dumps({"mean": mean.tolist()}))
+    mean = np.array(json.loads(_complete(folder).read_text())["mean"])
+    latency = Rows(folder / "latency", "<u2", len(file), (len(file.machines),))
+    return replace(shard, latency_file=str(path), lead=shard.lead + file.start - start, latency=latency, mean=mean)
 
 
 def _files(folder: Path, suffix: str) -> list[Path]:

@@ -8,6 +8,7 @@ machine costs a simulation of the windows, not training of the foundation model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,10 +36,18 @@ _JITTER = 0.1  # deviations by which features are blurred in training: fields th
 
 
 def fit_encoder(
-    model: Model, labels: Labels, traces: Path, latencies: Path | None, *, seed: int, progress: bool = True
+    model: Model,
+    labels: Labels,
+    traces: Path,
+    latencies: Sequence[Path],
+    *,
+    initial: MachineEncoder | None = None,
+    seed: int,
+    progress: bool = True,
 ) -> tuple[MachineEncoder, NDArray[np.float64]]:
-    """The encoder for `model`, from its training labels and optional further latency files of the same traces; and the
-    mean vector per instruction of each of `model.programs` [P, d] over the windows it learned from.
+    """The encoder for `model`, from its training labels and optional folders of further latency files, those of other
+    traces not counted; `initial` is an encoder to go on from. Also the mean vector per instruction of each of
+    `model.programs` [P, d] over the windows it learned from.
     """
     foundation = rounded(model.foundation)  # as programs will be represented
     machines: list[Machine] = list(model.machines)
@@ -52,11 +61,13 @@ def fit_encoder(
             cycles = shard.latency[begin : begin + MEAN_OVER].sum(axis=0, dtype=np.float64)
             samples += [(len(vectors), row, float(value)) for row, value in enumerate(cycles)]
             vectors.append(_window_vector(foundation, shard, begin))
-    for _, path in pair_files(traces, latencies) if latencies else ():
+    for _, path in (pair for folder in latencies for pair in pair_files(traces, folder)):
         with LatencyFile(path) as file:
-            for machine in file.machines:
+            for machine in file.machines if file.trace_digest in windows_of else ():
                 if row_of.setdefault(configuration_key(machine), len(machines)) == len(machines):
                     machines.append(machine)
+            if file.trace_digest not in windows_of:
+                continue
             rows = [row_of[configuration_key(machine)] for machine in file.machines]
             for _, begin, window in windows_of.get(file.trace_digest, ()):
                 if file.start <= begin and begin + MEAN_OVER <= file.start + len(file):
@@ -71,6 +82,7 @@ def fit_encoder(
         rows_of_samples,
         cycles_of_samples,
         model.table(),
+        initial=initial,
         seed=seed,
         progress=progress,
     )
@@ -118,27 +130,19 @@ def learn(
     cycles: NDArray[np.float64],
     table: NDArray[np.float64],
     *,
+    initial: MachineEncoder | None = None,
     seed: int,
     steps: int = _STEPS,
     progress: bool = True,
 ) -> MachineEncoder:
     """Fit on samples: window `window[k]` took `cycles[k]` on the machine with features `features[row[k]]`.
 
-    `vectors` [W, d]; `table` [U, d] gives the directions in which machine vectors vary.
+    `vectors` [W, d]; `table` [U, d] gives the directions in which machine vectors vary; with `initial`
+    learning goes on from that encoder, whose directions stay.
     """
     torch.manual_seed(seed)
-    pace, centre, basis, deviation = _directions(table, vectors)
-    encoder = MachineEncoder(vectors.shape[1], features=features.shape[1], coordinates=len(basis))
-    for buffer, value in (
-        (encoder.pace, pace),
-        (encoder.basis_mean, centre),
-        (encoder.basis, basis),
-        (encoder.basis_scale, deviation),
-    ):
-        buffer.copy_(torch.as_tensor(value))
+    encoder = _fresh(features, vectors, table) if initial is None else _copy(initial)
     spread = features.std(axis=0)
-    encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
-    encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
     jitter = torch.from_numpy(_JITTER * spread)
     x = torch.from_numpy(features)
     # R·m / y = (R / y)·m: one product a sample, relative by construction.
@@ -160,6 +164,29 @@ def learn(
         optimizer.step()
         schedule.step()
     return encoder.eval()
+
+
+def _fresh(features: NDArray[np.float32], vectors: NDArray[np.float64], table: NDArray[np.float64]) -> MachineEncoder:
+    pace, centre, basis, deviation = _directions(table, vectors)
+    encoder = MachineEncoder(vectors.shape[1], features=features.shape[1], coordinates=len(basis))
+    for buffer, value in (
+        (encoder.pace, pace),
+        (encoder.basis_mean, centre),
+        (encoder.basis, basis),
+        (encoder.basis_scale, deviation),
+    ):
+        buffer.copy_(torch.as_tensor(value))
+    spread = features.std(axis=0)
+    encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
+    encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
+    return encoder
+
+
+def _copy(initial: MachineEncoder) -> MachineEncoder:
+    """The same weights; directions that were learned with the foundation model stay as they are."""
+    encoder = MachineEncoder(1)
+    encoder.load_state_dict({name: value.detach().clone() for name, value in initial.state_dict().items()})
+    return encoder
 
 
 def _draw(indices: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:

@@ -10,6 +10,15 @@ SEGMENTS = ((1, 0.02), (16, 0.3), (96, 1.0), (288, 1.0))  # instructions summed,
 OUTLIER = 4.0  # mean latencies
 
 
+def difference_loss(error: Tensor) -> Tensor:
+    """Loss of what changes cost, from the errors [T, B, M] of pairs of machines, two and two along the last dimension:
+    of the whole sequence, relative to the first one's time.
+    """
+    pairs = error.mean(dim=0).unflatten(-1, (-1, 2))
+    change = pairs[..., 1] - pairs[..., 0]
+    return 2 * huber_loss(change, torch.zeros_like(change), delta=OUTLIER)
+
+
 def segment_loss(error: Tensor) -> Tensor:
     """Weighted mean of the squared mean error over `SEGMENTS` of consecutive instructions; error is [T, B, U].
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from perfvec.model import FoundationModel
 
@@ -74,9 +74,18 @@ class Muon(torch.optim.AdamW):
         parameter.add_(orthogonal(stacked).reshape(parameter.shape), alpha=-group["lr"] * scale)
 
 
-def optimizer_for(foundation: FoundationModel, kind: str, *, rate: float, muon_lr: float, weight_decay: float) -> Muon:
+def optimizer_for(
+    foundation: FoundationModel,
+    kind: str,
+    *,
+    rate: float,
+    muon_lr: float,
+    weight_decay: float,
+    beside: nn.Module | None = None,
+) -> Muon:
     """The optimizer of a foundation model: `adam` at `rate` throughout, or `muon` with the architecture's matrices at
-    `muon_lr`. The head, whose rows are machines, and vectors are Adam's."""
+    `muon_lr`. The head, whose rows are machines, vectors and all of the module `beside` are Adam's.
+    """
     matrices: dict[int, list[Tensor]] = {}
     others: list[Tensor] = []
     inside = {id(parameter) for parameter in foundation.architecture.parameters() if parameter.ndim == 2}
@@ -86,6 +95,7 @@ def optimizer_for(foundation: FoundationModel, kind: str, *, rate: float, muon_l
             matrices.setdefault(rows, []).append(parameter)
         else:
             others.append(parameter)
+    others += list(beside.parameters()) if beside is not None else []
     groups: list[dict[str, Any]] = [{"params": others, "peak": rate, "rows": 0}]
     groups += [{"params": of, "peak": muon_lr, "rows": rows} for rows, of in sorted(matrices.items())]
     return Muon(groups, weight_decay=weight_decay)

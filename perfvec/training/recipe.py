@@ -34,6 +34,9 @@ class Recipe:
     ema_decay: float = 0.0  # decay per step of the weights' exponential moving average, which is then what is saved
     validate_every: int = 500  # steps, where programs validate
     patience: int = 0  # validations without a better one before training stops; 0: never
+    sampled_share: float = 0.4  # of a batch's sequences, where there are windows labelled on sampled machines
+    sampled_machines: int = 32  # that such a sequence is labelled on, drawn anew each time
+    encoder_layers: int = 128  # width of the hidden layers of an encoder that is trained together
     seed: int = 0
     initial: str = ""  # digest of the model whose weights training starts from; none: from nothing
 
@@ -42,6 +45,8 @@ class Recipe:
             raise InputError(f"warmup must be at most {WARMUP} and sequence a multiple of {SEGMENTS[-1][0]}")
         if min(self.width, self.layers, self.instructions, self.batch_size, self.validate_every) < 1:
             raise InputError("width, layers, instructions, batch_size and validate_every must be at least 1")
+        if not 0.0 < self.sampled_share < 1.0 or self.sampled_machines < 2 or self.sampled_machines % 2:
+            raise InputError("sampled_share must lie between 0 and 1, and sampled_machines be an even number")
         if not 0.0 <= self.ema_decay < 1.0:
             raise InputError(f"ema_decay is {self.ema_decay}; a decay from 0 (no averaging) to below 1 is expected")
         if self.patience < 0 or self.weight_decay < 0:
@@ -53,6 +58,11 @@ class Recipe:
     @property
     def steps(self) -> int:
         return max(1, self.instructions // (self.sequence * self.batch_size))
+
+    @property
+    def sampled(self) -> int:
+        """Sequences of a batch that are labelled on sampled machines, where there are any."""
+        return min(max(1, round(self.sampled_share * self.batch_size)), self.batch_size - 1)
 
     @property
     def shape(self) -> dict[str, Any]:

@@ -30,14 +30,27 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
+from perfvec.machines.encoder import MachineEncoder
+from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
 from perfvec.precision import flushed_subnormals, native_bf16
 from perfvec.representation.represent import CHUNK, sequence_sums
 from perfvec.training import encoder_training
 from perfvec.training.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
-from perfvec.training.data import WARMUP, Division, Labels, Shard, Split, batch, prepare, work_folder
+from perfvec.training.data import (
+    WARMUP,
+    Division,
+    Labels,
+    SampledShard,
+    Shard,
+    Split,
+    batch,
+    prepare,
+    prepare_sampled,
+    work_folder,
+)
 from perfvec.training.fitted_table import fit_table, require_trained
-from perfvec.training.loss import segment_loss
+from perfvec.training.loss import difference_loss, segment_loss
 from perfvec.training.metrics import Metrics, require_tensorboard
 from perfvec.training.optimizer import optimizer_for
 from perfvec.training.ranks import Ranks, device_of, processes
@@ -45,9 +58,12 @@ from perfvec.training.recipe import Recipe
 from support.errors import InputError
 from support.files import require_writable
 from tracegen.features import Schema, get_schema
+from uarch.configuration import Machine
 
 CHECKPOINT_SECONDS = 60.0
+_ENCODED, _CHANGES = 0.5, 1.0  # weights in the loss: rows told by the encoder, and differences between two machines
 _NOTHING_LEFT_OUT = Split()
+_TOGETHER = "together."  # before the names of an encoder's weights in a checkpoint
 
 
 def train(
@@ -59,6 +75,7 @@ def train(
     split: Split = _NOTHING_LEFT_OUT,
     encoder_latencies: str | os.PathLike[str] | None = None,
     table_latencies: str | os.PathLike[str] | None = None,
+    sampled_latencies: str | os.PathLike[str] | None = None,
     encoder: bool = True,
     initial: Model | None = None,
     device: str = "auto",
@@ -71,10 +88,12 @@ def train(
 
     With `initial` training goes on from that model's weights (and its recipe's schema and shape must be these).
     `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder;
-    `table_latencies` such whose machines get vectors of their own, fitted with the foundation model frozen. Without
-    `encoder` the model knows no other machines. `device` is auto, cpu, cuda or cuda:N; `tensorboard` a folder for its
-    files. Beside `output` a `*.metrics.csv` has one row a step. `shards` is a folder for the training data that stays,
-    for other runs on the same labels, also at the same time.
+    `table_latencies` such whose machines get vectors of their own, fitted with the foundation model frozen.
+    `sampled_latencies` are latency files whose machines differ from file to file: with them the encoder is trained
+    together with the foundation model, and on from there afterwards. Without `encoder` the model knows no other
+    machines. `device` is auto, cpu, cuda or cuda:N; `tensorboard` a folder for its files. Beside `output` a
+    `*.metrics.csv` has one row a step. `shards` is a folder for the training data that stays, for other runs on the
+    same labels, also at the same time.
 
     A run that was killed continues from its last checkpoint when it is started again with the same arguments. Under
     torchrun the first process writes; the others return their model without an encoder.
@@ -94,6 +113,22 @@ def train(
         if ranks.first:
             ranks.wait()
         division = split.divide(labels)
+        sampled: tuple[SampledShard, ...] = ()
+        if sampled_latencies:
+            if not ranks.first:
+                ranks.wait()
+            found = prepare_sampled(
+                Path(traces), Path(sampled_latencies), schema, data, labels, progress=progress and ranks.first
+            )
+            if ranks.first:
+                ranks.wait()
+            judged = set(division.held_programs) | set(division.validation.programs if division.validation else ())
+            sampled = tuple(one for one in found if one.shard.program not in judged)
+            if not sampled:
+                raise InputError(
+                    f"{sampled_latencies}: every labelled program is held out; nothing is left to train on"
+                )
+        together = _together(division.training.machines, sampled, recipe) if sampled else None
         if table_latencies:  # before the work, not behind it
             require_trained(_programs(division, initial), traces, table_latencies)
         work.mkdir(parents=True, exist_ok=True)
@@ -103,6 +138,8 @@ def train(
             recipe,
             work / "checkpoint.pt",
             initial=initial,
+            sampled=sampled,
+            together=together,
             ranks=ranks,
             metrics=Path(f"{os.fspath(output)}.metrics.csv"),
             tensorboard=Path(tensorboard) if tensorboard else None,
@@ -116,7 +153,8 @@ def train(
             model,
             division.training,
             Path(traces),
-            Path(encoder_latencies) if encoder_latencies else None,
+            [Path(folder) for folder in (encoder_latencies, sampled_latencies) if folder],
+            initial=together,
             seed=recipe.seed,
             progress=progress,
         )
@@ -174,21 +212,53 @@ def trained_model(
 class Objective(nn.Module):
     """The loss of a batch of sequences. One module, so that DistributedDataParallel can wrap all of a step."""
 
-    def __init__(self, foundation: FoundationModel, machine_scale: Tensor, warmup: int, bf16: bool) -> None:
+    def __init__(
+        self,
+        foundation: FoundationModel,
+        machine_scale: Tensor,
+        warmup: int,
+        bf16: bool,
+        together: MachineEncoder | None = None,
+    ) -> None:
         super().__init__()
-        self.foundation, self.warmup, self.bf16 = foundation, warmup, bf16
+        self.foundation, self.warmup, self.bf16, self.together = foundation, warmup, bf16, together
         self.register_buffer("machine_scale", machine_scale)
         self.machine_scale: Tensor
 
-    def forward(self, x: Tensor, present: Tensor, latency: Tensor, relative: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        present: Tensor,
+        latency: Tensor,
+        relative: Tensor,
+        encoded: Tensor | None = None,
+        sampled: tuple[Tensor, Tensor, Tensor] | None = None,
+    ) -> Tensor:
         """Return the loss of `x` [warmup + T, B, F], `present` [warmup + T, B], `latency` [T, B, U] and `relative` [B,
         U], the mean latency that each error counts against.
+
+        `encoded` [U, F'] are those machines' configurations, by which the encoder tells their times as well. With
+        `sampled` x has S sequences more; it has their latency [T, S, M], relative [S, M] and the configurations
+        [S, M, F'] that each is labelled on.
         """
         # Before a trace's start the input is its mean: as if nothing were known.
         x = torch.where(present[..., None], x, self.foundation.mean)
         r, _ = self.foundation(x, bf16=self.bf16)
-        predicted = self.foundation.head(r[self.warmup :])
-        return segment_loss(predicted * (self.machine_scale / relative) - latency / relative)
+        r = r[self.warmup :]
+        rows = r[:, : latency.shape[1]]
+        predicted = self.foundation.head(rows)
+        loss = segment_loss(predicted * (self.machine_scale / relative) - latency / relative)
+        if self.together is None or encoded is None or sampled is None:
+            return loss
+        vectors = self.together(encoded)
+        loss = loss + _ENCODED * segment_loss((rows @ vectors.T - latency) / relative)
+        latency, relative, features = sampled
+        vectors = self.together(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # [S, M, d]
+        predicted = torch.einsum("tsd,smd->tsm", r[:, rows.shape[1] :], vectors)
+        error = (predicted - latency) / relative
+        pair = relative.unflatten(-1, (-1, 2))[..., :1].expand(-1, -1, 2).flatten(-2)
+        change = (predicted - latency) / pair
+        return loss + segment_loss(error) + _CHANGES * difference_loss(change)
 
 
 @dataclass(frozen=True)
@@ -213,6 +283,8 @@ def fit(
     checkpoint: Path,
     *,
     initial: Model | None = None,
+    sampled: Sequence[SampledShard] = (),
+    together: MachineEncoder | None = None,
     ranks: Ranks = Ranks(),
     metrics: Path | None = None,
     tensorboard: Path | None = None,
@@ -220,8 +292,9 @@ def fit(
 ) -> FoundationModel:
     """The foundation model after `recipe.steps` steps (or fewer: early stopping), resumed from `checkpoint`.
 
-    Where there are validation programs it is the best of the validated states, otherwise the last; of the averaged
-    weights where the recipe averages.
+    `together` is an encoder that is trained with it, in place, on those machines and on `sampled` windows. Where there
+    are validation programs the foundation model is the best of the validated states, otherwise the last; of the
+    averaged weights where the recipe averages.
     """
     labels, validation = division.training, division.validation
     short = min(len(shard) for shard in labels.shards)
@@ -236,20 +309,24 @@ def fit(
     if initial is not None:
         _start_from(foundation, initial, labels, scales.machine)
     bf16 = native_bf16(ranks.device)
-    objective = Objective(foundation, scales.machine, recipe.warmup, bf16).to(ranks.device)
+    objective = Objective(foundation, scales.machine, recipe.warmup, bf16, together).to(ranks.device)
     optimizer = optimizer_for(
         foundation,
         recipe.optimizer,
         rate=recipe.learning_rate,
         muon_lr=recipe.muon_lr,
         weight_decay=recipe.weight_decay,
+        beside=together,
     )
     average = deepcopy(foundation) if recipe.ema_decay else None
     kept = average or foundation  # what is validated and saved
     first, best = 0, None
-    identity = _identity(recipe, division)
+    identity = _identity(recipe, division, sampled)
     if (state := load_checkpoint(checkpoint, identity, ranks.device)) is not None:
-        foundation.load_state_dict(state.weights)
+        foundation.load_state_dict({k: v for k, v in state.weights.items() if not k.startswith(_TOGETHER)})
+        if together is not None:
+            own = {k.removeprefix(_TOGETHER): v for k, v in state.weights.items() if k.startswith(_TOGETHER)}
+            nn.Module.load_state_dict(together, own)
         optimizer.load_state_dict(state.optimizer)
         if average is not None and state.ema is not None:
             average.load_state_dict(state.ema)
@@ -262,7 +339,8 @@ def fit(
             if log is not None:
                 log.flush()
             averaged = average.state_dict() if average is not None else None
-            now = Checkpoint(step, foundation.state_dict(), optimizer.state_dict(), averaged, best)
+            beside = {f"{_TOGETHER}{k}": v for k, v in together.state_dict().items()} if together is not None else {}
+            now = Checkpoint(step, foundation.state_dict() | beside, optimizer.state_dict(), averaged, best)
             save_checkpoint(checkpoint, identity, now)
 
     compute = DistributedDataParallel(objective, broadcast_buffers=False) if ranks.count > 1 else objective
@@ -272,17 +350,22 @@ def fit(
     done = first
     hidden = True if not (progress and ranks.first) else None
     bar = tqdm(total=recipe.steps, initial=first, desc="train", unit="step", disable=hidden)
-    for step, x, present, y, which in _batches(labels.shards, schema, recipe, first, ranks):
+    configurations = torch.from_numpy(features_of_machines(labels.machines)).to(ranks.device) if sampled else None
+    batches = _batches(labels.shards, schema, recipe, first, ranks, sampled)
+    for step, x, present, y, which, more in batches:
         if best is not None and recipe.patience and step - best.step >= recipe.patience * recipe.validate_every:
             break
         share = _schedule(step, recipe.steps)
         for group in optimizer.param_groups:
             group["lr"] = share * group["peak"]
         inputs = [torch.from_numpy(value).to(ranks.device) for value in (x, present, y.astype(np.float32))]
-        loss = compute(*inputs, scales.shard[which].to(ranks.device))
+        if together is not None:
+            torch.manual_seed(recipe.seed * 1_000_003 + step)  # of its dropout: as in a run that was not killed
+        others = tuple(torch.from_numpy(value).float().to(ranks.device) for value in more) if more else None
+        loss = compute(*inputs, scales.shard[which].to(ranks.device), configurations, others)
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(foundation.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
         optimizer.step()
         if average is not None:
             follow = get_ema_multi_avg_fn(min(recipe.ema_decay, (1 + step) / (10 + step)))
@@ -317,6 +400,8 @@ def fit(
             saved_at = now
     bar.close()
     save(done)
+    if together is not None:
+        together.cpu().eval()
     if log is not None:
         log.close()
     if best is not None:
@@ -327,33 +412,61 @@ def fit(
     return kept.eval()
 
 
-def _identity(recipe: Recipe, division: Division) -> str:
+def _identity(recipe: Recipe, division: Division, sampled: Sequence[SampledShard] = ()) -> str:
     """Return the hash of recipe and data; a checkpoint must match it to resume."""
     judges = division.validation.identity() if division.validation else ""
-    text = json.dumps([asdict(recipe), division.training.identity(), judges], sort_keys=True)
+    others = [one.shard.latency.path.parent.name for one in sampled]
+    text = json.dumps([asdict(recipe), division.training.identity(), judges, others], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+_Batch = tuple[
+    int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.int64], tuple[NDArray, ...] | None
+]
+
+
 def _batches(
-    shards: Sequence[Shard], schema: Schema, recipe: Recipe, first: int, ranks: Ranks
-) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.int64]]]:
-    """(step, x, present, latencies, shards) of this process's sequences, read one step ahead.
+    shards: Sequence[Shard],
+    schema: Schema,
+    recipe: Recipe,
+    first: int,
+    ranks: Ranks,
+    sampled: Sequence[SampledShard] = (),
+) -> Iterator[_Batch]:
+    """(step, x, present, latencies, shards, sampled) of this process's sequences, read one step ahead.
 
     The sequences depend on the seed and the step alone: a resumed run draws the same ones, and so do several processes,
-    of which each takes every `ranks.count`-th.
+    of which each takes every `ranks.count`-th. `sampled`: latencies, mean latencies and configurations of the sequences
+    of `sampled` windows, which come last in x.
     """
     lengths = np.array([len(shard) for shard in shards])
     share = lengths / lengths.sum()
+    others = recipe.sampled if sampled else 0
+    other_lengths = np.array([len(one.shard) for one in sampled])
+    ours = slice(ranks.rank, None, ranks.count)
 
-    def draw(
-        step: int,
-    ) -> tuple[int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.int64]]:
+    def draw(step: int) -> _Batch:
         rng = np.random.default_rng((recipe.seed, step))
-        which = rng.choice(len(lengths), recipe.batch_size, p=share)
-        begin = (rng.random(recipe.batch_size) * (lengths[which] - recipe.sequence + 1)).astype(np.int64)
-        which, begin = which[ranks.rank :: ranks.count], begin[ranks.rank :: ranks.count]
+        own = recipe.batch_size - others
+        which = rng.choice(len(lengths), own, p=share)
+        begin = (rng.random(own) * (lengths[which] - recipe.sequence + 1)).astype(np.int64)
+        which, begin = which[ours], begin[ours]
         x, y, present = batch(shards, schema, which, begin, recipe.warmup, recipe.sequence)
-        return step, x, present, y, which
+        if not others:
+            return step, x, present, y, which, None
+        chosen = rng.choice(len(sampled), others)
+        begin = (rng.random(others) * (other_lengths[chosen] - recipe.sequence + 1)).astype(np.int64)
+        seeds = rng.integers(1 << 62, size=others)
+        chosen, begin, seeds = chosen[ours], begin[ours], seeds[ours]
+        parts = [
+            _sampled_sequence(sampled[index], schema, recipe, int(at), int(seed))
+            for index, at, seed in zip(chosen, begin, seeds, strict=True)
+        ]
+        x = np.concatenate([x, *(part[0] for part in parts)], axis=1)
+        present = np.concatenate([present, *(part[1] for part in parts)], axis=1)
+        latency = np.stack([part[2] for part in parts], axis=1)
+        relative, features = (np.stack([part[k] for part in parts]) for k in (3, 4))
+        return step, x, present, y, which, (latency.astype(np.float32), relative, features)
 
     with ThreadPoolExecutor(1) as ahead:
         following = ahead.submit(draw, first) if first < recipe.steps else None
@@ -362,6 +475,42 @@ def _batches(
             ready = following.result()
             following = ahead.submit(draw, step) if step < recipe.steps else None
             yield ready
+
+
+def _sampled_sequence(
+    one: SampledShard, schema: Schema, recipe: Recipe, begin: int, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.float64], NDArray[np.float32]]:
+    """x [T', 1, F], present [T', 1], latencies [T, M], mean latencies [M] and configurations [M, F'] of a sequence, on
+    pairs of machines that `seed` draws: with replacement where there are fewer.
+    """
+    pairs, wanted = len(one.machines) // 2, recipe.sampled_machines // 2
+    drawn = np.random.default_rng(seed).choice(pairs, wanted, replace=wanted > pairs)
+    rows = np.stack([2 * drawn, 2 * drawn + 1], axis=1).reshape(-1)
+    where = np.zeros(1, np.int64)
+    x, y, present = batch([one.shard], schema, where, where + begin, recipe.warmup, recipe.sequence)
+    return x, present, y[:, 0, rows], one.shard.mean[rows], one.features[rows]
+
+
+def _together(machines: Sequence[Machine], sampled: Sequence[SampledShard], recipe: Recipe) -> MachineEncoder:
+    """An untrained encoder of all these machines, whose directions are learned."""
+    features = np.concatenate([features_of_machines(machines), *(one.features for one in sampled)])
+    spread = features.std(axis=0)
+    torch.manual_seed(recipe.seed)
+    encoder = MachineEncoder(
+        recipe.width, features=features.shape[1], coordinates=min(recipe.width, 48), hidden=recipe.encoder_layers
+    )
+    encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
+    encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
+    paces = np.concatenate([np.log(one.shard.mean) for one in sampled])
+    encoder.pace.copy_(torch.tensor(float(paces.mean())))
+    learned = {
+        "basis": torch.randn(encoder.basis.shape) / recipe.width**0.5,
+        "basis_mean": torch.randn(recipe.width) / recipe.width**0.5,
+    }
+    for name, value in learned.items():
+        delattr(encoder, name)
+        encoder.register_parameter(name, nn.Parameter(value))
+    return encoder.train()
 
 
 @torch.no_grad()

@@ -63,7 +63,7 @@ def test_chunks_side_by_side_are_those_one_by_one(data, monkeypatch):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("architecture", ["lstm", "convolution"])
+@pytest.mark.parametrize("architecture", ["lstm", "convolution", "mlp"])
 def test_a_rounded_model_differs_by_the_rounding_of_its_weights(data, architecture):
     trained = data.model.foundation
     if architecture != trained.shape["architecture"]:
@@ -83,7 +83,7 @@ def test_a_rounded_model_differs_by_the_rounding_of_its_weights(data, architectu
 
 
 def test_what_cannot_take_unnormalised_features_is_left_as_it_is(data):
-    for options in ({"architecture": "mlp"}, {"architecture": "lstm", "skip": True}):
+    for options in ({"architecture": "linear"}, {"architecture": "lstm", "skip": True}):
         trained = FoundationModel(data.model.schema, 3, width=16, layers=1, **options)
         assert rounded(trained) is trained
 

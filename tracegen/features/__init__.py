@@ -6,8 +6,9 @@ from support.errors import InputError
 from tracegen.features.default import DEFAULT
 from tracegen.features.perfvec51 import PERFVEC_51
 from tracegen.features.schema import Column, Extractor, Schema
+from tracegen.features.timed import TIMED
 
-SCHEMAS: dict[str, Schema] = {schema.name: schema for schema in (DEFAULT, PERFVEC_51)}
+SCHEMAS: dict[str, Schema] = {schema.name: schema for schema in (DEFAULT, TIMED, PERFVEC_51)}
 
 __all__ = ["SCHEMAS", "Column", "Extractor", "Schema", "get_schema"]
 

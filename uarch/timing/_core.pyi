@@ -43,7 +43,9 @@ class Simulation:
         native: bool = False,
         int_dividers: int = 0,
         fp_dividers: int = 0,
+        taken_path_only: bool = False,
     ) -> None: ...
+    def grow(self, rows: NDArray[np.int16], pc: NDArray[np.int64]) -> None: ...
     def run(self, chunk: Chunk, outcomes: NDArray[np.uint8] | None = None) -> NDArray[np.uint16]: ...
     def run_with_stacks(
         self,

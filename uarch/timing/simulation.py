@@ -65,12 +65,22 @@ COUNTERS = (
 class Simulation:
     """One machine that runs one program.
 
-    `ideal` names what of the machine never costs anything (`ideal.IDEAL`), to see what it costs.
+    `ideal` names what of the machine never costs anything (`ideal.IDEAL`), to see what it costs. With
+    `taken_path_only` nothing is fetched from a path that is not taken: the latencies then depend on what was executed
+    so far alone, not on the program's other instructions, which may still be unknown.
     """
 
-    def __init__(self, machine: Machine, instructions: StaticInstructions, ideal: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        instructions: StaticInstructions,
+        ideal: Collection[str] = (),
+        *,
+        taken_path_only: bool = False,
+    ) -> None:
         self.machine = machine
         machine = idealised(machine, ideal)
+        self._simulated = machine
         pipeline = machine.pipeline
         # Other sources' traces (ChampSim) are of x86-64 programs.
         isa = ISAS.get(instructions.isa, ISAS["x86-64"])
@@ -81,7 +91,7 @@ class Simulation:
             int_registers=getattr(pipeline, "int_registers", 0) + ADDED_REGISTERS - isa.int_registers,
             fp_registers=getattr(pipeline, "fp_registers", 0) + ADDED_REGISTERS - isa.fp_registers,
             total_store_order=isa.total_store_order,
-            rows=static_rows(machine, instructions) if native is None else native_rows(machine, native),
+            rows=_rows(machine, instructions, native),
             pc=instructions.address.astype(np.int64),
             ideal_branches="branches" in ideal,
             ideal_instructions="instructions" in ideal,
@@ -89,10 +99,18 @@ class Simulation:
             native=native is not None,
             int_dividers=native.int_dividers if native else 0,
             fp_dividers=native.fp_dividers if native else 0,
+            taken_path_only=taken_path_only,
         )
         self._size = len(instructions)
         self._instructions = 0
         self._before: dict[str, int] = {}
+
+    def grow(self, instructions: StaticInstructions) -> None:
+        """Go on with more static instructions, of which the ones so far are the first, unchanged."""
+        if len(instructions) != self._size:
+            native = _native(self._simulated, instructions)
+            self._core.grow(_rows(self._simulated, instructions, native), instructions.address.astype(np.int64))
+            self._size = len(instructions)
 
     def run(self, chunk: Chunk | _core.Chunk, outcomes: NDArray[np.uint8] | None = None) -> NDArray[np.uint16]:
         """[n] cycles between each instruction's retirement and the one before, at most 65535.
@@ -159,6 +177,10 @@ def _native(machine: Machine, instructions: StaticInstructions) -> NativeInstruc
             "trace does not have; set microcode to gem5"
         )
     return instructions.native(machine.microcode)
+
+
+def _rows(machine: Machine, instructions: StaticInstructions, native: NativeInstructions | None) -> NDArray[np.int16]:
+    return static_rows(machine, instructions) if native is None else native_rows(machine, native)
 
 
 def new_stack(groups: int) -> NDArray[np.int64]:

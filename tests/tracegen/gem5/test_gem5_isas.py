@@ -269,7 +269,7 @@ def test_the_machine_is_the_one_that_was_asked_for(isa, core, tmp_path):
 @pytest.mark.parametrize("isa", ISAS)
 def test_the_trace_serves_as_any_other(isa, tmp_path):
     _, trace, _ = imported(isa, "o3", tmp_path)
-    for schema in ("default", "perfvec-51"):
+    for schema in ("default", "timed", "perfvec-51"):
         extract(trace, get_schema(schema), tmp_path / "t.features.h5")
 
 

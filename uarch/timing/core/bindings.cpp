@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -50,7 +51,7 @@ MemoryConfiguration memory_from(const py::handle& memory, const py::handle& dram
 }
 
 Machine machine_from(const py::handle& machine, const py::handle& dram, int int_registers, int fp_registers,
-                     bool total_store_order, const Ideal& ideal) {
+                     bool total_store_order, const Ideal& ideal, bool taken_path_only) {
     Machine result;
     const py::object pipeline = machine.attr("pipeline"), units = machine.attr("functional_units");
     if (field<std::string>(machine, "core") == "in-order") {
@@ -81,6 +82,7 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
     result.frequency_ghz = field<double>(machine, "frequency_ghz");
     result.total_store_order = total_store_order;
     result.ideal = ideal;
+    result.taken_path_only = taken_path_only;
     return result;
 }
 
@@ -172,23 +174,40 @@ class HeldChunk {
     std::vector<std::uint8_t> merged_size_, merged_store_;
 };
 
+struct StaticColumns {
+    std::vector<StaticInstruction> rows;
+    std::vector<Address> pc;
+};
+
+StaticColumns static_columns(const Array<std::int16_t>& rows, const Array<std::int64_t>& pc) {
+    if (rows.ndim() != 2 || rows.shape(1) * 2 != static_cast<py::ssize_t>(sizeof(StaticInstruction)) ||
+        pc.ndim() != 1 || pc.shape(0) != rows.shape(0))
+        throw std::invalid_argument("rows must be [S, 32] and pc [S]");
+    StaticColumns columns{std::vector<StaticInstruction>(rows.shape(0)), {pc.data(), pc.data() + pc.shape(0)}};
+    std::memcpy(static_cast<void*>(columns.rows.data()), rows.data(), columns.rows.size() * sizeof(StaticInstruction));
+    return columns;
+}
+
 std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py::object& dram, int int_registers,
                                             int fp_registers, bool total_store_order, const Array<std::int16_t>& rows,
                                             const Array<std::int64_t>& pc, bool ideal_branches,
                                             bool ideal_instructions, bool ideal_data, bool native,
-                                            int int_dividers, int fp_dividers) {
-    if (rows.ndim() != 2 || rows.shape(1) * 2 != static_cast<py::ssize_t>(sizeof(StaticInstruction)) ||
-        pc.ndim() != 1 || pc.shape(0) != rows.shape(0))
-        throw std::invalid_argument("rows must be [S, 32] and pc [S]");
-    std::vector<StaticInstruction> instructions(rows.shape(0));
-    std::memcpy(static_cast<void*>(instructions.data()), rows.data(), instructions.size() * sizeof(StaticInstruction));
-    std::vector<Address> addresses(pc.data(), pc.data() + pc.shape(0));
+                                            int int_dividers, int fp_dividers, bool taken_path_only) {
+    StaticColumns columns = static_columns(rows, pc);
     const Ideal ideal{ideal_branches, ideal_instructions, ideal_data};
-    Machine made = machine_from(machine, dram, int_registers, fp_registers, total_store_order, ideal);
+    Machine made = machine_from(machine, dram, int_registers, fp_registers, total_store_order, ideal, taken_path_only);
     made.native = native;
     made.int_dividers = int_dividers;
     made.fp_dividers = fp_dividers;
-    return std::make_unique<Simulation>(made, std::move(instructions), std::move(addresses));
+    return std::make_unique<Simulation>(made, std::move(columns.rows), std::move(columns.pc));
+}
+
+void grow(Simulation& simulation, const Array<std::int16_t>& rows, const Array<std::int64_t>& pc) {
+    StaticColumns columns = static_columns(rows, pc);
+    const Program& program = simulation.program();
+    if (columns.pc.size() < program.size || !std::equal(program.pc, program.pc + program.size, columns.pc.begin()))
+        throw std::invalid_argument("the instructions so far are not the first of these");
+    simulation.grow(std::move(columns.rows), std::move(columns.pc));
 }
 
 void require_program(const Simulation& simulation, const HeldChunk& chunk) {
@@ -344,7 +363,9 @@ PYBIND11_MODULE(_core, module) {
         .def(py::init(&make_simulation), py::kw_only(), py::arg("machine"), py::arg("dram"), py::arg("int_registers"),
              py::arg("fp_registers"), py::arg("total_store_order"), py::arg("rows"), py::arg("pc"),
              py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false,
-             py::arg("native") = false, py::arg("int_dividers") = 0, py::arg("fp_dividers") = 0)
+             py::arg("native") = false, py::arg("int_dividers") = 0, py::arg("fp_dividers") = 0,
+             py::arg("taken_path_only") = false)
+        .def("grow", &grow, py::arg("rows"), py::arg("pc"))
         .def("run", &run, py::arg("chunk"), py::arg("outcomes") = py::none())
         .def("run_with_stacks", &run_with_stacks, py::arg("chunk"), py::arg("stacks"), py::arg("outcomes") = py::none())
         .def("warm", &warm)

@@ -58,6 +58,7 @@ struct Machine {
     bool native = false;     // micro-operations of a real family: nothing beyond those that compute and access
     int int_dividers = 0, fp_dividers = 0;  // as many divisions at a time; 0: as units divide
     Ideal ideal;
+    bool taken_path_only = false;  // nothing is fetched from a path that is not taken
 };
 
 }  // namespace perfvec

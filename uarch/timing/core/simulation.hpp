@@ -31,6 +31,14 @@ class Simulation {
     Simulation(const Simulation&) = delete;
     Simulation& operator=(const Simulation&) = delete;
 
+    // The program has these static instructions from now on; the ones so far are the first of them, unchanged.
+    void grow(std::vector<StaticInstruction> rows, std::vector<Address> pc) {
+        rows_ = std::move(rows);
+        pc_ = std::move(pc);
+        program_ = {rows_.data(), pc_.data(), rows_.size()};
+        core->grow(program_);
+    }
+
     const Program& program() const { return program_; }
     bool native() const { return native_; }
 

@@ -25,6 +25,9 @@ class Core {
     // The same, and adds every cycle to the row of its cause's column in each of `tables`.
     virtual void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) = 0;
 
+    // The program has more static instructions from now on, of which the ones so far are the first, unchanged.
+    virtual void grow(const Program& program) = 0;
+
     Cycle retired = 0;     // the cycle of the last retirement
     Occupancy occupancy;   // counted with stacks only
 };

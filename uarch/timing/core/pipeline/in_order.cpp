@@ -19,6 +19,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       caches_(caches),
       branches_(branches),
       ideal_branches_(machine.ideal.branches),
+      taken_path_only_(machine.taken_path_only),
       awake_(std::max(1, machine.in_order->frontend_delay)),
       halves_(machine.total_store_order),
       width_(machine.in_order->width),
@@ -342,7 +343,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
 
     fetch<STACK>(pc, row.length);
     const std::uint32_t next = chunk.following[k];
-    accesses_follow_ = next != LAST && next + std::size_t{1} < program_.size && program_.rows[next].only_accesses() &&
+    accesses_follow_ = !taken_path_only_ && next != LAST && next + std::size_t{1} < program_.size && program_.rows[next].only_accesses() &&
                        program_.rows[next + 1].only_accesses();
     // What loads nothing into a register is a prefetch, which the cache answers at once (Cache::handleTimingReqMiss).
     prefetching_ = row.destination_count == 0 && !row.is(BRANCH | STRING);
@@ -506,6 +507,10 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
 //
 // Returns when the line of what comes next can be asked for.
 Cycle InOrderCore::beyond(std::uint32_t here, std::int64_t left, Address pc, Cycle committed) {
+    if (taken_path_only_) {
+        for (Cycle& each : issued_) each = std::min(each, committed);
+        return committed + TO_REFETCH;
+    }
     const Cycle begin = fetch_.cycle, decoding = decode_.cycle, issued = issued_[parcels_ & (RECENT - 1)];
     struct Bundle {  // that the second stage has passed on in one cycle
         Cycle arrives;

@@ -92,6 +92,7 @@ class InOrderCore final : public Core {
   public:
     InOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches);
 
+    void grow(const Program& program) override { program_ = program; }
     void run(const Chunk& chunk, std::uint16_t* latency) override;
     void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) override;
 
@@ -162,7 +163,7 @@ class InOrderCore final : public Core {
     Program program_;
     Hierarchy& caches_;
     BranchUnit& branches_;
-    bool ideal_branches_;
+    bool ideal_branches_, taken_path_only_;
     Cycle awake_;  // cycles that the core ticks on after the last activity
     bool halves_;  // vector registers are two halves (x86-64's)
     std::int64_t usual_operations_ = UNIT;  // of the program's instructions, on average

@@ -20,6 +20,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       branches_(branches),
       native_(machine.native),
       ideal_branches_(machine.ideal.branches),
+      taken_path_only_(machine.taken_path_only),
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
       commit_width_(machine.out_of_order->commit_width),
       frontend_delay_(machine.out_of_order->frontend_delay),
@@ -39,6 +40,12 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       waiting_(power_of_two(machine.out_of_order->store_queue_entries)),
       stack_(std::min({front_.fetch_width(), front_.decode_width(), rename_width_, commit_width_})) {
     responses_.fill(-1);
+}
+
+void OutOfOrderCore::grow(const Program& program) {
+    for (std::size_t which = instructions_.size(); which < program.size; ++which)
+        instructions_.emplace_back(program.rows[which], program.pc[which]);
+    wrong_path_.grow();
 }
 
 void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
@@ -255,7 +262,7 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
     const Cycle resolved = what.resolved;
     const std::int64_t room = free_at(reorder_buffer_, resolved - RELEASE);
     WrongPath::Start start;
-    start.place = what.place;
+    start.place = taken_path_only_ ? WrongPath::Place{WrongPath::UNKNOWN, WrongPath::Place::NOWHERE} : what.place;
     start.line = front_.line();
     start.width = front_.fetch_width();
     start.from = what.fetched + 1;
@@ -277,6 +284,7 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
 
 // Decode finds at `decoded` that fetch went on behind the branch `here`, which is taken: the lines there were asked for.
 void OutOfOrderCore::fetched_beyond(std::uint32_t here, Cycle fetched, Cycle decoded) {
+    if (taken_path_only_) return;
     WrongPath::Start start;
     start.place = wrong_path_.expected(here, false);
     start.line = front_.line();

@@ -41,6 +41,8 @@ class OutOfOrderCore final : public Core {
     void run(const Chunk& chunk, std::uint16_t* latency) override;
     void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) override;
 
+    void grow(const Program& program) override;
+
     std::int64_t memory_order_violations() const { return store_sets_.violations(); }
 
   private:
@@ -108,7 +110,7 @@ class OutOfOrderCore final : public Core {
     Hierarchy& caches_;
     BranchUnit& branches_;
     bool native_;  // of a real family's micro-operations none but those that compute and access take a unit
-    bool ideal_branches_;
+    bool ideal_branches_, taken_path_only_;
     std::int64_t rename_width_, commit_width_, frontend_delay_, dispatch_delay_;
     bool total_store_order_;
 

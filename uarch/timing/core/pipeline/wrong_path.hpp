@@ -22,6 +22,9 @@ class WrongPath {
 
     explicit WrongPath(const DecodedProgram& program) : program_(program), branches_(program.size()) {}
 
+    // The program has got more instructions.
+    void grow() { branches_.resize(program_.size()); }
+
     // The branch `here` went to the instruction `following`.
     void note_branch(std::uint32_t here, std::uint32_t following, bool taken) {
         Branch& branch = branches_[here];

@@ -1,0 +1,172 @@
+"""An encoder that is trained with the foundation model, on windows that are labelled on machines of their own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from perfvec.model import load_model, save_model
+from perfvec.training import train as training
+from perfvec.training.data import Split, prepare, prepare_sampled
+from perfvec.training.loss import difference_loss
+from perfvec.training.recipe import Recipe
+from perfvec.training.train import fit, train
+from support.errors import InputError
+from tools.label_sampled import label_windows
+from tracegen.decode import decode
+from tracegen.features import get_schema
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
+from tracegen.label import last_touches
+from uarch.configuration import flatten, machine_from_dict
+from uarch.space import sample_pairs
+
+RECIPE = Recipe(width=8, layers=1, batch_size=4, sampled_machines=4, instructions=4 * 288 * 12, seed=4)
+SCHEMA = get_schema("default")
+
+
+@pytest.fixture(scope="module")
+def sampled(data, tmp_path_factory):
+    """Latency files of the data's windows, six machines each."""
+    folder = tmp_path_factory.mktemp("sampled")
+    label_windows(data.traces, data.latencies, folder, machines=6, count=3000, seed=7, pool=8)
+    return folder
+
+
+def test_of_each_two_machines_the_second_differs_in_one_field():
+    machines = sample_pairs(16, 3)
+    assert machines == sample_pairs(16, 3)
+    for first, second in zip(machines[::2], machines[1::2], strict=True):
+        one, other = flatten(first.to_dict()), flatten(second.to_dict())
+        assert one.keys() == other.keys()
+        assert [field for field in one if field != "name" and one[field] != other[field]] == [
+            second.name.removeprefix(f"{first.name}-")
+        ]
+        assert machine_from_dict(second.to_dict()) == second
+
+
+def test_difference_loss_by_hand():
+    error = torch.tensor([[[0.0, 0.1, 0.3, 0.3]], [[0.2, 0.3, 0.1, 0.3]]])  # means: 0.1, 0.2, 0.2, 0.3
+    assert difference_loss(error).item() == pytest.approx(0.1**2)
+
+
+@pytest.mark.slow
+def test_windows_take_their_features_from_the_labels_they_lie_in(data, sampled, tmp_path):
+    labels = prepare(data.traces, data.latencies, SCHEMA, tmp_path, progress=False)
+    found = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path, labels, progress=False)
+    alone = prepare_sampled(
+        data.traces, sampled, SCHEMA, tmp_path / "alone", replace(labels, shards=()), progress=False
+    )
+    assert len(found) == len(labels.shards)
+    for one, other in zip(found, alone, strict=True):
+        assert one.shard.static_id.path != other.shard.static_id.path
+        a, b = one.shard, other.shard
+        rows_a, rows_b = slice(a.lead, a.lead + len(a)), slice(b.lead, b.lead + len(b))
+        assert (a.stored[rows_a] == b.stored[rows_b]).all()
+        assert (a.static[a.static_id[rows_a]] == b.static[b.static_id[rows_b]]).all()
+        with LatencyFile(a.latency_file) as file:
+            assert (file.read(0, len(file)) == a.latency[0 : len(a)].T).all()
+        assert one.features.shape[0] == len(one.machines) == 6
+
+
+@pytest.mark.slow
+def test_the_encoder_learns_with_the_model_and_a_run_continues_bit_for_bit(data, sampled, tmp_path, monkeypatch):
+    division = Split().divide(prepare(data.traces, data.latencies, SCHEMA, tmp_path / "work", progress=False))
+    windows = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path / "work", division.training, progress=False)
+
+    def run(checkpoint, stop=None):
+        encoder = training._together(division.training.machines, windows, RECIPE)
+        if stop is not None:
+            monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+            monkeypatch.setattr(training, "save_checkpoint", stopping(stop))
+        try:
+            foundation = fit(division, SCHEMA, RECIPE, checkpoint, sampled=windows, together=encoder, progress=False)
+        finally:
+            monkeypatch.undo()
+        return foundation.state_dict() | encoder.state_dict()
+
+    def stopping(step):
+        save = training.save_checkpoint
+
+        def saving(path, identity, state):
+            save(path, identity, state)
+            if state.step == step:
+                raise KeyboardInterrupt
+
+        return saving
+
+    expected = run(tmp_path / "whole.pt")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut.pt", stop=5)
+    again = run(tmp_path / "cut.pt")
+    assert expected.keys() == again.keys()
+    assert all(torch.equal(expected[name], again[name]) for name in expected)
+    fresh = training._together(division.training.machines, windows, RECIPE).state_dict()
+    assert not torch.equal(fresh["basis"], expected["basis"])
+
+
+@pytest.mark.slow
+def test_a_model_has_that_encoder(data, sampled, tmp_path):
+    path = tmp_path / "m.safetensors"
+    model = train(
+        data.traces,
+        data.latencies,
+        path,
+        recipe=RECIPE,
+        sampled_latencies=sampled,
+        shards=tmp_path / "s",
+        progress=False,
+    )
+    loaded = load_model(path)
+    assert loaded.encoder is not None
+    with LatencyFile(next(sampled.iterdir())) as file:
+        machines = list(file.machines)
+    np.testing.assert_allclose(loaded.encoder.vectors(machines), model.encoder.vectors(machines), rtol=1e-6)
+    save_model(loaded, tmp_path / "again.safetensors")
+    assert load_model(tmp_path / "again.safetensors").digest == loaded.digest
+    assert loaded.encoder.outside(machines[0]) == []
+
+
+@pytest.mark.slow
+def test_nothing_held_out_trains(data, sampled, tmp_path):
+    names = sorted(prepare(data.traces, data.latencies, SCHEMA, tmp_path / "s", progress=False).programs)
+    with pytest.raises(InputError, match="every labelled program is held out"):
+        only = tmp_path / "only"
+        only.mkdir()
+        for path in sampled.iterdir():
+            if path.name.startswith(names[0]):
+                (only / path.name).symlink_to(path)
+        train(
+            data.traces,
+            data.latencies,
+            tmp_path / "m.safetensors",
+            recipe=RECIPE,
+            split=Split(exclude=(names[0],)),
+            sampled_latencies=only,
+            shards=tmp_path / "s",
+            progress=False,
+        )
+
+
+def test_last_touches_are_those_of_a_visit_to_every_line(data):
+    stop = 20_000
+    with Trace(data.traces / "qsort.trace.h5") as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        found = last_touches(trace, instructions, stop)
+        expected: dict[tuple[int, int], int] = {}  # line and kind, in the order of the last touch: dirty
+        for chunk in trace.chunks(stop=stop):
+            for k, here in enumerate(chunk.static_id.tolist()):
+                first, length = int(instructions.address[here]), int(instructions.length[here])
+                touched = [(line, 1, 0) for line in range(first >> 6, ((first + length - 1) >> 6) + 1)]
+                for access in range(chunk.access_offset[k], chunk.access_offset[k + 1]):
+                    begin, size = int(chunk.address[access]), max(int(chunk.size[access]), 1)
+                    store = int(chunk.is_store[access])
+                    touched += [(line, 0, store) for line in {begin >> 6, (begin + size - 1) >> 6}]
+                for line, code, store in touched:
+                    expected[line, code] = store | expected.pop((line, code), 0)
+    wanted = np.array([line << 2 | code << 1 | dirty for (line, code), dirty in expected.items()], np.uint64)
+    assert sorted(found) == sorted(wanted)
+    place = {int(touch): k for k, touch in enumerate(found)}
+    order = np.array([place[int(touch)] for touch in wanted])
+    assert np.abs(np.argsort(np.argsort(order)) - np.arange(len(order))).max() <= 4  # of one instruction, in any order

@@ -1,0 +1,240 @@
+"""The schema `timed`: `default`, and what each instruction costs on eight reference machines.
+
+A window of instructions does not show how misses overlap, what a prefetcher makes of a stream, or a chain of operations
+longer than the window. A simulation of the whole stream does. So the simulator runs eight fixed machines
+(`reference-machines.yaml`) in the same pass, and each gives three bytes an instruction: its retire latency (cycles from
+the retirement before), and that latency's mean over the last 16 and the last 128 instructions.
+
+    latency L    L up to 31, then 32 + 20·log2(L/32), rounded: within 1.8 %
+    mean M       13·log2(1 + 16·M), rounded: within 2.7 %
+
+The machines are part of the schema: its features still say something of the program alone, and every machine is
+predicted from the same ones. Caches and predictors are cold where a trace begins. Memory is bounded by the machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from support.jit import kernel
+from support.yaml_files import read_yaml
+from tracegen.features.default import DEFAULT, DefaultSchema
+from tracegen.features.schema import Column, Extractor
+from uarch.configuration import Machine, machine_from_dict
+from uarch.instructions import Chunk, StaticInstructions
+from uarch.timing.simulation import Simulation
+
+REFERENCES = Path(__file__).with_name("reference-machines.yaml")
+DIGEST = "a84a68645e4f7a62726b026757d1fa6fce1092dc8314d2b7b672f9961b437266"  # SHA-256 of that file
+NAMES = ("in-order", "small", "middle", "large", "dataflow", "data", "branches", "instructions")
+SPANS = (16, 128)  # instructions that the means are over
+EACH = 1 + len(SPANS)  # columns of a machine
+SIMULATOR = "embedded 10"  # whose times these are
+
+_EXACT = 32  # latencies below have their own code
+_STEPS, _MEAN_STEPS, _MEAN_UNIT = 20.0, 13.0, 16.0  # steps per octave; parts of a cycle
+_LARGEST = 65535
+_HELD = max(SPANS)
+_MOST_LINEAR = 4096.0  # cycles that count in proportion
+_PART = 1 << 16  # instructions of which a machine's latencies are at hand at once
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A reference machine and what of it never costs anything."""
+
+    machine: Machine
+    ideal: tuple[str, ...]
+
+
+@cache
+def references() -> tuple[Reference, ...]:
+    """The reference machines, in the order of their columns. Raises InputError where their file was changed."""
+    entries: Any = read_yaml(REFERENCES, "reference machines")
+    return tuple(Reference(machine_from_dict(entry["machine"]), tuple(entry.get("ideal", ()))) for entry in entries)
+
+
+def digest() -> str:
+    """SHA-256 of the reference machines' file."""
+    return hashlib.sha256(REFERENCES.read_bytes()).hexdigest()
+
+
+def latency_codes() -> NDArray[np.uint8]:
+    """[65536] the code of each latency."""
+    latency = np.arange(_LARGEST + 1)
+    steps = _EXACT + np.rint(_STEPS * np.log2(np.maximum(latency, _EXACT) / _EXACT))
+    return np.where(latency < _EXACT, latency, steps).astype(np.uint8)
+
+
+def latency_values() -> NDArray[np.float64]:
+    """[256] the latency in cycles that each code stands for."""
+    codes = np.arange(256.0)
+    return np.where(codes < _EXACT, codes, _EXACT * np.exp2((codes - _EXACT) / _STEPS))
+
+
+def mean_values() -> NDArray[np.float64]:
+    """[256] the mean latency in cycles that each code stands for."""
+    return (np.exp2(np.arange(256.0) / _MEAN_STEPS) - 1.0) / _MEAN_UNIT
+
+
+def _least_of_means() -> NDArray[np.float64]:
+    """[255] from which mean on the code is at least 1, 2, …"""
+    return (np.exp2((np.arange(255.0) + 0.5) / _MEAN_STEPS) - 1.0) / _MEAN_UNIT
+
+
+def _hats(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float32]:
+    """[256, len(knots)] piecewise-linear partition of unity over the logarithms of values."""
+    at, logs = np.log2(1.0 + knots), np.log2(1.0 + values)
+    return np.stack([np.interp(logs, at, row) for row in np.eye(len(knots))], axis=1).astype(np.float32)
+
+
+def _latency_table() -> NDArray[np.float32]:
+    """Cycles in proportion, so that a sum of latencies can be told, then hats."""
+    values = latency_values()
+    linear = (np.minimum(values, _MOST_LINEAR) / 16.0).astype(np.float32)[:, None]
+    return np.concatenate([linear, _hats(values, np.array([0.0, 1, 2, 4, 8, 20, 60, 200, 1000]))], axis=1)
+
+
+def _mean_table() -> NDArray[np.float32]:
+    """The logarithm, then hats."""
+    values = mean_values()
+    logs = np.log2(1.0 / _MEAN_UNIT + values).astype(np.float32)[:, None] / 4.0
+    return np.concatenate([logs, _hats(values, np.array([0.15, 0.3, 0.6, 1.2, 2.5, 6, 20, 80]))], axis=1)
+
+
+@kernel
+def _quantise(
+    latency: NDArray[np.uint16],
+    codes: NDArray[np.uint8],
+    least: NDArray[np.float64],
+    held: NDArray[np.uint16],
+    sums: NDArray[np.int64],
+    spans: NDArray[np.int64],
+    position: int,
+    first: int,
+    out: NDArray[np.uint8],
+) -> None:
+    """Columns `first` … of `out` [n, columns] from `latency` [n]. `held`: the latest latencies, by their number in the
+    run; `sums`: of those that each span covers; `position`: the first one's number.
+    """
+    size = len(held)
+    for k in range(len(latency)):
+        here = position + k
+        value = latency[k]
+        out[k, first] = codes[value]
+        for which in range(len(spans)):
+            span = spans[which]
+            sums[which] += np.int64(value) - np.int64(held[(here - span) % size])
+            mean = sums[which] / span
+            low, high = 0, len(least)  # codes whose least mean is not above
+            while low < high:
+                middle = (low + high) // 2
+                if least[middle] <= mean:
+                    low = middle + 1
+                else:
+                    high = middle
+            out[k, first + 1 + which] = np.uint8(low)
+        held[here % size] = value
+
+
+class _Reference:
+    """One reference machine's pass over a run."""
+
+    def __init__(self, reference: Reference, instructions: StaticInstructions, first: int) -> None:
+        self.simulation = Simulation(reference.machine, instructions, reference.ideal, taken_path_only=True)
+        self._first = first
+        self._held = np.zeros(2 * _HELD, np.uint16)
+        self._sums, self._spans = np.zeros(len(SPANS), np.int64), np.array(SPANS)
+        self._position = 2 * _HELD
+        self._codes, self._least = latency_codes(), _least_of_means()
+
+    def fill(self, held: Any, out: NDArray[np.uint8]) -> None:
+        latency = self.simulation.run(held)
+        _quantise(
+            latency,
+            self._codes,
+            self._least,
+            self._held,
+            self._sums,
+            self._spans,
+            self._position,
+            self._first,
+            out,
+        )
+        self._position += len(latency)
+
+
+class _TimedExtractor:
+    def __init__(self, instructions: StaticInstructions) -> None:
+        self._default = DEFAULT.extractor(instructions)
+        at = len(DEFAULT.columns)
+        self._references = [
+            _Reference(reference, instructions, at + EACH * number) for number, reference in enumerate(references())
+        ]
+
+    def grow(self, instructions: StaticInstructions) -> None:
+        self._default.grow(instructions)
+        for reference in self._references:
+            reference.simulation.grow(instructions)
+
+    def extract(self, chunk: Chunk) -> NDArray[np.uint8]:
+        out = self._of_default(self._default.extract(chunk))
+        self._simulate(self._references, chunk, out)
+        return out
+
+    def begin(self, chunk: Chunk) -> NDArray[np.uint8]:
+        out = self._of_default(self._default.begin(chunk))
+        self._simulate(self._references[::2], chunk, out)
+        return out
+
+    def finish(self, chunk: Chunk, stored: NDArray[Any]) -> None:
+        default = np.ascontiguousarray(stored[:, : len(DEFAULT.columns)])
+        self._default.finish(chunk, default)
+        stored[:, : len(DEFAULT.columns)] = default
+        self._simulate(self._references[1::2], chunk, stored)
+
+    @staticmethod
+    def _of_default(stored: NDArray[Any]) -> NDArray[np.uint8]:
+        out = np.zeros((len(stored), len(TIMED.columns)), np.uint8)
+        out[:, : stored.shape[1]] = stored
+        return out
+
+    @staticmethod
+    def _simulate(references: list[_Reference], chunk: Chunk, out: NDArray[np.uint8]) -> None:
+        for begin in range(0, len(chunk), _PART):
+            part = chunk.part(begin, begin + _PART)
+            held = references[0].simulation.held(part)
+            for reference in references:
+                reference.fill(held, out[begin : begin + _PART])
+
+
+class TimedSchema(DefaultSchema):
+    """See the module's description."""
+
+    def extractor(self, instructions: StaticInstructions) -> Extractor:
+        return _TimedExtractor(instructions)
+
+
+def _columns() -> tuple[Column, ...]:
+    latency, mean = _latency_table(), _mean_table()
+    return tuple(
+        column
+        for name in NAMES
+        for column in (Column(f"{name}", latency), *(Column(f"{name}.mean_{span}", mean) for span in SPANS))
+    )
+
+
+TIMED = TimedSchema(
+    name="timed",
+    version=1,
+    dtype="u1",
+    columns=(*DEFAULT.columns, *_columns()),
+    static_names=DEFAULT.static_names,
+)
