@@ -89,7 +89,7 @@ class TraceFile(_Recording):
     >>> import perfvec as pv
     >>> trace = pv.load("T.trace.h5")
     >>> trace.isa, trace.instructions
-    ('x86-64', 60000)
+    ('x86-64', 20000)
     """
 
     name: str = ""
@@ -258,7 +258,7 @@ def live_points(
 
     >>> import perfvec as pv
     >>> pv.live_points("T.trace.h5", units=64).instructions
-    60000
+    20000
     """
     from tracegen.live_points.live_points import SUFFIX, save
     from tracegen.live_points.record import of_trace
@@ -300,7 +300,7 @@ def represent(
 
     >>> import perfvec as pv
     >>> pv.represent("T.trace.h5").instructions
-    60000
+    20000
     """
     from perfvec.representation.represent import represent as whole
     from perfvec.representation.sample import represent_sampled
@@ -592,7 +592,7 @@ def characterise(trace: str | os.PathLike[str], *, max_instructions: int | None 
 
     >>> import perfvec as pv
     >>> pv.characterise("T.trace.h5").json["instructions"]
-    60000
+    20000
     """
     from analysis import characterise as character
 

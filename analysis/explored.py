@@ -1,4 +1,4 @@
-"""What the Explore page shows of simulation: a grid around a machine, answered within a budget as a sweep of it is, and
+"""Simulation on the Explore page: a grid around a machine, answered within a budget as a sweep of it is, and
 the machines that the page begins at.
 
 The page holds the answer of every point of the grid, so that its numbers are those of `sweep`. Between the values of

@@ -97,7 +97,7 @@ def document(figure: Figure) -> dict[str, Any]:
 
 
 def narrow(figure: Figure) -> dict[str, Any]:
-    """What of `document` is different on a phone: the layout, panels below one another, and heat maps' scales.
+    """Differences of `document` on a phone: the layout, panels below one another, and heat maps' scales.
 
     Room is added for the rows that a legend takes there.
     """

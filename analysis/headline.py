@@ -1,4 +1,4 @@
-"""What a page says first: one number, the answer in a sentence, and where the number comes from."""
+"""The first words of a page: one number, the answer in a sentence, and where the number comes from."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _contents(sections: Sequence[Section]) -> str:
 
 
 def _widths(sections: Sequence[Section]) -> list[bool]:
-    """Whether each takes the whole row: those that want it, and those that would stand alone in a row of two."""
+    """Tell which take the whole row: those that want it, and those that would stand alone in a row of two."""
     wide = [one.wide or (one.figure is not None and one.figure.columns > 1) for one in sections]
     found = list(wide)
     alone = None  # the section at the left of a row that is not full

@@ -1,4 +1,4 @@
-"""How far off: programs timed on this computer beside the simulator and the model, with what the cycles go to.
+"""Errors of programs timed on this computer beside the simulator and the model, with what the cycles go to.
 
 A program is timed whole, in user mode, and sampled whole in QEMU (live-points), with the same code on both sides
 (`tracegen.suite.host_cpu`). Measured cycles are seconds by the clock that was measured around the timing. Nothing is
@@ -54,7 +54,7 @@ class Validation:
     busy: float = 0.0  # processors that others used as the timing began
 
     def summary(self) -> list[dict[str, Any]]:
-        """Of each machine: `programs`, `median` and `mean` error (absolute), `bias` (the median with its sign),
+        """Return for each machine `programs`, `median` and `mean` error (absolute), `bias` (the median with its sign),
         `rank` (Spearman's, of CPI; None of less than three), `builds` and `ratio`, the median error of speed ratios.
         """
         return [self._summary(machine) for machine in self.machines]

@@ -47,7 +47,7 @@ def require_readable(path: Path, what: str) -> None:
 @cache
 def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
     """Return why a child could not read the file; empty where it could."""
-    status, said = _ended(path, CPU_S + size // _BYTES_PER_S)
+    status, said = ended(path, CPU_S + size // _BYTES_PER_S)
     if status == -signal.SIGXCPU:
         return "it takes too long"
     if status < 0:
@@ -55,7 +55,7 @@ def _reason(path: str, _inode: int, size: int, _changed: int) -> str:
     return " ".join(said.split())[:160] or f"status {status}" if status else ""
 
 
-def _ended(path: str, cpu_s: int) -> tuple[int, str]:
+def ended(path: str, cpu_s: int) -> tuple[int, str]:
     """Status of a child that read the file within so much processor time, and what it said."""
     command = [sys.executable, "-c", CHILD, path, str(cpu_s), *sys.path]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each thread would reserve memory

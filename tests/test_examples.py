@@ -27,6 +27,7 @@ def test_there_are_five_short_ones():
         assert max(map(len, path.read_text().splitlines())) <= 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOLD)
 def test_an_example_runs(name, tmp_path):
     arguments, told = TOLD[name]

@@ -103,7 +103,7 @@ class Learned:
     curve: list[dict[str, float]] = field(default_factory=list)
 
 
-class _Plateau:
+class Plateau:
     """Keeps the best weights; says when the learning rate falls and when the training ends."""
 
     def __init__(self, network: nn.Module, patience: int) -> None:
@@ -154,11 +154,11 @@ def train(
     """Fit `network` to measured `records`; `device` [n] are rows of `vectors` [devices, P], the first `known` of which
     have labels (and heads). `other`: candidates [m] of another domain and their devices [m], for the loss `cmd`.
     Networks and batches are in the memory of the device `on`. `share` < 1: only so much of the weights changes, chosen
-    by the first batch (`_winning`).
+    by the first batch (`winning`).
 
     The learning rate follows the larger of the shares of passes and of processor time that are over, so that a budget
     in seconds too ends with a small rate. With `judge` (after every pass: `shortfall` and more, of validation records)
-    and a budget with patience it is constant after the warm-up, of a pass, until `_Plateau` lets it fall. Repeatable
+    and a budget with patience it is constant after the warm-up, of a pass, until `Plateau` lets it fall. Repeatable
     on one thread by `seed` where the budget has passes only.
     """
     training.check()
@@ -178,7 +178,7 @@ def train(
     optimizer = torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=decay)
     steps = budget.epochs * max(math.ceil(len(records) / training.batch), 1)
     other = other if other is not None and len(other[0]) else None
-    plateau = _Plateau(network, budget.patience) if judge is not None and budget.patience else None
+    plateau = Plateau(network, budget.patience) if judge is not None and budget.patience else None
     curve: list[dict[str, float]] = []
     winning: list[Tensor] = []
     began, step, progress, epoch, mean = time.process_time(), 0, 0.0, 0, float("nan")
@@ -227,7 +227,7 @@ def train(
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             if share < 1.0:
-                winning = winning or _winning(trained, share)
+                winning = winning or winning(trained, share)
                 for value, mask in zip(trained, winning, strict=True):
                     if value.grad is not None:
                         value.grad *= mask
@@ -261,7 +261,7 @@ def _learning(network: nn.Module, tuning: bool) -> None:
             module.eval()
 
 
-def _winning(weights: Sequence[nn.Parameter], share: float) -> list[Tensor]:
+def winning(weights: Sequence[nn.Parameter], share: float) -> list[Tensor]:
     """Masks of the `share` of all entries with the largest |weight · gradient|: what the loss would miss most (the
     first term of its change where an entry were zero).
     """

@@ -128,7 +128,7 @@ def train(
                 raise InputError(
                     f"{sampled_latencies}: every labelled program is held out; nothing is left to train on"
                 )
-        together = _together(division.training.machines, sampled, recipe) if sampled else None
+        together = train_together(division.training.machines, sampled, recipe) if sampled else None
         if table_latencies:  # before the work, not behind it
             require_trained(_programs(division, initial), traces, table_latencies)
         work.mkdir(parents=True, exist_ok=True)
@@ -491,7 +491,7 @@ def _sampled_sequence(
     return x, present, y[:, 0, rows], one.shard.mean[rows], one.features[rows]
 
 
-def _together(machines: Sequence[Machine], sampled: Sequence[SampledShard], recipe: Recipe) -> MachineEncoder:
+def train_together(machines: Sequence[Machine], sampled: Sequence[SampledShard], recipe: Recipe) -> MachineEncoder:
     """An untrained encoder of all these machines, whose directions are learned."""
     features = np.concatenate([features_of_machines(machines), *(one.features for one in sampled)])
     spread = features.std(axis=0)

@@ -229,16 +229,14 @@ def test_on_a_telephone_the_prediction_stays_beside_the_sliders(browser, page):
         for field in ("pipeline.rob_entries", "l2.latency", "l1d.size_kib"):
             row = browser.driver.find_element(By.CSS_SELECTOR, f"input[type=range][aria-label='{field}']")
             browser.js("arguments[0].closest('.row').scrollIntoView()", row)
-            settle(browser)
-            shown = browser.js(
+            browser.wait(
                 "const box = one => one.getBoundingClientRect();"
                 "const table = box(document.getElementById('predictions')), slider = box(arguments[0]);"
                 "const middle = [(slider.left + slider.right) / 2, (slider.top + slider.bottom) / 2];"
                 "const hit = document.elementFromPoint(...middle);"
-                "return [table.top >= 0, table.bottom <= innerHeight / 2, hit === arguments[0]]",
+                "return table.top >= 0 && table.bottom <= innerHeight / 2 && hit === arguments[0]",
                 row,
             )
-            assert shown == [True, True, True]
         assert browser.js(
             "return [...document.querySelectorAll('.row label')].every(o => o.scrollWidth <= o.clientWidth)"
         )

@@ -151,7 +151,7 @@ def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path)
 
     out = os.dup(1)
     forked = Forked()
-    unsealed._ended = forked
+    unsealed.ended = forked
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.chdir(folder)

@@ -76,7 +76,7 @@ def test_the_encoder_learns_with_the_model_and_a_run_continues_bit_for_bit(data,
     windows = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path / "work", division.training, progress=False)
 
     def run(checkpoint, stop=None):
-        encoder = training._together(division.training.machines, windows, RECIPE)
+        encoder = training.train_together(division.training.machines, windows, RECIPE)
         if stop is not None:
             monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
             monkeypatch.setattr(training, "save_checkpoint", stopping(stop))
@@ -102,7 +102,7 @@ def test_the_encoder_learns_with_the_model_and_a_run_continues_bit_for_bit(data,
     again = run(tmp_path / "cut.pt")
     assert expected.keys() == again.keys()
     assert all(torch.equal(expected[name], again[name]) for name in expected)
-    fresh = training._together(division.training.machines, windows, RECIPE).state_dict()
+    fresh = training.train_together(division.training.machines, windows, RECIPE).state_dict()
     assert not torch.equal(fresh["basis"], expected["basis"])
 
 

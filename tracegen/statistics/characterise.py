@@ -190,7 +190,7 @@ def _flow(
 
 @kernel
 def _touches(lines: StackState, line: NDArray[np.uint64], begin: int) -> int:
-    """Where it stopped."""
+    """The place where it stopped."""
     for k in range(begin, len(line)):
         if not has_room(lines, 1):
             return k
@@ -200,7 +200,7 @@ def _touches(lines: StackState, line: NDArray[np.uint64], begin: int) -> int:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a profile's shares are of, at some point of a pass; also a difference or a weighted sum of such."""
+    """Counts that a profile's shares are of, at some point of a pass; also a difference or a weighted sum of such."""
 
     executed: NDArray  # [S] of each static instruction
     taken: NDArray  # [S]
@@ -300,7 +300,7 @@ class Characteriser:
         branch: NDArray[np.uint32],
         following: NDArray[np.uint32],
     ) -> None:
-        """What lies between two chunks: its lines in the order of their last touch, and some of its branches, each with
+        """A gap between two chunks: its lines in the order of their last touch, and some of its branches, each with
         the instruction after it. Nothing is counted but lines, pages, and outcomes by history.
         """
         data = line[~code]

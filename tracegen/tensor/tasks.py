@@ -137,8 +137,8 @@ def network_tasks(text: str) -> list[Task]:
     name, _, _, written = parse_network(text)
     layers = written or network_named(name).layers
     if layers <= 3:
-        return _extracted(text)
-    two, three = _extracted(text, 2), _extracted(text, 3)
+        return whole_network_tasks(text)
+    two, three = whole_network_tasks(text, 2), whole_network_tasks(text, 3)
     before = {task.key: task.networks[text] for task in two}
     found = []
     for task in three:
@@ -146,11 +146,11 @@ def network_tasks(text: str) -> list[Task]:
         more = calls - before.get(task.key, 0)
         found.append(replace(task, networks={text: calls + (layers - 3) * more}))
     if any(task.networks[text] < 1 for task in found) or {task.key for task in three} != set(before):
-        return _extracted(text)  # not all layers are alike to TVM
+        return whole_network_tasks(text)  # not all layers are alike to TVM
     return found
 
 
-def _extracted(text: str, layers: int | None = None) -> list[Task]:
+def whole_network_tasks(text: str, layers: int | None = None) -> list[Task]:
     from tvm.s_tir import meta_schedule
 
     extracted = meta_schedule.relax_integration.extract_tasks(lowered(network_module(text, layers)), _target())

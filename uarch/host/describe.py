@@ -94,7 +94,7 @@ def _ns(found: Measurements, level: str) -> str:
 
 
 def _widths(put: Any, found: Measurements) -> None:
-    """What can be renamed a cycle is measured with instructions that need no unit; a micro-operation cache feeds it."""
+    """Measure what can be renamed a cycle with instructions that need no unit; a micro-operation cache feeds it."""
     most = max(found.per_cycle[name] for name in ("nop", "copy", "zero"))
     width = max(int(most + 0.6), 1)
     note = f"{most:.2f} instructions a cycle"
@@ -187,7 +187,7 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
             values[level] = dict(values["l2"])
             for field in values[level]:
                 put(f"{level}.{field}", values[level][field], ASSUMED, "as l2")
-        size, ways = cache.size_kib, _ways(cache.size_kib, cache.associativity)
+        size, ways = cache.size_kib, ways_of(cache.size_kib, cache.associativity)
         put(f"{level}.size_kib", size, TOLD, "sysfs")
         put(f"{level}.associativity", ways, TOLD, "sysfs")
         seen = seen_size(found, level)
@@ -207,7 +207,7 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
         put("l1d.mshrs", misses, MEASURED, "misses side by side")
 
 
-def _ways(size_kib: int, ways: int) -> int:
+def ways_of(size_kib: int, ways: int) -> int:
     """Ways with which the sets are a power of two, the told ones where they are."""
     lines = size_kib * 16
     for count in (ways, 16, 12, 8, 20, 24, 4, 2, 1):

@@ -1,4 +1,4 @@
-"""What a computer tells of itself: /proc/cpuinfo (which has CPUID's family, model and features) and sysfs."""
+"""Facts that a computer tells of itself: /proc/cpuinfo (which has CPUID's family, model and features) and sysfs."""
 
 from __future__ import annotations
 

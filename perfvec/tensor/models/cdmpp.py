@@ -63,11 +63,11 @@ class LeafEmbedding(nn.Module):
         result = x.new_zeros((len(x), self.outputs))
         for number in torch.unique(count).tolist():
             rows = torch.nonzero(count == number).squeeze(1)
-            place = self._map(number)
+            place = self.map_of(number)
             result[rows] = self.maps[place - 1](_leaves(x[rows, :number], place).flatten(1))
         return result
 
-    def _map(self, number: int) -> int:
+    def map_of(self, number: int) -> int:
         """The number of leaves whose map reads `number` leaves."""
         number = min(number, self.leaves)
         seen = [int(place) + 1 for place in torch.nonzero(self.seen).squeeze(1)]

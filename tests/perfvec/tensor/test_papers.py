@@ -11,7 +11,7 @@ import torch
 from perfvec.tensor import losses
 from perfvec.tensor.batches import Batch
 from perfvec.tensor.contract import Budget
-from perfvec.tensor.loop import DROP, DROPS, _Plateau, _winning
+from perfvec.tensor.loop import DROP, DROPS, Plateau, winning
 from perfvec.tensor.models import MODELS, make
 from perfvec.tensor.models.atformer import ATFormerNetwork, ATFormerParameters, MaskedParameters
 from perfvec.tensor.models.cdmpp import LeafEmbedding
@@ -110,7 +110,7 @@ def test_every_number_of_leaves_has_a_map_of_its_own():
 def test_a_number_of_leaves_that_never_trained_is_read_by_the_nearest_smaller_one():
     join = LeafEmbedding(6, 4, 5)
     join.seen[[1, 4]] = True
-    assert [join._map(number) for number in (1, 2, 3, 4, 5, 6, 9)] == [2, 2, 2, 2, 5, 5, 5]
+    assert [join.map_of(number) for number in (1, 2, 3, 4, 5, 6, 9)] == [2, 2, 2, 2, 5, 5, 5]
     x = batch([1, 4], 4, inputs=4)
     found = join(x.x, x.mask)
     assert torch.allclose(found[0], join.maps[1](torch.cat([x.x[0, 0], torch.zeros(4)])), atol=1e-6)
@@ -167,8 +167,8 @@ def test_fine_tuning_keeps_the_statistics_of_batch_normalisation(records):
 def test_tickets_are_the_weights_that_the_loss_would_miss_most():
     first, second = torch.nn.Parameter(torch.tensor([1.0, -2.0])), torch.nn.Parameter(torch.tensor([0.5, 4.0]))
     first.grad, second.grad = torch.tensor([3.0, 0.1]), torch.tensor([2.0, -1.0])  # |w·g| = 3, 0.2, 1, 4
-    assert [mask.tolist() for mask in _winning([first, second], 0.5)] == [[1, 0], [0, 1]]
-    assert [mask.tolist() for mask in _winning([first, second], 1.0)] == [[1, 1], [1, 1]]
+    assert [mask.tolist() for mask in winning([first, second], 0.5)] == [[1, 0], [0, 1]]
+    assert [mask.tolist() for mask in winning([first, second], 1.0)] == [[1, 1], [1, 1]]
 
 
 def test_fine_tuning_by_tickets_leaves_the_other_weights(records):
@@ -182,7 +182,7 @@ def test_fine_tuning_by_tickets_leaves_the_other_weights(records):
 
 def test_the_plateau_lowers_the_rate_and_returns_to_the_best_weights():
     network = torch.nn.Linear(1, 1, bias=False)
-    plateau = _Plateau(network, patience=2)
+    plateau = Plateau(network, patience=2)
 
     def see(weight, shortfall):
         network.weight.data.fill_(weight)

@@ -36,6 +36,8 @@ from tracegen.tensor.tasks import parse_network
 from tracegen.tensor.worker import Failure, Worker
 from uarch.timing.simulation import SIMULATOR
 
+pytestmark = pytest.mark.slow  # TVM compiles and measures
+
 TINY = Plan(operators=("matmul:16x16x16",), devices=("x86-64-v2",), schedules=4, round=2, again=0.5, budget_s=0.02)
 _TENSOR = (("float32", (4,)),)
 
@@ -373,7 +375,7 @@ def test_the_tasks_of_many_layers_are_those_of_all_of_them():
     from tracegen.tensor import tasks
 
     text = "bert_tiny:size=8,layers=5"
-    found, whole = tasks.network_tasks(text), tasks._extracted(text)
+    found, whole = tasks.network_tasks(text), tasks.whole_network_tasks(text)
     assert {task.key: task.networks[text] for task in found} == {task.key: task.networks[text] for task in whole}
 
 

@@ -84,6 +84,7 @@ def test_layouts_are_told_from_the_scheduled_program():
     np.testing.assert_array_equal(layout.rearranged(weight), weight.reshape(16, 2, 8).transpose(1, 0, 2))
 
 
+@pytest.mark.slow
 def test_wrong_results_are_recorded_as_invalid(tmp_path: Path):
     """A schedule that lets the program read its second matrix transposed, without anyone transposing it."""
     from tvm.s_tir import Schedule

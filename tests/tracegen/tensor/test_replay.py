@@ -16,6 +16,9 @@ if sys.platform != "linux":
     pytest.skip("processes are pinned as Linux does it", allow_module_level=True)
 
 
+pytestmark = pytest.mark.slow  # TVM compiles and measures
+
+
 def write(path: Path) -> Path:
     """Six tasks of 0, 10, … FLOPs with four schedules each, but the first (one) and the last, of a log."""
     with DatasetWriter(path, provenance={}) as writer:

@@ -195,9 +195,9 @@ def test_the_file_is_a_machine_and_says_where_its_fields_come_from(tmp_path):
 
 
 def test_a_cache_whose_sets_are_no_power_of_two_keeps_its_size():
-    assert descriptions._ways(1280, 20) == 20
-    assert descriptions._ways(49152, 12) == 12
-    assert descriptions._ways(32, 8) == 8
+    assert descriptions.ways_of(1280, 20) == 20
+    assert descriptions.ways_of(49152, 12) == 12
+    assert descriptions.ways_of(32, 8) == 8
 
 
 def test_a_busy_machine_is_told():
