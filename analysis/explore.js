@@ -359,6 +359,10 @@ function showHead(possible) {  // the answer for the chosen program
 }
 const narrow = () => at("heat").clientWidth < NARROW;
 const small = height => ({ height, margin: { l: 90, r: 20, t: 30, b: 45 }, showlegend: false, hovermode: "closest" });
+function draw(name, traces, layout) {
+  at(name).style.height = `${layout.height}px`;  // Plotly's own goes where the window changes its size while it draws
+  Plotly.react(at(name), traces, themed(layout, narrow()), options(narrow()));
+}
 function showAttribution(possible) {
   const found = possible ? attribution(machine, +at("program").value) : { reason: "this is no machine" };
   const values = [...(found.values ?? [])].reverse();
@@ -372,7 +376,7 @@ function showAttribution(possible) {
     marker: { color: values.map(one => one.name.startsWith("the ideal") ? "#888888" : css("--accent")) },
     text: values.map(one => `${(100 * one.cycles / found.whole).toFixed(1)} %`), textposition: "outside", cliponaxis: false,
     hovertemplate: "%{y}: %{x:,.6~r} cycles, %{text}<extra></extra>" };
-  Plotly.react(at("attribution"), [bars], themed(layout, narrow()), options(narrow()));
+  draw("attribution", [bars], layout);
 }
 function spread(field, within) {  // values of an axis: the grid's, names, or at most 24 of the slider's stops
   if (within) return grid.levels[grid.fields.indexOf(field.field)].filter(level => level !== null);
@@ -394,7 +398,7 @@ function showHeat() {
   if (!present) {
     layout.annotations = [{ text: "Choose two fields that this machine has", showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }];
     at("range").textContent = "";
-    Plotly.react(at("heat"), [], themed(layout, narrow()), options(narrow()));
+    draw("heat", [], layout);
     return;
   }
   // One source for all cells: the grid's where it has both fields and this machine, and then only as far as it reaches.
@@ -422,7 +426,7 @@ function showHeat() {
     hovertemplate: `${names[0]} %{x}<br>${names[1]} %{y}<br>%{z:,.6~r} ms<extra></extra>` };
   const here = { visible: z.length > 0, type: "scatter", mode: "markers", x: [place(x, across)], y: [place(y, up)], hoverinfo: "skip",
     marker: { symbol: "circle-open", size: 14, color: "#D55E00", line: { width: 3 } } };
-  Plotly.react(at("heat"), [cells, here], themed(layout, narrow()), options(narrow()));
+  draw("heat", [cells, here], layout);
 }
 function yaml() {
   const changed = !same(machine, start.fields), lines = [`name: ${JSON.stringify(start.name + (changed ? "-explored" : ""))}`];

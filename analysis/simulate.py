@@ -7,6 +7,7 @@ before, pipeline and predictors by the last `warmup` instructions of it.
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -276,16 +277,14 @@ def _details(row: dict[Hashable, Any]) -> str:
     ]
     kinds = ", ".join(f"{kind} {_number(row[f'branch_{kind}_mpki'])}" for kind in MISPREDICTIONS)
     windows = ", ".join(f"{name.replace('_', ' ')} {_number(row[f'{name}_occupancy'])}" for name in QUEUES)
-    return "\n".join(
-        [
-            columns(header, levels),
-            f"mispredictions of {_number(row['branches_pki'])} branches: {kinds};",
-            f"  redirected at decode {_number(row['decode_redirects_pki'])}",
-            f"memory: {_number(row['memory_reads_pki'])} lines read, {_number(row['memory_writes_pki'])} written; "
-            f"open rows {_percent(row['dram_row_hit_rate'])}; {row['memory_gbs']:.3g} GB/s",
-            f"entries used on average: {windows}",
-        ]
-    )
+    lines = [
+        f"mispredictions of {_number(row['branches_pki'])} branches: {kinds}; "
+        f"redirected at decode {_number(row['decode_redirects_pki'])}",
+        f"memory: {_number(row['memory_reads_pki'])} lines read, {_number(row['memory_writes_pki'])} written; "
+        f"open rows {_percent(row['dram_row_hit_rate'])}; {row['memory_gbs']:.3g} GB/s",
+        f"entries used on average: {windows}",
+    ]
+    return "\n".join([columns(header, levels), *(textwrap.fill(line, 80, subsequent_indent="  ") for line in lines)])
 
 
 def _percent(value: float) -> str:

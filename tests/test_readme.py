@@ -49,7 +49,7 @@ def test_the_example_runs_as_written(folder, monkeypatch):
     for command, shown in SHOWN:
         done = _run(folder, ["sh", "-c", command], monkeypatch)
         assert done.returncode == 0, done.stderr
-        printed, expected = done.stdout.splitlines(), shown.splitlines()
+        printed, expected = (done.stdout + done.stderr).splitlines(), shown.splitlines()  # as a terminal shows both
         assert len(printed) == len(expected)
         assert max(map(len, printed)) <= 80
         for here, there in zip(printed[:1] + printed[-1:], expected[:1] + expected[-1:], strict=True):

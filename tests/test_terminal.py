@@ -9,6 +9,7 @@ import pytest
 
 from analysis.cli.main import main
 from tests.analysis.vectors import program
+from tests.command import INSTALLED
 from uarch.configuration import preset_names
 
 PARTS = Path(__file__).parent / "analysis" / "parts.c"
@@ -38,7 +39,7 @@ COMMANDS = [
     "subset a-program-of-mine.vector.npz another.vector.npz third.vector.npz -k 2 --sample 20",
     "characterise T.trace.h5",
     "phases T.trace.h5 --interval 5000",
-    "live-points T.trace.h5 -o T.livepoints.h5 --units 32",
+    "live-points T.trace.h5 -o T.livepoints.h5 --units 64",
 ]
 
 
@@ -47,7 +48,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("terminal")
     for name, flags in (("T", []), ("U", ["-DMORE"])):
         subprocess.run(["gcc", "-O1", "-g", "-static", *flags, "-o", folder / name, PARTS], check=True)
-        main(["trace", "-o", str(folder / f"{name}.trace.h5"), "--", str(folder / name)])
+        command = [*INSTALLED, "trace", "-o", f"{name}.trace.h5", "--", f"./{name}"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
     for seed, name in enumerate(("a-program-of-mine", "another", "third")):
         program(name, seed, 123_456_789).save(folder / f"{name}.vector.npz")
     return folder

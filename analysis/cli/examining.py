@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from dataclasses import asdict
 
 import typer
@@ -22,7 +23,8 @@ def doctor(as_json: Json = False) -> None:
     for finding in examine():
         found.append(finding)
         if not as_json:
-            print(f"{finding.state:8}{finding.what:18}{finding.detail}", flush=True)
+            line = f"{finding.state:8}{finding.what:18}{finding.detail}"
+            print(textwrap.fill(line, 80, subsequent_indent=26 * " ", break_on_hyphens=False), flush=True)
     if as_json:
         print(json.dumps([asdict(finding) for finding in found]))
     if any(finding.state == "missing" for finding in found):

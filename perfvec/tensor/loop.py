@@ -227,7 +227,7 @@ def train(
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             if share < 1.0:
-                winning = winning or winning(trained, share)
+                winning = winning or winning_weights(trained, share)
                 for value, mask in zip(trained, winning, strict=True):
                     if value.grad is not None:
                         value.grad *= mask
@@ -261,7 +261,7 @@ def _learning(network: nn.Module, tuning: bool) -> None:
             module.eval()
 
 
-def winning(weights: Sequence[nn.Parameter], share: float) -> list[Tensor]:
+def winning_weights(weights: Sequence[nn.Parameter], share: float) -> list[Tensor]:
     """Masks of the `share` of all entries with the largest |weight · gradient|: what the loss would miss most (the
     first term of its change where an entry were zero).
     """

@@ -67,6 +67,7 @@ class Muon(torch.optim.AdamW):
         state = self.state[parameter]
         if not state:
             state["momentum"] = torch.zeros_like(parameter)
+            state["step"] = torch.zeros(())  # AdamW looks for it in every state that it loads
         state["momentum"].lerp_(gradient, 1.0 - _MOMENTUM)
         ahead = gradient.lerp(state["momentum"], _MOMENTUM)  # Nesterov's
         stacked = ahead.reshape(-1, group["rows"], parameter.shape[1])

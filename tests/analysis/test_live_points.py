@@ -92,10 +92,11 @@ def test_of_a_whole_run_the_character_is_that_of_the_trace(traces):
     found = of_trace(traces[0], units=1 << 20, progress=False)
     true, told = characterise(traces[0], progress=False), character(found)
     scale = true["instructions"] / (found.units * 1024)
+    left = 1 - found.units * 1024 / true["instructions"]  # behind the last whole unit
     assert told["footprint"]["loads"] == pytest.approx(true["footprint"]["loads"], rel=0.01 * scale)
     for name, ratios in true["lru_miss_ratio"].items():
         for size, ratio in ratios.items():
-            assert told["lru_miss_ratio"][name].get(size, 0.0) == pytest.approx(ratio, abs=2e-3), (name, size)
+            assert told["lru_miss_ratio"][name].get(size, 0.0) == pytest.approx(ratio, abs=2e-3 + left), (name, size)
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def machines(draw: st.DrawFn) -> Machine:
         section = "pipeline" if section in ("out-of-order", "in-order") else section
         if field.startswith(("out-of-order.", "in-order.")) and not field.startswith(base["core"]):
             continue
-        if field in ("name", "core") or section == "memory" or not draw(st.booleans()):
+        if field in ("name", "core", "microcode") or section == "memory" or not draw(st.booleans()):
             continue
         where = base[section] if section else base
         if where is not None:

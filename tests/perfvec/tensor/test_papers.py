@@ -11,7 +11,7 @@ import torch
 from perfvec.tensor import losses
 from perfvec.tensor.batches import Batch
 from perfvec.tensor.contract import Budget
-from perfvec.tensor.loop import DROP, DROPS, Plateau, winning
+from perfvec.tensor.loop import DROP, DROPS, Plateau, winning_weights
 from perfvec.tensor.models import MODELS, make
 from perfvec.tensor.models.atformer import ATFormerNetwork, ATFormerParameters, MaskedParameters
 from perfvec.tensor.models.cdmpp import LeafEmbedding
@@ -167,8 +167,8 @@ def test_fine_tuning_keeps_the_statistics_of_batch_normalisation(records):
 def test_tickets_are_the_weights_that_the_loss_would_miss_most():
     first, second = torch.nn.Parameter(torch.tensor([1.0, -2.0])), torch.nn.Parameter(torch.tensor([0.5, 4.0]))
     first.grad, second.grad = torch.tensor([3.0, 0.1]), torch.tensor([2.0, -1.0])  # |w·g| = 3, 0.2, 1, 4
-    assert [mask.tolist() for mask in winning([first, second], 0.5)] == [[1, 0], [0, 1]]
-    assert [mask.tolist() for mask in winning([first, second], 1.0)] == [[1, 1], [1, 1]]
+    assert [mask.tolist() for mask in winning_weights([first, second], 0.5)] == [[1, 0], [0, 1]]
+    assert [mask.tolist() for mask in winning_weights([first, second], 1.0)] == [[1, 1], [1, 1]]
 
 
 def test_fine_tuning_by_tickets_leaves_the_other_weights(records):

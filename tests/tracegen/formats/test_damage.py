@@ -18,6 +18,7 @@ from tests.fuzz import CASES, readers
 from tests.fuzz.mutate import mutated
 from tracegen.formats.trace import Trace
 from tracegen.qemu.blocks import BlockTable
+from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import WHOLE, Interruptions
 from tracegen.qemu.replay import Replay, expand
 from tracegen.qemu.ring import WINDOW_WORDS, Ring
@@ -195,7 +196,7 @@ def test_an_unsealed_file_is_read_however_long_the_machine_keeps_its_child_waiti
 def records(tmp_path_factory, build):
     """(folder, words): the blocks and the words of a real run."""
     folder = tmp_path_factory.mktemp("records")
-    with Run([str(build("recover")), "5"], folder) as run:
+    with Run(Execution([str(build("recover")), "5"]), folder) as run:
         for _ in run.rounds():
             run.wait()
         for name in ("blocks", "handlers"):
