@@ -39,7 +39,6 @@ COMMANDS = [
     "subset a-program-of-mine.vector.npz another.vector.npz third.vector.npz -k 2 --sample 20",
     "characterise T.trace.h5",
     "phases T.trace.h5 --interval 5000",
-    "live-points T.trace.h5 -o T.livepoints.h5 --units 64",
 ]
 
 

@@ -19,7 +19,7 @@ def test_here_programs_can_be_traced_and_represented():
 @pytest.mark.slow
 def test_json_and_lines_say_the_same():
     told = json.loads(perfvec("doctor", "--json").stdout)
-    lines = perfvec("doctor").stdout.splitlines()
+    lines = [line for line in perfvec("doctor").stdout.splitlines() if not line.startswith(" ")]  # a long one goes on
     assert [line[:8].strip() for line in lines] == [finding["state"] for finding in told]
     assert all(finding["what"] in line for finding, line in zip(told, lines, strict=True))
 
