@@ -34,10 +34,11 @@ def factor(process: GaussianProcess, level: float = LEVEL) -> float:
 
 def monotone(points: Columns, log: NDArray[np.float64], fixed: NDArray[np.bool_]) -> NDArray[np.float64]:
     """`log` [n] changed, least in the largest change, so that of two points that differ only in cache sizes the one
-    with larger caches is not slower; `fixed` points (simulated) keep their values.
+    with larger caches is not slower; `fixed` points (simulated) keep their values, so it is where they say so.
 
-    The mean of two monotone bounds, the largest of all that are larger and the least of all that are smaller, is the
-    monotone function nearest in the largest difference (isotonic regression in the maximum norm).
+    First no point is above a simulated one with smaller caches, or below one with larger. Then the mean of two monotone
+    bounds, the largest of all that are larger and the least of all that are smaller, is the monotone function nearest
+    in the largest difference (isotonic regression in the maximum norm).
     """
     sizes = [field for field in points.varied if field in _SIZES and not np.isnan(points[field]).all()]
     if not sizes:
@@ -57,14 +58,29 @@ def monotone(points: Columns, log: NDArray[np.float64], fixed: NDArray[np.bool_]
     if math.prod(shape) > 16 * len(repeated) + 1024:
         return log  # a sparse sample: hardly any two points are comparable
     index = (*axes, own)
-    upper, lower = np.full(shape, -np.inf), np.full(shape, np.inf)
-    upper[index] = lower[index] = log[repeated]
-    for axis in range(len(axes)):
-        upper = np.flip(np.maximum.accumulate(np.flip(upper, axis), axis), axis)
-        lower = np.minimum.accumulate(lower, axis)
+    known = fixed[repeated]
+    simulated = tuple(axis[known] for axis in index)
+    above, below = _bounds(shape, simulated, log[repeated][known])
+    low, high = above[index], below[index]
+    within = np.clip(log[repeated], low, high)
+    contrary = low > high  # the simulator has a larger cache slower
+    within[contrary] = (low[contrary] + high[contrary]) / 2
+    upper, lower = _bounds(shape, index, np.where(known, log[repeated], within))
     found = log.copy()
     found[repeated] = (upper[index] + lower[index]) / 2
     return np.where(fixed, log, found)
+
+
+def _bounds(
+    shape: tuple[int, ...], index: tuple[NDArray[np.int64], ...], values: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The largest value at a point or at larger caches (all axes but the last), and the least at smaller ones."""
+    upper, lower = np.full(shape, -np.inf), np.full(shape, np.inf)
+    upper[index] = lower[index] = values
+    for axis in range(len(shape) - 1):
+        upper = np.flip(np.maximum.accumulate(np.flip(upper, axis), axis), axis)
+        lower = np.minimum.accumulate(lower, axis)
+    return upper, lower
 
 
 def _group(kinds: list[NDArray], count: int) -> NDArray[np.int64]:

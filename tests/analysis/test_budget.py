@@ -153,6 +153,11 @@ def test_monotone_is_monotone_near_and_leaves_monotone_surfaces_alone(seed):
     assert np.abs(found.ravel() - log).max() == pytest.approx(max(worst, 0) / 2)
     fixed = generator.random(24) < 0.3
     assert np.array_equal(monotone(points, log, fixed)[fixed], log[fixed])
+    simulated = np.where(fixed, found.ravel(), log)  # which have no larger cache slower: then no other point has
+    whole = monotone(points, simulated, fixed)
+    assert np.array_equal(whole[fixed], simulated[fixed])
+    whole = whole.reshape(3, 4, 2)
+    assert (np.diff(whole, axis=0) <= 1e-12).all() and (np.diff(whole, axis=1) <= 1e-12).all()
 
 
 def test_coordinates_of_names_steps_and_what_is_lacking(design):

@@ -177,10 +177,10 @@ def test_a_run_past_its_limit_is_a_failure(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("body", "error", "message"),
-    [("__builtin_trap();", "crashed", "SIGILL"), ('for (;;) __asm__ volatile("");', "timeout", "limit")],
+    ("body", "limit_s", "error", "message"),
+    [("__builtin_trap();", 60.0, "crashed", "SIGILL"), ('for (;;) __asm__ volatile("");', 3.0, "timeout", "limit")],
 )
-def test_crashes_and_hangs_stay_in_the_runner(tmp_path: Path, body: str, error: str, message: str):
+def test_crashes_and_hangs_stay_in_the_runner(tmp_path: Path, body: str, limit_s: float, error: str, message: str):
     library = {}
     for name, content in (("bad", body), ("good", "")):
         source = tmp_path / f"{name}.c"
@@ -191,7 +191,7 @@ def test_crashes_and_hangs_stay_in_the_runner(tmp_path: Path, body: str, error: 
     try:
         request = {"arguments": _TENSOR, "slow_s": 1.0, "budget_s": 0.01}
         with pytest.raises(Failure, match=message) as failed:
-            runner.call({**request, "path": library["bad"]}, 3.0)
+            runner.call({**request, "path": library["bad"]}, limit_s)
         assert failed.value.error == error
         assert runner.call({**request, "path": library["good"]}, 60.0).seconds < 0.1
     finally:
