@@ -37,22 +37,21 @@ def _run(*words, **options):
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """A folder with the sdist and the wheel that was made of it."""
-    pytest.importorskip("build")
-    folder = tmp_path_factory.mktemp("package")
+def _built(folder: Path) -> tuple[Path, Path]:
+    """The sdist, and the wheel that was made of it."""
     compiler = folder / "fast-g++"
     compiler.write_text('#!/bin/sh\nexec g++ "$@" -O0 -w\n')
     compiler.chmod(0o755)
     environment = {**os.environ, "CXX": str(compiler), "PYTHONPATH": ""}
     _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, env=environment)
-    return folder
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
 
 
 @pytest.mark.slow
-def test_sdist_and_wheel_hold_what_they_should(built):
-    (sdist,), (wheel,) = built.glob("*.tar.gz"), built.glob("*.whl")
+def test_sdist_and_wheel_hold_what_they_should_and_work_without_the_checkout(tmp_path):
+    pytest.importorskip("build")
+    sdist, wheel = _built(tmp_path)
     with tarfile.open(sdist) as archive:
         source = {name.partition("/")[2] for name in archive.getnames()}
     with zipfile.ZipFile(wheel) as archive:
@@ -62,10 +61,6 @@ def test_sdist_and_wheel_hold_what_they_should(built):
     assert any(name.startswith("uarch/timing/_core") for name in binary)
     assert not [name for name in binary if name.endswith((".cpp", ".hpp"))]
 
-
-@pytest.mark.slow
-def test_the_wheel_works_where_the_checkout_is_not(built, tmp_path):
-    (wheel,) = built.glob("*.whl")
     _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
     site = Path(_run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
