@@ -10,6 +10,9 @@ DEV_STAMP := $(VENV)/.installed-dev
 CORE := $(shell find uarch/timing/core tracegen/live_points/core -name '*.[ch]pp')
 CORE_STAMP := $(VENV)/.core
 
+# Packages are installed without bytecode (--no-compile): what a program imports is compiled once and kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test fuzz check lint docs package setup setup-dev core system browser train-default train-timed clean
 
 demo: setup

@@ -19,7 +19,7 @@ from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import input_file
 from uarch.configuration import load_machine, preset_names
 
-INSTRUCTIONS = 2_000_000  # of each program
+INSTRUCTIONS = 1_000_000  # of each program
 _HALF_WIDTH = 0.05  # of the sampled representation: the whole takes less than a minute on two cores
 _SAMPLED = f"the model on a sample of each program, ±{_HALF_WIDTH:.0%}; lines across the bars' ends are 90 % intervals"
 _SIMULATED = "simulated, every instruction"

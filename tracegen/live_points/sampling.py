@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from tracegen.statistics.kmeans import kmeans
 
@@ -65,7 +65,7 @@ class Sample:
         spread = (freedom * own + _SHRINKAGE * common[:, None] * mean**2) / (freedom + _SHRINKAGE)
         variance = (self.size**2 * np.maximum(1 - count / self.size, 0) / count * spread).sum(axis=1)
         degrees = max(len(self.weight) - len(count) - x.shape[1], 8)
-        return np.asarray(stats.t.ppf(0.5 + confidence / 2, degrees) * np.sqrt(variance))
+        return np.asarray(stdtrit(degrees, 0.5 + confidence / 2) * np.sqrt(variance))
 
 
 @dataclass(frozen=True)
