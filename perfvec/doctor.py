@@ -6,9 +6,12 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -17,11 +20,13 @@ from perfvec.architectures import amx
 from perfvec.architectures.convolution import Convolution
 from perfvec.model import load_model
 from perfvec.precision import native_bf16
+from perfvec.representation.sample import represent_sampled
 from perfvec.training.ranks import device_of
 from support.errors import InputError
 from tracegen.gem5.label import find_gem5
 from tracegen.gem5.label import version as gem5_version
 from tracegen.qemu.plugin import find_qemu, plugin_for
+from tracegen.qemu.runner import trace
 
 _PACKAGES = {
     "dask": ("distributed", "--scheduler and --cluster"),
@@ -43,7 +48,7 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Look for everything, the cheapest first; compiles what is compiled on first use."""
+    """Look for everything, the cheapest first; what is compiled on first use is compiled then, and kept."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     machine = f"{platform.machine()}, {cores} cores, {memory:.0f} GiB"
@@ -54,6 +59,7 @@ def examine() -> Iterator[Finding]:
     yield _found("representation", "missing", _numbers)
     for isa in ("x86-64", "aarch64", "riscv64"):
         yield _found(f"tracing {isa}", "missing" if isa == "x86-64" else "absent", partial(_tracing, isa))
+    yield _found("a program", "missing", _program)
     yield _found("gem5", "absent", lambda: gem5_version(find_gem5(None)))
     for extra, (package, used_by) in _PACKAGES.items():
         yield _found(package, "absent", partial(_version, package, extra, used_by))
@@ -91,6 +97,16 @@ def _tracing(isa: str) -> str:
     plugin_for(qemu)
     run = subprocess.run([str(qemu), "--version"], capture_output=True, text=True, errors="replace", check=False)
     return run.stdout.split("\n", 1)[0].strip() or str(qemu)
+
+
+def _program() -> str:
+    """Trace and represent a program, as every question about one begins."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("wb") as unheard:
+        path = Path(folder) / "true.trace.h5"
+        trace(["true"], path, progress=False, stdout=unheard)
+        vector = represent_sampled(load_model(), path, progress=False)
+    return f"{vector.instructions:,} instructions of `true` represented in {time.monotonic() - began:.0f} s"
 
 
 def _version(package: str, extra: str, used_by: str) -> str:

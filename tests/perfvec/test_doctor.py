@@ -10,7 +10,7 @@ from tests.command import perfvec
 
 def test_here_programs_can_be_traced_and_represented():
     found = {finding.what: finding for finding in examine()}
-    for what in ("machine", "PyTorch", "model", "representation", "tracing x86-64"):
+    for what in ("machine", "PyTorch", "model", "representation", "tracing x86-64", "a program"):
         assert found[what].state == "ok", found[what]
     assert "qemu-x86_64 version" in found["tracing x86-64"].detail
     assert found["representation"].detail.startswith(("bfloat16", "float32"))
@@ -34,6 +34,7 @@ def test_without_qemu_and_a_compiler_it_says_so_and_fails(tmp_path, monkeypatch)
     assert (
         found["tracing x86-64"]["state"] == "missing" and "apt install qemu-user" in found["tracing x86-64"]["detail"]
     )
+    assert found["a program"]["state"] == "missing"
     assert found["tracing riscv64"]["state"] == "absent"
 
 
