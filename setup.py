@@ -15,7 +15,7 @@ CORES = {
 
 
 class BuildCore(build_ext):  # type: ignore[misc]  # pybind11's helpers carry no types
-    """Compile both cores at once, the largest files first; say in one line what is missing where nothing can be compiled."""
+    """Compile both cores at once, the largest files first; say in one line where nothing can be compiled."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
