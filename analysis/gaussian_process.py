@@ -26,6 +26,7 @@ from support.text import parse_json
 
 _USUAL = Path(__file__).parent / "usual_hyperparameters.json"
 _JITTER = 1e-8
+_LEAST = 0.01  # a standard deviation in the targets' own: points that happen to be equal do not show that all are
 _ROUNDS = 60  # of L-BFGS
 _BLOCK = 1 << 13
 
@@ -63,17 +64,24 @@ def usual_hyperparameters() -> dict[str, tuple[float, float]]:
 class GaussianProcess:
     """A process over `where`, fitted to the targets [k] of its `rows`.
 
-    `start` are hyperparameters to begin from, the `state` of another process.
+    `start` are hyperparameters to begin from, the `state` of another process; `spread` is the targets' standard
+    deviation where more is known of it than these say.
     """
 
     def __init__(
-        self, where: Coordinates, rows: NDArray[np.int64], targets: NDArray[np.float64], start: Tensor | None = None
+        self,
+        where: Coordinates,
+        rows: NDArray[np.int64],
+        targets: NDArray[np.float64],
+        start: Tensor | None = None,
+        spread: float | None = None,
     ) -> None:
         self.where, self.rows, self._targets = where, rows, np.asarray(targets, np.float64)
         self._x = self._points(rows)
         self._middle, self._spread = 0.0, 1.0
         if len(rows):
-            self._middle, self._spread = float(np.mean(targets)), max(float(np.std(targets)), 1e-9)
+            self._middle = float(np.mean(targets))
+            self._spread = max(float(np.std(targets)), 1e-9) if spread is None else spread
         self._y = torch.as_tensor((self._targets - self._middle) / self._spread)
         self._centre, self._width = self._priors()
         self.state = torch.zeros_like(self._centre) if start is None else start
@@ -141,14 +149,14 @@ class GaussianProcess:
 
     def left_out(self, folds: int = 8) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """[k] residuals (observed less predicted) and standard deviations of points by processes that did not have
-        them, one a fold, each with hyperparameters of its own.
+        them, one a fold, each with hyperparameters of its own and the spread of all.
         """
         count = len(self.rows)
         residual, deviation = np.empty(count), np.empty(count)
         fold = np.random.default_rng(0).permutation(count) % min(folds, count)
         for number in range(int(fold.max()) + 1):
             out = fold == number
-            other = GaussianProcess(self.where, self.rows[~out], self._targets[~out])
+            other = GaussianProcess(self.where, self.rows[~out], self._targets[~out], spread=self._spread)
             mean, deviation[out] = other.predict(self.rows[out])
             residual[out] = self._targets[out] - mean
         return residual, deviation
@@ -164,7 +172,7 @@ class GaussianProcess:
             k = self.kernel(block, self._x, p)
             variance = self._variance(block, p) - ((k @ self._inverse) * k).sum(1)
             mean[some] = self._middle + self._spread * (k @ self._weights).numpy()
-            deviation[some] = self._spread * (variance.clamp(min=0) + p.noise**2).sqrt().numpy()
+            deviation[some] = self._spread * (variance.clamp(min=0) + p.noise**2 + _LEAST**2).sqrt().numpy()
 
         threads = torch.get_num_threads()
         with _one_thread(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:

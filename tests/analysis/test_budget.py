@@ -102,6 +102,21 @@ def test_a_larger_cache_is_not_shown_as_slower(design, monkeypatch):
         assert not (change > 1e-9 * np.nanmax(cycles)).any()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("limit", [4, 9, 20])
+def test_points_that_are_equal_but_for_a_few_have_finite_intervals(limit):
+    points = grid_design(load_machine("base"), {"l2.size_kib": [256, 512, 1024, 2048], "l2.latency": [8, 12, 16, 20, 24, 28]})
+
+    def a_cliff(machine):
+        return 3e6 if machine.l2.size_kib == 256 and machine.l2.latency > 20 else 1e6
+
+    found = budget.answer(
+        Known(of=a_cliff), points.columns, math.inf, refused, least=2, limit=limit, threads=1, progress=False
+    )
+    assert found.simulated == limit
+    assert np.isfinite(found.high).all() and (found.low > 0).all()
+
+
 def test_a_budget_for_no_point_is_told_and_the_model_answers(capsys):
     points = space_design("default", 30).columns
     found = budget.answer(Known(10**12), points, 5.0, lambda: np.full(30, 7.0), progress=False)
