@@ -113,3 +113,12 @@ def test_divides_of_many_steps_are_redirected_in_order():
     few, many = (cycles_a_round(MINOR, [front, "48f7f6"], 100) for front in ("31d2", "4889ca"))
     step = MINOR.functional_units.div_latency
     assert many - few > (35 - 7) * step + 7 * 5
+
+
+def test_rows_that_machines_share_are_those_of_each_alone():
+    texts = ["4883c001", "f20f58c1", "48f7f1", "660f6ec0", "f20f10c1", "488b07", "ebfe"]
+    together = x86(*texts)
+    slow = replace_field(BASE, "functional_units.fp_add_latency", 7)
+    for machine in (BASE, MINOR, slow, BASE):
+        assert np.array_equal(static_rows(machine, together), static_rows(machine, x86(*texts)))
+    assert not np.array_equal(static_rows(slow, together), static_rows(BASE, together))

@@ -180,7 +180,8 @@ class LivePointsSimulator:
         simulation = Simulation(machine, self.points.static)
         follow = None if self.points.whole else self.outcomes(machine)
         cycles: list[float] = []
-        totals = dict.fromkeys(simulation.statistics, 0.0)
+        names = list(simulation.statistics)
+        totals = np.zeros(len(names))
         sums = np.zeros((count, len(CAUSES)))
         for k, chunk in enumerate(self._chunks):
             gap = slice(*pieces.line_offset[k : k + 2])
@@ -199,11 +200,10 @@ class LivePointsSimulator:
                 simulation.run(chunk, outcomes)
             if not counted:
                 continue
-            counts = simulation.statistics
-            cycles.append(float(counts["cycles"]))
-            for name, count in counts.items():
-                totals[name] += weight * count
-        return np.array(cycles), totals, sums
+            counts = simulation.counts
+            cycles.append(float(counts[0]))
+            totals += weight * counts
+        return np.array(cycles), dict(zip(names, totals.tolist(), strict=True)), sums
 
 
 def _window(machine: Machine) -> int:

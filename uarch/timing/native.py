@@ -6,6 +6,7 @@ import numpy as np
 
 from uarch.configuration import Machine
 from uarch.instructions import NO_REGISTER, REGISTERS, VECTOR_REGISTERS, X87_REGISTER, NativeInstructions, Operation
+from uarch.timing.shared_rows import SharedRows, shared_rows
 from uarch.timing.static import (
     ADDRESS_COUNT,
     BASE_UPDATES,
@@ -24,6 +25,7 @@ from uarch.timing.static import (
     LATENCY,
     LENGTH,
     MICRO_OPERATIONS,
+    NOT_DIVIDER,
     SIMD,
     SOURCE_COUNT,
     SOURCES,
@@ -52,20 +54,28 @@ _FP_DIVIDER = 2
 
 def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     """[S, COLUMNS] what the out-of-order core reads of each static instruction."""
-    instructions = native.instructions
-    rows = np.zeros((len(instructions), COLUMNS), np.int16)
+    shared = shared_rows(native, lambda: _shared(native))
     table = np.zeros((256, 3), np.int16)
-    for operation, (unit, latency, divider) in unit_table(machine, instructions.isa).items():
+    for operation, (unit, latency, divider) in unit_table(machine, native.instructions.isa).items():
         table[operation] = (_UNITS.get(operation, unit), latency, divider)
     for operation in _FP_DIVIDES:
-        table[operation, 2] = _FP_DIVIDER
-    rows[:, UNIT : DIVIDER + 1] = table[instructions.operation]
-    rows[instructions.float_move, UNIT] = SIMD
-    known = native.latency >= 0
-    rows[known, LATENCY] = native.latency[known]
+        table[operation, DIVIDER] = _FP_DIVIDER
+    operations, float_move, known, computes = shared.kinds.T
+    units = table[operations]
+    units[float_move > 0, UNIT] = SIMD
+    units[:, LATENCY] = np.where(known >= 0, known, units[:, LATENCY])
+    units[computes == 0, DIVIDER] = NOT_DIVIDER
+    return shared.filled(slice(UNIT, DIVIDER + 1), units)
+
+
+def _shared(native: NativeInstructions) -> SharedRows:
+    """What does not depend on the machine; kinds by operation, move of floating-point units or not, latency, whether
+    something is computed.
+    """
+    instructions = native.instructions
+    rows = np.zeros((len(instructions), COLUMNS), np.int16)
     rows[:, MICRO_OPERATIONS] = instructions.micro_operations
     rows[:, COMPUTES] = instructions.compute_operations
-    rows[rows[:, COMPUTES] == 0, DIVIDER] = 0
     rows[:, FLAGS] = instructions.flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
     columns = np.array([execution(operation) for operation in range(256)], np.int16)
@@ -82,4 +92,6 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     vector = (destinations >= VECTOR_REGISTERS) & (destinations < 2 * VECTOR_REGISTERS)
     rows[:, INT_DESTINATIONS] = (destinations < VECTOR_REGISTERS).sum(axis=1)
     rows[:, FP_DESTINATIONS] = (vector | (destinations == X87_REGISTER)).sum(axis=1)
-    return rows
+    return SharedRows.of(
+        rows, instructions.operation, instructions.float_move, native.latency, instructions.compute_operations > 0
+    )

@@ -103,7 +103,9 @@ class Simulation:
         )
         self._size = len(instructions)
         self._instructions = 0
-        self._before: dict[str, int] = {}
+        self._names = [{"retired": "cycles"}.get(name, name) for name in self._core.counters]
+        self._names.insert(1, "instructions")
+        self._before = np.zeros_like(self._core.counts)
 
     def grow(self, instructions: StaticInstructions) -> None:
         """Go on with more static instructions, of which the ones so far are the first, unchanged."""
@@ -152,8 +154,13 @@ class Simulation:
 
         Stores that have retired but not been written yet are not among the accesses yet.
         """
-        totals = {name: count - self._before.get(name, 0) for name, count in self._core.counters.items()}
-        return {"cycles": totals.pop("retired"), "instructions": self._instructions, **totals}
+        return dict(zip(self._names, self.counts.tolist(), strict=True))
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The values of `statistics` in their order, quicker."""
+        counts = self._core.counts - self._before
+        return np.concatenate([counts[:1], [self._instructions], counts[1:]])
 
     @property
     def counters(self) -> dict[str, float]:
@@ -163,7 +170,7 @@ class Simulation:
 
     def reset_counters(self) -> None:
         """Counts from here on; contents and times stay."""
-        self._before = dict(self._core.counters)
+        self._before = self._core.counts
         self._instructions = 0
 
 

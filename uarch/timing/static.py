@@ -20,6 +20,7 @@ from uarch.instructions import (
     Operation,
     StaticInstructions,
 )
+from uarch.timing.shared_rows import SharedRows, shared_rows
 from uarch.timing.stack import execution_column
 
 Rows = NDArray[np.int16]
@@ -85,22 +86,28 @@ def unit_table(machine: Machine, isa: str) -> dict[Operation, tuple[int, int, in
 
 def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     """[S, COLUMNS] what the cores read of each static instruction."""
-    rows = np.zeros((len(instructions), COLUMNS), np.int16)
+    shared = shared_rows(instructions, lambda: _shared(instructions))
     table = np.zeros((256, 3), np.int16)
     for operation, entry in unit_table(machine, instructions.isa).items():
         table[operation] = entry
+    operation, float_move, steps = shared.kinds.T
+    units = table[operation]
+    if machine.core == "in-order":
+        units[float_move > 0] = (FP_ADD, machine.functional_units.fp_add_latency, NOT_DIVIDER)
+    else:
+        units[float_move > 0] = (FP_MUL, 3, NOT_DIVIDER)
+    units[:, LATENCY] = np.minimum(units[:, LATENCY] * steps, np.iinfo(np.int16).max)
+    return shared.filled(slice(UNIT, DIVIDER + 1), units)
+
+
+def _shared(instructions: StaticInstructions) -> SharedRows:
+    """What does not depend on the machine; kinds by operation, move of floating-point units or not, and steps."""
+    rows = np.zeros((len(instructions), COLUMNS), np.int16)
     flags, operations = instructions.flags, instructions.operation
     for scalar, vector in _VECTOR_FORMS.items():
         operations = np.where(instructions.vector_unit & (operations == scalar), np.uint8(vector), operations)
-    rows[:, UNIT : DIVIDER + 1] = table[operations]
-    if machine.core == "in-order":
-        float_move = (FP_ADD, machine.functional_units.fp_add_latency, NOT_DIVIDER)
-    else:
-        float_move = (FP_MUL, 3, NOT_DIVIDER)
-    rows[instructions.float_move, UNIT : DIVIDER + 1] = float_move
     divides = operations == Operation.INT_DIV
     steps = np.where(divides, np.maximum(instructions.compute_operations, 1), 1).astype(np.int64)
-    rows[:, LATENCY] = np.minimum(rows[:, LATENCY] * steps, np.iinfo(np.int16).max)
     rows[:, COMPUTES] = np.where(divides, 1, instructions.compute_operations)
     rows[:, BEFORE], rows[:, AFTER] = instructions.cycles_before, instructions.cycles_after
     rows[:, CHAINED] = instructions.chained
@@ -130,7 +137,7 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
     )
     rows[:, BASE_UPDATES] = base_updates(instructions, rows[:, COMPUTES] > 0)
     rows[:, INT_DESTINATIONS], rows[:, FP_DESTINATIONS] = _renamed(instructions)
-    return rows
+    return SharedRows.of(rows, operations, instructions.float_move, steps)
 
 
 def execution(operation: int) -> int:

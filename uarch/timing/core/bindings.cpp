@@ -306,45 +306,56 @@ Array<std::uint8_t> outcomes(TimelessBranches& branches, const Array<std::uint64
     return result;
 }
 
-py::dict counters(const Simulation& simulation) {
-    py::dict totals;
-    totals["retired"] = simulation.core->retired;
-    totals["branches"] = simulation.branches.branches;
-    totals["mispredictions"] = simulation.branches.mispredictions;
-    totals["mispredicted_direction"] = simulation.branches.by_kind.direction;
-    totals["mispredicted_target"] = simulation.branches.by_kind.target;
-    totals["mispredicted_indirect"] = simulation.branches.by_kind.indirect;
-    totals["mispredicted_return"] = simulation.branches.by_kind.returns;
-    totals["redirected_at_decode"] = simulation.branches.redirected_at_decode;
-    totals["itlb_misses"] = simulation.caches.instruction_tlb.misses;
-    totals["dtlb_misses"] = simulation.caches.data_tlb.misses;
+// Tells `put` every counter's name and value, in an order that is always the same.
+template <typename Put>
+void each_counter(const Simulation& simulation, const Put& put) {
+    put("retired", simulation.core->retired);
+    put("branches", simulation.branches.branches);
+    put("mispredictions", simulation.branches.mispredictions);
+    put("mispredicted_direction", simulation.branches.by_kind.direction);
+    put("mispredicted_target", simulation.branches.by_kind.target);
+    put("mispredicted_indirect", simulation.branches.by_kind.indirect);
+    put("mispredicted_return", simulation.branches.by_kind.returns);
+    put("redirected_at_decode", simulation.branches.redirected_at_decode);
+    put("itlb_misses", simulation.caches.instruction_tlb.misses);
+    put("dtlb_misses", simulation.caches.data_tlb.misses);
     const char* names[] = {"l1i", "l1d", "l2", "l3"};
     for (int level = 0; level < LEVELS; ++level) {
         const CacheCounters& counters = simulation.caches.levels[level].counters;
-        const auto put = [&](const char* kind, std::int64_t value) {
-            totals[py::str(std::string(names[level]) + "_" + kind)] = value;
-        };
-        put("accesses", counters.accesses);
-        put("misses", counters.misses);
-        put("write_backs", counters.write_backs);
-        put("prefetches", counters.prefetches);
-        put("merged", counters.merged);
-        put("useful_prefetches", counters.useful);
-        put("late_prefetches", counters.late);
-        put("accesses_by_prefetchers", counters.from_prefetchers);
-        put("misses_by_prefetchers", counters.from_prefetchers_missed);
+        const std::string prefix = std::string(names[level]) + "_";
+        put(prefix + "accesses", counters.accesses);
+        put(prefix + "misses", counters.misses);
+        put(prefix + "write_backs", counters.write_backs);
+        put(prefix + "prefetches", counters.prefetches);
+        put(prefix + "merged", counters.merged);
+        put(prefix + "useful_prefetches", counters.useful);
+        put(prefix + "late_prefetches", counters.late);
+        put(prefix + "accesses_by_prefetchers", counters.from_prefetchers);
+        put(prefix + "misses_by_prefetchers", counters.from_prefetchers_missed);
     }
     const MemoryCounters& memory = simulation.caches.memory->counters;
-    totals["memory_reads"] = memory.reads;
-    totals["memory_writes"] = memory.writes;
-    totals["dram_row_hits"] = memory.row_hits;
-    totals["dram_row_misses"] = memory.row_misses;
+    put("memory_reads", memory.reads);
+    put("memory_writes", memory.writes);
+    put("dram_row_hits", memory.row_hits);
+    put("dram_row_misses", memory.row_misses);
     const Occupancy& occupancy = simulation.core->occupancy;
-    totals["reorder_buffer_occupied"] = occupancy.reorder_buffer;
-    totals["issue_queue_occupied"] = occupancy.issue_queue;
-    totals["load_queue_occupied"] = occupancy.load_queue;
-    totals["store_queue_occupied"] = occupancy.store_queue;
+    put("reorder_buffer_occupied", occupancy.reorder_buffer);
+    put("issue_queue_occupied", occupancy.issue_queue);
+    put("load_queue_occupied", occupancy.load_queue);
+    put("store_queue_occupied", occupancy.store_queue);
+}
+
+py::dict counters(const Simulation& simulation) {
+    py::dict totals;
+    each_counter(simulation, [&](const std::string& name, std::int64_t value) { totals[py::str(name)] = value; });
     return totals;
+}
+
+// The values of `counters` in their order.
+Array<std::int64_t> counts(const Simulation& simulation) {
+    std::vector<std::int64_t> values;
+    each_counter(simulation, [&](const auto&, std::int64_t value) { values.push_back(value); });
+    return Array<std::int64_t>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
 }  // namespace
@@ -370,6 +381,7 @@ PYBIND11_MODULE(_core, module) {
         .def("run_with_stacks", &run_with_stacks, py::arg("chunk"), py::arg("stacks"), py::arg("outcomes") = py::none())
         .def("warm", &warm)
         .def("touch", &touch)
-        .def_property_readonly("counters", &counters);
+        .def_property_readonly("counters", &counters)
+        .def_property_readonly("counts", &counts);
     bind_parts(module);
 }
