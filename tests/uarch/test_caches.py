@@ -104,3 +104,27 @@ def test_prefetchers_bring_a_stream_before_it_is_asked_for():
     assert none[0] == 500
     assert misses("stride", "none")[0] < 0.2 * none[0]
     assert misses("none", "tagged")[1] < 0.4 * none[1]
+
+
+def test_dirty_lines_that_are_touched_are_written_back_as_those_stored_to():
+    machine = BASE
+    for level, size, ways in (("l1d", 4, 4), ("l2", 16, 16)):
+        machine = replace_field(
+            machine,
+            level,
+            {"size_kib": size, "associativity": ways, "latency": 2, "mshrs": 4, "prefetcher": "none"},
+        )
+    machine = replace_field(machine, "l3", None)
+    lines = 0x10000000 // 64 + np.arange(200)  # three L1s full, less than the L2 holds
+    stores, loads = Program([store(1, 2), load(1, 2)]), Program([store(1, 2), load(1, 2)])
+    for line in lines:
+        stores.execute(0, (64 * int(line), 8, 1))
+    for line in lines[-1] + 1 + np.arange(1000):
+        loads.execute(1, (64 * int(line), 8, 0))
+    stored, touched = (Simulation(machine, stores.static()) for _ in range(2))
+    stored.warm(stores.chunk())
+    touched.touch(lines.astype(np.uint64) << np.uint64(2) | np.uint64(1))
+    for simulation in (stored, touched):
+        simulation.reset_counters()
+        simulation.run(loads.chunk())
+    assert touched.statistics["l2_write_backs"] == stored.statistics["l2_write_backs"] == len(lines)

@@ -39,6 +39,7 @@ class Cache {
     // Bits of a line's flags; above them the level that its data came from.
     static constexpr std::uint8_t DIRTY = 1, PREFETCHED = 2;
     static constexpr int SOURCE_SHIFT = 2;
+    static constexpr std::int64_t TAGS_OF_HOST_LINE = 64 / sizeof(Line);
 
     Cache() : mshrs(0) {}
     Cache(std::int64_t sets, int ways, int mshr_entries, std::unique_ptr<ReplacementPolicy> policy)
@@ -65,10 +66,12 @@ class Cache {
 
     // Asks the host for the line's set: that of a large cache is not in its first ones.
     void prefetch(Line line) const {
-        const std::int64_t first = (line & set_mask_) * ways_;
-        __builtin_prefetch(&tag_[first]);
+        const std::int64_t set = line & set_mask_, first = set * ways_;
+        for (std::int64_t place = first; place < first + ways_; place += TAGS_OF_HOST_LINE) __builtin_prefetch(&tag_[place]);
         __builtin_prefetch(&ready_[first]);
         __builtin_prefetch(&flags_[first]);
+        __builtin_prefetch(&recent_[set]);
+        policy_->prefetch(set);
     }
 
     // The line found at `place` is used.

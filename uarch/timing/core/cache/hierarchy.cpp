@@ -265,11 +265,27 @@ void Hierarchy::touch(int level, Line line, bool write, std::size_t later) {
             cache.use(line, place, static_cast<std::uint8_t>((flags & Cache::DIRTY) | write));
             demand = false;  // the level above asks no further: this one's order changes, its prefetcher sees nothing
         } else {
-            cache.fill(line, static_cast<std::uint8_t>(write | where << Cache::SOURCE_SHIFT), 0);
+            const std::uint8_t source = static_cast<std::uint8_t>(where << Cache::SOURCE_SHIFT);
+            const Cache::Victim victim = cache.fill(line, static_cast<std::uint8_t>(write | source), 0);
+            if (victim.dirty) write_back(where, victim.line);
         }
         write = false;
     }
-    send_prefetches_at_once();
+    bool wanted = false;
+    for (const Cache& cache : levels) wanted |= !cache.queue.empty();
+    if (wanted) send_prefetches_at_once();
+}
+
+// The dirty line has left `level` in no time: the next level that has it has it dirty, and its order stays, which is that
+// of touches.
+void Hierarchy::write_back(int level, Line line) {
+    for (int below = levels[level].next; below >= 0; below = levels[below].next) {
+        Cache& cache = levels[below];
+        const std::int64_t place = cache.find(line);
+        if (place < 0) continue;
+        cache.set_flags(place, static_cast<std::uint8_t>(cache.flags(place) | Cache::DIRTY));
+        return;
+    }
 }
 
 // Does what the prefetchers have queued, in no time.

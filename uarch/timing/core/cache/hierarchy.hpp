@@ -54,6 +54,14 @@ class Hierarchy {
     // see it, as they do where it is the latest of several.
     void touch(int level, Line line, bool write, std::size_t later);
 
+    // A line that will be touched soon: asks the host for its sets in the levels that do not stay in its first caches, and
+    // for those that a prefetcher there will want next.
+    void prepare(Line line) const {
+        const Line last = line + (levels[L2].prefetcher ? 2 : 0);
+        for (; line <= last; ++line)
+            for (int where = L2; where >= 0; where = levels[where].next) levels[where].prefetch(line);
+    }
+
     // Where the data of the last access came from.
     int answered() const { return answered_; }
 
@@ -96,6 +104,7 @@ class Hierarchy {
     void install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed);
     void look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand);
     void train(Cache& cache, const PrefetchTrigger& trigger);
+    void write_back(int level, Line line);
     void send_prefetches_at_once();
     void send_prefetches();
     std::int64_t find_after_prefetches(Cache& cache, Line line, Cycle cycle);

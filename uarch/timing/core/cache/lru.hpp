@@ -26,6 +26,8 @@ class Lru final : public ReplacementPolicy {
 
     int victim(std::int64_t set) override { return order_[set * ways_ + ways_ - 1]; }
 
+    void prefetch(std::int64_t set) const override { __builtin_prefetch(&order_[set * ways_]); }
+
   private:
     int ways_;
     std::vector<std::uint8_t> order_;  // [sets * ways] the ways of each set, the one used last first

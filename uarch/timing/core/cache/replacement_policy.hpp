@@ -19,6 +19,9 @@ class ReplacementPolicy {
 
     // The way to put a new line in. Ways that were never filled count as used before all others.
     virtual int victim(std::int64_t set) = 0;
+
+    // The set will be asked for soon: the host may fetch what is known of it.
+    virtual void prefetch(std::int64_t /*set*/) const {}
 };
 
 // That of every cache.
