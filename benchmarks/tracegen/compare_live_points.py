@@ -2,7 +2,7 @@
 
     python benchmarks/tracegen/compare_live_points.py T.trace.h5… --instructions 50000000 --sampled 8
 
-Of each trace: the error of the estimated cycles on all presets and some sampled machines, what of it is cold state (the
+Of each trace: the error of the estimated cycles on presets (all by default) and some sampled machines, what of it is cold state (the
 counted units, as they are in the whole run, against these), whether the 95 % intervals hold, and the error of one-field
 changes of `base`, in points. `--truth FOLDER` keeps the simulations of every instruction, so that a comparison that was
 stopped goes on, and the next one begins with them.
@@ -132,13 +132,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", type=Path, nargs="+")
     parser.add_argument("--instructions", type=int, default=50_000_000, help="of each trace, at most")
+    parser.add_argument("--presets", nargs="+", default=preset_names(), help="base among them")
     parser.add_argument("--sampled", type=int, default=8, help="machines of the default space")
     parser.add_argument("--units", type=int, default=UNITS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2, help="of the simulation of every instruction")
     parser.add_argument("--truth", type=Path, help="folder that keeps the simulations of every instruction")
     arguments = parser.parse_args()
-    machines = [*map(load_machine, preset_names()), *sample(arguments.sampled, seed=27), *changed()]
+    machines = [*map(load_machine, arguments.presets), *sample(arguments.sampled, seed=27), *changed()]
     all_of = [compare(path, machines, arguments) for path in arguments.traces]
     print("\nall:")
     _shown(*(np.concatenate(parts) for parts in zip(*all_of, strict=True)))
