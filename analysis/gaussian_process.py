@@ -28,7 +28,7 @@ _USUAL = Path(__file__).parent / "usual_hyperparameters.json"
 _JITTER = 1e-8
 _LEAST = 0.01  # a standard deviation in the targets' own: points that happen to be equal do not show that all are
 _ROUNDS = 60  # of L-BFGS
-_BLOCK = 1 << 13
+_BLOCK = 1 << 10  # points of a design at a time: beside 256 simulated ones they stay in the caches of the host
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
     python benchmarks/tracegen/compare_live_points.py T.trace.h5… --instructions 50000000 --sampled 8
 
-Of each trace: the error of the estimated cycles on presets (all by default) and some sampled machines, what of it is cold state (the
-counted units, as they are in the whole run, against these), whether the 95 % intervals hold, and the error of one-field
-changes of `base`, in points. `--truth FOLDER` keeps the simulations of every instruction, so that a comparison that was
-stopped goes on, and the next one begins with them.
+Of each trace: the error of the estimated cycles on presets (all by default) and some sampled machines, what of it is
+cold state (the counted units, as they are in the whole run, against these), whether the 95 % intervals hold, and the
+error of one-field changes of `base`, in points. `--truth FOLDER` keeps the simulations of every instruction, so that a
+comparison that was stopped goes on, and the next one begins with them.
 """
 
 from __future__ import annotations

@@ -105,7 +105,9 @@ def test_a_larger_cache_is_not_shown_as_slower(design, monkeypatch):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("limit", [4, 9, 20])
 def test_points_that_are_equal_but_for_a_few_have_finite_intervals(limit):
-    points = grid_design(load_machine("base"), {"l2.size_kib": [256, 512, 1024, 2048], "l2.latency": [8, 12, 16, 20, 24, 28]})
+    points = grid_design(
+        load_machine("base"), {"l2.size_kib": [256, 512, 1024, 2048], "l2.latency": [8, 12, 16, 20, 24, 28]}
+    )
 
     def a_cliff(machine):
         return 3e6 if machine.l2.size_kib == 256 and machine.l2.latency > 20 else 1e6

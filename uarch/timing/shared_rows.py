@@ -1,6 +1,6 @@
 """What the rows of a program's static instructions have in common on all machines: made once, kept as long as they are.
 
-A machine fills in units and latencies, which few kinds of instructions tell apart; everything else of a row is the same.
+A machine fills in units and latencies, which few kinds of instructions tell apart; the rest of a row is the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class SharedRows(NamedTuple):
-    """Rows [S, columns] without what a machine fills in, and [S] each one's kind: an index of `kinds` [K, properties]."""
+    """Rows [S, columns] without what a machine fills in, and the kind [S] of each: a row of `kinds` [K, properties]."""
 
     rows: NDArray[np.int16]
     kind: NDArray[np.int64]
