@@ -69,7 +69,7 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
 
 
 def _shared(native: NativeInstructions) -> SharedRows:
-    """What does not depend on the machine; kinds by operation, move of floating-point units or not, latency, whether
+    """Rows without what a machine fills in; kinds by operation, move of floating-point units or not, latency, whether
     something is computed.
     """
     instructions = native.instructions

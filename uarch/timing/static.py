@@ -101,7 +101,7 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
 
 
 def _shared(instructions: StaticInstructions) -> SharedRows:
-    """What does not depend on the machine; kinds by operation, move of floating-point units or not, and steps."""
+    """Rows without what a machine fills in; kinds by operation, move of floating-point units or not, and steps."""
     rows = np.zeros((len(instructions), COLUMNS), np.int16)
     flags, operations = instructions.flags, instructions.operation
     for scalar, vector in _VECTOR_FORMS.items():
