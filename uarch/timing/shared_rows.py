@@ -1,4 +1,4 @@
-"""What the rows of a program's static instructions have in common on all machines: made once, kept as long as they are.
+"""Rows of static instructions that machines share: made once, kept as long as the instructions are.
 
 A machine fills in units and latencies, which few kinds of instructions tell apart; the rest of a row is the same.
 """
