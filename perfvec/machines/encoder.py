@@ -150,7 +150,7 @@ class MachineEncoder(nn.Module):
 
     @torch.no_grad()
     def vectors(self, machines: Sequence[Machine]) -> NDArray[np.float64]:
-        """[K, d] vectors of these machines; one line on stderr where some lie outside the encoder's ranges, once a value."""
+        """[K, d] vectors of these machines; one line on stderr names what lies outside the encoder's ranges, once."""
         found = {(machine.name, field): None for machine in reversed(machines) for field in self.outside(machine)}
         told = {field: name for name, field in found if (name, field) not in self._said}
         self._said.update(found)
