@@ -41,6 +41,7 @@ lint: setup-dev
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/vermin --target=3.10- --violations --no-tips --quiet support uarch tracegen perfvec analysis  # mypy reads 3.12
 	$(BIN)/python tools/check_prose.py
 
 # The documentation as a site, in site/. Its generated pages are written first, and every warning is an error.

@@ -31,7 +31,9 @@ def of_models(
     pairs = evaluate.evaluate(models, traces, latencies)
     names = {model.digest: path for model, path in zip(models, files, strict=False)}
     summary = evaluate.summary(pairs) if group is None else evaluate.by(pairs, group, names)
-    return of_table("Accuracy of the model", pairs, lambda: evaluate.to_json(pairs), lambda: table_text(summary))
+    return of_table(
+        "Accuracy of the model", pairs, lambda: evaluate.to_json(pairs), lambda: table_text(evaluate.shown(summary))
+    )
 
 
 def of_intervals(found: calibrate.Calibrated) -> Result:

@@ -305,18 +305,23 @@ function show() {
   document.documentElement.dataset.shown = +(document.documentElement.dataset.shown ?? 0) + 1;
 }
 const same = (a, b) => Object.keys(a).length === Object.keys(b).length && Object.keys(a).every(key => a[key] === b[key]);
+// The answer for the machine, and its time beside the starting machine's. Both sides are of one source: simulated or
+// corrected, or the model's.
+function answerBeside(program) {
+  const now = answerOf(machine, program), begun = simulatedAnswer(start.fields, program);
+  const [before, after] = begun && now.source !== "zero-shot" ? [begun.cycles, now.cycles]
+    : [start.fields, machine].map(fields => cyclesOf(fields)[program]);
+  return { ...now, ratio: after / machine.frequency_ghz / (before / start.fields.frequency_ghz) };
+}
 const digits = (value, most = 4) => value.toLocaleString("en", { maximumSignificantDigits: Math.max(most, String(Math.trunc(Math.abs(value))).length) });
 function showPredictions(possible) {
-  const ghz = machine.frequency_ghz, byModel = [cyclesOf(start.fields), cyclesOf(machine)];
-  const known = page.machines.find(one => one.cycles && same(one.fields, machine));
+  const simulated = page.programs.every((_, k) => simulatedAnswer(machine, k));  // then predict answers with that, too
+  const known = simulated ? undefined : page.machines.find(one => one.cycles && same(one.fields, machine));
   const heads = ["program", "time, ms", "cycles", "CPI", `beside ${start.name}`, ...(known ? ["cycles, as predict says"] : []),
     "source", ...(grid ? ["95 % of cycles"] : [])].map(head => head.replace("95 %", `${100 * (grid?.level ?? 0.95)} %`));
   const body = page.programs.map((program, k) => {
-    const now = answerOf(machine, k), begun = simulatedAnswer(start.fields, k);
-    // a change is told by one source: both simulated or corrected, or both the model's
-    const [before, after] = begun && now.source !== "zero-shot" ? [begun.cycles, now.cycles] : byModel.map(cycles => cycles[k]);
-    const seconds = now.cycles / ghz / 1e9, ratio = after / ghz / (before / start.fields.frequency_ghz);
-    const values = [seconds * 1e3, now.cycles, now.cycles / program.instructions, ratio, ...(known ? [known.cycles[k]] : [])];
+    const now = answerBeside(k), seconds = now.cycles / machine.frequency_ghz / 1e9;
+    const values = [seconds * 1e3, now.cycles, now.cycles / program.instructions, now.ratio, ...(known ? [known.cycles[k]] : [])];
     const texts = [digits(values[0]), digits(values[1]), values[2].toFixed(3), `${values[3].toFixed(3)} ×`, digits(values[4] ?? 0)];
     const cells = values.map((value, column) => {
       const cell = element("td", {}, possible ? texts[column] : "–");
@@ -350,13 +355,17 @@ function showHead(possible) {  // the answer for the chosen program
     at("sentence").textContent = `${here} can be no machine: the reason stands below the predictions.`;
     return;
   }
-  const cycles = cyclesOf(machine)[program], seconds = cycles / machine.frequency_ghz / 1e9;
-  const before = cyclesOf(start.fields)[program] / start.fields.frequency_ghz / 1e9;
+  const now = answerBeside(program), seconds = now.cycles / machine.frequency_ghz / 1e9;
   [at("big").textContent, at("unit").textContent] = inUnits(seconds);
-  const beside = changed ? `, ${(seconds / before).toFixed(3)} times what it takes on ${start.name}` : "";
+  const beside = changed ? `, ${now.ratio.toFixed(3)} times what it takes on ${start.name}` : "";
   at("sentence").textContent = `${name} takes ${inUnits(seconds).join(" ")} on ${here}: ` +
-    `${(cycles / page.programs[program].instructions).toFixed(3)} cycles per instruction${beside}.`;
+    `${(now.cycles / page.programs[program].instructions).toFixed(3)} cycles per instruction${beside}.`;
+  at("source").textContent = `Source: ${TOLD[now.source] ?? now.source}` +
+    (Number.isNaN(now.low) ? "" : `, ${100 * grid.level} % interval ${relative(now.low, now.cycles)} to ${relative(now.high, now.cycles)}`);
 }
+const relative = (end, cycles) => `${end < cycles ? "−" : "+"}${digits(Math.abs(100 * (end / cycles - 1)), 2)} %`;
+const TOLD = { simulated: "simulated, every instruction", corrected: "corrected by simulated points",
+  "zero-shot": "zero-shot, the model from the machine's configuration alone; perfvec predict gives the interval" };
 const narrow = () => at("heat").clientWidth < NARROW;
 const small = height => ({ height, margin: { l: 90, r: 20, t: 30, b: 45 }, showlegend: false, hovermode: "closest" });
 function draw(name, traces, layout) {

@@ -40,7 +40,6 @@ from uarch.configuration import field_names as fields_of_machine
 from uarch.constraints import CORES, RELATIONS, RULES, Rule
 
 _HERE = Path(__file__).parent
-_SOURCE = "zero-shot, the model from the machine's configuration alone; perfvec predict gives the interval"
 _FINE = 64  # more whole numbers than these: the slider passes over some
 _STOPS = 60  # of a slider over numbers that need not be whole
 _EXAMPLE = {"out-of-order": "base", "in-order": "cortex-a53"}  # where a field comes from that a machine did not have
@@ -63,7 +62,7 @@ def explore(
     Raises InputError for a model without an encoder, vectors of another one, or a wrong file of the ideal machine.
     """
     title = f"Explore machines for {', '.join(program.program for program in programs)}"
-    first = Headline("", "", "", _SOURCE)  # the page's script fills it in
+    first = Headline("", "", "", "")  # the page's script fills it in
     page = fill(
         _HERE / "explore.html",
         {

@@ -47,6 +47,9 @@ class Lines:
     text: Sequence[str] = ()  # [n] shown beside the numbers where a reader points
 
 
+FEW = 200  # a faint cloud of no more points than this is drawn larger
+
+
 @dataclass(frozen=True)
 class Points:
     """Points [n]; `text` is shown where a reader points or, if `labelled`, beside each; `faint`: a cloud of many."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from analysis.figure import (
     DIVERGING,
+    FEW,
     PALETTE,
     Bars,
     Dendrogram,
@@ -142,7 +143,7 @@ def _mark(axes: Axes, mark: Mark, colour: str, names: list[str]) -> None:
             axes.fill_between(_values(mark.x), *band, color=colour, alpha=0.2, lw=0)
     elif isinstance(mark, Points):
         x, y = _values(mark.x), np.asarray(mark.y, float)
-        size, alpha = (3, 0.25) if mark.faint else (5, 1.0)
+        size, alpha = (5, 1.0) if not mark.faint else (4, 0.4) if len(x) <= FEW else (3, 0.25)
         axes.plot(x, y, "o", color=colour, ms=size, alpha=alpha, mew=0, label=mark.name or None)
         for text, a, b in zip(mark.text, x, y, strict=False) if mark.labelled else ():
             axes.annotate(text, (a, b), xytext=(4, 3), textcoords="offset points", fontsize=8)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from analysis.figure import (
     DIVERGING,
+    FEW,
     PALETTE,
     Axis,
     Bars,
@@ -176,6 +177,7 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
     if isinstance(mark, Lines):
         return _lines(mark, panel, colour)
     if isinstance(mark, Points):
+        size, opacity = (8, 1.0) if not mark.faint else (6, 0.5) if np.size(mark.x) <= FEW else (4, 0.35)
         return [
             {
                 "type": "scatter",
@@ -185,7 +187,7 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
                 "y": _plain(mark.y),
                 "textposition": "top right",
                 "cliponaxis": False,
-                "marker": {"color": colour, "size": 4 if mark.faint else 8, "opacity": 0.35 if mark.faint else 1.0},
+                "marker": {"color": colour, "size": size, "opacity": opacity},
                 **_hover(panel, mark.text, mark.x, mark.y),
             }
         ]

@@ -211,6 +211,7 @@ _ERRORS = {
     "model": "the errors that the model made on programs and machines it had not met",
     "machine": "what the measured times left open of a fitted machine",
     "sampling": "the sampling of a program",
+    "surface": "what a surface through the simulated points leaves open",
 }
 
 
@@ -287,11 +288,13 @@ def sources(frame: pd.DataFrame) -> str:
 def sections(frame: pd.DataFrame) -> list[Section]:
     """The parts of the HTML report."""
     errors = [text for name, text in _ERRORS.items() if frame["interval_of"].str.contains(name).any()]
-    intervals = (
-        f"Lines across the bars' ends are {_named(frame)} intervals, for {', '.join(errors)}."
-        if frame["low"].notna().any()
-        else "No intervals: the model carries no calibration that serves here."
-    )
+    if (frame["low"] < frame["high"]).any():
+        causes = f", for {', '.join(errors)}" if errors else ""
+        intervals = f"Lines across the bars' ends are {_named(frame)} intervals{causes}."
+    elif (frame["source"] == "simulated").all():
+        intervals = "Every instruction was simulated, so the bars have no interval."
+    else:
+        intervals = "No intervals: the model carries no calibration that serves here."
     return [
         Section(
             "Cycles per instruction",

@@ -29,6 +29,7 @@ from tracegen.decode import disassemble
 from uarch.timing.stack import CAUSES, GROUPS
 
 _SHORTEST = 12  # letters of a name in the terminal
+_LEAST_SHARE = 0.001  # of the whole, to have a bar
 _BY_MACHINE = ("cycles", "share", "ratio", "stack", "cause")  # columns NAME.MACHINE
 _SHORT_GROUPS = {
     "retiring": "ret",
@@ -238,7 +239,8 @@ def plot(frame: pd.DataFrame, costs: Costs, by: str, most: int = 20) -> Figure:
         ]
         x = Axis("instructions executed")
         return Figure([Panel(lines, x=x, y=Axis(f"{costs.source} cycles per instruction", zero=True))], height=4)
-    shown = frame.head(most)
+    shares = frame[[f"share.{machine.name}" for machine in costs.machines]].abs().max(axis=1)
+    shown = frame[(shares >= _LEAST_SHARE) | (shares == shares.max())].head(most)
     names = distinct([short(str(name), 40) for name in shown["name"]])
     bars = [
         Bars(m.name, names, shown[f"cycles.{m.name}"], text=[f"{s:.1%} of the whole" for s in shown[f"share.{m.name}"]])

@@ -277,6 +277,17 @@ def by(pairs: pd.DataFrame, column: str, names: Mapping[str, str] | None = None)
     return frame.sort_values(["programs", "uarchs", "mean"], ascending=[True, True, False], ignore_index=True)
 
 
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """`summary` or `by` for the terminal: errors in per cent, what they are over as programs × machines."""
+    found = table.copy()
+    for column in found.columns.intersection(["mean", "median", "p90", "worst", "bias", "worst_program"]):
+        found[column] = found[column].map("{:.1%}".format)
+    if "program_count" not in found:
+        return found
+    judged = found["program_count"].map(str) + " × " + found["machine_count"].map(str)
+    return found.drop(columns=["pairs", "program_count", "machine_count"]).assign(judged=judged)
+
+
 def to_json(pairs: pd.DataFrame) -> dict[str, Any]:
     """The `--json` document (docs/reference/file-formats.md)."""
     return {"summary": summary(pairs).to_dict(orient="records"), "pairs": pairs.to_dict(orient="records")}

@@ -201,6 +201,7 @@ def test_labels_and_evaluation_by_command(data, tmp_path):
         (["compare", "--model", "{model}"], "two"),
         (["compare", "{trace}", "--model", "{model}"], "of the model"),  # the shipped library is of the shipped one
         (["profile", "{trace}", "--model", "{model}"], "--uarch"),
+        (["simulate", "{trace}", "--uarch", "base", "--max-instructions", "1000"], "--count"),
         (["profile", "{trace}", "--model", "{model}", "--uarch", "base", "--by", "functions"], "function, line, loop"),
         (["diff", "{trace}", "{tmp}/text", "--model", "{model}", "--uarch", "base"], "not an HDF5 file"),
         (["attribute", "{trace}", "--model", "{model}"], "--uarch"),

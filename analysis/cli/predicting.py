@@ -179,6 +179,7 @@ def demo(
     model_file: ModelFile = None,
 ) -> None:
     """Trace gzip, predict it on every preset, sweep caches, compare it with two programs; leaves one HTML page."""
+    print("loading    PyTorch and the model", file=sys.stderr)  # slow from a cold disk
     from analysis.demo import demo as run_demo
     from perfvec.model import load_model
 
@@ -206,7 +207,7 @@ def explore(
     seconds: Budget = DEFAULT_BUDGET,
     level: Level = DEFAULT_LEVEL,
 ) -> None:
-    """A page with a slider for every field of a machine: times, attribution and a heat map follow the hand, offline.
+    """A page with a slider for every field of a machine: times, attribution and a heat map follow, offline.
 
     Within the budget a grid around the first machine and the presets are simulated, as far as it goes; between its
     values the page interpolates, beyond them the model answers. Each number names its source.

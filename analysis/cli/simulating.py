@@ -9,6 +9,7 @@ import typer
 from analysis.cli.options import Count, Machines, MaxInstructions, Start, Targets, Warmup
 from analysis.cli.output import answers
 from analysis.result import Result
+from support.errors import InputError
 
 app = typer.Typer()
 
@@ -32,11 +33,13 @@ def simulate(
 ) -> Result:
     """Simulate traces on machines (all presets by default): cycles, misses, mispredictions, CPI stacks.
 
-    --max-instructions ends the trace of -- PROGRAM ARGS….
+    --max-instructions ends the trace of -- PROGRAM ARGS…; of a trace --start and --count take a part.
     """
     from analysis import api
     from analysis.simulate import named_traces
 
+    if max_instructions is not None and not context.obj:
+        raise InputError("--max-instructions ends the trace of -- PROGRAM ARGS…; for a part of a trace say --count N")
     chosen = api.simulable(machines)  # a wrong machine is refused before a program is traced
     with named_traces(targets or [], context.obj, max_instructions=max_instructions) as traces:
         found = api.simulate(traces, chosen, start=start, count=count, warmup=warmup, threads=threads)

@@ -114,11 +114,16 @@ def coverage(pairs: pd.DataFrame, level: float) -> pd.DataFrame:
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """`coverage` for the terminal."""
-    found = table[["way", "core"]].copy()
-    for column in ("covered", "least_program", "median_low", "median_high"):
-        found[column] = table[column].map(lambda value: f"{value:.1%}" if np.isfinite(value) else "-")
-    return found.join(table[["programs", "machines", "pairs"]])
+    """`coverage` for the terminal: in per cent, what was judged as programs × machines."""
+    low, high = (table[column].map("{:+.1%}".format) for column in ("median_low", "median_high"))
+    known = np.isfinite(table["median_high"])
+    return table[["way", "core"]].assign(
+        covered=table["covered"].map("{:.1%}".format),
+        least_program=table["least_program"].map("{:.1%}".format),
+        median=(low + " " + high).where(known, "-"),
+        judged=table["programs"].map(str) + " × " + table["machines"].map(str),
+        pairs=table["pairs"],
+    )
 
 
 def to_json(found: Calibrated) -> dict[str, Any]:

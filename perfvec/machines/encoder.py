@@ -85,7 +85,7 @@ class MachineEncoder(nn.Module):
             ("high", torch.full((ranges,), torch.inf)),
         ):
             self.register_buffer(name, value)
-        self._said: set[str] = set()  # lines on stderr, each once
+        self._said: set[tuple[str, str]] = set()  # machine, and a value of its that stderr has named
         self.mean: Tensor
         self.scale: Tensor
         self.limit: Tensor
@@ -150,16 +150,15 @@ class MachineEncoder(nn.Module):
 
     @torch.no_grad()
     def vectors(self, machines: Sequence[Machine]) -> NDArray[np.float64]:
-        """[K, d] vectors of these machines; one line on stderr, once, where some lie outside the encoder's ranges."""
-        told = {field: machine.name for machine in reversed(machines) for field in self.outside(machine)}
+        """[K, d] vectors of these machines; one line on stderr names what lies outside the encoder's ranges, once."""
+        found = {(machine.name, field): None for machine in reversed(machines) for field in self.outside(machine)}
+        told = {field: name for name, field in found if (name, field) not in self._said}
+        self._said.update(found)
         if told:
             some = ", ".join(list(told)[:_TOLD]) + (f" and {len(told) - _TOLD} more" if len(told) > _TOLD else "")
             names = sorted(set(told.values()))
             which = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more machines"
-            line = f"perfvec: {which}: beyond what the encoder was trained on: {some}"
-            if line not in self._said:
-                print(line, file=sys.stderr)
-                self._said.add(line)
+            print(f"perfvec: {which}: beyond what the encoder was trained on: {some}", file=sys.stderr)
         return self.encode(features_of_machines(machines))
 
     @torch.no_grad()

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from tracegen.tensor.dataset import Device, Rows
 
 Floats = NDArray[np.float64]
 P = TypeVar("P")
+M = TypeVar("M", bound="CostModel")  # typing.Self is of Python 3.11
 CRITERIA = ("both", "pairwise", "latency")
 _OF_LATENCY = 0.25  # weight of the distance of logs beside the share of misordered pairs
 
@@ -196,7 +197,7 @@ class CostModel(ABC):
         distance = float(np.abs(np.log(seconds / records.seconds)).mean())
         return distance if criterion == "latency" else misordered + _OF_LATENCY * distance
 
-    def copy(self) -> Self:
+    def copy(self: M) -> M:
         """A trained model of its own with what this one has learned so far."""
         other = type(self)(self.parameters)
         other.use(self.on)

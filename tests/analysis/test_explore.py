@@ -388,6 +388,9 @@ def test_the_grid_is_what_a_sweep_says_with_source_and_interval(browser, explore
         assert numbers(browser)[0, 1] == pytest.approx(row["cycles"], rel=1e-12)
         (told, low, high), (other, _, _) = source(browser)
         assert (told, other) == (row["source"], "zero-shot")
+        head = browser.js("return ['sentence', 'source'].map(id => document.getElementById(id).textContent)")
+        assert f"{row['cycles'] / PROGRAMS[0].instructions:.3f} cycles per instruction" in head[0]
+        assert head[1].startswith(f"Source: {row['source']}")
         if told == "corrected":
             assert [low / 3e9, high / 3e9] == pytest.approx([row["low"], row["high"]], rel=1e-6)
     browser.quiet(path)

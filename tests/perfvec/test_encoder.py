@@ -73,6 +73,11 @@ def test_a_machine_beyond_the_training_is_told(capsys):
     assert "large and 1 more machine" in told
     assert "l2.size_kib = 4096 (512 to 1024)" in told
     assert "branch_predictor.kind = perceptron (never)" in told
+    encoder.vectors([odd])
+    assert capsys.readouterr().err == ""  # each value is named once
+    encoder.vectors([replace_field(odd, "l2.size_kib", 8192)])
+    told = capsys.readouterr().err
+    assert "l2.size_kib = 8192" in told and "perceptron" not in told
 
 
 def test_a_field_that_the_core_lacks_is_no_extreme():
