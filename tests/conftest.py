@@ -22,7 +22,7 @@ from uarch.space import sample
 
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 INSTRUCTIONS = 60_000
-RECIPE = Recipe(width=32, layers=1, instructions=3_000_000, batch_size=16, learning_rate=1e-2, seed=3)
+RECIPE = Recipe(width=32, layers=1, instructions=1_000_000, batch_size=16, learning_rate=1e-2, seed=3)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Write the drawing of imports and the table of lines, before and after, into docs/appendix/structure.md.
+"""Write the drawing of imports, the walks and the table of lines into docs/appendix/structure.md.
 
 python tools/write_structure.py [BEFORE]
 """
@@ -8,15 +8,19 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "appendix" / "structure.md"
 PICTURES = ROOT / "docs" / "images"
 BEFORE = "43575aa66e4028fa017c387c3dcddbd3d6325303"  # the last commit with four floors and the command line in perfvec
 FLOORS = ("support", "uarch", "tracegen", "perfvec", "perfvec/commands", "analysis", "analysis/cli")  # from the ground
-OTHERS = ("tests", "benchmarks", "examples", "tools")
 
 
 def sources(revision: str | None) -> dict[str, str]:
@@ -92,6 +96,63 @@ def lines_of(files: dict[str, str]) -> Counter[str]:
         found[room(path) if path.split("/")[0] in FLOORS else path.split("/")[0]] += text.count("\n")
     found["all"] = sum(found.values())
     return found
+
+
+def calls(question: Callable[[], object]) -> Counter[tuple[str, str]]:
+    """Return the calls from file to file while the question is answered; those through a library count as its
+    caller's.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+
+    def file_of(frame: FrameType | None) -> str | None:
+        while frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in FLOORS:
+                return path.relative_to(ROOT).as_posix()
+            frame = frame.f_back
+        return None
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(ROOT)):
+            called, caller = file_of(frame), file_of(frame.f_back)
+            if called is not None and caller is not None and called != caller:
+                found[caller, called] += 1
+
+    threading.setprofile(watch)
+    sys.setprofile(watch)
+    try:
+        question()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    return found
+
+
+def climbs(found: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the calls of a function that lies on a higher floor than its caller."""
+    floor = {one: FLOORS.index(room(one).removesuffix("/tensor")) for pair in found for one in pair}
+    return sorted(pair for pair in found if floor[pair[1]] > floor[pair[0]])
+
+
+def walks() -> str:
+    """Return a table of the files of each floor that two questions enter, and the climbs on their way."""
+    import perfvec as pv
+
+    floors = ("analysis", "perfvec", "tracegen", "uarch", "support")
+    lines = [f"| question | {' | '.join(f'`{one}`' for one in floors)} | climbs |", "|---|--:|--:|--:|--:|--:|---|"]
+    with TemporaryDirectory() as name:
+        trace = pv.trace(["true"], f"{name}/true.trace.h5", max_instructions=20_000)
+        questions: dict[str, Callable[[], object]] = {
+            "represent(trace)": lambda: pv.represent(trace),
+            "overview(programs)": lambda: pv.overview(trace, "zen4", budget=0).to_html(f"{name}/o.html"),
+        }
+        for title, question in questions.items():
+            found = calls(question)
+            entered = Counter(one.split("/")[0] for one in {one for pair in found for one in pair})
+            told = [f"`{a}` calls `{b}`" for a, b in climbs(found)]
+            counts = " | ".join(str(entered[one]) for one in floors)
+            lines.append(f"| `{title}` | {counts} | {'; '.join(told) or 'none'} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
