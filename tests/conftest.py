@@ -20,9 +20,18 @@ from tracegen.suite.inputs import compile_c
 from uarch.configuration import Machine, load_machine
 from uarch.space import sample
 
+SLOW_FIXTURES = {"browser", "dask", "graph", "collected", "trained"}  # Chromium, Dask's processes, TVM, many models
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 INSTRUCTIONS = 60_000
 RECIPE = Recipe(width=32, layers=1, instructions=1_000_000, batch_size=16, learning_rate=1e-2, seed=3)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what needs a slow fixture."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ def test_imports_point_down(floor):
 
 
 def test_an_import_that_runs_up_is_seen(tmp_path):
-    for text in ("def f():\n    import analysis.sweep", "from analysis import cli", "import_module('analysis.cli')"):
-        parsed.cache_clear()
-        (tmp_path / "m.py").write_text(text)
-        assert imported(tmp_path / "m.py") == {"analysis"}
+    texts = ("def f():\n    import analysis.sweep", "from analysis import cli", "import_module('analysis.cli')")
+    for number, text in enumerate(texts):
+        (path := tmp_path / f"{number}.py").write_text(text)
+        assert imported(path) == {"analysis"}
 
 
 def test_only_the_command_line_knows_the_tensor_half():
