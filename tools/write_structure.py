@@ -163,8 +163,10 @@ def main() -> None:
     (PICTURES / "structure-before.svg").write_text(drawing(arrows(before)))
     (PICTURES / "structure-after.svg").write_text(drawing(arrows(after)))
     table = "\n".join([*head, *rows, f"| all | {old['all']:,} | {new['all']:,} |"])
-    begin, rest = PAGE.read_text().split("<!-- lines -->\n")
-    page = f"{begin}<!-- lines -->\n\n{table}\n\n<!-- end -->{rest.split('<!-- end -->', 1)[1]}"
+    page = PAGE.read_text()
+    for part, text in (("walks", walks()), ("lines", table)):
+        begin, rest = page.split(f"<!-- {part} -->\n")
+        page = f"{begin}<!-- {part} -->\n\n{text}\n\n<!-- end {part} -->" + rest.split(f"<!-- end {part} -->", 1)[1]
     PAGE.write_text(page)
 
 
