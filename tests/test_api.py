@@ -158,6 +158,7 @@ def test_errors_are_one_line(folder, monkeypatch, question, told):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_live_points_have_parts(folder, monkeypatch):
     monkeypatch.chdir(folder)
     points = pv.live_points("T.trace.h5", units=64)

@@ -45,6 +45,7 @@ def test_they_fit_their_labels_better_than_the_encoder(data, model):
     assert squares["fitted"] < squares["prior"]
 
 
+@pytest.mark.slow
 def test_machines_that_trained_the_model_stay_as_they_are(data):
     again = fit_table(data.model, data.traces, data.latencies, progress=False)
     assert again.fitted_machines == () and again.machines == data.model.machines

@@ -311,6 +311,7 @@ def test_a_file_says_which_code_it_is_of(points, traced, tmp_path):
     assert "main" in again.symbols()[-1]
 
 
+@pytest.mark.slow
 def test_parts_from_the_file_alone_add_up_to_the_whole(points, traced):
     machines = [load_machine("base"), load_machine("cortex-a53")]
     parts, costs = simulated_parts.sampled(points, machines, progress=False)

@@ -1,6 +1,7 @@
 """Two tiny operators, four schedules each, really measured: once for all tests and processes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,8 @@ OPERATORS = ("matmul:16x16x16", "softmax:8x8")
 
 
 @pytest.fixture(scope="session")
-def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def collected(tvm: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset with its work file and TVM's database; to change, a test copies the folder."""
-    pytest.importorskip("tvm", reason="TVM is not installed")
     from tracegen.tensor.collect import collect
     from tracegen.tensor.finish import finish
     from tracegen.tensor.plan import Plan

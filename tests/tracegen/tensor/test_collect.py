@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ from support.errors import InputError
 from tests.command import INSTALLED
 from tests.tracegen.tensor.conftest import OPERATORS
 
-pytest.importorskip("tvm", reason="TVM is not installed")
 if sys.platform != "linux":
     pytest.skip("processes are pinned as Linux does it", allow_module_level=True)
 
@@ -37,7 +37,10 @@ from tracegen.tensor.tasks import parse_network
 from tracegen.tensor.worker import Failure, Worker
 from uarch.timing.simulation import SIMULATOR
 
-pytestmark = pytest.mark.slow  # TVM compiles and measures
+pytestmark = [  # TVM compiles and measures
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("tvm") is None, reason="TVM is not installed"),
+]
 
 TINY = Plan(operators=OPERATORS, devices=("x86-64-v2",), schedules=4, round=2, again=0.5, budget_s=0.02)
 _TENSOR = (("float32", (4,)),)
