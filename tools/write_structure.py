@@ -89,13 +89,16 @@ def drawing(found: Counter[tuple[str, str]]) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def lines_of(files: dict[str, str]) -> Counter[str]:
-    """Return the lines of each room, and of all."""
-    found: Counter[str] = Counter()
+def sizes(files: dict[str, str]) -> tuple[Counter[str], Counter[str]]:
+    """Return the lines and the statements of each room, and of all."""
+    lines: Counter[str] = Counter()
+    statements: Counter[str] = Counter()
     for path, text in files.items():
-        found[room(path) if path.split("/")[0] in FLOORS else path.split("/")[0]] += text.count("\n")
-    found["all"] = sum(found.values())
-    return found
+        name = room(path) if path.split("/")[0] in FLOORS else path.split("/")[0]
+        for one in (name, "all"):
+            lines[one] += text.count("\n")
+            statements[one] += sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(text)))
+    return lines, statements
 
 
 def calls(question: Callable[[], object]) -> Counter[tuple[str, str]]:
@@ -157,12 +160,15 @@ def walks() -> str:
 
 def main() -> None:
     before, after = sources(sys.argv[1] if len(sys.argv) > 1 else BEFORE), sources(None)
-    old, new = lines_of(before), lines_of(after)
-    rows = [f"| `{one}` | {old[one]:,} | {new[one]:,} |" for one in sorted(({*old} | {*new}) - {"all", "setup.py"})]
-    head = ["| folder | before | after |", "|---|--:|--:|"]
+    columns = [column for pair in zip(sizes(before), sizes(after), strict=True) for column in pair]
+    rows = [
+        f"| `{one}` | " + " | ".join(f"{column[one]:,}" for column in columns) + " |"
+        for one in [*sorted({*columns[0], *columns[1]} - {"all", "setup.py"}), "all"]
+    ]
     (PICTURES / "structure-before.svg").write_text(drawing(arrows(before)))
     (PICTURES / "structure-after.svg").write_text(drawing(arrows(after)))
-    table = "\n".join([*head, *rows, f"| all | {old['all']:,} | {new['all']:,} |"])
+    head = ["| folder | lines before | after | statements before | after |", "|---|--:|--:|--:|--:|"]
+    table = "\n".join([*head, *rows])
     page = PAGE.read_text()
     for part, text in (("walks", walks()), ("lines", table)):
         begin, rest = page.split(f"<!-- {part} -->\n")
