@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from support.errors import InputError
 from tests.command import perfvec
+from tests.errors import message
 from uarch.configuration import (
     field_names,
     get_field,
@@ -35,14 +36,6 @@ PRESETS = [load_machine(name) for name in preset_names()]
 MACHINES = [*PRESETS, *sample(25, seed=11), *sample(25, seed=11, space="embedded")]
 O3 = json.loads((DATA / "gem5-o3.config.json").read_text())
 MINOR = json.loads((DATA / "gem5-minor.config.json").read_text())
-
-
-def message(action) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def configuration(machine, isa="x86-64", arguments=("--", "true"), version="v24") -> dict:
