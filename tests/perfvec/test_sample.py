@@ -285,6 +285,7 @@ def test_another_pass_brings_what_the_pool_lacks(data, small, monkeypatch):
     assert vector.sampling is None  # all 58 units
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_vector(data, small):
     trace = data.traces / "matmul.trace.h5"
     one, other = (represent_sampled(data.model, trace, half_width=0.3, seed=4, progress=False) for _ in range(2))
