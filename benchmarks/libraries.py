@@ -39,10 +39,7 @@ def seconds(work: Callable[[], object], times: int = 5) -> float:
 
 def codecs(name: str, values: np.ndarray, folder: Path) -> None:
     stored = lzf.encode(values)
-    rates = [
-        seconds(lambda: lzf.encode(values)),
-        seconds(lambda: lzf.decode(stored, 0, values.dtype.str, len(values))),
-    ]
+    rates = [seconds(lambda: lzf.encode(values)), seconds(lambda: lzf.decode(stored, 0, values.dtype.str, len(values)))]
     print(name, "ours", [round(values.nbytes / rate / 1e6) for rate in rates], "MB/s", values.nbytes / len(stored))
     libraries = {
         "h5py lzf": {"compression": "lzf", "shuffle": True},

@@ -14,16 +14,7 @@ from analysis.parts import PARTITIONS
 from analysis.profile import annotate, annotation_json, profile, shown_annotation
 from analysis.profile import shown as shown_profile
 from analysis.profile import to_json as profile_json
-from analysis.simulate import (
-    Span,
-    groups_of,
-    named_traces,
-    sections,
-    shown,
-    shown_stack,
-    simulate,
-    to_json,
-)
+from analysis.simulate import Span, groups_of, named_traces, sections, shown, shown_stack, simulate, to_json
 from analysis.simulated_parts import collect
 from support.errors import InputError
 from tracegen.decode import decode

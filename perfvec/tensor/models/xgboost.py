@@ -49,12 +49,7 @@ class XGBoost(Boosted):
             settings.update(base_score=0.0, subsample=1.0)  # a candidate's rows are drawn all or none
 
         self.booster = xgboost.train(
-            settings,
-            data,
-            wanted.rounds,
-            obj=wanted.gradient,
-            xgb_model=self.booster,
-            callbacks=[until()],
+            settings, data, wanted.rounds, obj=wanted.gradient, xgb_model=self.booster, callbacks=[until()]
         )
 
     def _cut(self, rounds: int) -> None:
