@@ -307,9 +307,9 @@ def represent(
 
     loaded = load_model(model)
     if half_width is None:
-        vector = whole(loaded, trace, max_instructions=max_instructions)
+        vector = whole(loaded, os.fspath(trace), max_instructions=max_instructions)
     else:
-        vector = represent_sampled(loaded, trace, half_width=half_width, max_instructions=max_instructions)
+        vector = represent_sampled(loaded, os.fspath(trace), half_width=half_width, max_instructions=max_instructions)
     return Program(vector, trace if isinstance(trace, TraceFile) else _trace_file(Path(trace), None))
 
 

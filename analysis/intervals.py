@@ -63,11 +63,7 @@ def of_points(
 
 
 def of_best(
-    model: Model,
-    targets: Sequence[Target],
-    points: Columns,
-    chosen: pd.DataFrame,
-    level: float = DEFAULT_LEVEL,
+    model: Model, targets: Sequence[Target], points: Columns, chosen: pd.DataFrame, level: float = DEFAULT_LEVEL
 ) -> pd.DataFrame:
     """Return the `chosen` points of a sweep (as `best` gives them) with their intervals, `low` and `high` in seconds:
     those that the table has, and the model's of points that it answered for.

@@ -36,7 +36,7 @@ from uarch.configuration import Machine
 from uarch.timing.simulation import SIMULATOR, new_stack
 from uarch.timing.simulations import Simulations, processors
 from uarch.timing.stack import CAUSES, GROUPS
-from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES, cpi_stack, statistics
+from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES, statistics
 
 if TYPE_CHECKING:
     from analysis.costs import Costs
@@ -405,11 +405,6 @@ def plot(frame: pd.DataFrame) -> Figure:
         )
         most = max(most, len(names))
     return Figure(panels, height=len(panels) * (1.2 + 0.3 * most))
-
-
-def stack_of(row: pd.Series) -> dict[str, float]:
-    """The CPI stack of one row of `simulate`: cycles per instruction of each cause that has any."""
-    return cpi_stack({cause: float(row[f"stack.{cause}"]) for cause in CAUSES}, int(row["instructions"]))
 
 
 @contextmanager

@@ -46,7 +46,6 @@ KERNEL = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels" / "tiled_m
 VALUES = ("4", "8", "16", "32", "64", "128", "256")
 COMMAND = ("{program}", "{value}", "8", "256", "{rounds}")
 REGION = "multiply"
-UNITS = 256
 ROUNDS = 200
 _TOLD = (("cycles", "predicted"), ("fitted", "fitted"), ("simulated", "simulated"), ("host", "this computer"))
 _FLAGS = ("-O2", "-ftree-vectorize", "-g")

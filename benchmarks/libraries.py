@@ -9,13 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import h5py
 import hdf5plugin
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 
 from perfvec.training.optimizer import Muon
 from support.seal import BLOCK, check_seal, seal
@@ -39,10 +39,7 @@ def seconds(work: Callable[[], object], times: int = 5) -> float:
 
 def codecs(name: str, values: np.ndarray, folder: Path) -> None:
     stored = lzf.encode(values)
-    rates = [
-        seconds(lambda: lzf.encode(values)),
-        seconds(lambda: lzf.decode(stored, 0, values.dtype.str, len(values))),
-    ]
+    rates = [seconds(lambda: lzf.encode(values)), seconds(lambda: lzf.decode(stored, 0, values.dtype.str, len(values)))]
     print(name, "ours", [round(values.nbytes / rate / 1e6) for rate in rates], "MB/s", values.nbytes / len(stored))
     libraries = {
         "h5py lzf": {"compression": "lzf", "shuffle": True},
@@ -67,6 +64,24 @@ def codecs(name: str, values: np.ndarray, folder: Path) -> None:
         print(name, library, [round(values.nbytes / rate / 1e6) for rate in rates], "MB/s", ratio)
 
 
+def clusterings() -> None:
+    """Print the seconds that importing and fitting take, and the sum of squares of ours by that of scikit-learn's."""
+    began = time.process_time()
+    from sklearn.cluster import KMeans
+
+    print("import of scikit-learn's k-means", time.process_time() - began, "s")
+    random = np.random.default_rng(0)
+    for count, dimensions, (k, starts) in product((300, 3_000, 20_000), (32, 64), ((8, 5), (48, 2))):
+        centres = random.normal(size=(60, dimensions))
+        points = centres[random.integers(0, 60, count)] + 0.5 * random.normal(size=(count, dimensions))
+        points = points.astype(np.float32)
+        model = KMeans(k, n_init=starts, random_state=0, algorithm="lloyd", max_iter=100)
+        ours = seconds(lambda points=points, k=k, starts=starts: kmeans(points, k, starts=starts), 3)
+        theirs = seconds(lambda points=points, model=model: model.fit(points), 3)
+        ratio = kmeans(points, k, starts=starts).distance.sum() / model.inertia_
+        print(count, "points of", dimensions, "into", k, ": ours", ours, "s, scikit-learn", theirs, "s, squares", ratio)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name, Trace(sys.argv[1]) as trace:
@@ -79,13 +94,7 @@ def main() -> None:
         began = time.process_time()
         check_seal(folder / "s.h5", "test")
         print("seal", round((1 << 27) / (time.process_time() - began) / 1e6), "MB/s")
-    random = np.random.default_rng(0)
-    centres = random.normal(size=(30, 64))
-    points = (centres[random.integers(0, 30, 20_000)] + 0.3 * random.normal(size=(20_000, 64))).astype(np.float32)
-    for k in (30, 200):
-        print(k, "clusters: ours", seconds(lambda k=k: kmeans(points, k, starts=2), 1), "s")
-        fit = KMeans(k, n_init=2, random_state=0, algorithm="lloyd", max_iter=100).fit
-        print(k, "clusters: scikit-learn", seconds(lambda fit=fit: fit(points), 1), "s")
+    clusterings()
     weights = [torch.nn.Parameter(torch.randn(1024, 256)) for _ in range(2)]
     for weight in weights:
         weight.grad = torch.randn_like(weight)

@@ -9,13 +9,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
 
 from support import seal, unsealed
 from support.errors import InputError, is_full
 from support.stored import require_stored
+
+Reader = TypeVar("Reader", bound="H5Reader")
 
 
 @contextmanager
@@ -93,6 +95,35 @@ def open_h5(path: str | os.PathLike[str], file_format: str, version: int) -> Ite
         yield file
     finally:
         file.close()
+
+
+class H5Reader:
+    """An HDF5 file of the toolkit, open for reading; a context manager."""
+
+    def __init__(self, path: str | os.PathLike[str], file_format: str, version: int) -> None:
+        self.path = Path(path)
+        self._file = _open(self.path, file_format, version)
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """An attribute that not every file has, as those of one source or simulator."""
+        return self._file.attrs.get(name, default)
+
+    def __enter__(self: Reader) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
 
 
 @contextmanager

@@ -43,7 +43,11 @@ def workers(count: int) -> Iterator[str]:
         for process in reversed(processes):
             process.terminate()
         for process in processes:
-            process.wait(30)
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:  # a nanny that was at starting a worker again
+                process.kill()
+                process.wait()
 
 
 @contextmanager

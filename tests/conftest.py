@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +22,18 @@ from tracegen.suite.inputs import compile_c
 from uarch.configuration import Machine, load_machine
 from uarch.space import sample
 
+SLOW_FIXTURES = {"browser", "dask", "tvm", "collected", "trained"}  # Chromium, processes, TVM, many models
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 INSTRUCTIONS = 60_000
-RECIPE = Recipe(width=32, layers=1, instructions=3_000_000, batch_size=16, learning_rate=1e-2, seed=3)
+RECIPE = Recipe(width=32, layers=1, instructions=1_000_000, batch_size=16, learning_rate=1e-2, seed=3)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what needs a slow fixture."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
 
 
 @dataclass(frozen=True)
@@ -88,3 +99,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 def unsealed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files without a seal are read, as with --unsealed."""
     monkeypatch.setenv(ALLOWED, "1")
+
+
+@pytest.fixture(scope="session")
+def tvm() -> Any:
+    """TVM without its table of tensor intrinsics, which takes seconds to load; skips where it is not installed."""
+    pytest.importorskip("tvm", reason="TVM is not installed (pip install 'perfvec-toolkit[tensor]')")
+    return importlib.import_module("tracegen.tensor.preload").tvm

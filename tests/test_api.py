@@ -77,6 +77,7 @@ def test_examples_of_docstrings(example, folder, monkeypatch):
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
 
 
+@pytest.mark.slow
 def test_the_snippet(folder, tmp_path, monkeypatch):
     """The page of docs/reference/api.md, on a real program."""
     monkeypatch.chdir(folder)
@@ -118,6 +119,7 @@ def test_a_result_has_every_form(folder, tmp_path, monkeypatch):
         assert (tmp_path / file).stat().st_size
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_api(folder, monkeypatch):
     monkeypatch.chdir(folder)
     for words, result in (
@@ -156,6 +158,7 @@ def test_errors_are_one_line(folder, monkeypatch, question, told):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_live_points_have_parts(folder, monkeypatch):
     monkeypatch.chdir(folder)
     points = pv.live_points("T.trace.h5", units=64)

@@ -85,10 +85,7 @@ def test_traces_of_workloads(address, tmp_path):
     here, there = tmp_path / "a", tmp_path / "b"
     chosen = ["k_queens", "k_life"]
     run(chosen, here, 300_000, progress=False)
-    with (
-        connect(address, None) as cluster,
-        one_killed(address, lambda: list(there.glob(".*.work/*"))) as killed,
-    ):
+    with connect(address, None) as cluster, one_killed(address, lambda: list(there.glob(".*.work/*"))) as killed:
         traced = run(chosen, there, 300_000, cluster=cluster, progress=False)
     assert killed
     assert traced.failures == {} and traced.instructions == dict.fromkeys(chosen, 300_000)

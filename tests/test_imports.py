@@ -15,20 +15,26 @@ DOORS = {Path("perfvec/__init__.py"), Path("perfvec/__main__.py")}
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def parsed(path: Path) -> list[ast.AST]:
+    """Return all nodes of a file."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+def called(node: ast.Call) -> str:
+    """Return the last part of what is called."""
+    return str(getattr(node.func, "attr", getattr(node.func, "id", "")))
 
 
 def imported(path: Path) -> set[str]:
     """Return the top packages that a file imports anywhere in it, also by a call of `import_module`."""
     found = set()
-    for node in ast.walk(parsed(path)):
+    for node in parsed(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: write the whole name of a module"
             found.add(str(node.module).split(".")[0])
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
             found |= {argument.value.split(".")[0] for argument in node.args if isinstance(argument, ast.Constant)}
     return found
 
@@ -47,26 +53,26 @@ def test_imports_point_down(floor):
 
 
 def test_an_import_that_runs_up_is_seen(tmp_path):
-    for text in ("def f():\n    import analysis.sweep", "from analysis import cli", "import_module('analysis.cli')"):
-        parsed.cache_clear()
-        (tmp_path / "m.py").write_text(text)
-        assert imported(tmp_path / "m.py") == {"analysis"}
+    texts = ("def f():\n    import analysis.sweep", "from analysis import cli", "import_module('analysis.cli')")
+    for number, text in enumerate(texts):
+        (path := tmp_path / f"{number}.py").write_text(text)
+        assert imported(path) == {"analysis"}
 
 
 def test_only_the_command_line_knows_the_tensor_half():
     halves = {f"{floor}.tensor" for floor in FLOORS}
     knowing = [
         name
-        for name, tree in modules().items()
+        for name, nodes in modules().items()
         if not name.startswith((*halves, "analysis.cli."))
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and ".".join(str(node.module).split(".")[:2]) in halves
     ]
     assert knowing == []
 
 
-def modules() -> dict[str, ast.Module]:
-    """Return the parsed modules of all floors by their names, without those that only hand names on."""
+def modules() -> dict[str, list[ast.AST]]:
+    """Return the nodes of all modules of all floors by their names, without those that only hand names on."""
     paths = [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"))]
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): parsed(path)
@@ -75,11 +81,10 @@ def modules() -> dict[str, ast.Module]:
     }
 
 
-def circle(known: dict[str, ast.Module]) -> list[str]:
+def circle(known: dict[str, list[ast.AST]]) -> list[str]:
     """Return a circle of modules that import each other, also inside functions, but not for type checkers alone."""
     to: dict[str, set[str]] = {}
-    for name, tree in known.items():
-        nodes = list(ast.walk(tree))
+    for name, nodes in known.items():
         checked = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
         hidden = {id(inner) for node in checked for inner in ast.walk(node)}
         named = set()
@@ -102,18 +107,18 @@ def test_no_modules_import_each_other():
 
 def test_a_circle_is_seen():
     texts = {"a": "import b", "b": "def f():\n    from c import g", "c": "import a", "d": "import a"}
-    assert set(circle({name: ast.parse(text) for name, text in texts.items()})) == set("abc")
+    assert set(circle({name: list(ast.walk(ast.parse(text))) for name, text in texts.items()})) == set("abc")
 
 
 def private_uses(path: Path) -> set[str]:
     """Return the private names of our packages that a test imports, patches, or reads of another object."""
     found = set()
-    for node in ast.walk(parsed(path)):
+    for node in parsed(path):
         if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in FLOORS:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
             found.add(node.attr)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
+        elif isinstance(node, ast.Call) and called(node) == "setattr":
             given = (argument.value for argument in node.args[:2] if isinstance(argument, ast.Constant))
             found |= {value.split(".")[-1] for value in given if isinstance(value, str)}
     compiled = {"_core"}  # the C++ modules, as setup.py names them
@@ -126,7 +131,8 @@ def test_tests_hold_by_public_names():
 
 
 def test_a_private_name_is_seen(tmp_path):
-    for text in ("from uarch.space import _draw", "space._draw()", "patch.setattr(space, '_draw', 1)"):
-        parsed.cache_clear()
-        (tmp_path / "t.py").write_text(text)
-        assert private_uses(tmp_path / "t.py") == {"_draw"}
+    for number, text in enumerate(
+        ("from uarch.space import _draw", "space._draw()", "patch.setattr(space, '_draw', 1)")
+    ):
+        (path := tmp_path / f"{number}.py").write_text(text)
+        assert private_uses(path) == {"_draw"}

@@ -1,4 +1,4 @@
-"""Write the drawing of imports and the table of lines, before and after, into docs/appendix/structure.md.
+"""Write the drawing of imports, the walks and the table of lines into docs/appendix/structure.md.
 
 python tools/write_structure.py [BEFORE]
 """
@@ -8,15 +8,19 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "appendix" / "structure.md"
 PICTURES = ROOT / "docs" / "images"
 BEFORE = "43575aa66e4028fa017c387c3dcddbd3d6325303"  # the last commit with four floors and the command line in perfvec
 FLOORS = ("support", "uarch", "tracegen", "perfvec", "perfvec/commands", "analysis", "analysis/cli")  # from the ground
-OTHERS = ("tests", "benchmarks", "examples", "tools")
 
 
 def sources(revision: str | None) -> dict[str, str]:
@@ -85,25 +89,91 @@ def drawing(found: Counter[tuple[str, str]]) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def lines_of(files: dict[str, str]) -> Counter[str]:
-    """Return the lines of each room, and of all."""
-    found: Counter[str] = Counter()
+def sizes(files: dict[str, str]) -> tuple[Counter[str], Counter[str]]:
+    """Return the lines and the statements of each room, and of all."""
+    lines: Counter[str] = Counter()
+    statements: Counter[str] = Counter()
     for path, text in files.items():
-        found[room(path) if path.split("/")[0] in FLOORS else path.split("/")[0]] += text.count("\n")
-    found["all"] = sum(found.values())
+        name = room(path) if path.split("/")[0] in FLOORS else path.split("/")[0]
+        count = sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(text)))
+        for one in (name, "all"):
+            lines[one] += text.count("\n")
+            statements[one] += count
+    return lines, statements
+
+
+def calls(question: Callable[[], object]) -> Counter[tuple[str, str]]:
+    """Return the calls from file to file while the question is answered; those through a library count as its
+    caller's.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+
+    def file_of(frame: FrameType | None) -> str | None:
+        while frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in FLOORS:
+                return path.relative_to(ROOT).as_posix()
+            frame = frame.f_back
+        return None
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(ROOT)):
+            called, caller = file_of(frame), file_of(frame.f_back)
+            if called is not None and caller is not None and called != caller:
+                found[caller, called] += 1
+
+    threading.setprofile(watch)
+    sys.setprofile(watch)
+    try:
+        question()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
     return found
+
+
+def climbs(found: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the calls of a function that lies on a higher floor than its caller."""
+    floor = {one: FLOORS.index(room(one).removesuffix("/tensor")) for pair in found for one in pair}
+    return sorted(pair for pair in found if floor[pair[1]] > floor[pair[0]])
+
+
+def walks() -> str:
+    """Return a table of the files of each floor that two questions enter, and the climbs on their way."""
+    import perfvec as pv
+
+    floors = ("analysis", "perfvec", "tracegen", "uarch", "support")
+    lines = [f"| question | {' | '.join(f'`{one}`' for one in floors)} | climbs |", "|---|--:|--:|--:|--:|--:|---|"]
+    with TemporaryDirectory() as name:
+        trace = pv.trace(["true"], f"{name}/true.trace.h5", max_instructions=20_000)
+        questions: dict[str, Callable[[], object]] = {
+            "represent(trace)": lambda: pv.represent(trace),
+            "overview(programs)": lambda: pv.overview(trace, "zen4", budget=0).to_html(f"{name}/o.html"),
+        }
+        for title, question in questions.items():
+            found = calls(question)
+            entered = Counter(one.split("/")[0] for one in {one for pair in found for one in pair})
+            told = [f"`{a}` calls `{b}`" for a, b in climbs(found)]
+            counts = " | ".join(str(entered[one]) for one in floors)
+            lines.append(f"| `{title}` | {counts} | {'; '.join(told) or 'none'} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     before, after = sources(sys.argv[1] if len(sys.argv) > 1 else BEFORE), sources(None)
-    old, new = lines_of(before), lines_of(after)
-    rows = [f"| `{one}` | {old[one]:,} | {new[one]:,} |" for one in sorted(({*old} | {*new}) - {"all", "setup.py"})]
-    head = ["| folder | before | after |", "|---|--:|--:|"]
+    columns = [column for pair in zip(sizes(before), sizes(after), strict=True) for column in pair]
+    rows = [
+        f"| `{one}` | " + " | ".join(f"{column[one]:,}" for column in columns) + " |"
+        for one in [*sorted({*columns[0], *columns[1]} - {"all", "setup.py"}), "all"]
+    ]
     (PICTURES / "structure-before.svg").write_text(drawing(arrows(before)))
     (PICTURES / "structure-after.svg").write_text(drawing(arrows(after)))
-    table = "\n".join([*head, *rows, f"| all | {old['all']:,} | {new['all']:,} |"])
-    begin, rest = PAGE.read_text().split("<!-- lines -->\n")
-    page = f"{begin}<!-- lines -->\n\n{table}\n\n<!-- end -->{rest.split('<!-- end -->', 1)[1]}"
+    head = ["| folder | lines before | after | statements before | after |", "|---|--:|--:|--:|--:|"]
+    table = "\n".join([*head, *rows])
+    page = PAGE.read_text()
+    for part, text in (("walks", walks()), ("lines", table)):
+        begin, rest = page.split(f"<!-- {part} -->\n")
+        page = f"{begin}<!-- {part} -->\n\n{text}\n\n<!-- end {part} -->" + rest.split(f"<!-- end {part} -->", 1)[1]
     PAGE.write_text(page)
 
 

@@ -137,11 +137,7 @@ def _cache(level: str) -> list[Relation]:
     size, ways = f"{level}.size_kib", f"{level}.associativity"
     lines = ("*", 1024 / 64, size)
     return [
-        Relation(
-            ways,
-            f"at most the number of 64-byte lines in {size} = {{{size}}}",
-            ("not", (">", ways, lines)),
-        ),
+        Relation(ways, f"at most the number of 64-byte lines in {size} = {{{size}}}", ("not", (">", ways, lines))),
         Relation(
             size,
             f"a whole power of two of sets of {ways} = {{{ways}}} lines of 64 bytes",

@@ -10,15 +10,7 @@ import typer
 
 from analysis.api import DEFAULT_BUDGET
 from analysis.cli.inputs import opened_targets
-from analysis.cli.options import (
-    Budget,
-    Machines,
-    MaxInstructions,
-    ModelFile,
-    SimulateAll,
-    Space,
-    Targets,
-)
+from analysis.cli.options import Budget, Machines, MaxInstructions, ModelFile, SimulateAll, Space, Targets
 from analysis.cli.output import answers, require_outputs
 from analysis.result import Result
 from support.errors import InputError

@@ -11,17 +11,7 @@ import typer
 
 from analysis.api import DEFAULT_BUDGET
 from analysis.cli.inputs import machines_named, opened_targets
-from analysis.cli.options import (
-    Budget,
-    Count,
-    Level,
-    Machines,
-    MaxInstructions,
-    ModelFile,
-    SimulateAll,
-    Start,
-    Targets,
-)
+from analysis.cli.options import Budget, Count, Level, Machines, MaxInstructions, ModelFile, SimulateAll, Start, Targets
 from analysis.cli.output import answers, require_outputs
 from analysis.result import Result
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
@@ -192,8 +182,7 @@ def explore(
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write (.html).")],
     targets: Targets = None,
     machines: Annotated[
-        list[str] | None,
-        typer.Option("--uarch", help="Where it begins: preset or YAML/JSON file; repeat for more."),
+        list[str] | None, typer.Option("--uarch", help="Where it begins: preset or YAML/JSON file; repeat for more.")
     ] = None,
     vary: Annotated[
         list[str] | None,

@@ -8,14 +8,7 @@ from typing import Annotated
 import typer
 
 from analysis.api import DEFAULT_BUDGET
-from analysis.cli.options import (
-    Budget,
-    Machines,
-    MaxInstructions,
-    ModelFile,
-    Simulate,
-    SimulateAll,
-)
+from analysis.cli.options import Budget, Machines, MaxInstructions, ModelFile, Simulate, SimulateAll
 from analysis.cli.output import answers
 from analysis.result import Result
 from support.errors import InputError

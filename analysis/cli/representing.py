@@ -8,12 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from analysis.cli.options import (
-    ClusterFile,
-    Device,
-    ModelFile,
-    Scheduler,
-)
+from analysis.cli.options import ClusterFile, Device, ModelFile, Scheduler
 from analysis.cli.output import answers
 from analysis.cli.running import Program, leave_as, runs_program
 from analysis.result import Result
@@ -84,24 +79,14 @@ def represent(
                     if sample is None:
                         represent_file(model, target, path, max_instructions=limit, windowed=windowed)
                     else:
-                        options: dict[str, Any] = {
-                            "half_width": width,
-                            "max_instructions": limit,
-                            "seed": seed,
-                        }
+                        options: dict[str, Any] = {"half_width": width, "max_instructions": limit, "seed": seed}
                         represent_sampled(model, target, **options).save(path)
         for path in outputs:
             print(_vector_line(path), file=sys.stderr)
         return
     require_writable(output)
     width, model = parse_half_width(half_width), load_model(model_file).to(place)
-    with (
-        program.options() as options,
-        stream(
-            context.obj,
-            **options,
-        ) as running,
-    ):
+    with program.options() as options, stream(context.obj, **options) as running:
         if sample is None:
             represent_stream(model, running).save(output)
         else:

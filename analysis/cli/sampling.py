@@ -58,13 +58,7 @@ def live_points(
         save(points, output)
         print(f"{output}: {points.summary}", file=sys.stderr)
         return
-    with (
-        program.options() as options,
-        stream(
-            context.obj,
-            **options,
-        ) as running,
-    ):
+    with program.options() as options, stream(context.obj, **options) as running:
         if model is None:
             points = of_stream(running, units=units, seed=seed)
         else:

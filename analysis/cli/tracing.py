@@ -8,11 +8,7 @@ from typing import Annotated
 
 import typer
 
-from analysis.cli.options import (
-    ClusterFile,
-    MaxInstructions,
-    Scheduler,
-)
+from analysis.cli.options import ClusterFile, MaxInstructions, Scheduler
 from analysis.cli.output import answers
 from analysis.cli.running import Program, leave_as, runs_program
 from analysis.result import Result
@@ -41,12 +37,7 @@ def trace(
     if not context.obj:
         raise InputError("no program to trace; write perfvec trace -o T.trace.h5 -- PROGRAM ARGS…")
     with program.options() as options:
-        result = run_trace(
-            context.obj,
-            output,
-            threads=threads,
-            **options,
-        )
+        result = run_trace(context.obj, output, threads=threads, **options)
     paths = ", ".join(str(path) for path in (result.path, *result.threads))
     print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
     leave_as(result)
@@ -93,13 +84,7 @@ def features(
         with Trace(traces[0]) as opened:
             extract(opened, chosen, output)
         return
-    with (
-        program.options() as options,
-        stream(
-            context.obj,
-            **options,
-        ) as running,
-    ):
+    with program.options() as options, stream(context.obj, **options) as running:
         instructions = extract_stream(running, chosen, output)
     print(f"{output}: {instructions:,} instructions, {running.isa}", file=sys.stderr)
     assert running.outcome is not None
@@ -109,8 +94,7 @@ def features(
 @app.command()
 @answers("as_json", "csv", "html")
 def characterise(
-    trace_file: Annotated[Path, typer.Argument(help="A trace.")],
-    max_instructions: MaxInstructions = None,
+    trace_file: Annotated[Path, typer.Argument(help="A trace.")], max_instructions: MaxInstructions = None
 ) -> Result:
     """A trace's microarchitecture-independent profile: mix, branch entropy, footprints, miss ratios, parallelism."""
     from analysis.api import characterise as ask

@@ -107,12 +107,7 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
         path = Path(folder) / "kernel.trace.h5"
         limit = 2 * max_instructions + 1
         done = trace(
-            [str(program)],
-            path,
-            region=region,
-            max_instructions=limit,
-            progress=False,
-            stdout=subprocess.DEVNULL,
+            [str(program)], path, region=region, max_instructions=limit, progress=False, stdout=subprocess.DEVNULL
         )
         if done.instructions == limit:
             raise InputError(

@@ -248,8 +248,7 @@ class _Search:
                 target=Target(TARGETS["x86-64-v3"]),
                 space_generator=meta_schedule.space_generator.PostOrderApply(),
                 search_strategy=meta_schedule.search_strategy.EvolutionarySearch(
-                    population_size=self.plan.population,
-                    genetic_num_iters=self.plan.generations,
+                    population_size=self.plan.population, genetic_num_iters=self.plan.generations
                 ),
                 task_name=self.graph.tasks[key].name,
                 rand_state=seed,

@@ -65,11 +65,7 @@ def calibrate(
         parts.append(group.assign(half_width=left_out_half_widths(errors, level)))
     pairs = pd.concat(parts).sort_index()
     table = coverage(pairs, level)
-    provenance = {
-        "folds": [fold.digest for fold in folds],
-        "level": level,
-        "coverage": _finite(table),
-    }
+    provenance = {"folds": [fold.digest for fold in folds], "level": level, "coverage": _finite(table)}
     return Calibrated(replace(model, calibration=Calibration(ways, provenance)), table, pairs, warnings)
 
 

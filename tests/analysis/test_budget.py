@@ -93,6 +93,7 @@ def test_the_rest_is_corrected_and_its_intervals_cover(design, monkeypatch):
     assert inside[others].mean() > 0.9
 
 
+@pytest.mark.slow
 def test_a_larger_cache_is_not_shown_as_slower(design, monkeypatch):
     monkeypatch.setattr(budget.Run, "affordable", lambda self: max(24 - self.count, 0))
     found = budget.answer(Known(), design.columns, 60.0, refused, progress=False)

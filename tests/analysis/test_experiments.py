@@ -164,6 +164,7 @@ def test_what_cannot_be_studied(data, tmp_path):
         caches.study_of(windows, *designs_of(base), ["x"])
 
 
+@pytest.mark.slow
 def test_a_surface_through_few_designs_finds_a_smooth_optimum():
     found = study([smooth(2.0), smooth(0.5)])
     answer = surface.answer(found, 0, simulations=8)

@@ -96,6 +96,7 @@ def test_a_map_of_two_components_keeps_distances():
         assert np.linalg.norm(points[one] - points[other]) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_map_by_neighbours_keeps_groups_together():
     pytest.importorskip("sklearn", reason="t-SNE needs scikit-learn (extra `experiment`)")
     generator = np.random.default_rng(1)

@@ -65,6 +65,7 @@ def test_every_value_is_traced_and_timed(small_model):
     assert found["host"].notna().all()
 
 
+@pytest.mark.slow
 def test_simulated_values_teach_the_others(small_model):
     """Fitted to two values, a machine's times of these are nearer the simulated ones; no other value is simulated."""
     experiment = Experiment(values=("2", "4", "16"), command=("{program}", "{value}", "2", "16", "{rounds}"))

@@ -45,6 +45,7 @@ def test_sequences_with_features_of_the_device(data, bf16):
     assert np.array_equal(sequence_sums(*given, bf16=bf16), sequence_sums(*given, bf16=bf16, on_device=there))
 
 
+@pytest.mark.slow
 def test_chunks_side_by_side_are_those_one_by_one(data, monkeypatch):
     """The whole pass as a GPU makes it: chunks' sequences in one product, features from tables."""
     monkeypatch.setattr(representing, "CHUNK", 8192)

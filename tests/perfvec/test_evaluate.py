@@ -50,6 +50,7 @@ def test_models_are_compared_on_the_same_pairs(pooled, data):
         assert (row["pairs"], row["mean"]) == (len(data.machines), pytest.approx(errors.mean()))
 
 
+@pytest.mark.slow
 def test_a_machine_left_out_of_the_table_is_fitted_from_seen_programs(data):
     """As when a model was trained on 4 of the 5 labelled machines: the fifth is unseen by its configuration."""
     smaller = copy.deepcopy(data.model.foundation)

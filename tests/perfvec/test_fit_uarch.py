@@ -56,6 +56,7 @@ def fit_file(data, times, output, **known):
     )
 
 
+@pytest.mark.slow
 def test_fitting_to_times_comes_closer_than_the_prior(data, measured, vectors, tmp_path):
     cycles, machine = measured
     fitted = fit_file(
@@ -74,6 +75,7 @@ def test_fitting_to_times_comes_closer_than_the_prior(data, measured, vectors, t
     assert len(again.provenance["traces"]) == 2
 
 
+@pytest.mark.slow
 def test_a_known_configuration_is_the_prior(data, measured, tmp_path):
     cycles, machine = measured
     times = write_times(tmp_path, data, cycles, machine)

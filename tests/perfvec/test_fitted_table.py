@@ -29,6 +29,7 @@ def test_they_are_the_machines_of_the_labels_and_known_from_then_on(data, model)
     assert (vectors[:-1] == model.fitted_vectors).all()
 
 
+@pytest.mark.slow
 def test_they_fit_their_labels_better_than_the_encoder(data, model):
     """In squares of relative errors over windows, which the fit minimises beside the distance to its prior."""
     prior = model.encoder.vectors(list(model.fitted_machines))
@@ -45,6 +46,7 @@ def test_they_fit_their_labels_better_than_the_encoder(data, model):
     assert squares["fitted"] < squares["prior"]
 
 
+@pytest.mark.slow
 def test_machines_that_trained_the_model_stay_as_they_are(data):
     again = fit_table(data.model, data.traces, data.latencies, progress=False)
     assert again.fitted_machines == () and again.machines == data.model.machines

@@ -32,6 +32,7 @@ def test_an_estimate_is_the_mean_of_units_at_equal_distances(data):
     assert np.linalg.norm(whole - exact.vector) < 0.01 * np.linalg.norm(exact.vector)
 
 
+@pytest.mark.slow
 def test_a_library_is_made_once(data, tmp_path, monkeypatch):
     traces, path = sorted(data.traces.iterdir()), tmp_path / "a.library.npz"
     made = library.represent_library(data.model, traces[:1], path, units=8, progress=False)

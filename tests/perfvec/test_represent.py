@@ -53,6 +53,7 @@ def test_a_windowed_sum_is_of_every_window_by_itself(data):
     assert np.allclose(sums, exact, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_windowed_vector_differs_by_what_the_state_carries_only(data):
     trace = data.traces / "qsort.trace.h5"
     reference = represent(data.model, trace, max_instructions=1500, windowed=True, progress=False)

@@ -241,6 +241,7 @@ def test_units_and_means_are_those_of_the_whole_run_in_any_chunking(data, size):
         assert (pool.ids[slot, missing:] == whole.static_id[begin : (unit + 1) * UNIT]).all()
 
 
+@pytest.mark.slow
 def test_a_run_of_more_units_than_signatures_stays_near_the_exact_vector(data, small, monkeypatch):
     monkeypatch.setattr(signatures, "MOST", 40)
     monkeypatch.setattr(sampling, "CAPACITY", 30)
@@ -261,6 +262,7 @@ def test_a_listed_unit_is_the_same_as_in_the_whole_pool(data):
     assert np.allclose(some.represent(np.arange(3)), pool_of(data).represent(chosen), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_wide_interval_takes_a_part_and_a_narrow_one_all(data, small, tmp_path):
     trace = data.traces / "qsort.trace.h5"
     wide = represent_sampled(data.model, trace, half_width=0.5, progress=False)
@@ -283,12 +285,14 @@ def test_another_pass_brings_what_the_pool_lacks(data, small, monkeypatch):
     assert vector.sampling is None  # all 58 units
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_vector(data, small):
     trace = data.traces / "matmul.trace.h5"
     one, other = (represent_sampled(data.model, trace, half_width=0.3, seed=4, progress=False) for _ in range(2))
     assert (one.vector == other.vector).all()
 
 
+@pytest.mark.slow
 def test_a_stream_is_sampled_as_its_trace(data, small, tmp_path):
     command, path = [str(data.traces.parent / "qsort"), "3000"], tmp_path / "q.trace.h5"
     trace_program(command, path, stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)

@@ -25,6 +25,7 @@ def command(data, output, *words):
     return [sys.executable, "-m", "perfvec", "represent", "--model", str(data.model_file), "-o", str(output), *words]
 
 
+@pytest.mark.slow
 def test_a_running_program_has_the_vector_of_its_trace(data, tmp_path, monkeypatch):
     monkeypatch.setattr(representing, "CHUNK", 16_384)
     program = [str(data.traces.parent / "qsort"), "3000"]

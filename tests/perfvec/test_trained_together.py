@@ -34,6 +34,7 @@ def sampled(data, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_of_each_two_machines_the_second_differs_in_one_field():
     machines = sample_pairs(16, 3)
     assert machines == sample_pairs(16, 3)

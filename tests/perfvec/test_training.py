@@ -27,6 +27,7 @@ def test_a_tiny_run_learns_its_programs(data):
     assert summary(pairs)["mean"].item() < 0.12
 
 
+@pytest.mark.slow
 def test_the_encoder_learns_machines_that_the_table_lacks(data):
     pairs = evaluate(data.model, data.traces, data.encoder_latencies, progress=False)
     errors = pairs.groupby("uarchs")["error"].mean()
@@ -102,6 +103,7 @@ def test_what_goes_on_from_a_model_has_its_shape(data):
     assert "numbers" not in shape_options(first, architecture="lstm")
 
 
+@pytest.mark.slow
 def test_programs_that_trained_the_initial_model_stay_seen(data, tmp_path):
     recipe = Recipe(**{**sizes(data.model), "instructions": 1})
     one = data.model.programs[0].name

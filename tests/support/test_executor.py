@@ -51,10 +51,19 @@ def dask(tmp_path_factory):
         yield cluster
 
 
-def test_every_result_comes_with_its_number(dask):
-    for some in (Local(2), Local(2, threads=True), dask):
-        assert sorted(some.map(square, [3, 1, 2])) == [(0, 9), (1, 1), (2, 4)]
-        assert list(some.map(square, [])) == []
+def every_result_comes_with_its_number(some):
+    assert sorted(some.map(square, [3, 1, 2])) == [(0, 9), (1, 1), (2, 4)]
+    assert list(some.map(square, [])) == []
+
+
+@pytest.mark.slow
+def test_every_result_of_this_machine_comes_with_its_number():
+    every_result_comes_with_its_number(Local(2))
+    every_result_comes_with_its_number(Local(2, threads=True))
+
+
+def test_every_result_of_a_cluster_comes_with_its_number(dask):
+    every_result_comes_with_its_number(dask)
 
 
 def keep_busy(folder: Path):
@@ -62,6 +71,7 @@ def keep_busy(folder: Path):
     time.sleep(120)
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     program = "from tests.support.test_executor import *\nlist(Local(2).map(keep_busy, [Path(sys.argv[1])] * 2))"
     parent = subprocess.Popen([sys.executable, "-c", program, tmp_path], stderr=subprocess.DEVNULL)

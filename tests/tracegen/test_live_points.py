@@ -311,6 +311,7 @@ def test_a_file_says_which_code_it_is_of(points, traced, tmp_path):
     assert "main" in again.symbols()[-1]
 
 
+@pytest.mark.slow
 def test_parts_from_the_file_alone_add_up_to_the_whole(points, traced):
     machines = [load_machine("base"), load_machine("cortex-a53")]
     parts, costs = simulated_parts.sampled(points, machines, progress=False)
@@ -353,7 +354,7 @@ def test_a_machine_with_more_cache_than_lines_are_known_of_is_refused(points):
 @pytest.mark.slow
 def test_the_commands(program, tmp_path):
     path = tmp_path / "x.livepoints.h5"
-    made = perfvec("live-points", "-o", path, "--units", 128, "--", program)
+    made = perfvec("live-points", "-o", path, "--units", 128, "--max-instructions", 400_000, "--", program)
     assert "x.livepoints.h5: mixture" in made.stderr
     [row] = json.loads(succeeding("simulate", path, "--uarch", "base", "--json"))["simulations"]
     assert row["interval"][0] < row["cycles"] < row["interval"][1]

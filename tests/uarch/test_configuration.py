@@ -16,6 +16,7 @@ from support.errors import InputError
 from support.text import show
 from support.yaml_files import read_yaml, require_unique_keys
 from tests.command import perfvec
+from tests.errors import message
 from uarch.configuration import (
     OPTIONAL,
     field_names,
@@ -31,14 +32,6 @@ from uarch.space import sample
 
 CONFIGURATIONS = Path(__file__).parent / "data" / "gem5-machines.json.gz"
 BASE = load_machine("base")
-
-
-def message(action) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def test_a_misspelt_field_is_told_before_a_missing_one():

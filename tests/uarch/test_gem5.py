@@ -16,14 +16,8 @@ from hypothesis import strategies as st
 
 from support.errors import InputError
 from tests.command import perfvec
-from uarch.configuration import (
-    field_names,
-    get_field,
-    load_machine,
-    machine_from_dict,
-    preset_names,
-    replace_field,
-)
+from tests.errors import message
+from uarch.configuration import field_names, get_field, load_machine, machine_from_dict, preset_names, replace_field
 from uarch.gem5.config import import_config, machine_from_config
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import as_read_back, as_simulated, digest, plainest
@@ -35,14 +29,6 @@ PRESETS = [load_machine(name) for name in preset_names()]
 MACHINES = [*PRESETS, *sample(25, seed=11), *sample(25, seed=11, space="embedded")]
 O3 = json.loads((DATA / "gem5-o3.config.json").read_text())
 MINOR = json.loads((DATA / "gem5-minor.config.json").read_text())
-
-
-def message(action) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def configuration(machine, isa="x86-64", arguments=("--", "true"), version="v24") -> dict:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.errors import InputError
+from tests.errors import message
 from uarch.configuration import (
     field_names,
     flatten,
@@ -28,14 +29,6 @@ DEFAULT = yaml.safe_load(
       l1d.mshrs: {low: 4, high: 24, scale: linear, step: 4}
     """
 )
-
-
-def message(action) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def written(tmp_path, content) -> str:

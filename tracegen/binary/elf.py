@@ -42,10 +42,6 @@ class Executable:
     interpreter: str | None  # the dynamic linker it names, None for a static program
     is_pie: bool
 
-    @property
-    def is_dynamic(self) -> bool:
-        return self.interpreter is not None
-
 
 class Mapping(NamedTuple):
     """A part of a file that is mapped into the program's memory, at the program's own addresses."""

@@ -158,15 +158,7 @@ class _Reference:
     def fill(self, held: Any, out: NDArray[np.uint8]) -> None:
         latency = self.simulation.run(held)
         _quantise(
-            latency,
-            self._codes,
-            self._least,
-            self._held,
-            self._sums,
-            self._spans,
-            self._position,
-            self._first,
-            out,
+            latency, self._codes, self._least, self._held, self._sums, self._spans, self._position, self._first, out
         )
         self._position += len(latency)
 
@@ -232,9 +224,5 @@ def _columns() -> tuple[Column, ...]:
 
 
 TIMED = TimedSchema(
-    name="timed",
-    version=1,
-    dtype="u1",
-    columns=(*DEFAULT.columns, *_columns()),
-    static_names=DEFAULT.static_names,
+    name="timed", version=1, dtype="u1", columns=(*DEFAULT.columns, *_columns()), static_names=DEFAULT.static_names
 )

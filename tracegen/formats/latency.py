@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
 from support.files import (
+    H5Reader,
     damage_in,
-    open_h5,
     read_dataset,
     read_slice,
     read_strings,
@@ -120,7 +121,7 @@ def join(parts: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]
         writer.counters(np.concatenate([values for values, _ in counters]), counters[0][1])
 
 
-class LatencyFile:
+class LatencyFile(H5Reader):
     """A latency file, open for reading; a context manager. Raises InputError where it is damaged or foreign.
 
     Attributes: `trace` (file stem), `trace_digest`, `start`, `simulator`, `machines` (U of them), `path`. `len()` is
@@ -128,48 +129,33 @@ class LatencyFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._stack = ExitStack()
+        super().__init__(path, FORMAT, VERSION)
+        with self._closed_on_error():
+            self._read_head(self._file)
+
+    def _read_head(self, file: h5py.File) -> None:
+        self.trace, self.trace_digest, self.simulator = (
+            read_text(file, name) for name in ("trace", "trace_digest", "simulator")
+        )
+        with damage_in(self.path, "the attribute 'start'"):
+            self.start = int(file.attrs["start"])
+        if self.start < 0:
+            raise InputError(f"{self.path}: start is {self.start}; it cannot be negative")
+        texts = read_strings(file, "uarch")
+        with damage_in(self.path, "'uarch'"):
+            documents = [json.loads(text) for text in texts]
         try:
-            self._file = file = self._stack.enter_context(open_h5(self.path, FORMAT, VERSION))
-            self.trace, self.trace_digest, self.simulator = (
-                read_text(file, name) for name in ("trace", "trace_digest", "simulator")
+            self.machines = [machine_from_dict(document) for document in documents]
+        except (InputError, TypeError, AttributeError) as error:
+            raise InputError(f"{self.path}: 'uarch' holds no machine ({error})") from error
+        self._latency = read_dataset(file, "latency", "<u2", 2)
+        if self._latency.shape[0] != len(self.machines) or self._latency.shape[1] == 0:
+            raise InputError(
+                f"{self.path}: latency is {list(self._latency.shape)}; expected [{len(self.machines)}, ≥ 1]"
             )
-            with damage_in(self.path, "the attribute 'start'"):
-                self.start = int(file.attrs["start"])
-            if self.start < 0:
-                raise InputError(f"{self.path}: start is {self.start}; it cannot be negative")
-            texts = read_strings(file, "uarch")
-            with damage_in(self.path, "'uarch'"):
-                documents = [json.loads(text) for text in texts]
-            try:
-                self.machines = [machine_from_dict(document) for document in documents]
-            except (InputError, TypeError, AttributeError) as error:
-                raise InputError(f"{self.path}: 'uarch' holds no machine ({error})") from error
-            self._latency = read_dataset(file, "latency", "<u2", 2)
-            if self._latency.shape[0] != len(self.machines) or self._latency.shape[1] == 0:
-                raise InputError(
-                    f"{self.path}: latency is {list(self._latency.shape)}; expected [{len(self.machines)}, ≥ 1]"
-                )
-        except BaseException:
-            self.close()
-            raise
 
     def __len__(self) -> int:
         return int(self._latency.shape[1])
-
-    def attribute(self, name: str, default: Any) -> Any:
-        """An attribute that not every latency file has, as those of one simulator."""
-        return self._file.attrs.get(name, default)
-
-    def __enter__(self) -> LatencyFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._stack.close()
 
     def read(self, begin: int, end: int, rows: Sequence[int] | None = None) -> NDArray[np.uint16]:
         """[U or len(rows), end−begin] latencies of the labelled instructions begin … end (0 is instruction `start`)."""

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from support.errors import InputError
 from support.files import (
+    H5Reader,
     damage_in,
-    open_h5,
     read_dataset,
     read_slice,
     read_strings,
@@ -296,7 +296,7 @@ def _until(owners: ColumnReader, position: int, last: int, end: int) -> NDArray[
             return owner[: np.searchsorted(owner, np.uint64(end))]
 
 
-class Trace:
+class Trace(H5Reader):
     """A trace file, open for reading; a context manager.
 
     Attributes: `path`, `isa`, `program`, `command` (list), `source`, `digest`, `address` u64 [S], `code` u8 [S, 16].
@@ -309,16 +309,11 @@ class Trace:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._stack = ExitStack()
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(path, FORMAT, VERSION)
+        with self._closed_on_error():
+            self._read_head(self._file)
 
-    def _open(self) -> None:
-        self._file = file = self._stack.enter_context(open_h5(self.path, FORMAT, VERSION))
+    def _read_head(self, file: h5py.File) -> None:
         self.isa, self.program, self.source, self.digest = (
             read_text(file, name) for name in ("isa", "program", "source", "digest")
         )
@@ -350,19 +345,6 @@ class Trace:
     def accesses(self) -> int:
         """Number of memory accesses."""
         return len(self._columns[1])
-
-    def attribute(self, name: str, default: Any) -> Any:
-        """An attribute that not every trace has, as those of one source."""
-        return self._file.attrs.get(name, default)
-
-    def __enter__(self) -> Trace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._stack.close()
 
     def verify(self) -> None:
         """Raise InputError unless the content matches the recorded digest (reads the whole file)."""

@@ -219,11 +219,7 @@ def _part(parts: Path, machine: Machine) -> Path:
 
 def _already(output: Path, window: Window, machines: Sequence[Machine], simulator: str) -> dict[str, str]:
     with LatencyFile(output) as file:
-        same = (file.trace_digest, file.start, len(file)) == (
-            window.digest,
-            window.start,
-            window.stop - window.start,
-        )
+        same = (file.trace_digest, file.start, len(file)) == (window.digest, window.start, window.stop - window.start)
         failed: dict[str, str] = json.loads(str(file.attribute("failed", "{}")))
         wanted = [machine for machine in machines if machine.name not in failed]
         if same and list(file.machines) == wanted and file.simulator == simulator:

@@ -19,7 +19,6 @@ from tracegen.qemu.interruption import EXAMINE, WHOLE, Interruptions, left_after
 
 ONLY = 2 << 30
 WITHOUT = 3 << 30
-_MARK = 3 << 30
 _VALUE = (1 << 30) - 1
 
 _SEQUENCE = 1 << 17  # buffered

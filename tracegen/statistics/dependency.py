@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 from support.jit import compiled, kernel
 from support.prefetch import prefetch
 from tracegen.statistics.quantise import Codes, code_of
-from uarch.instructions import (
-    MAX_DESTINATIONS,
-    MAX_SOURCES,
-    NO_REGISTER,
-    Flag,
-    Operation,
-    StaticInstructions,
-)
+from uarch.instructions import MAX_DESTINATIONS, MAX_SOURCES, NO_REGISTER, Flag, Operation, StaticInstructions
 
 _NEVER = -(1 << 62)  # the producer of what none was seen of
 HISTORY_CYCLES = 4096  # lags are measured against at most so many nominal cycles of history

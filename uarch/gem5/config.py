@@ -445,11 +445,7 @@ class _Reader(Configuration):
             least = RULES["memory.latency_ns"].low
             if latency < least:
                 self.note(f"memory.latency_ns = {least}", f"assumed for {item['path']}.latency = {latency:g} ns")
-            return {
-                "model": "simple",
-                "latency_ns": _plain(max(latency, least)),
-                "bandwidth_gbs": _plain(bandwidth),
-            }
+            return {"model": "simple", "latency_ns": _plain(max(latency, least)), "bandwidth_gbs": _plain(bandwidth)}
         dram = self.part(item, "dram")
         if dram is None or dram.get("type") != "DRAMInterface":
             kind = dram.get("type") if dram is not None else item["type"]

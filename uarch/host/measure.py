@@ -17,7 +17,6 @@ from uarch.host.told import Told
 
 Curve = tuple[list[float], list[float]]  # x, y
 
-_PAGE = 4  # KiB
 _RANDOM = 1 << 20  # bits, which no predictor keeps
 _MEMORY_KIB = 1 << 17  # at least, for what is to be in no cache
 _BUSY = 0.05  # spread of repeats beyond which a computer is busy

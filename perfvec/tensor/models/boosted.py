@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,51 @@ KINDS = ("pooled", "packed", "summed")
 _SMALLEST = 0.01  # second derivative by a row that takes no time
 Matrix = NDArray[np.float32]
 Objective = Callable[[Floats], tuple[NDArray[np.float32], NDArray[np.float32]]]
+
+
+@dataclass(frozen=True)
+class BoostedParameters:
+    """Of both libraries, of which each sets its own defaults."""
+
+    features: str = "statements"
+    rows: str = "pooled"
+    rounds: int = 300
+    learning_rate: float = 0.2
+    subsample: float = 1.0
+    columns: float = 1.0  # share of the features that a tree may read
+
+    def check(self) -> None:
+        """Raise InputError for shares that are none."""
+        if not 0 < self.subsample <= 1 or not 0 < self.columns <= 1:
+            raise InputError("subsample and columns are shares above 0, at most 1")
+        if not 0 < self.learning_rate <= 1:
+            raise InputError(f"learning_rate is above 0 and at most 1, not {self.learning_rate}")
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """Rounds to add: they follow `objective` (outputs [m] → first and second derivatives), where there is none the
+    squared error of the outputs to `target` [m].
+    """
+
+    matrix: Matrix
+    target: Floats
+    objective: Objective | None
+    rounds: int
+    seed: int
+    deadline: float | None
+    watch: _Watch | None = None
+
+    @property
+    def gradient(self) -> Callable[[Any, Any], Any] | None:
+        """`objective` as both libraries take it: a function, as LightGBM makes deep copies of its settings."""
+        objective = self.objective
+        return None if objective is None else lambda output, _: objective(np.asarray(output, np.float64))
+
+    def ends(self, booster: Any, rounds: int) -> bool:
+        """Return whether the time is over, or the validation no longer gains, after `rounds` rounds."""
+        late = self.deadline is not None and time.process_time() > self.deadline
+        return late or (self.watch is not None and self.watch.ends(booster, rounds))
 
 
 @dataclass(frozen=True)
@@ -89,11 +134,12 @@ class Boosted(CostModel):
         rounds = min(budget.epochs * ROUNDS, self.parameters.rounds)
         if not rounds:
             return
+        wanted = Boosting(read.matrix, target, objective, rounds, seed, deadline)
         if not budget.patience or beside.validation is None:
-            self._boost(read.matrix, target, objective, rounds, seed, deadline, None)
+            self._boost(wanted)
             return
         watch = _Watch(self, beside.validation, budget)
-        self._boost(read.matrix, target, objective, rounds, seed, deadline, watch)
+        self._boost(replace(wanted, watch=watch))
         self.curve = watch.curve
         if watch.best_rounds:
             self._cut(watch.best_rounds)
@@ -148,19 +194,8 @@ class Boosted(CostModel):
         self.booster = self._read(state.arrays["booster"].tobytes())
 
     @abstractmethod
-    def _boost(
-        self,
-        matrix: Matrix,
-        target: Floats,
-        objective: Objective | None,
-        rounds: int,
-        seed: int,
-        deadline: float | None,
-        watch: _Watch | None,
-    ) -> None:
-        """Add rounds, until `deadline` or `watch` ends it, that follow `objective` (outputs [m] → first and second
-        derivatives), where there is none the squared error of the outputs to `target` [m].
-        """
+    def _boost(self, wanted: Boosting) -> None:
+        """Add the rounds, until the request `ends`."""
 
     @abstractmethod
     def _cut(self, rounds: int) -> None:

@@ -9,17 +9,15 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def graph():
+def graph(tvm):
     """The product of 8 × 16 and 16 × 8, and its product with its own softmax, rectified (in the same kernel)."""
-    pytest.importorskip("tvm", reason="TVM is not installed (pip install 'perfvec-toolkit[tensor]')")
     import torch
     from tvm.relax.frontend.torch import from_exported_program
 
     from analysis.tensor.graph import module_graph
-    from tracegen.tensor.installation import require_tvm, without_tensor_intrinsics
+    from tracegen.tensor.installation import require_tvm
 
     require_tvm()
-    without_tensor_intrinsics()
 
     class Two(torch.nn.Module):
         def forward(self, x, y):

@@ -63,6 +63,7 @@ def test_a_row_for_every_split_model_and_seed(two):
     assert (table["train_s"] >= 0).all()
 
 
+@pytest.mark.slow
 def test_cross_device_is_zero_shot_and_then_fine_tuned_on_a_share(two):
     rows = evaluate(two, ENTRIES, replace(QUICK, splits=("cross_device",), seeds=1, share=0.34))
     trees = rows[rows["model"] == "trees"].set_index("variant")

@@ -9,13 +9,12 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.cli import main as cli
 from perfvec.tensor.configuration import Entry
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.pruning import Choice, coverage, judge, kept, prune
 from support.errors import InputError
 from tests.perfvec.tensor.conftest import made_up
-from tests.perfvec.tensor.test_evaluate import written
+from tests.perfvec.tensor.test_evaluate import run, written
 from tracegen.tensor.dataset import Dataset
 
 
@@ -92,11 +91,3 @@ def test_what_selects_nothing_is_one_line(two, tmp_path, choice, message):
     with pytest.raises(InputError, match=message):
         prune(two, tmp_path / "p.tensor.h5", choice)
     assert not (tmp_path / "p.tensor.h5").exists()
-
-
-def run(words):
-    try:
-        cli.main(words)
-    except SystemExit as stop:
-        if stop.code:
-            raise

@@ -131,6 +131,7 @@ def test_a_separate_file_is_found_by_build_identifier(traced, tmp_path, monkeypa
     assert 10 in lines_of(frame, "near")[1]
 
 
+@pytest.mark.slow
 def test_without_debug_information_functions_are_known_and_lines_are_not(traced):
     _, frame = traced("-g0")
     assert (frame.line[frame.function == "near"] == 0).all()

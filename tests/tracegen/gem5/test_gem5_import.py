@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from support.errors import InputError
+from tests.errors import message
 from tests.fuzz import CASES
 from tests.tracegen.gem5 import gem5_runs
 from tracegen.features import get_schema
@@ -49,13 +50,6 @@ def executed(trace):
     owner = np.repeat(np.arange(len(trace)), np.diff(chunk.access_offset))
     accesses = np.stack([owner, chunk.address.astype(np.int64), chunk.size, chunk.is_store], axis=1)
     return trace.address[chunk.static_id], accesses
-
-
-def message(action) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # What is read

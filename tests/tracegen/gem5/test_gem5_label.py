@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.errors import InputError
+from tests.errors import message
 from tests.tracegen.gem5 import gem5_runs
 from tracegen.formats.latency import LatencyFile
 from tracegen.gem5 import label as by_gem5
@@ -59,13 +59,6 @@ def runs(place) -> list[str]:
 def latencies(path) -> tuple[list[str], list[list[int]]]:
     with LatencyFile(path) as file:
         return [machine.name for machine in file.machines], file.read(0, len(file)).tolist()
-
-
-def message(action) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_labels_are_those_of_the_imported_run(place):

@@ -39,6 +39,7 @@ def windows_of(counts):
         yield bytes(data)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 169), st.booleans()), min_size=1, max_size=40))
 @example([(count, False) for count in 3 * FULL])  # all three before the first look
 @example([(count, True) for count in 3 * FULL])

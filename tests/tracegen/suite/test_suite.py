@@ -87,6 +87,7 @@ def test_every_input_is_known_and_the_same_each_time(tmp_path):
         assert one.read_bytes() == two.read_bytes() != b"", name
 
 
+@pytest.mark.slow
 def test_a_failing_workload_is_told_and_stops_no_other(tmp_path, monkeypatch):
     known = {
         "gone": Workload("gone", "text", ("/no/such/program",), "default"),

@@ -101,8 +101,8 @@ def test_long_arguments_are_cut_but_counted():
     assert row[-1] == np.float32(math.log2(ARGUMENTS - 1))  # stage, then 0, 1, …
 
 
-def test_every_instruction_of_tvm_that_changes_a_program_is_known():
-    kinds = pytest.importorskip("tvm.s_tir.schedule").InstructionKind
+def test_every_instruction_of_tvm_that_changes_a_program_is_known(tvm):
+    kinds = tvm.s_tir.schedule.InstructionKind
     from tracegen.tensor import primitives
 
     for name in (*primitives.OF_TVM, *(primitives.QUERIES - {"GetBlock"}), *primitives.SAMPLES):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("tvm", reason="TVM is not installed")
-
 from support.errors import InputError
 from tracegen.tensor import compact_ast as ast_module
 from tracegen.tensor import loop_nest, statements
 from tracegen.tensor.compact_ast import COLUMNS, compact_ast
-from tracegen.tensor.installation import without_tensor_intrinsics
 from tracegen.tensor.statements import operator_class, statement_features
 
 M, N, K = 8, 16, 32
@@ -19,11 +16,8 @@ PAPERS = len(COLUMNS) - len(loop_nest.COLUMNS)  # columns of CDMPP's kind; the o
 
 
 @pytest.fixture(scope="module")
-def te():
-    without_tensor_intrinsics()
-    from tvm import te
-
-    return te
+def te(tvm):
+    return tvm.te
 
 
 def module(te, *tensors):

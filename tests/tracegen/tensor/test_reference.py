@@ -8,9 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("tvm", reason="TVM is not installed")
-
-import tracegen.tensor.preload  # noqa: F401
 from tracegen.tensor.candidates import Candidate, trace_json
 from tracegen.tensor.collect import collect, work_file
 from tracegen.tensor.dataset import Dataset, Outcome
@@ -50,7 +47,7 @@ def test_integers_must_be_equal():
     assert reference.deviation({0: np.array([1_000_001, 2])}) == math.inf
 
 
-def test_the_unscheduled_program_is_the_product():
+def test_the_unscheduled_program_is_the_product(tvm):
     (task,) = operator_tasks(MATMUL)
     assert outputs(task.module()) == [2]
     a, b, _ = arguments(task.arguments)
@@ -69,7 +66,7 @@ def test_a_weight_goes_where_the_layout_says():
     np.testing.assert_array_equal(found, weight.reshape(2, 3, 2).transpose(1, 0, 2))
 
 
-def test_layouts_are_told_from_the_scheduled_program():
+def test_layouts_are_told_from_the_scheduled_program(tvm):
     from tvm.s_tir import Schedule
 
     (task,) = operator_tasks(MATMUL)
@@ -84,8 +81,7 @@ def test_layouts_are_told_from_the_scheduled_program():
     np.testing.assert_array_equal(layout.rearranged(weight), weight.reshape(16, 2, 8).transpose(1, 0, 2))
 
 
-@pytest.mark.slow
-def test_wrong_results_are_recorded_as_invalid(tmp_path: Path):
+def test_wrong_results_are_recorded_as_invalid(tvm, tmp_path: Path):
     """A schedule that lets the program read its second matrix transposed, without anyone transposing it."""
     from tvm.s_tir import Schedule
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.errors import InputError
+from tests.tracegen.tensor.conftest import OPERATORS
 from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task
 from tracegen.tensor.replay import read_replay
 
@@ -73,23 +74,6 @@ def test_a_log_cannot_be_replayed(tmp_path: Path):
 
 # --- with TVM ---
 
-TINY = ("matmul:16x16x16", "softmax:8x8")
-
-
-@pytest.fixture(scope="module")
-def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tiny operators, up to four schedules each, really measured."""
-    pytest.importorskip("tvm", reason="TVM is not installed")
-    from tracegen.tensor.collect import collect
-    from tracegen.tensor.finish import finish
-    from tracegen.tensor.plan import Plan
-
-    output = tmp_path_factory.mktemp("first") / "first.tensor.h5"
-    plan = Plan(operators=TINY, devices=("x86-64-v2",), schedules=4, evolutionary=0, again=0, budget_s=0.02)
-    collect(plan, output, progress=False)
-    finish(output, features=False, progress=False)
-    return output
-
 
 @pytest.fixture
 def run(capfd):
@@ -133,7 +117,7 @@ def test_replayed_schedules_join_the_dataset(collected: Path, tmp_path: Path, ru
         assert data.provenance["compared"]["records"] == 4 and data.provenance["again"]["pairs"] == 2
         session = data.provenance["sessions"][0]
         with Dataset(collected) as first:
-            assert session["replayed"] == {"file": "first.tensor.h5", "digest": first.digest}
+            assert session["replayed"] == {"file": collected.name, "digest": first.digest}
             assert set(data.steps()) < set(first.steps())
             count = first.schedule_count
     assert run("merge", collected, second, "-o", both)[0] == 0
@@ -182,7 +166,7 @@ def test_a_task_that_its_network_no_longer_gives_is_left_out(collected: Path, tm
     ("arguments", "message"),
     [
         (["--tasks", "3"], "name it with --schedules-of"),
-        (["--schedules-of", "first.tensor.h5", "--operators", "matmul"], "leave --network and --operators out"),
+        (["--schedules-of", "tiny.tensor.h5", "--operators", "matmul"], "leave --network and --operators out"),
         (["--schedules-of", "missing.tensor.h5"], "missing.tensor.h5"),
         (["--operators", "matmul", "--device", "x86-64-v2@a b"], "'a b' is no name of a computer"),
         (["--operators", "matmul", "--device", "x86-65@a"], "no device 'x86-65@a'"),
@@ -207,7 +191,7 @@ def test_another_computer_needs_a_name_of_its_own(collected: Path, tmp_path: Pat
         if "parameters" in document:
             document["parameters"]["l2_kib"] = 7
     place.write_text("".join(json.dumps(document) + "\n" for document in changed))
-    plan = Plan(operators=TINY, devices=("x86-64-v2",), schedules=4, evolutionary=0, again=0)
+    plan = Plan(operators=OPERATORS, devices=("x86-64-v2",), schedules=4, evolutionary=0, again=0)
     with pytest.raises(
         InputError, match=r"x86-64-v2 was another computer .*l2_kib 7, here .* call this one x86-64-v2@"
     ):

@@ -21,13 +21,7 @@ _MOST = 24  # micro-operations on a unit; what is longer is microcode, whose lat
 # (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3).
 _COMPARES = frozenset(("cmp", "test"))
 _INTEL = _COMPARES | {"add", "sub", "and", "inc", "dec"}
-_FUSE = {
-    "zen2": _COMPARES,
-    "zen3": _INTEL | {"or", "xor"},
-    "haswell": _INTEL,
-    "skylake": _INTEL,
-    "icelake": _INTEL,
-}
+_FUSE = {"zen2": _COMPARES, "zen3": _INTEL | {"or", "xor"}, "haswell": _INTEL, "skylake": _INTEL, "icelake": _INTEL}
 _NOTHING = frozenset(("nop", "endbr64", "endbr32", "prefetch"))
 _UNKNOWN = (1, -1)
 

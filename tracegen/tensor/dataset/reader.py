@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from support.errors import InputError
-from support.files import damage_in, open_h5, read_dataset, read_slice, read_strings, read_text
+from support.files import H5Reader, damage_in, read_dataset, read_slice, read_strings, read_text
 from tracegen.tensor.dataset.format import FORMAT, GROUPS, LABELS, RECORDS, TASK_TEXTS, VERSION, Outcome, Rows, digest
 
 
-class Dataset:
+class Dataset(H5Reader):
     """A dataset, open for reading; a context manager.
 
     Attributes: `path`; `digest`; `provenance`; `tasks` (frame: key, name, operator, shape, flops, networks, the last
@@ -30,16 +29,11 @@ class Dataset:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._stack = ExitStack()
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(path, FORMAT, VERSION)
+        with self._closed_on_error():
+            self._read_head(self._file)
 
-    def _open(self) -> None:
-        self._file = file = self._stack.enter_context(open_h5(self.path, FORMAT, VERSION))
+    def _read_head(self, file: h5py.File) -> None:
         self.digest = read_text(file, "digest")
         self.provenance: dict[str, Any] = self._json("the attribute 'provenance'", [read_text(file, "provenance")])[0]
         columns: dict[str, Any] = {name: read_strings(file, f"tasks/{name}") for name in TASK_TEXTS}
@@ -83,15 +77,6 @@ class Dataset:
         if len(offset) != len(self._task) + 1 or offset[0] != 0 or offset[-1] != rows or (np.diff(offset) < 0).any():
             raise InputError(f"{self.path}: {name}/offset does not divide its {rows:,} rows among the schedules")
         return offset
-
-    def __enter__(self) -> Dataset:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._stack.close()
 
     def verify(self) -> None:
         """Raise InputError unless the content matches the recorded digest (reads the whole file)."""

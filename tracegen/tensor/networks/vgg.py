@@ -23,7 +23,4 @@ def vgg(depths: tuple[int, ...]) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(7), nn.Flatten(), *dense)
 
 
-NETWORKS = {
-    "vgg11": Network(partial(vgg, (1, 1, 2, 2, 2)), 224),
-    "vgg16": Network(partial(vgg, (2, 2, 3, 3, 3)), 224),
-}
+NETWORKS = {"vgg11": Network(partial(vgg, (1, 1, 2, 2, 2)), 224), "vgg16": Network(partial(vgg, (2, 2, 3, 3, 3)), 224)}
