@@ -110,9 +110,7 @@ def test_dirty_lines_that_are_touched_are_written_back_as_those_stored_to():
     machine = BASE
     for level, size, ways in (("l1d", 4, 4), ("l2", 16, 16)):
         machine = replace_field(
-            machine,
-            level,
-            {"size_kib": size, "associativity": ways, "latency": 2, "mshrs": 4, "prefetcher": "none"},
+            machine, level, {"size_kib": size, "associativity": ways, "latency": 2, "mshrs": 4, "prefetcher": "none"}
         )
     machine = replace_field(machine, "l3", None)
     lines = 0x10000000 // 64 + np.arange(200)  # three L1s full, less than the L2 holds
