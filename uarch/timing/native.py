@@ -7,6 +7,7 @@ import numpy as np
 from uarch.configuration import Machine
 from uarch.instructions import NO_REGISTER, REGISTERS, VECTOR_REGISTERS, X87_REGISTER, NativeInstructions, Operation
 from uarch.timing.static import (
+    AFTER,
     ADDRESS_COUNT,
     BASE_UPDATES,
     COLUMNS,
@@ -63,8 +64,15 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     rows[instructions.float_move, UNIT] = SIMD
     known = native.latency >= 0
     rows[known, LATENCY] = native.latency[known]
+    rows[:, AFTER] = instructions.cycles_after
     rows[:, MICRO_OPERATIONS] = instructions.micro_operations
     rows[:, COMPUTES] = instructions.compute_operations
+    units = machine.functional_units
+    kinds = (units.int_alu, units.int_mul, units.fp_add, units.fp_mul, units.simd)
+    counts = np.array([0, *kinds])  # by unit
+    several = native.busy > 0  # as many on its unit as keep it busy so long; the others are on units of their own
+    booked = np.rint(native.busy[several] * counts[rows[several, UNIT]])
+    rows[several, COMPUTES] = np.clip(booked, 1, rows[several, COMPUTES])
     rows[rows[:, COMPUTES] == 0, DIVIDER] = 0
     rows[:, FLAGS] = instructions.flags.view(np.int16)
     rows[:, LENGTH] = instructions.length
