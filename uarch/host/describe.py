@@ -25,7 +25,8 @@ _INTO_L1D = 1  # cycles that the core adds to a load
 _CROSSBAR, _TO_MEMORY = 2, 10  # both ways, behind a level and behind the last one (core/cache/hierarchy.cpp)
 # Cycles of a misprediction of the loop `pattern` (snippets.py), simulated with these delays of the front end and 2
 # cycles from rename to the issue queue (tests/uarch/host/test_describe.py simulates them again).
-_DELAYS, _COSTS = (1, 3, 5, 8, 12), (16.9, 17.2, 18.5, 20.1, 24.0)
+_DELAYS = (1, 3, 5, 8, 12)
+_GEM5_COSTS, _NATIVE_COSTS = (16.9, 17.2, 18.5, 20.1, 24.0), (11.9, 13.8, 15.8, 18.7, 22.9)
 _SHARE = 0.6  # of the told size of a cache that must be seen, else others have the rest
 
 
@@ -71,7 +72,7 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     _widths(put, found)
     _windows(put, found, base)
     _units(put, found)
-    _branches(put, found)
+    _branches(put, found, _NATIVE_COSTS if told.family in MICROCODES else _GEM5_COSTS)
     _caches(put, values, told, found)
     _translation(put, values, found)
     if told.family in MICROCODES:
@@ -165,9 +166,9 @@ def _units(put: Any, found: Measurements) -> None:
     )
 
 
-def _branches(put: Any, found: Measurements) -> None:
+def _branches(put: Any, found: Measurements, costs: tuple[float, ...]) -> None:
     cost = found.misprediction
-    delay = round(float(np.interp(cost, _COSTS, _DELAYS)))
+    delay = round(float(np.interp(cost, costs, _DELAYS)))
     put("pipeline.frontend_delay", delay, MEASURED, f"a misprediction costs {cost:.1f} cycles")
     if "btb_entries" in found.numbers:
         entries = 1 << int(np.log2(found.numbers["btb_entries"]) + 0.5)
