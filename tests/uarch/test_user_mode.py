@@ -69,7 +69,7 @@ def test_the_fields_are_optional_and_kept():
     machine = replace_fields(BASE, {"tlb": TLB, "first_touch": "cache", "forward_latency": 5})
     assert machine_from_dict(machine.to_dict()) == machine
     assert not {"tlb", "first_touch", "forward_latency"} & set(BASE.to_dict())
-    with pytest.raises(InputError, match="tlb.l2_entries"):
+    with pytest.raises(InputError, match=r"tlb\.l2_entries"):
         replace_fields(BASE, {"tlb": TLB | {"l2_entries": 1000}})
     with pytest.raises(InputError, match=r"tlb\.walk_latency is missing"):
         replace_fields(BASE, {"tlb": {name: TLB[name] for name in ("entries", "l2_entries", "l2_latency")}})

@@ -32,8 +32,8 @@ _MOST_SPREAD = 0.15  # of the median over the quickest run
 _MOST_KERNEL = 0.5
 _POLL_S = 0.001
 _TICKS = 0.02  # seconds that the kernel's sums by ticks may be off
-# Processors that others may keep busy meanwhile. Two of a virtual machine may be one core's threads, unknown to it: what
-# runs on the other then takes up to half of this one's units.
+# Processors that others may keep busy meanwhile. Two of a virtual machine may be one core's threads, unknown to it: then
+# what runs on the other takes up to half of this one's units.
 _MOST_OTHERS, _TRIES = 0.1, 4
 
 
@@ -164,11 +164,18 @@ def _digest(run: Run, cpu: HostCpu) -> str:
     scratch = tempfile.gettempdir()  # folders there have another name each time
     words = ["(scratch)" if word.startswith(f"{scratch}/perfvec-") else word for word in run.command]
     key.update(json.dumps([words, sorted(run.env.items()), sorted(cpu.emulated.items())]).encode())
-    named = [Path(word) for word in run.command[1:] if os.path.isabs(word) and os.path.isfile(word)]
+    named = [Path(word) for word in run.command[1:] if _is_file(word)]
     for path in (Path(program) if program else None, run.stdin, *dict.fromkeys(named)):
         if path is not None:
             key.update(path.read_bytes())
     return key.hexdigest()[:12]
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_absolute() and Path(word).is_file()
+    except OSError:  # a name too long: a script, say
+        return False
 
 
 def others_busy(seconds: float = 0.5) -> float:

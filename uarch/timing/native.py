@@ -7,8 +7,8 @@ import numpy as np
 from uarch.configuration import Machine
 from uarch.instructions import NO_REGISTER, REGISTERS, VECTOR_REGISTERS, X87_REGISTER, NativeInstructions, Operation
 from uarch.timing.static import (
-    AFTER,
     ADDRESS_COUNT,
+    AFTER,
     BASE_UPDATES,
     COLUMNS,
     COMPUTES,
