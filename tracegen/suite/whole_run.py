@@ -32,7 +32,7 @@ _MOST_SPREAD = 0.15  # of the median over the quickest run
 _MOST_KERNEL = 0.5
 _POLL_S = 0.001
 _TICKS = 0.02  # seconds that the kernel's sums by ticks may be off
-# Processors that others may keep busy meanwhile. Two of a virtual machine may be one core's threads, unknown to it: then
+# Processors that others may keep busy meanwhile. Two of a virtual machine may be threads of one core, untold: then
 # what runs on the other takes up to half of this one's units.
 _MOST_OTHERS, _TRIES = 0.1, 4
 
