@@ -1,20 +1,22 @@
 """Errors of programs timed on this computer beside the simulator and the model, with what the cycles go to.
 
 A program is timed whole, in user mode, and sampled whole in QEMU (live-points), with the same code on both sides
-(`tracegen.suite.host_cpu`). Measured cycles are seconds by the clock that was measured around the timing. Nothing is
+(`tracegen.suite.host_cpu`). Measured cycles are seconds by the clock that was measured around each timing. Nothing is
 fitted to the programs.
 """
 
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 from tqdm import tqdm
@@ -25,7 +27,8 @@ from analysis.report import Section
 from analysis.result import Result
 from analysis.simulate import groups_of, simulate
 from support.errors import InputError
-from tracegen.suite.host_clock import clock_ghz
+from support.files import atomic_path
+from tracegen.suite.host_clock import Clock
 from tracegen.suite.host_cpu import matched
 from tracegen.suite.whole_run import LEAST_SECONDS, Run, Timed, others_busy, recorded, require_names, run_of, timed
 from tracegen.suite.workloads import select
@@ -35,6 +38,7 @@ from uarch.stated_error import StatedError
 from uarch.timing.stack import GROUPS
 
 SET = "validate"
+TIMES = "times.json"  # in the folder: times by the name of the live-points
 MODEL = "model"  # the column of the model's predictions, of the first machine
 _BUSY, _LEAST_FREE = 0.3, 0.9  # processors: that others keep busy for a remark, that must be free
 _BUILDS = ("_O1", "_O3")  # endings of names of two builds of one program
@@ -105,11 +109,13 @@ def validate(
     folder: str | os.PathLike[str] = "validation",
     model: Any = None,
     least_seconds: float = LEAST_SECONDS,
+    keep_times: bool = False,
     progress: bool = True,
 ) -> Validation:
     """Time workloads (all of a set by default) or a `program` on this computer, and simulate them on `machines`.
 
-    Live-points are kept in `folder`, so that a second call only times and simulates. `model` adds the predictions of a
+    Live-points and times are kept in `folder`: a second call only times and simulates, or with `keep_times` times only
+    what was not timed before. `model` adds the predictions of a
     loaded model for the first machine. Raises InputError where no program is left, or for an unknown name.
     """
     known = told()
@@ -127,10 +133,15 @@ def validate(
                 points[run.name] = recorded(run, cpu, folder, progress=False)
             except InputError as error:
                 left_out[run.name] = str(error)
-        times, ghz, busy = _times([r for r in runs if r.name in points], known, least_seconds, left_out, progress)
+        kept = _kept_times(folder, points) if keep_times else {}
+        lacking = [run for run in runs if run.name in points and run.name not in kept]
+        times, busy = _times(lacking, known, least_seconds, left_out, progress) if lacking or not kept else ({}, 0.0)
+        times = {run.name: (kept | times)[run.name] for run in runs if run.name in kept | times}
+        _keep_times(folder, points, times)
     if not times:
         raise InputError(f"no program is left to judge by: {next(iter(left_out.values()), 'none was given')}")
-    table, stacks = _compared(times, points, machines, ghz, progress)
+    table, stacks = _compared(times, points, machines, progress)
+    ghz = float(np.mean([time.ghz for time in times.values()]))
     columns_of = [machine.name for machine in machines]
     if model is not None:
         _add_model(table, {name: points[name] for name in times}, machines[0], model)
@@ -149,26 +160,49 @@ def _runs(names: Sequence[str], set_name: str, inputs: Path, scratch: Path, left
     return found
 
 
+def _kept_times(folder: Path, points: dict[str, Path]) -> dict[str, Timed]:
+    try:
+        kept = json.loads((folder / TIMES).read_text())
+        return {name: Timed(**kept[path.name]) for name, path in points.items() if path.name in kept}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _keep_times(folder: Path, points: dict[str, Path], times: dict[str, Timed]) -> None:
+    try:
+        kept = json.loads((folder / TIMES).read_text())
+    except (OSError, ValueError):
+        kept = {}
+    kept |= {points[name].name: asdict(time) for name, time in times.items()}
+    with atomic_path(folder / TIMES) as temporary:
+        temporary.write_text(json.dumps(kept, indent=1))
+
+
 def _times(
     runs: Sequence[Run], known: Told, least_seconds: float, left_out: dict[str, str], progress: bool
-) -> tuple[dict[str, Timed], float, float]:
-    """Times of the runs, the clock in GHz measured before and after, and the processors that others kept busy."""
+) -> tuple[dict[str, Timed], float]:
+    """Times of the runs, with the clock measured around each, and the processors that others kept busy."""
     cpu = matched(known)
     busy = others_busy()
     if busy > known.processors - _LEAST_FREE:
         raise InputError(f"this computer is busy: others use {busy:.1f} of its processors; wait until it is quiet")
     times: dict[str, Timed] = {}
-    before = clock_ghz(3)
-    for run in tqdm(runs, desc="time", unit="program", disable=None if progress else True):
-        try:
-            times[run.name] = timed(run, cpu, least_seconds)
-        except InputError as error:
-            left_out[run.name] = str(error)
-    return times, (before + clock_ghz(3)) / 2, busy
+    with Clock() as clock:
+        before = clock.ghz(3)
+        for run in tqdm(runs, desc="time", unit="program", disable=None if progress else True):
+            try:
+                time = timed(run, cpu, least_seconds)
+            except InputError as error:
+                left_out[run.name] = str(error)
+                continue
+            after = clock.ghz()
+            times[run.name] = replace(time, ghz=(before + after) / 2)
+            before = after
+    return times, busy
 
 
 def _compared(
-    times: dict[str, Timed], points: dict[str, Path], machines: Sequence[Machine], ghz: float, progress: bool
+    times: dict[str, Timed], points: dict[str, Path], machines: Sequence[Machine], progress: bool
 ) -> tuple[pd.DataFrame, dict[tuple[str, str], dict[str, float]]]:
     rows, stacks = [], {}
     for name in tqdm(times, desc="simulate", unit="program", disable=None if progress else True):
@@ -176,7 +210,7 @@ def _compared(
         frame = simulate([points[name]], machines, progress=False)
         groups = groups_of(frame)
         instructions = float(frame["instructions"].iloc[0])
-        cycles = time.seconds * ghz * 1e9
+        cycles = time.seconds * time.ghz * 1e9
         row: dict[str, Any] = {
             "program": name,
             "instructions": instructions,

@@ -54,6 +54,13 @@ _MEANINGS = {
     "mul_latency": "Integer multiplication, in cycles.",
     "div_latency": "Integer division, in cycles; of x86-64 one of its seven steps, without the next field.",
     "div_step_latency": "A step of an integer division of x86-64, in cycles; optional.",
+    "tlb.entries": "Entries of the first level, for data and for instructions each.",
+    "l2_entries": "Entries of the second level.",
+    "l2_latency": "A miss that the second level knows, in cycles.",
+    "walk_latency": "So many cycles more where it does not.",
+    "first_touch": "Where a store finds a page that was not touched before: in memory, or in the cache, as the kernel "
+    "has just zeroed it; optional, memory by default.",
+    "forward_latency": "From a store's data to a load that waits for them, in cycles; optional, gem5's 2 by default.",
     "microcode": "Whose micro-operations: gem5's or a real family's, of x86-64; optional, gem5 by default.",
     "fp_add_latency": "Floating-point addition, in cycles.",
     "fp_mul_latency": "Floating-point multiplication, in cycles.",
@@ -84,6 +91,7 @@ _SECTIONS = {
     "l2": "l2: second level",
     "l3": "l3: third level, or null",
     "memory": "memory",
+    "tlb": "tlb: 64 entries whose misses cost nothing where it is not there",
 }
 
 
@@ -167,7 +175,8 @@ def configuration() -> str:
         _GENERATED,
         "# Machine configuration\n",
         "A machine is a YAML or JSON file. `perfvec uarch show zen4` prints one to start from. Every field is "
-        "required, but `l3` may be null. Unknown fields are errors. Each field maps to gem5 parameters "
+        "required but for those called optional, and `l3` may be null. Unknown fields are errors. Each field maps to "
+        "gem5 parameters "
         "([how](../how-to/machines.md)). *Presets* gives the range over the "
         f"{len(machines)} presets.\n",
     ]
@@ -189,7 +198,7 @@ def _shown(name: str) -> str:
 
 
 def _meaning(name: str) -> str:
-    return _MEANINGS[name.rpartition(".")[2]]
+    return _MEANINGS.get(name) or _MEANINGS[name.rpartition(".")[2]]
 
 
 def _allowed(name: str) -> str:

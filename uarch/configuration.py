@@ -17,7 +17,7 @@ import yaml
 from support.errors import InputError
 from support.text import name_of, nearest, show
 from support.yaml_files import read_yaml
-from uarch.constraints import GEM5, RELATIONS, RULES, Rule, memory_models
+from uarch.constraints import GEM5, MEMORY, RELATIONS, RULES, Rule, memory_models
 from uarch.formula import is_power_of_two
 
 
@@ -95,6 +95,16 @@ class Cache:
 
 
 @dataclass(frozen=True)
+class Tlb:
+    """Translation of 4 KiB pages, for data and for instructions each."""
+
+    entries: int
+    l2_entries: int
+    l2_latency: int  # cycles of a miss that the second level knows
+    walk_latency: int  # cycles more where it does not
+
+
+@dataclass(frozen=True)
 class SimpleMemory:
     """Fixed latency and bandwidth."""
 
@@ -124,6 +134,9 @@ class Machine:
     l3: Cache | None
     memory: SimpleMemory | DramMemory
     microcode: str = GEM5  # whose micro-operations: gem5's, or a real family's (tracegen/decode/native)
+    tlb: Tlb | None = None  # None: 64 entries, whose misses cost nothing
+    first_touch: str = MEMORY  # where a store finds a page never touched before; cache: the kernel has just zeroed it
+    forward_latency: int | None = None  # cycles from a store's data to the load that waits for them; None: gem5's
 
     def to_dict(self) -> dict[str, Any]:
         """As in the latency files."""
@@ -133,6 +146,11 @@ class Machine:
             del values["functional_units"]["div_step_latency"]
         if self.microcode == GEM5:
             del values["microcode"]
+        if self.first_touch == MEMORY:
+            del values["first_touch"]
+        for field in ("tlb", "forward_latency"):
+            if values[field] is None:
+                del values[field]
         return values
 
     def with_(self, **fields: Any) -> Machine:
@@ -150,7 +168,8 @@ class RelationError(InputError):
     """Every field may hold its value, but not together with another's."""
 
 
-OPTIONAL = ("functional_units.div_step_latency", "microcode")  # fields that a machine may be without
+# Fields that a machine may be without.
+OPTIONAL = ("functional_units.div_step_latency", "microcode", "tlb", "first_touch", "forward_latency")
 _SECTIONS: dict[str, type] = {
     "functional_units": FunctionalUnits,
     "branch_predictor": BranchPredictor,
@@ -158,7 +177,9 @@ _SECTIONS: dict[str, type] = {
     "l1d": Cache,
     "l2": Cache,
     "l3": Cache,
+    "tlb": Tlb,
 }
+_NULLABLE = ("l3", "tlb")
 _PIPELINES: dict[str, type] = {"out-of-order": OutOfOrderPipeline, "in-order": InOrderPipeline}
 
 
@@ -169,12 +190,12 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     where = f"machine {name_of(values.get('name', '(unnamed)'))}"
     _refuse_unknown(where, values)
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
-    for field in ("name", "core", "frequency_ghz", "microcode"):
+    for field in ("name", "core", "frequency_ghz", "microcode", "first_touch", "forward_latency"):
         if field in values:
             check_value(where, field, values[field], RULES[field])
     pipeline = _section(where, "pipeline", values, _PIPELINES[values["core"]], values["core"])
     sections: dict[str, Any] = {
-        name: None if name == "l3" and values[name] is None else _section(where, name, values, kind, name)
+        name: None if name in _NULLABLE and values.get(name) is None else _section(where, name, values, kind, name)
         for name, kind in _SECTIONS.items()
     }
     machine = Machine(
@@ -184,6 +205,8 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
         pipeline=pipeline,
         memory=_memory(where, values["memory"]),
         microcode=values.get("microcode", GEM5),
+        first_touch=values.get("first_touch", MEMORY),
+        forward_latency=values.get("forward_latency"),
         **sections,
     )
     flat = flatten(machine.to_dict())

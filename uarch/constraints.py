@@ -20,6 +20,7 @@ PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc
 PREFETCHERS = ("none", "stride", "tagged")
 CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
+MEMORY, CACHE = "memory", "cache"  # of `first_touch`
 MICROCODES = (GEM5, "haswell", "icelake", "skylake", "zen2", "zen3")
 
 
@@ -97,6 +98,12 @@ RULES: dict[str, Rule] = {
     **{f"functional_units.{unit}": _width(8) for unit in ("load_ports", "store_ports")},
     **{f"functional_units.{kind}_latency": _latency() for kind in ("mul", "div", "fp_add", "fp_mul", "fp_div")},
     "functional_units.div_step_latency": _latency(),
+    "tlb.entries": Rule(int, 8, 1 << 16, power_of_two=True),
+    "tlb.l2_entries": Rule(int, 8, 1 << 20, power_of_two=True),
+    "tlb.l2_latency": Rule(int, 0, 500),
+    "tlb.walk_latency": Rule(int, 0, 5000),
+    "first_touch": Rule(str, names=lambda: (MEMORY, CACHE)),
+    "forward_latency": _latency(),
     "microcode": Rule(str, names=lambda: MICROCODES),
     "branch_predictor.kind": Rule(str, names=lambda: PREDICTORS),
     "branch_predictor.entries": Rule(int, 0, 1 << 20, power_of_two=True),

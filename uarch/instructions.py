@@ -137,6 +137,7 @@ class NativeInstructions:
 
     instructions: StaticInstructions
     latency: NDArray[np.int16]  # [S] of the computing part, cycles; -1: as of `operation`
+    busy: NDArray[np.float32]  # [S] cycles between two of several micro-operations each; 0: as many as there are
     int_dividers: int  # divisions under way at a time
     fp_dividers: int
 

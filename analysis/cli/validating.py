@@ -30,6 +30,9 @@ def validate(
     with_model: Annotated[bool, typer.Option("--with-model", help="Add the model's predictions.")] = False,
     model_file: ModelFile = None,
     least_seconds: Annotated[float, typer.Option(min=0.0, help="Time of all repeats of a program.")] = 0.3,
+    keep_times: Annotated[
+        bool, typer.Option("--keep-times", help="Take the times that are in the folder; time only what lacks.")
+    ] = False,
     state: Annotated[
         Path | None, typer.Option("--state", help="YAML to write: the nearest preset's error on this processor.")
     ] = None,
@@ -51,7 +54,14 @@ def validate(
         chosen.append(nearest)
     model = load_model(model_file) if with_model or model_file is not None else None
     found = validation.validate(
-        chosen, names or [], context.obj, set_name=set_name, folder=folder, model=model, least_seconds=least_seconds
+        chosen,
+        names or [],
+        context.obj,
+        set_name=set_name,
+        folder=folder,
+        model=model,
+        least_seconds=least_seconds,
+        keep_times=keep_times,
     )
     if state is not None:
         with atomic_path(state) as temporary:

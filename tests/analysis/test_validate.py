@@ -156,10 +156,3 @@ def test_a_program_is_timed_simulated_and_shown(tmp_path):
     assert json.loads(answer.to_json())["programs"][0]["program"] == "sum"
     assert "Measured and simulated" in answer.to_html()
     assert validation.stated(found, "zen2").programs == {"sum": pytest.approx(row["error.zen2"], abs=1e-3)}
-
-
-def test_a_preset_states_its_error():
-    (stated,) = stated_errors("zen2")
-    errors = pd.Series(stated.programs).abs()
-    assert stated.median == pytest.approx(errors.median(), abs=0.01)
-    assert stated.mean == pytest.approx(errors.mean(), abs=0.01)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import TracebackType
 
 from tracegen.suite.host_time import host_time
 from tracegen.suite.inputs import compile_c
@@ -30,11 +31,28 @@ int main(int count, char **words) {{
 """
 
 
-def clock_ghz(repeats: int = 5) -> float:
-    """GHz: additions over the median user time of runs of some 0.1 s each. Raises InputError without a C compiler."""
-    with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
-        source, program = Path(scratch) / "clock.c", Path(scratch) / "clock"
+class Clock:
+    """The program that measures the clock; a context manager. Raises InputError without a C compiler."""
+
+    def __enter__(self) -> Clock:
+        self._scratch = tempfile.TemporaryDirectory(prefix="perfvec-")
+        source, self._program = Path(self._scratch.name) / "clock.c", Path(self._scratch.name) / "clock"
         source.write_text(_SOURCE, encoding="utf-8")
-        compile_c(source, program, [])
-        seconds = host_time([str(program), str(_ROUNDS)], repeats=repeats).seconds
-    return _ROUNDS * _UNROLLED / seconds / 1e9
+        compile_c(source, self._program, [])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._scratch.cleanup()
+
+    def ghz(self, repeats: int = 1) -> float:
+        """GHz now: additions over the median user time of runs of some 0.1 s each."""
+        seconds = host_time([str(self._program), str(_ROUNDS)], repeats=repeats).seconds
+        return _ROUNDS * _UNROLLED / seconds / 1e9
+
+
+def clock_ghz(repeats: int = 5) -> float:
+    """GHz of this computer's core. Raises InputError without a C compiler."""
+    with Clock() as clock:
+        return clock.ghz(repeats)

@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 
 from uarch.configuration import Machine, flatten, load_machine, machine_from_dict
+from uarch.constraints import CACHE, MICROCODES
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
 
 MEASURED, TOLD, ASSUMED = "measured", "told", "assumed"
 # Beyond its renaming registers a core keeps those of the architecture: 16 of x86-64's, and some of its microcode.
 _ARCHITECTURAL = 16
+_INTO_STORE = 1  # until what is stored is in the store queue
 _INTO_L1D = 1  # cycles that the core adds to a load
 _CROSSBAR, _TO_MEMORY = 2, 10  # both ways, behind a level and behind the last one (core/cache/hierarchy.cpp)
 # Cycles of a misprediction of the loop `pattern` (snippets.py), simulated with these delays of the front end and 2
 # cycles from rename to the issue queue (tests/uarch/host/test_describe.py simulates them again).
-_DELAYS, _COSTS = (1, 3, 5, 8, 12), (16.9, 17.2, 18.5, 20.1, 24.0)
+_DELAYS = (1, 3, 5, 8, 12)
+_GEM5_COSTS, _NATIVE_COSTS = (16.9, 17.2, 18.5, 20.1, 24.0), (11.9, 13.8, 15.8, 18.7, 22.9)
 _SHARE = 0.6  # of the told size of a cache that must be seen, else others have the rest
 
 
@@ -69,15 +72,22 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     _widths(put, found)
     _windows(put, found, base)
     _units(put, found)
-    _branches(put, found)
+    _branches(put, found, _NATIVE_COSTS if told.family in MICROCODES else _GEM5_COSTS)
     _caches(put, values, told, found)
+    _translation(put, values, found)
+    if told.family in MICROCODES:
+        put("microcode", told.family, TOLD, "its microarchitecture")
+    put("first_touch", CACHE, ASSUMED, "Linux zeroes a page when it is touched first")
+    if "store to load" in found.latency:
+        whole = found.latency["store to load"]
+        put("forward_latency", max(round(whole) - _INTO_STORE, 1), MEASURED, f"{whole:.1f} cycles store and load")
     values["memory"] = {"model": "simple", "latency_ns": 0.0, "bandwidth_gbs": 0.0}
     for field in [field for field in fields if field.startswith("memory.")]:
         del fields[field]
     put("memory.model", "simple", MEASURED, "a latency and a bandwidth")
     levels = [level for level in ("l1d", "l2", "l3") if values[level]]
     on_the_way = _INTO_L1D + sum(_passed(values, level) for level in levels) - _CROSSBAR + _TO_MEMORY
-    latency = (found.latency["memory"] - on_the_way) / found.ghz
+    latency = (found.latency["memory"] - found.numbers.get("huge_walk", 0.0) - on_the_way) / found.ghz
     put("memory.latency_ns", round(max(latency, 1.0), 1), MEASURED, _ns(found, "memory") + " load to use")
     put("memory.bandwidth_gbs", round(found.numbers["bandwidth_gbs"], 1), MEASURED, "reads of one core")
     return Host(machine_from_dict(values), fields, told, found, date)
@@ -156,9 +166,9 @@ def _units(put: Any, found: Measurements) -> None:
     )
 
 
-def _branches(put: Any, found: Measurements) -> None:
+def _branches(put: Any, found: Measurements, costs: tuple[float, ...]) -> None:
     cost = found.misprediction
-    delay = round(float(np.interp(cost, _COSTS, _DELAYS)))
+    delay = round(float(np.interp(cost, costs, _DELAYS)))
     put("pipeline.frontend_delay", delay, MEASURED, f"a misprediction costs {cost:.1f} cycles")
     if "btb_entries" in found.numbers:
         entries = 1 << int(np.log2(found.numbers["btb_entries"]) + 0.5)
@@ -200,11 +210,27 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
             continue
         if level in found.latency:
             whole = found.latency[level]
+            if level == "l3":
+                whole -= found.numbers.get("huge_tlb2", 0.0)
             put(f"{level}.latency", max(round(whole) - before, 1), MEASURED, f"{whole:.1f} cycles load to use")
         before += _passed(values, level)
     if "misses_in_flight" in found.numbers:
         misses = max(round(found.numbers["misses_in_flight"]), 1)
         put("l1d.mshrs", misses, MEASURED, "misses side by side")
+
+
+def _translation(put: Any, values: dict[str, Any], found: Measurements) -> None:
+    """Put in what a miss of either level of the TLB costs, where a curve shows both."""
+    numbers = found.numbers
+    if "walk" not in numbers:
+        return
+    values["tlb"] = {}
+    second = numbers["tlb2_latency"]
+    for field, count in (("entries", numbers["tlb_entries"]), ("l2_entries", numbers["tlb2_entries"])):
+        put(f"tlb.{field}", 1 << int(np.log2(count) + 0.5), MEASURED, f"pages are known up to {count:.0f}")
+    put("tlb.l2_latency", max(round(second), 0), MEASURED, f"{second:.1f} cycles beyond the first level's")
+    walk = numbers["walk"] - second
+    put("tlb.walk_latency", max(round(walk), 0), MEASURED, f"{walk:.1f} cycles more, one line a page")
 
 
 def ways_of(size_kib: int, ways: int) -> int:

@@ -101,6 +101,9 @@ def level_latencies(told: Told, found: Measurements) -> None:
             continue
         size = told.caches[level].size_kib
         inside = (sizes >= 2 * low) & (sizes <= (0.75 if level != "l3" else 0.4) * size)
+        if level == "l3" and inside.any():  # others may have most of it: up to where it is more like memory's
+            limit = np.sqrt(times[inside][0] * np.median(times[sizes >= 0.7 * sizes.max()]))
+            inside &= np.cumsum(times * inside > limit) == 0
         if inside.any():
             found.latency[level] = float(np.median(times[inside]))
         low = float(size)
@@ -127,12 +130,26 @@ def read_tlb(told: Told, found: Measurements) -> None:
         return
     found.numbers["tlb_entries"] = first
     found.numbers["tlb2_latency"] = float(np.median(times[few & (counts > first)])) - found.latency.get("l1d", 4.0)
+    _read_translation_of_huge_pages(found, first, few)
     added = times - np.where(few, found.latency.get("l1d", 4.0), found.latency.get("l2", 14.0))
     walk = float(added[-1])
     if walk > 3 * found.numbers["tlb2_latency"]:
         second = step_at(counts.tolist(), added.tolist(), (found.numbers["tlb2_latency"] + walk) / 2)
         if second is not None and second > first:
             found.numbers["tlb2_entries"], found.numbers["walk"] = second, walk
+
+
+def _read_translation_of_huge_pages(found: Measurements, first: float, few: np.ndarray) -> None:
+    """Read what translation adds to the latencies of huge pages: nothing, but in a virtual machine whose host has them
+    in small ones.
+    """
+    if "the same lines in huge pages" not in found.curves["TLB"]:
+        return
+    counts, times = (np.array(column) for column in found.curves["TLB"]["the same lines in huge pages"])
+    beyond = few & (counts > first)
+    if beyond.any():
+        found.numbers["huge_tlb2"] = max(float(np.median(times[beyond])) - found.latency.get("l1d", 4.0), 0.0)
+    found.numbers["huge_walk"] = max(float(times[-1]) - found.latency.get("l2", 14.0), 0.0)
 
 
 def step_at(x: Sequence[float], y: Sequence[float], limit: float) -> float | None:

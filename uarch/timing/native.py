@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from uarch.configuration import Machine
 from uarch.instructions import NO_REGISTER, REGISTERS, VECTOR_REGISTERS, X87_REGISTER, NativeInstructions, Operation
 from uarch.timing.shared_rows import SharedRows, shared_rows
 from uarch.timing.static import (
     ADDRESS_COUNT,
+    AFTER,
     BASE_UPDATES,
     COLUMNS,
     COMPUTES,
@@ -65,7 +67,17 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     units[float_move > 0, UNIT] = SIMD
     units[:, LATENCY] = np.where(known >= 0, known, units[:, LATENCY])
     units[computes == 0, DIVIDER] = NOT_DIVIDER
-    return shared.filled(slice(UNIT, DIVIDER + 1), units)
+    rows = shared.filled(slice(UNIT, DIVIDER + 1), units)
+    several = native.busy > 0  # as many on its unit as keep it busy so long; the others are on units of their own
+    booked = np.rint(native.busy[several] * _unit_counts(machine)[rows[several, UNIT]])
+    rows[several, COMPUTES] = np.clip(booked, 1, rows[several, COMPUTES])
+    return rows
+
+
+def _unit_counts(machine: Machine) -> NDArray[np.int64]:
+    """How many there are of each unit."""
+    units = machine.functional_units
+    return np.array([0, units.int_alu, units.int_mul, units.fp_add, units.fp_mul, units.simd])
 
 
 def _shared(native: NativeInstructions) -> SharedRows:
@@ -74,6 +86,7 @@ def _shared(native: NativeInstructions) -> SharedRows:
     """
     instructions = native.instructions
     rows = np.zeros((len(instructions), COLUMNS), np.int16)
+    rows[:, AFTER] = instructions.cycles_after
     rows[:, MICRO_OPERATIONS] = instructions.micro_operations
     rows[:, COMPUTES] = instructions.compute_operations
     rows[:, FLAGS] = instructions.flags.view(np.int16)

@@ -1,6 +1,7 @@
 """A computer described: what is told, how curves are read, where every field comes from."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from uarch.host.measure import Measurements, level_latencies, measure, read_tlb,
 from uarch.host.probe import Probe
 from uarch.host.snippets import WINDOW_SIZES, all_snippets, assembly
 from uarch.host.told import Told, ToldCache, microarchitecture, told
-from uarch.instructions import Flag, Operation
+from uarch.instructions import Flag, NativeInstructions, Operation
 from uarch.timing.simulation import Simulation
 
 CACHES = {
@@ -138,7 +139,7 @@ def chase(machine, kib):
     lines = np.random.default_rng(0).permutation(kib * 16)
     for line in np.resize(lines, 2 * len(lines)):
         program.execute(0, (0x10000000 + 64 * int(line), 8, 0))
-    simulation = Simulation(machine, program.static())
+    simulation = Simulation(machine, as_native(program.static()))
     simulation.run(program.chunk(0, len(lines)))
     simulation.reset_counters()
     simulation.run(program.chunk(len(lines)))
@@ -154,7 +155,17 @@ def test_the_machine_has_the_measured_latencies():
     assert chase(machine, 4096) == pytest.approx(380, abs=12)
 
 
-def test_the_machine_mispredicts_at_the_measured_cost():
+def as_native(static):
+    """A made-up program as if a real family took each instruction as one micro-operation, loads as no other."""
+    size = len(static)
+    computes = ((static.flags & Flag.LOAD) == 0).astype(np.uint8)
+    cracked = replace(static, micro_operations=np.ones(size, np.uint8), compute_operations=computes)
+    own = NativeInstructions(cracked, np.full(size, -1, np.int16), np.zeros(size, np.float32), 1, 1)
+    return replace(static, native=lambda family: own)
+
+
+@pytest.mark.parametrize("family", ["zen3", "zen4"])  # of one there are micro-operations
+def test_the_machine_mispredicts_at_the_measured_cost(family):
     """The loop `pattern` of the probes, of which half the branches are mispredicted."""
     rax, rcx, rsi, r8, r9, r15 = 0, 1, 6, 8, 9, 15
     loop = [
@@ -173,11 +184,11 @@ def test_the_machine_mispredicts_at_the_measured_cost():
         for k, bit in enumerate(bits):
             for number in (0, 1, 2, 3, 4, *([5] if bit else []), 6, 7):
                 program.execute(number, *([(0x10000000 + k % 4096, 1, 0)] if number == 0 else []))
-        simulation = Simulation(machine, program.static())
+        simulation = Simulation(machine, as_native(program.static()))
         simulation.run(program.chunk())
         return simulation.counters["cycles"] / len(bits)
 
-    machine = describe(ZEN3, made_up(), "2026-11-25").machine
+    machine = describe(replace(ZEN3, family=family), made_up(), "2026-11-25").machine
     even = (cycles([0] * 4000) + cycles([1] * 4000)) / 2
     random = cycles(np.random.default_rng(1).integers(0, 2, 8000).tolist())
     assert 2 * (random - even) == pytest.approx(18.5, rel=0.2)

@@ -33,6 +33,8 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     engine.detail = True
     size = len(instructions)
     front, computes, latency = np.ones(size, np.uint8), np.ones(size, np.uint8), np.full(size, -1, np.int16)
+    busy = np.zeros(size, np.float32)
+    loads = np.zeros(size, np.uint8)  # cycles until what is loaded is in a vector register
     fuses, conditional = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     known: dict[bytes, tuple[str, str]] = {}
     flags, operation = instructions.flags, instructions.operation
@@ -60,12 +62,16 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
         else:
             front[row] = min(max(operations - _beside(bool(accesses[row]), family), 1), 255)
             computes[row] = min(front[row], _MOST)
+            if cost is not None and computes[row] > 1:
+                busy[row] = cost.throughput
             latency[row] = min(max(cycles, 1), 2000) if cost is not None else -1
             if operation[row] in (Operation.INT_DIV, Operation.FP_DIV, Operation.FP_SQRT, *_PACKED_DIVIDES):
                 computes[row] = 1
         if flags[row] & Flag.BRANCH:
             computes[row], latency[row] = 1, 1
             front[row] = min(front[row], 2)
+        if flags[row] & Flag.LOAD and _vector(name):
+            loads[row] = table.vector_load
         conditional[row] = bool(flags[row] & Flag.CONDITIONAL)
         fuses[row] = mnemonic in _FUSE[family] and not (accesses[row] and name.endswith(",i"))
     follows = np.zeros(size, np.bool_)
@@ -78,7 +84,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
         micro_operations=front,
         compute_operations=computes,
         cycles_before=np.zeros(size, np.uint8),
-        cycles_after=np.zeros(size, np.uint8),
+        cycles_after=loads,
         chained=np.zeros(size, np.uint8),
         merges_flags=None,
         interruption=None,
@@ -86,7 +92,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     )
     divides = [table.cost(name) for name in ("div r32", "divsd x,x")]
     counts = [max(round(cost.latency / max(cost.throughput, 1)), 1) if cost else 1 for cost in divides]
-    return NativeInstructions(cracked, latency, *counts)
+    return NativeInstructions(cracked, latency, busy, *counts)
 
 
 # Moves that renaming does: the vendors' optimisation guides (AMD 56305 section 2.9.3, Intel 248966 section 2.1).
@@ -105,6 +111,11 @@ def _eliminated(name: str, flags: int, family: str) -> bool:
         return family != "icelake"
     mnemonic, _, kinds = plain.partition(" ")
     return f"{mnemonic} " in _VECTOR_MOVES and kinds in ("x,x", "y,y")
+
+
+def _vector(name: str) -> bool:
+    """Return whether an instruction of this form has vector registers."""
+    return any(kind in ("x", "y", "z") for kind in name.removesuffix(" same").partition(" ")[2].split(","))
 
 
 _PACKED_DIVIDES = (Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)

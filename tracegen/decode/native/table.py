@@ -33,6 +33,11 @@ class NativeTable:
     date: str
     forms: MappingProxyType[str, tuple[int, int, float]]
 
+    @property
+    def vector_load(self) -> int:
+        """Cycles that a load into a vector register takes longer than one into a general register."""
+        return max(self.forms["movups x,m128"][1] - self.forms["mov r64,m64"][1], 0)
+
     def cost(self, form: str) -> Cost | None:
         """The cost of an instruction's form; None where the table does not have it."""
         found = self.forms.get(form)

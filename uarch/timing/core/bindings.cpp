@@ -79,6 +79,12 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
     result.l2 = cache_from(machine.attr("l2"));
     if (!machine.attr("l3").is_none()) result.l3 = cache_from(machine.attr("l3"));
     result.memory = memory_from(machine.attr("memory"), dram);
+    if (const py::object tlb = machine.attr("tlb"); !tlb.is_none())
+        result.tlb = {field<int>(tlb, "entries"), field<int>(tlb, "l2_entries"), field<int>(tlb, "l2_latency"),
+                      field<int>(tlb, "walk_latency")};
+    result.zeroed_pages = field<std::string>(machine, "first_touch") == "cache";
+    if (const py::object cycles = machine.attr("forward_latency"); !cycles.is_none())
+        result.forward_latency = cycles.cast<int>();
     result.frequency_ghz = field<double>(machine, "frequency_ghz");
     result.total_store_order = total_store_order;
     result.ideal = ideal;

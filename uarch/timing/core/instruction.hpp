@@ -55,7 +55,7 @@ struct StaticInstruction {
     std::int16_t destinations[MAX_DESTINATIONS];
     std::int16_t base_updates;  // a bit for each destination that is the address register moved on
     std::int16_t cycles_before;  // of micro-operations before it can access memory or compute
-    std::int16_t cycles_after;   // until its registers have the results
+    std::int16_t cycles_after;   // until its registers have the results; of real families what it loads alone
     std::int16_t chained;        // 1: computes only after the last such one; 2: also, and its second half after the first
     std::int16_t execution;      // its column of the CPI stack (`Cause`)
     Interruption interruption;

@@ -38,6 +38,11 @@ struct MemoryConfiguration {
     double latency_ns = 0, bandwidth_gbs = 0;
 };
 
+// Entries are powers of two from 8 on; without a second level misses cost nothing.
+struct TlbConfiguration {
+    int entries = 64, l2_entries = 0, l2_latency = 0, walk_latency = 0;
+};
+
 // What to make ideal, to see what it costs (docs/explanation/cpi-stacks.md).
 struct Ideal {
     bool branches = false;      // every branch goes as expected
@@ -53,9 +58,12 @@ struct Machine {
     CacheConfiguration l1i, l1d, l2;
     std::optional<CacheConfiguration> l3;
     MemoryConfiguration memory;
+    TlbConfiguration tlb;
     double frequency_ghz;
     bool total_store_order;  // x86-64's
     bool native = false;     // micro-operations of a real family: nothing beyond those that compute and access
+    bool zeroed_pages = false;  // a page's lines are in L1D when it is stored to first
+    int forward_latency = 2;  // from a store's data to those of a load that waits for them
     int int_dividers = 0, fp_dividers = 0;  // as many divisions at a time; 0: as units divide
     Ideal ideal;
     bool taken_path_only = false;  // nothing is fetched from a path that is not taken

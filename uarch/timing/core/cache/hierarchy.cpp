@@ -39,7 +39,12 @@ Cache make_cache(const CacheConfiguration& configuration, int next, Random& rand
 
 }  // namespace
 
-Hierarchy::Hierarchy(const Machine& machine) : memory(make_memory(machine)), ideal_(machine.ideal) {
+Hierarchy::Hierarchy(const Machine& machine)
+    : instruction_tlb(machine.tlb),
+      data_tlb(machine.tlb, machine.zeroed_pages),
+      memory(make_memory(machine)),
+      ideal_(machine.ideal),
+      zeroed_pages_(machine.zeroed_pages) {
     levels[L1I] = make_cache(machine.l1i, L2, random_);
     levels[L1D] = make_cache(machine.l1d, L2, random_);
     levels[L2] = make_cache(machine.l2, machine.l3 ? L3 : -1, random_);
@@ -48,10 +53,20 @@ Hierarchy::Hierarchy(const Machine& machine) : memory(make_memory(machine)), ide
 
 Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address pc, bool timed) {
     const int first = answered_;
-    data_tlb.translate(address);
+    const Cycle translated = data_tlb.translate(address);
+    if (timed) cycle += translated;
+    if (zeroed_pages_ && data_tlb.fresh() && write) zero_page(address);
     const Cycle data = access(L1D, address, cycle, write, pc, timed);
     answered_ = std::max(first, answered_);
     return data;
+}
+
+// The kernel has written all of the page, in no time of the program's.
+void Hierarchy::zero_page(Address address) {
+    constexpr int LINES = 64;
+    const Line first = line_of(address) & ~Line{LINES - 1};
+    for (Line line = first; line < first + LINES; ++line)
+        if (levels[L1D].find(line) < 0) install(L1D, line, Cache::DIRTY, 0, false);
 }
 
 // A hit on a line that was prefetched, or whose data may still be on its way. What the miss itself asked for comes first
@@ -251,7 +266,11 @@ void Hierarchy::send_prefetches() {
 void Hierarchy::touch(int level, Line line, bool write, std::size_t later) {
     constexpr std::size_t LASTING = 4;  // times as many lines as a level has may follow one that is in it in the end
     const Address address = line << LINE_BITS;
-    if (later < 1024) (level == L1I ? instruction_tlb : data_tlb).translate(address);
+    Tlb& tlb = level == L1I ? instruction_tlb : data_tlb;
+    if (later < 1024 || tlb.lasts()) {
+        tlb.translate(address);
+        tlb.fresh();
+    }
     const int requester = level == L1I ? CODE_REQUEST : DATA_REQUEST;
     bool demand = true;
     for (int where = level; where >= 0; where = levels[where].next) {

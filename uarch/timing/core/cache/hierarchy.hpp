@@ -33,7 +33,9 @@ class Hierarchy {
             answered_ = L1D;
             return cycle + levels[L1D].latency;
         }
-        data_tlb.translate(address);
+        const Cycle translated = data_tlb.translate(address);
+        if (timed) cycle += translated;
+        if (zeroed_pages_ && data_tlb.fresh() && write) zero_page(address);
         Cycle data = access(L1D, address, cycle, write, pc, timed);
         const Address second = ((address + size - 1) >> LINE_BITS) << LINE_BITS;
         if (second > address) data = std::max(data, access_second(second, cycle, write, pc, timed));
@@ -46,7 +48,8 @@ class Hierarchy {
             answered_ = L1I;
             return cycle + levels[L1I].latency;
         }
-        instruction_tlb.translate(line << LINE_BITS);
+        const Cycle translated = instruction_tlb.translate(line << LINE_BITS);
+        if (timed) cycle += translated;
         return access(L1I, line << LINE_BITS, cycle, false, pc, timed);
     }
 
@@ -101,6 +104,7 @@ class Hierarchy {
     Cycle touched(int level, std::int64_t place, Address address, Cycle cycle, std::uint8_t flags, Address pc);
     Cycle missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed);
     Cycle fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed);
+    void zero_page(Address address);
     void install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed);
     void look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand);
     void train(Cache& cache, const PrefetchTrigger& trigger);
@@ -127,6 +131,7 @@ class Hierarchy {
         Cycle from = -1;
     };
     Ideal ideal_;
+    bool zeroed_pages_;
     int answered_ = L1D;
     std::array<std::array<Waiting, MERGING>, 2> waiting_;
     std::array<std::array<Lost, EVICTED>, 2> lost_;

@@ -28,6 +28,7 @@ struct alignas(64) DecodedInstruction {
     std::uint8_t computes;
     std::uint8_t unit, execution;
     std::uint8_t cycles_before, cycles_after;
+    std::uint8_t load_after;  // cycles until what it loads is in its register, beyond those of the cache
     std::uint8_t int_destinations, fp_destinations;
     std::uint8_t chained;
     bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
@@ -40,7 +41,8 @@ struct alignas(64) DecodedInstruction {
     Register destinations[MAX_DESTINATIONS];
     Register bases[MAX_DESTINATIONS];  // of the destinations: the address register moved on
 
-    DecodedInstruction(const StaticInstruction& row, Address where)
+    // Of `native` micro-operations `cycles_after` is of what is loaded.
+    DecodedInstruction(const StaticInstruction& row, Address where, bool native = false)
         : pc(where),
           flags(row.flags),
           micro_operations(row.micro_operations),
@@ -52,7 +54,8 @@ struct alignas(64) DecodedInstruction {
           unit(byte(row.unit)),
           execution(byte(row.execution)),
           cycles_before(byte(row.cycles_before)),
-          cycles_after(byte(row.cycles_after)),
+          cycles_after(byte(native ? std::int16_t{0} : row.cycles_after)),
+          load_after(byte(native ? row.cycles_after : std::int16_t{0})),
           int_destinations(byte(row.int_destinations)),
           fp_destinations(byte(row.fp_destinations)),
           chained(byte(row.chained)),
@@ -98,11 +101,11 @@ static_assert(sizeof(DecodedInstruction) == 64);
 
 using DecodedProgram = std::vector<DecodedInstruction>;  // sorted by address
 
-inline DecodedProgram decoded(const Program& program) {
+inline DecodedProgram decoded(const Program& program, bool native = false) {
     DecodedProgram instructions;
     instructions.reserve(program.size);
     for (std::size_t which = 0; which < program.size; ++which)
-        instructions.emplace_back(program.rows[which], program.pc[which]);
+        instructions.emplace_back(program.rows[which], program.pc[which], native);
     return instructions;
 }
 

@@ -5,6 +5,9 @@
 // then take the whole way again. So a renaming that is held up for one cycle at b stops decode from b + 1 and fetch from
 // b + 2 on, and when decode has worked off what was sent before, the next comes `frontend_delay` + 1 cycles later: a
 // bubble that a deep front end pays for every stall. A squash that takes more than one cycle stalls it in the same way.
+//
+// A `buffered` front end, as silicon has it, pays none: what was fetched waits in a queue right before rename, and fetch
+// only stops when that is full.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +28,12 @@ class FrontEnd {
     static constexpr int FETCH_QUEUE = 32;  // micro-operations between fetch and decode (gem5's default)
     static constexpr Line NO_LINE = -1;
 
-    FrontEnd(std::int64_t fetch_width, std::int64_t decode_width, std::int64_t delay)
-        : fetch_width_(fetch_width), decode_width_(decode_width), delay_(delay), queue_(FETCH_QUEUE, -1) {}
+    FrontEnd(std::int64_t fetch_width, std::int64_t decode_width, std::int64_t delay, bool buffered = false)
+        : fetch_width_(fetch_width),
+          decode_width_(decode_width),
+          delay_(delay),
+          buffered_(buffered),
+          queue_(buffered ? most_under_way() : FETCH_QUEUE, -1) {}
 
     // A new 64-byte line is asked for in the cycle in which the former one ends; a group ends with its line.
     template <bool STACK>
@@ -44,7 +51,7 @@ class FrontEnd {
             fetch_ = {std::max(fetch_.cycle + 1, data), 0};
             line_ = line;
         }
-        const Cycle room = queue_.released(std::min<std::int64_t>(operations, FETCH_QUEUE)) + 1;
+        const Cycle room = queue_.released(std::min(operations, queue_.entries())) + 1;
         if (room > fetch_.cycle) {
             if constexpr (STACK) waits.add(stall_cause_, room - fetch_.cycle);
             fetch_ = {room, 0};
@@ -88,7 +95,7 @@ class FrontEnd {
                 behind = send_.cycle + delay_ < resumed_ || send_.cycle + delay_ <= emptied_;
             }
         }
-        queue_.book(std::min<std::int64_t>(operations, FETCH_QUEUE), send_.cycle);
+        if (!buffered_) queue_.book(std::min<std::int64_t>(operations, FETCH_QUEUE), send_.cycle);
         // Decode.
         begin += delay_;
         const Cycle last = send_.cycle + delay_;
@@ -103,9 +110,15 @@ class FrontEnd {
         return {first, decode_.cycle};
     }
 
+    // The micro-operations decoded last were renamed at `cycle`.
+    void renamed(std::int64_t operations, Cycle cycle) {
+        if (buffered_) queue_.book(std::min(operations, queue_.entries()), cycle);
+    }
+
     // Rename could not take all that it had in `cycle`.
     void stall(Cycle cycle, Cause cause) {
         stall_cause_ = cause;
+        if (buffered_) return;
         if (stalled_ == NEVER) stalled_ = cycle;
         if (stopped_ == NEVER) stopped_ = cycle + 2;
     }
@@ -150,9 +163,10 @@ class FrontEnd {
     }
 
     std::int64_t fetch_width_, decode_width_, delay_;
+    bool buffered_;
     Slots fetch_, send_, decode_;  // send_: from the fetch queue to decode
     Line line_ = NO_LINE;          // the one at hand
-    ReleaseRing queue_;            // when the latest micro-operations left the fetch queue
+    ReleaseRing queue_;            // when the latest micro-operations left the fetch queue, or were renamed
     Cycle stalled_ = NEVER;        // the cycle in which rename stalled,
     Cycle stopped_ = NEVER;        // from which fetch sends nothing,
     Cycle resumed_ = 0;            // from which decode goes on,

@@ -15,18 +15,19 @@ std::size_t power_of_two(int at_least) {
 }  // namespace
 
 OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches)
-    : instructions_(decoded(program)),
+    : instructions_(decoded(program, machine.native)),
       caches_(caches),
       branches_(branches),
       native_(machine.native),
       ideal_branches_(machine.ideal.branches),
       taken_path_only_(machine.taken_path_only),
+      forward_latency_(machine.forward_latency),
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
       commit_width_(machine.out_of_order->commit_width),
       frontend_delay_(machine.out_of_order->frontend_delay),
       dispatch_delay_(machine.out_of_order->dispatch_delay),
       total_store_order_(machine.total_store_order),
-      front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_),
+      front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_, machine.native),
       wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
       int_dividers_(machine.int_dividers > 0 ? machine.int_dividers : machine.units.int_mul),
@@ -44,7 +45,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
 
 void OutOfOrderCore::grow(const Program& program) {
     for (std::size_t which = instructions_.size(); which < program.size; ++which)
-        instructions_.emplace_back(program.rows[which], program.pc[which]);
+        instructions_.emplace_back(program.rows[which], program.pc[which], native_);
     wrong_path_.grow();
 }
 
@@ -117,6 +118,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const Decoded
         front_.stall(last, DecodeBandwidth);
     }
     rename_.cycle = cycle;
+    front_.renamed(operations, cycle);
     issue_queue_.renamed(operations);
     if constexpr (STACK) {
         waits_.add(DecodeBandwidth, unhindered - last);
@@ -137,9 +139,10 @@ void OutOfOrderCore::write_next() {
         written_history_.add_gap(start - std::max(written_, start - HISTORY));
         written_history_.add(store_to(caches_.answered()), done - start);
     }
-    done += responses_[done & (RESPONSES - 1)] == done;
+    if (!native_) done += responses_[done & (RESPONSES - 1)] == done;
+    drained_ = std::max(drained_, done);
     Cycle written = done;
-    if (total_store_order_) {
+    if (total_store_order_ && !native_) {
         written_ = done;
     } else {
         sent_ = start == written_ ? sent_ + 1 : 1;
@@ -148,9 +151,9 @@ void OutOfOrderCore::write_next() {
             written_ = start + 1;
             sent_ = 0;
         }
-        written = start + 1;  // a load that comes later asks the cache for it
+        // A load that comes later asks the cache for it; under total store order when all before it are there too.
+        written = total_store_order_ ? drained_ : start + 1;
     }
-    drained_ = std::max(drained_, done);
     store_queue_.release(writes_) = drained_;
     ++writes_;
     forwarding_.note_written(store.address, store.size, store.data, written);
@@ -183,6 +186,7 @@ StoreForwarding::Answer OutOfOrderCore::find_again(Address address, std::int64_t
 //
 // gem5 sends the others one tick (of 1 ps) later each, which is after the core's own turn in that cycle.
 inline Cycle OutOfOrderCore::answered(Cycle cycle) {
+    if (native_) return cycle;
     Cycle& response = responses_[cycle & (RESPONSES - 1)];
     if (response == cycle) return cycle + 1;
     response = cycle;
@@ -210,7 +214,7 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
     if (store.source != StoreForwarding::Source::Cache && writes_ < store_queue_.handed_out())
         store = find_again(address, size, issue + 1);
     if (store.source == StoreForwarding::Source::Forwarded) {
-        const Cycle ready = std::max(issue, store.cycle) + 2;
+        const Cycle ready = std::max(issue, store.cycle) + forward_latency_;
         if constexpr (STACK) waits_.add(LoadForward, ready - issue);
         return ready;
     }
@@ -275,7 +279,8 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
     squashed_.part(ready_, frontend_delay_ + TO_RENAME + dispatch_delay_, start.from, start.until);
     const WrongPath::Walked walked = wrong_path_.walk(start, branches_, caches_, squashed_);
     const std::int64_t slots = (resolved - 1 - what.renamed) * rename_width_ + rename_width_ - rename_.used;
-    const std::int64_t wrong = std::min({room, walked.count, std::max<std::int64_t>(slots, 0)});
+    std::int64_t wrong = std::min({room, walked.count, std::max<std::int64_t>(slots, 0)});
+    if (native_) wrong = 0;  // silicon drops them at once
     front_.squashed(resolved, what.trap ? 0 : (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH);
     front_.go_on(resolved + TO_SQUASH + 1, walked.line == line_of(what.target) ? walked.line : FrontEnd::NO_LINE, 0,
                  MispredictExecute);
@@ -385,7 +390,7 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
 __attribute__((noinline)) Cycle OutOfOrderCore::load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle) {
     const Cycle issue = std::max(cycle, store_sets_.waits_for(pc));
     const StoreForwarding::Answer store = forwarding_.find(address, size, issue + 1);
-    if (store.source != StoreForwarding::Source::Cache) return std::max(issue, store.cycle) + 2;
+    if (store.source != StoreForwarding::Source::Cache) return std::max(issue, store.cycle) + forward_latency_;
     return caches_.access_data(address, size, issue + 1, false, pc);
 }
 
@@ -495,7 +500,8 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         if (several) before = latest = waits_;
         each(false, [&](std::int64_t which) {
             if (several) waits_ = before;
-            const Cycle loaded = load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed);
+            const Cycle loaded = load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed) + row.load_after;
+            if constexpr (STACK) waits_.add(LoadL1d, row.load_after);
             issue_queue_.leave(loaded);
             if (several && loaded > data) latest = waits_;
             data = std::max(data, loaded);

@@ -9,6 +9,10 @@
 // there before it: under total store order (x86-64) when the store before it is written, else in order too, but as many a
 // cycle as there are store ports, and loads then find its line on the way (gem5's LSQUnit::writebackStores).
 //
+// With the micro-operations of a real family the pipeline is silicon's where gem5's is known to differ: rename takes from a
+// queue (front_end.hpp), squashed micro-operations go at once, stores pass through the cache one behind another (their
+// lines asked for early, their places in the queue free in order), and the cache may answer several loads in a cycle.
+//
 // A trap waits until all before it has retired and been written, and takes TRAP cycles; everything behind it is squashed and
 // fetched again.
 //
@@ -111,6 +115,7 @@ class OutOfOrderCore final : public Core {
     BranchUnit& branches_;
     bool native_;  // of a real family's micro-operations none but those that compute and access take a unit
     bool ideal_branches_, taken_path_only_;
+    Cycle forward_latency_;
     std::int64_t rename_width_, commit_width_, frontend_delay_, dispatch_delay_;
     bool total_store_order_;
 
