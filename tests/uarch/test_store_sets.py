@@ -32,6 +32,23 @@ def test_blocks_of_sixteen_bytes_conflict():
     assert sets.violated(OTHER, 0x108 + 16 * parts.StoreSets.BLOCKS, 8, 20) == 0  # the same row, another block
 
 
+@pytest.mark.parametrize(
+    ("address", "size", "conflicts"),
+    [(0x100, 8, False), (0x104, 8, True), (0x10C, 1, True), (0x110, 8, False), (0xF8, 32, True)],
+)
+def test_exact_ones_compare_bytes(address, size, conflicts):
+    sets = parts.StoreSets(exact=True)
+    sets.note_issue(STORE, 0x108, 8, 50)
+    assert (sets.violated(LOAD, address, size, 20) == 51) == conflicts
+
+
+def test_an_exact_store_beyond_its_block_is_found_there():
+    sets = parts.StoreSets(exact=True)
+    sets.note_issue(STORE, 0x10C, 8, 50)
+    assert sets.violated(OTHER, 0x114, 4, 20) == 0
+    assert sets.violated(LOAD, 0x112, 2, 20) == 51
+
+
 def test_of_two_sets_the_smaller_number_stays():
     sets = parts.StoreSets()
     stores, loads = (0x2004, 0x2008), (0x1010, 0x1014)

@@ -200,7 +200,7 @@ void bind_pipeline(py::module_& module) {
             arg("count"), arg("cycle"));
 
     py::class_<StoreSets> sets(module, "StoreSets");
-    sets.def(py::init<>())
+    sets.def(py::init<bool>(), arg("exact") = false)
         .def("waits_for", &StoreSets::waits_for, arg("pc"))
         .def("note_issue", &StoreSets::note_issue, arg("pc"), arg("address"), arg("size"), arg("cycle"))
         .def("violated", &StoreSets::violated, arg("pc"), arg("address"), arg("size"), arg("cycle"))

@@ -32,6 +32,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       units_(machine.out_of_order->issue_width, machine.units),
       int_dividers_(machine.int_dividers > 0 ? machine.int_dividers : machine.units.int_mul),
       fp_dividers_(machine.fp_dividers > 0 ? machine.fp_dividers : machine.units.fp_mul),
+      store_sets_(machine.native),
       issue_queue_(machine.out_of_order->issue_queue_entries, dispatch_delay_),
       reorder_buffer_(machine.out_of_order->rob_entries, -LATE_RELEASE),
       load_queue_(machine.out_of_order->load_queue_entries, -LATE_RELEASE),

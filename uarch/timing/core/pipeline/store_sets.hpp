@@ -3,7 +3,8 @@
 // A load goes ahead of older stores whose addresses are not known yet. Where one of them turns out to write what the load
 // has read, everything from the load on is fetched again, and load and store are put into one set: from then on the load
 // waits for the store of its set that was fetched last, and the stores of a set issue in order. Sizes, hashing, merging
-// and the period of clearing are those of gem5's O3, which compares addresses in blocks of 16 bytes.
+// and the period of clearing are those of gem5's O3, which compares addresses in blocks of 16 bytes; silicon (`exact`)
+// compares bytes.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace perfvec {
 
 class StoreSets {
   public:
-    StoreSets() {
+    explicit StoreSets(bool exact = false) : exact_(exact) {
         member_.fill(NO_SET);
         issued_.fill(-1);
     }
@@ -34,7 +35,7 @@ class StoreSets {
         if (set != NO_SET) issued_[set] = cycle;
         for (Address block = address >> BLOCK_BITS; block <= (address + size - 1) >> BLOCK_BITS; ++block) {
             Block& row = blocks_[block & (BLOCKS - 1)];
-            if (row.block != block || row.issue <= cycle) row = {block, cycle, pc};
+            if (row.block != block || row.issue <= cycle) row = {block, cycle, pc, bytes(block, address, size)};
         }
     }
 
@@ -47,7 +48,7 @@ class StoreSets {
         Cycle found = 0;
         for (Address block = address >> BLOCK_BITS; block <= (address + size - 1) >> BLOCK_BITS; ++block) {
             const Block& row = blocks_[block & (BLOCKS - 1)];
-            if (row.block == block && row.issue > cycle) {
+            if (row.block == block && row.issue > cycle && row.bytes & bytes(block, address, size)) {
                 found = std::max(found, row.issue + 1);
                 join(pc, row.pc);
             }
@@ -65,7 +66,17 @@ class StoreSets {
         Address block = -1;
         Cycle issue = -1;
         Address pc = -1;
+        std::uint32_t bytes = 0;  // a bit each
     };
+
+    // Bytes of the block that an access touches, or all.
+    std::uint32_t bytes(Address block, Address address, std::int64_t size) const {
+        constexpr Address WIDTH = Address{1} << BLOCK_BITS;
+        if (!exact_) return (1u << WIDTH) - 1;
+        const Address first = std::max<Address>(address - block * WIDTH, 0);
+        const Address end = std::min<Address>(address + size - block * WIDTH, WIDTH);
+        return (1u << end) - (1u << first);
+    }
 
     static std::size_t place(Address pc) { return (pc >> 2) & (SETS - 1); }
 
@@ -86,6 +97,7 @@ class StoreSets {
         }
     }
 
+    bool exact_;
     std::array<int, SETS> member_;    // by address of load or store: its set
     std::array<Cycle, SETS> issued_;  // by set: cycle in which the store fetched last issues
     std::array<Block, BLOCKS> blocks_;
