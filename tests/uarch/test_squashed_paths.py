@@ -1,5 +1,6 @@
 """What gem5's O3 does on paths that it squashes, and why it squashes some: known answers."""
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_a_trap_waits_for_the_stores_and_fetches_again(core):
     program, kinds = traps(count, Interruption.TRAP)
     static = program.static()
     without = Simulation(machine, static).run(program.chunk())
-    object.__setattr__(static, "interruption", kinds)
+    static = dataclasses.replace(static, interruption=kinds)
     latency = Simulation(machine, static).run(program.chunk())
     least = TRAP_LATENCY + machine.pipeline.frontend_delay if machine.core == "out-of-order" else 5
     assert np.all(latency[count // 2 :] >= least)

@@ -75,7 +75,7 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
 
 
 def _unit_counts(machine: Machine) -> NDArray[np.int64]:
-    """How many there are of each unit."""
+    """Count the units of each kind."""
     units = machine.functional_units
     return np.array([0, units.int_alu, units.int_mul, units.fp_add, units.fp_mul, units.simd])
 

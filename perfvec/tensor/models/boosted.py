@@ -41,7 +41,7 @@ Objective = Callable[[Floats], tuple[NDArray[np.float32], NDArray[np.float32]]]
 
 @dataclass(frozen=True)
 class BoostedParameters:
-    """Of both libraries, of which each sets its own defaults."""
+    """Parameters of both libraries, each of which sets its own defaults."""
 
     features: str = "statements"
     rows: str = "pooled"
