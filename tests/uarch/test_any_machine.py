@@ -22,7 +22,7 @@ def values(rule: Rule, field: str) -> st.SearchStrategy:
         return st.sampled_from(rule.names())
     low, high = rule.low, min(rule.high, LARGEST) if field.endswith("size_kib") else rule.high
     if rule.power_of_two:
-        return st.integers(0, int(math.log2(high))).map(lambda power: 1 << power)
+        return st.integers(math.ceil(math.log2(max(low, 1))), int(math.log2(high))).map(lambda power: 1 << power)
     if rule.type is float:
         return st.sampled_from((low, high)) | st.floats(math.log(low), math.log(high)).map(
             lambda power: min(max(math.exp(power), low), high)
