@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -102,6 +103,15 @@ def sizes(files: dict[str, str]) -> tuple[Counter[str], Counter[str]]:
     return lines, statements
 
 
+@cache
+def floor_file(name: str) -> str | None:
+    """Return a source file as the drawing names it, or None where it is none of the floors'."""
+    path = Path(name)
+    if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in FLOORS:
+        return path.relative_to(ROOT).as_posix()
+    return None
+
+
 def calls(question: Callable[[], object]) -> Counter[tuple[str, str]]:
     """Return the calls from file to file while the question is answered; those through a library count as its
     caller's.
@@ -110,9 +120,8 @@ def calls(question: Callable[[], object]) -> Counter[tuple[str, str]]:
 
     def file_of(frame: FrameType | None) -> str | None:
         while frame is not None:
-            path = Path(frame.f_code.co_filename)
-            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in FLOORS:
-                return path.relative_to(ROOT).as_posix()
+            if (found_file := floor_file(frame.f_code.co_filename)) is not None:
+                return found_file
             frame = frame.f_back
         return None
 
