@@ -1,4 +1,4 @@
-"""What an error says."""
+"""The line of an error, checked."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What user mode leaves out, as fields of a machine: translation, pages just zeroed; and how a real family stores."""
+"""Fields of a machine that user mode leaves out: translation, pages just zeroed; and how a real family stores."""
 
 from dataclasses import replace
 
