@@ -72,6 +72,12 @@ def test_the_vector_of_another_model_or_run_and_none_are_told_in_one_line(small_
         _ = target_of(small_model, tmp_path / "cut.livepoints.h5").vector
 
 
+def _miss_ratio(document, name, size):
+    """That of the largest size told, for larger ones: what misses there is met for the first time, in any cache."""
+    told = document["lru_miss_ratio"][name]
+    return told.get(size, list(told.values())[-1])
+
+
 @pytest.mark.slow
 def test_the_character_is_near_that_of_the_trace(traces, points):
     true, told = characterise(traces[0], progress=False), character(load(points))
@@ -82,7 +88,7 @@ def test_the_character_is_near_that_of_the_trace(traces, points):
         assert told["footprint"][name] == pytest.approx(lines, rel=0.2, abs=20), name
     for name, ratios in true["lru_miss_ratio"].items():
         for size, ratio in ratios.items():
-            assert told["lru_miss_ratio"][name].get(size, 0.0) == pytest.approx(ratio, abs=0.03), (name, size)
+            assert _miss_ratio(told, name, size) == pytest.approx(ratio, abs=0.03), (name, size)
     for window, ipc in true["ideal_ipc"].items():
         assert told["ideal_ipc"][window] == pytest.approx(ipc, rel=0.15), window
 
@@ -96,7 +102,7 @@ def test_of_a_whole_run_the_character_is_that_of_the_trace(traces):
     assert told["footprint"]["loads"] == pytest.approx(true["footprint"]["loads"], rel=0.01 * scale)
     for name, ratios in true["lru_miss_ratio"].items():
         for size, ratio in ratios.items():
-            assert told["lru_miss_ratio"][name].get(size, 0.0) == pytest.approx(ratio, abs=2e-3 + left), (name, size)
+            assert _miss_ratio(told, name, size) == pytest.approx(ratio, abs=2e-3 + left), (name, size)
 
 
 @pytest.fixture
