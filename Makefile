@@ -18,9 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
-TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# All tests. A process that has none left takes some of another's; each has one thread, for more would wait.
+# All tests, a file in one process (its fixtures are made once); each has one thread, for more would wait.
 test: browser lint
 	$(TEST)
 

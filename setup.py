@@ -8,6 +8,7 @@ from setuptools.errors import CompileError
 
 # Without vectors of neighbouring members: loading two at once waits for the two stores before it (a tenth of the time).
 FLAGS = ["-O3", "-fno-tree-slp-vectorize", "-fno-plt", "-g0", "-Wall", "-Wextra"]
+PARTS = "uarch/timing/core/parts.cpp"  # a third of the time; a checkout alone has them, to test them and to try them
 CORES = {
     "uarch.timing._core": Path("uarch/timing/core"),
     "tracegen.live_points._core": Path("tracegen/live_points/core"),
@@ -20,6 +21,15 @@ class BuildCore(build_ext):  # type: ignore[misc]  # pybind11's helpers carry no
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = True
+
+    def run(self) -> None:
+        checkout = self.inplace or self.editable_mode
+        for extension in self.extensions:
+            if PARTS in extension.sources and checkout:
+                extension.define_macros.append(("PERFVEC_PARTS", None))
+            elif PARTS in extension.sources:
+                extension.sources.remove(PARTS)
+        super().run()
 
     def build_extensions(self) -> None:
         try:

@@ -27,8 +27,8 @@ def main() -> None:
     print(f"\nhottest loop: {hottest['name']}, {hottest['share.zen4']:.0%} of the cycles\n")
 
     # What of the machine the cycles are due to, and what other machines would make of the program.
-    print(pv.attribute(trace, "zen4", budget=20), "\n")
-    print(pv.predict(trace, ["zen4", "neoverse-n1", "cortex-a53"], budget=20))
+    print(pv.attribute(trace, "zen4", budget=5), "\n")
+    print(pv.predict(trace, ["zen4", "neoverse-n1", "cortex-a53"], budget=5))
     loops.to_html("hot_spots.html")
     print("\nhot_spots.html has a flame graph")
 

@@ -23,6 +23,15 @@ from uarch.configuration import Machine, load_machine
 from uarch.space import sample
 
 SLOW_FIXTURES = {"browser", "dask", "tvm", "collected", "trained"}  # Chromium, processes, TVM, many models
+LONGEST = (
+    "test_collect.py",
+    "test_package.py",
+    "test_pages.py",
+    "test_examples.py",
+    "test_fuzz.py",
+    "test_distributed.py",
+    "test_walkthrough.py",
+)
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 INSTRUCTIONS = 60_000
 RECIPE = Recipe(width=32, layers=1, instructions=1_000_000, batch_size=16, learning_rate=1e-2, seed=3)
@@ -30,10 +39,11 @@ RECIPE = Recipe(width=32, layers=1, instructions=1_000_000, batch_size=16, learn
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what needs a slow fixture."""
+    """Mark as slow what needs a slow fixture; the longest files come first, so that none ends long after the others."""
     for item in items:
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from pathlib import Path
 for module in (analysis, perfvec, uarch, tracegen, support):
     assert "site-packages" in module.__file__, module.__file__
 assert not (Path(uarch.__file__).parent / "timing" / "core").is_dir()
+import uarch.timing._core
+assert not hasattr(uarch.timing._core, "parts")
 import perfvec as pv
 trace = pv.trace(["/bin/true"], max_instructions=20_000)
 assert pv.simulate(trace, "zen4").table["cycles"].item() > 0

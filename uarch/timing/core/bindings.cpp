@@ -389,5 +389,7 @@ PYBIND11_MODULE(_core, module) {
         .def("touch", &touch)
         .def_property_readonly("counters", &counters)
         .def_property_readonly("counts", &counts);
+#ifdef PERFVEC_PARTS
     bind_parts(module);
+#endif
 }
