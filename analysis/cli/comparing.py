@@ -30,14 +30,20 @@ def compare(
             "library, which is the default for one target."
         ),
     ] = None,
-    nearest: Annotated[int, typer.Option(min=1, help="How many of the library.")] = 5,
+    nearest: Annotated[int, typer.Option(min=1, help="Number of nearest programs to list.")] = 5,
     map_: Annotated[
-        str, typer.Option("--map", help="Programs in two dimensions: pca (principal components) or tsne (t-SNE).")
+        str,
+        typer.Option(
+            "--map", help="How to draw the programs in two dimensions: pca (principal components) or tsne (t-SNE)."
+        ),
     ] = "pca",
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
 ) -> Result:
-    """Cosine distances between programs, a dendrogram, a map; with --library the programs most like them."""
+    """Show how alike programs are: distances, a tree and a map.
+
+    With --library, the programs most like them.
+    """
     from analysis import compare as comparison
     from perfvec.model import load_model
 
@@ -59,17 +65,23 @@ def compare(
 def subset(
     context: typer.Context,
     targets: Targets = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Programs of the subset.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of programs in the subset.")] = 5,
     on: Annotated[
-        str, typer.Option(help="machines: alike in CPI over sampled machines; vectors: in their vectors' direction.")
+        str,
+        typer.Option(
+            help="What makes programs alike: machines (CPI on sampled machines) or vectors (direction of vectors)."
+        ),
     ] = "machines",
     space: Space = "default",
-    sample: Annotated[int, typer.Option(min=1, help="Machines that the error is measured on.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the machines' sample.")] = 0,
+    sample: Annotated[int, typer.Option(min=1, help="Number of machines that the error is measured on.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the sample of machines.")] = 0,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
 ) -> Result:
-    """The k programs that best stand for the others, with weights and the error that they make over many machines."""
+    """Choose the k programs that best stand for all.
+
+    With weights, and their error over many machines.
+    """
     from analysis import api
 
     if len(targets or []) + bool(context.obj) <= k:
@@ -97,8 +109,10 @@ def write_overview(
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
 ) -> None:
-    """One page of everything about programs on machines: predictions, attribution, comparison, a sweep of caches around
-    the first machine and, of traces, profile and phases; and of tensor programs, from results that are there.
+    """Write one page about programs on machines.
+
+    Predictions, attribution, comparison, and a sweep of caches. Of traces it also has profile and phases. With --tensor
+    it shows results of tensor programs.
     """
     from dataclasses import replace
 

@@ -16,7 +16,7 @@ app = typer.Typer()
 
 @app.command("doctor")
 def doctor(as_json: Json = False) -> None:
-    """Check this computer for all that the toolkit uses; status 1 where tracing or predicting will not work."""
+    """Check this computer for what the toolkit uses. Status 1 means that tracing or predicting will not work."""
     from perfvec.doctor import examine
 
     found = []

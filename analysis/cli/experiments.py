@@ -11,7 +11,7 @@ from analysis.cli.options import ModelFile
 from analysis.cli.output import answers
 from analysis.result import Result
 
-app = typer.Typer(help="Experiments of the literature, repeated: caches.", no_args_is_help=True)
+app = typer.Typer(help="Repeat experiments of the literature.", no_args_is_help=True)
 
 
 @app.callback()
@@ -23,23 +23,27 @@ def experiment() -> None:
 @answers()
 def caches(
     traces: Annotated[list[Path], typer.Argument(help="Traces, or folders of traces.")],
-    work: Annotated[Path, typer.Option("-o", "--output", help="Folder that keeps the simulations; a run goes on.")],
+    work: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder that keeps the simulations; a stopped run continues from it.")
+    ],
     base: Annotated[str, typer.Option(help="The machine whose L1 data and L2 caches vary: preset or file.")] = (
         "cortex-a53"
     ),
     train: Annotated[
-        list[str] | None, typer.Option(help="A program to learn from beforehand; repeat. By default three medoids.")
+        list[str] | None,
+        typer.Option(help="A program to learn from beforehand; repeat for more. By default the three medoids."),
     ] = None,
-    start: Annotated[int, typer.Option(min=0, help="First timed instruction; caches are warmed by all before.")] = (
+    start: Annotated[int, typer.Option(min=0, help="First timed instruction; all earlier ones warm the caches.")] = (
         2_000_000
     ),
-    count: Annotated[int, typer.Option(min=1, help="Timed instructions.")] = 2_097_152,
-    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of the methods that draw at random.")] = 5,
+    count: Annotated[int, typer.Option(min=1, help="Number of timed instructions.")] = 2_097_152,
+    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of the methods that choose designs at random.")] = 5,
     model_file: ModelFile = None,
 ) -> Result:
-    """36 L1 and L2 sizes: which design each method chooses for each program, and what it had to simulate for that.
+    """Choose cache sizes by several methods.
 
-    PerfVec, fitted and zero-shot, beside Ïpek 2006, Dubach 2007 and Li 2016; the embedded timing model is the truth.
+    The best of 36 L1 and L2 sizes for each program, and the simulations that each method needs. The methods are PerfVec
+    (fitted and zero-shot), Ïpek 2006, Dubach 2007 and Li 2016. The embedded simulator judges.
     """
     from analysis.experiments import caches as study
     from analysis.targets import trace_files

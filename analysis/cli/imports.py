@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="What other tools leave becomes traces and labels.", no_args_is_help=True)
+app = typer.Typer(help="Import traces and labels from gem5 or ChampSim.", no_args_is_help=True)
 
 
 @app.command("gem5")
@@ -19,13 +19,16 @@ def import_gem5(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
     latency: Annotated[Path | None, typer.Option(help="The latency file to write.")] = None,
-    program: Annotated[Path | None, typer.Option(help="The executable, if not where config.json says.")] = None,
+    program: Annotated[Path | None, typer.Option(help="The executable, if it is not where config.json says.")] = None,
     name: Annotated[str | None, typer.Option(help="The machine's name; by default the run's.")] = None,
     warmup: Annotated[
         int | None, typer.Option(min=0, help="Instructions without labels; by default the run's warm-up.")
     ] = None,
 ) -> None:
-    """A trace and labels from a run of gem5 with --debug-flags=ExecAll,O3PipeView,Vma."""
+    """Import a trace and labels from a gem5 run.
+
+    The run needs --debug-flags=ExecAll,O3PipeView,Vma.
+    """
     from tracegen.gem5.reader import import_gem5 as run_import
 
     done = run_import(files, output, latency=latency, program=program, name=name, warmup=warmup)
@@ -45,7 +48,10 @@ def import_champsim(
     output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
     max_instructions: Annotated[int | None, typer.Option(min=1, help="Read at most N records.")] = None,
 ) -> None:
-    """A ChampSim trace becomes a trace file: perfvec import champsim F.champsimtrace.xz -o T.trace.h5."""
+    """Import a ChampSim trace.
+
+    perfvec import champsim F.champsimtrace.xz -o T.trace.h5.
+    """
     from tracegen.formats.champsim import import_champsim as run_import
 
     result = run_import(source, output, max_instructions=max_instructions)

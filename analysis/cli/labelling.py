@@ -22,23 +22,31 @@ def label(
     sample: Annotated[int, typer.Option(min=0, help="Label on N machines sampled from the design space.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Every second sampled machine is the one before with one field changed.")
+        bool,
+        typer.Option(
+            "--pairs", help="Sample in pairs: every second machine is the one before it with one field changed."
+        ),
     ] = False,
     machines_of: Annotated[Path | None, typer.Option(help="Label on the machines of this latency file.")] = None,
-    start: Annotated[int, typer.Option(min=0, help="First labelled instruction; caches are warmed by all before.")] = 0,
+    start: Annotated[
+        int, typer.Option(min=0, help="First labelled instruction; all earlier ones warm the caches.")
+    ] = 0,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Labelled instructions; to the trace's end by default.")
+        int | None, typer.Option(min=1, help="Number of labelled instructions; by default to the trace's end.")
     ] = None,
     touches: Annotated[
-        bool, typer.Option("--touches", help="Warm caches by the lines last touched: quick, for many machines.")
+        bool,
+        typer.Option("--touches", help="Warm caches by the lines last touched: faster where there are many machines."),
     ] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Traces (with gem5: simulations) side by side.")] = 2,
-    simulator: Annotated[str, typer.Option(help="embedded, or gem5, which runs the traces' programs.")] = "embedded",
-    gem5: Annotated[Path | None, typer.Option(help="gem5's binary; by default the environment's GEM5.")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Traces (with gem5: simulations) to process at the same time.")
+    ] = 2,
+    simulator: Annotated[str, typer.Option(help="embedded, or gem5. gem5 runs the programs again.")] = "embedded",
+    gem5: Annotated[Path | None, typer.Option(help="gem5's binary; by default the environment variable GEM5.")] = None,
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,
 ) -> None:
-    """Time traces on machines: latency files for training and evaluation."""
+    """Time traces on machines: labels for training and evaluation."""
     from support.executor import connect
     from tracegen.formats.latency import LatencyFile
     from tracegen.label import label as run_label

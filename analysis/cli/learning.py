@@ -23,81 +23,91 @@ def train(
     latencies: Annotated[Path, typer.Option(help="Folder with latency files of those traces.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write.")],
     encoder_latencies: Annotated[
-        Path | None, typer.Option(help="Latency files of more machines, for the encoder.")
+        Path | None, typer.Option(help="Latency files of more machines, to train the encoder.")
     ] = None,
     table_latencies: Annotated[
-        Path | None, typer.Option(help="Latency files of machines to fit vectors for, after training.")
+        Path | None, typer.Option(help="Latency files of machines whose vectors are fitted after training.")
     ] = None,
     sampled_latencies: Annotated[
-        Path | None,
-        typer.Option(help="Latency files whose machines differ from file to file: they train the encoder together."),
+        Path | None, typer.Option(help="Latency files with other machines in each file; they train the encoder.")
     ] = None,
     encoder: Annotated[
-        bool, typer.Option("--encoder/--no-encoder", help="Whether to fit an encoder of other machines.")
+        bool, typer.Option("--encoder/--no-encoder", help="Fit an encoder, which gives vectors to other machines.")
     ] = True,
-    exclude: Annotated[list[str] | None, typer.Option(help="A program to leave out; repeat for more.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Leave this program out; repeat for more.")] = None,
     fold: Annotated[str, typer.Option(help="K/N: leave out the K-th of N folds of the programs.")] = "",
     hold_machines: Annotated[int, typer.Option(min=0, help="Leave out N of the labels' machines.")] = 0,
-    machine_seed: Annotated[int, typer.Option(min=0, help="Seed of which machines are left out.")] = 0,
+    machine_seed: Annotated[int, typer.Option(min=0, help="Random seed of --hold-machines.")] = 0,
     validate_programs: Annotated[
-        str, typer.Option(help="Programs A,B,… that do not train but tell which weights are the best.")
+        str, typer.Option(help="Programs A,B,… that choose the best weights, and do not train.")
     ] = "",
     validate_fraction: Annotated[
-        float, typer.Option(min=0.0, max=0.5, help="Validate on this fraction of the programs instead.")
+        float, typer.Option(min=0.0, max=0.5, help="Validate on this fraction of the programs, instead of named ones.")
     ] = 0.0,
     validate_every: Annotated[int, typer.Option(min=1, help="Steps between validations.")] = 500,
     patience: Annotated[
-        int, typer.Option(min=0, help="Validations without a better one before training stops; 0: never.")
+        int, typer.Option(min=0, help="Stop after N validations without an improvement; 0: never.")
     ] = 0,
     schema: Annotated[
-        str | None, typer.Option(help="Feature schema; NAME~COLUMN hides one.", show_default="--initial's, or default")
+        str | None,
+        typer.Option(help="Feature schema; NAME~COLUMN leaves out a column.", show_default="--initial's, or default"),
     ] = None,
     architecture: Annotated[
         str | None,
         typer.Option(help="lstm, gru, convolution, transformer, linear or mlp.", show_default="--initial's, or lstm"),
     ] = None,
     width: Annotated[
-        int | None, typer.Option(min=1, help="Length of the vectors.", show_default="--initial's, or 256")
+        int | None,
+        typer.Option(
+            min=1, help="Width of the network, and length of its vectors.", show_default="--initial's, or 256"
+        ),
     ] = None,
     layers: Annotated[
-        int | None, typer.Option(min=1, help="Layers of the architecture.", show_default="--initial's, or 2")
+        int | None, typer.Option(min=1, help="Number of layers.", show_default="--initial's, or 2")
     ] = None,
     number: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE of the architecture, as window=32 of a transformer; repeat for more."),
+        typer.Option(
+            help="NAME=VALUE: a parameter of the architecture, as window=32 of a transformer; repeat for more."
+        ),
     ] = None,
     skip: Annotated[
         bool | None,
         typer.Option(
             "--skip-connection/--no-skip-connection",
-            help="Features also enter an instruction's vector by a linear map.",
+            help="Add a linear map of an instruction's features to its vector.",
             show_default="--initial's, or no",
         ),
     ] = None,
     instructions: Annotated[
-        int, typer.Option(min=1, help="Instructions to train on, repetitions counted.")
+        int, typer.Option(min=1, help="Instructions to train on, counting repetitions.")
     ] = 60_000_000,
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences of 288 instructions in a batch.")] = 16,
     optimizer: Annotated[str, typer.Option(help="muon (matrices by Muon, the rest by Adam) or adam.")] = "muon",
     learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
     muon_lr: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Muon's peak learning rate.")] = 0.02,
-    weight_decay: Annotated[float, typer.Option(min=0.0, help="Decay of the weights, as AdamW's.")] = 0.0,
+    weight_decay: Annotated[float, typer.Option(min=0.0, help="Weight decay, as in AdamW.")] = 0.0,
     ema_decay: Annotated[
-        float, typer.Option(min=0.0, max=0.999999, help="Save a moving average of the weights with this decay a step.")
+        float,
+        typer.Option(
+            min=0.0, max=0.999999, help="Save an exponential moving average of the weights, with this decay per step."
+        ),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
-    initial: Annotated[Path | None, typer.Option(help="A model to go on from, instead of from nothing.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of weights and batches.")] = 0,
+    initial: Annotated[Path | None, typer.Option(help="Start from this model's weights.")] = None,
     device: Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")] = "auto",
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
     shards: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the training data, which stays, for several runs on the same labels."),
+        Path | None, typer.Option(help="Folder that keeps the training data, for several runs on the same labels.")
     ] = None,
-    keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep shards and checkpoint afterwards.")] = False,
+    keep_work: Annotated[
+        bool, typer.Option("--keep-work", help="Keep the shards and the checkpoint after the run.")
+    ] = False,
 ) -> None:
-    """Train the foundation model and the machine encoder; a killed run continues where its checkpoint was.
+    """Train the foundation model and the machine encoder.
 
-    Several GPUs or processors: torchrun --nproc-per-node N -m perfvec train …
+    A killed run continues at its checkpoint. On several GPUs or processors: torchrun --nproc-per-node N -m perfvec
+    train …
     """
     from perfvec.model import load_model
     from perfvec.training.data import Split
@@ -160,27 +170,37 @@ def evaluate(
     traces: Annotated[list[Path], typer.Option(help="Folder with traces; for --what-if also traces, repeated.")],
     latencies: Annotated[Path | None, typer.Option(help="Folder with latency files of those traces.")] = None,
     what_if: Annotated[
-        bool, typer.Option("--what-if", help="The what-if protocol instead: changes of time, against simulations.")
+        bool,
+        typer.Option(
+            "--what-if", help="Run the what-if protocol instead: predicted changes of time against simulated ones."
+        ),
     ] = False,
     work: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Of --what-if: folder that keeps simulations; a run goes on.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="With --what-if: folder that keeps the simulations; a stopped run continues from it."
+        ),
     ] = None,
     tasks: Annotated[
-        list[str] | None, typer.Option("--task", help="Of --what-if: only this task, as 'one field'; repeat for more.")
+        list[str] | None,
+        typer.Option("--task", help="With --what-if: run only this task, as 'one field'; repeat for more."),
     ] = None,
     live_points: Annotated[
-        bool, typer.Option("--live-points", help="Of --what-if: simulate on live-points, against every instruction.")
+        bool,
+        typer.Option(
+            "--live-points", help="With --what-if: simulate on live-points; the truth stays every instruction."
+        ),
     ] = False,
     max_instructions: MaxInstructions = None,
     model_files: Annotated[
         list[Path] | None, typer.Option("--model", help="Model file, the shipped one by default; repeat for folds.")
     ] = None,
-    group: Annotated[str | None, typer.Option("--by", help="A table by program, uarch or model instead.")] = None,
+    group: Annotated[str | None, typer.Option("--by", help="Group the table by program, uarch or model.")] = None,
 ) -> Result:
-    """The accuracy protocol: errors for seen and unseen programs and machines, of one model or of several folds.
+    """Measure a model's errors on seen and unseen programs.
 
-    --what-if: how well changes of a machine are predicted: simulated, corrected, and by the model
-    (docs/explanation/budgets.md).
+    The accuracy protocol, of one model or of several folds, on seen and unseen machines. --what-if tests predicted
+    changes of a machine instead: simulated, corrected, and by the model (docs/explanation/budgets.md).
     """
     from analysis import accuracy
     from perfvec.model import load_model
@@ -234,9 +254,10 @@ def calibrate(
     ] = None,
     level: Level = DEFAULT_LEVEL,
 ) -> Result:
-    """Give a model intervals for its predictions, from its folds' errors on programs that they left out.
+    """Give a model's predictions intervals.
 
-    The table: how often an interval held for a program that was left out of the calibration too.
+    They come from the errors of folds on programs that these left out. The table shows how often an interval held for a
+    program that was left out of the calibration too.
     """
     from analysis.accuracy import of_intervals
     from perfvec.intervals import calibrate as calibrating
@@ -263,7 +284,8 @@ def fit_uarch(
     traces: Annotated[Path | None, typer.Option(help="Folder with traces, for --latencies.")] = None,
     latencies: Annotated[Path | None, typer.Option(help="Folder with latency files: fit to labels.")] = None,
     machine: Annotated[
-        str | None, typer.Option("--uarch", help="What is known of the machine: preset, file, or a name in the labels.")
+        str | None,
+        typer.Option("--uarch", help="What you know of the machine: a preset, a file, or a name in the labels."),
     ] = None,
     frequency_ghz: Annotated[
         float | None, typer.Option("--frequency-ghz", help="Core clock; by default that of --uarch.")
@@ -273,9 +295,10 @@ def fit_uarch(
     ] = None,
     model_file: ModelFile = None,
 ) -> Result:
-    """Fit a machine's vector to whole-program times, or to labels; predict --uarch FILE then uses it.
+    """Fit a machine's vector to times of programs, or to labels.
 
-    left_out: seconds predicted from the other programs; prior_error: of --uarch, or the mean machine, unfitted.
+    Use it with predict --uarch FILE. Columns: left_out is a time predicted from the other programs. prior_error is the
+    error of --uarch, or of the mean machine, before the fit.
     """
     from analysis import real_machine
     from analysis.targets import resolve

@@ -18,12 +18,12 @@ from support.errors import InputError
 if TYPE_CHECKING:
     from uarch.configuration import Machine
 
-app = typer.Typer(help="Machines: list, show, diff, sample, this computer, to and from gem5.", no_args_is_help=True)
+app = typer.Typer(help="Show, compare, sample, import and export machines.", no_args_is_help=True)
 
 
 @app.command("list")
 def uarch_list(as_json: Json = False) -> None:
-    """The presets, a line each."""
+    """List the presets."""
     found = machines_named(None)
     if as_json:
         print(json.dumps([machine.to_dict() for machine in found]))
@@ -46,7 +46,10 @@ def _print_machines(machines: Sequence[Machine]) -> None:
 
 @app.command("show")
 def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_json: Json = False) -> None:
-    """One machine's configuration, and its error on processors of silicon where one is stated."""
+    """Show one machine's configuration.
+
+    And its error on real processors, where that was measured.
+    """
     from uarch.configuration import machine_yaml
     from uarch.stated_error import stated_errors
 
@@ -61,7 +64,7 @@ def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_
 
 @app.command("diff")
 def uarch_diff(first: str, second: str) -> None:
-    """The fields in which two machines differ."""
+    """Show the fields in which two machines differ."""
     from uarch.configuration import field_names, get_field
 
     one, other = machines_named([first, second])
@@ -75,13 +78,18 @@ def uarch_diff(first: str, second: str) -> None:
 @app.command("export")
 def uarch_export(
     machine: Annotated[str, typer.Argument(help="Preset or file.")],
-    gem5: Annotated[bool, typer.Option("--gem5", help="A configuration script for stock gem5 v23 or v24.")] = False,
+    gem5: Annotated[
+        bool, typer.Option("--gem5", help="Write a configuration script for stock gem5 v23 or v24.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write; the terminal otherwise.")
+        Path | None, typer.Option("-o", "--output", help="File to write; by default the terminal.")
     ] = None,
     isa: Annotated[str, typer.Option(help="x86-64, aarch64 or riscv64.")] = "x86-64",
 ) -> None:
-    """A machine for a simulator: perfvec uarch export --gem5 zen4 -o zen4.py, then gem5.opt zen4.py -- PROGRAM ARGS…"""
+    """Export a machine to gem5.
+
+    perfvec uarch export --gem5 zen4 -o zen4.py, then gem5.opt zen4.py -- PROGRAM ARGS…
+    """
     from support.files import atomic_path
     from uarch.gem5.script import gem5_script
     from uarch.gem5.table import as_simulated
@@ -103,12 +111,14 @@ def uarch_export(
 def uarch_import(
     config: Annotated[Path, typer.Argument(help="config.json of a gem5 output folder.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="YAML to write; the terminal otherwise.")
+        Path | None, typer.Option("-o", "--output", help="YAML file to write; by default the terminal.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="The machine's name; by default the folder's.")] = None,
-    base: Annotated[str | None, typer.Option(help="Machine (preset or file) for what gem5 cannot tell.")] = None,
+    base: Annotated[
+        str | None, typer.Option(help="Machine (preset or file) for the fields that gem5 does not have.")
+    ] = None,
 ) -> None:
-    """The machine that a gem5 run simulated; a line on stderr for each thing that had to be assumed."""
+    """Import the machine that a gem5 run simulated. Each assumption is one line on stderr."""
     from support.files import atomic_path
     from uarch.configuration import machine_yaml
     from uarch.gem5.config import import_config
@@ -126,14 +136,16 @@ def uarch_import(
 @app.command("host")
 def uarch_host(
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="YAML to write: a machine whose comments say what was measured."),
+        Path | None, typer.Option("-o", "--output", help="YAML file to write; its comments say what was measured.")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=3, help="Of each measurement.")] = 7,
+    repeats: Annotated[int, typer.Option(min=3, help="Repeats of each measurement.")] = 7,
     as_json: Json = False,
     html: Html = None,
 ) -> None:
-    """This computer as a machine: told, measured, and assumed of the nearest preset; half a minute."""
+    """Describe this computer as a machine.
+
+    Fields are read, measured, or assumed from the nearest preset. Takes half a minute.
+    """
     from analysis.cli.output import render, require_outputs
     from analysis.host import host
     from support.files import atomic_path, require_writable
@@ -157,11 +169,13 @@ def uarch_sample(
     space: Annotated[str, typer.Option(help="Design space: a name (perfvec uarch spaces) or a YAML file.")] = "default",
     method: Annotated[str, typer.Option(help="sobol or lhs (Latin hypercube).")] = "sobol",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample.")] = 0,
-    base: Annotated[str | None, typer.Option(help="Machine for the fields that the space leaves alone.")] = None,
+    base: Annotated[str | None, typer.Option(help="Machine for the fields that the space does not vary.")] = None,
     as_json: Json = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for one YAML a machine.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder to write, with one YAML file for each machine.")
+    ] = None,
 ) -> None:
-    """Machines sampled from a design space."""
+    """Sample machines from a design space."""
     from uarch.configuration import save_machines
     from uarch.space import sample
 
@@ -176,7 +190,7 @@ def uarch_sample(
 
 @app.command("spaces")
 def uarch_spaces(as_json: Json = False) -> None:
-    """The named design spaces."""
+    """List the named design spaces."""
     from uarch.space import load_space, space_names
 
     spaces = [load_space(name) for name in space_names()]

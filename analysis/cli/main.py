@@ -92,7 +92,7 @@ perfvec uarch list: the machines. perfvec doctor: what this computer has."""
 app = typer.Typer(
     name="perfvec",
     cls=_Commands,
-    help="Profile a program once, predict its run time on any microarchitecture.",
+    help="Run a program once; then ask how long it takes on any machine, and why.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

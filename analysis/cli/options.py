@@ -28,8 +28,12 @@ Csv = Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.
 Html = Annotated[Path | None, typer.Option("--html", help="Write an offline page of interactive figures and tables.")]
 Picture = Annotated[Path | None, typer.Option("--picture", help="Write the picture (.png, .svg or .pdf).")]
 MaxInstructions = Annotated[int | None, typer.Option("--max-instructions", min=1, help="Stop after N instructions.")]
-Start = Annotated[int, typer.Option("--start", min=0, help="First timed instruction; all before warm the caches.")]
-Count = Annotated[int | None, typer.Option("--count", min=1, help="Timed instructions; to the trace's end by default.")]
+Start = Annotated[
+    int, typer.Option("--start", min=0, help="First timed instruction; all earlier ones warm the caches.")
+]
+Count = Annotated[
+    int | None, typer.Option("--count", min=1, help="Number of timed instructions; by default to the trace's end.")
+]
 Warmup = Annotated[
     int, typer.Option(min=0, help="Instructions before --start that also warm the pipeline and the predictors.")
 ]
@@ -41,7 +45,7 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         min=0,
-        help="Seconds of simulation. What fits is simulated, the rest is corrected by it. 0: the model alone.",
+        help="Seconds of simulation. Points that do not fit are estimated from those that do. 0: the model alone.",
     ),
 ]
 SimulateAll = Annotated[bool, typer.Option("--simulate", help="Simulate everything, however long it takes.")]

@@ -32,10 +32,11 @@ def predict(
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
 ) -> Result:
-    """Time, cycles and CPI of programs on machines (all presets by default): traces are simulated as far as the budget
-    goes, all else is predicted, with an interval where one is known (per cent of each); `source` says which.
+    """Predict time, cycles and CPI of programs on machines.
 
-    A line on stderr for each program or machine that the model answers for and that is unlike what trained it.
+    Machines are all presets by default. Traces are simulated as far as the budget allows. The rest is predicted, with
+    an interval where one is known. `source` says which. A line on stderr names each program or machine that is unlike
+    the model's training set.
     """
     from analysis import api
 
@@ -52,7 +53,7 @@ def sweep(
     context: typer.Context,
     targets: Targets = None,
     base: Annotated[
-        str | None, typer.Option(help="The machine whose fields vary: preset or file; with --space it may be left out.")
+        str | None, typer.Option(help="The machine whose fields vary: preset or file. Optional with --space.")
     ] = None,
     vary: Annotated[
         list[str] | None,
@@ -61,42 +62,55 @@ def sweep(
     space: Annotated[
         str | None, typer.Option(help="Sample a design space instead: a name (perfvec uarch spaces) or a YAML file.")
     ] = None,
-    sample: Annotated[int, typer.Option(min=1, help="Points of --space.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample, or of the search.")] = 0,
+    sample: Annotated[int, typer.Option(min=1, help="Number of points to sample from --space.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the sample or the search.")] = 0,
     constraint: Annotated[
         list[str] | None,
-        typer.Option(help="Only points where it holds, as 'l3.size_kib >= 2*l2.size_kib' or 'cost <= 900'; repeat."),
+        typer.Option(help="Keep only such points: 'l3.size_kib >= 2*l2.size_kib' or 'cost <= 900'; repeat for more."),
     ] = None,
-    cost: Annotated[str | None, typer.Option(help="Arithmetic over fields, as '2*l1d.size_kib + l2.size_kib'.")] = None,
+    cost: Annotated[
+        str | None, typer.Option(help="Cost of a design: arithmetic over fields, as '2*l1d.size_kib + l2.size_kib'.")
+    ] = None,
     objective: Annotated[
-        str | None, typer.Option(help="What is minimised, of time (seconds), cycles, cost and fields; time by default.")
+        str | None,
+        typer.Option(
+            help="What to minimise: an expression of time (seconds), cycles, cost and fields; time by default."
+        ),
     ] = None,
-    best: Annotated[int, typer.Option(min=1, help="Best points shown and exported, of each program.")] = 10,
+    best: Annotated[
+        int, typer.Option(min=1, help="How many of the best points to show and export, for each program.")
+    ] = 10,
     heat: Annotated[
-        str | None, typer.Option(help="FIELD,FIELD of the heat map; the two that matter most by default.")
+        str | None,
+        typer.Option(help="The two fields of the heat map, FIELD,FIELD; by default those with the largest effect."),
     ] = None,
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
     start: Start = 0,
     count: Count = None,
     search: Annotated[
-        int | None, typer.Option(min=1, help="Search the best in N trials instead of listing all points (Optuna).")
+        int | None,
+        typer.Option(min=1, help="Search for the best point in N trials (Optuna), instead of evaluating all points."),
     ] = None,
     export_gem5: Annotated[
         Path | None, typer.Option("--export-gem5", help="Folder for gem5 scripts of the best points.")
     ] = None,
     gem5_results: Annotated[
         Path | None,
-        typer.Option("--gem5-results", help="That folder, once gem5 ran: its results beside the predictions."),
+        typer.Option(
+            "--gem5-results",
+            help="The folder of --export-gem5 after gem5 ran: show its results beside the predictions.",
+        ),
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     level: Level = DEFAULT_LEVEL,
 ) -> Result:
-    """Times over a grid of configuration fields (--base, --vary) or a sampled design space (--space): of traces every
-    point is simulated where the budget allows it, else some are and correct the rest; `source` says which a number is.
+    """Compare many designs: a grid of fields, or a design space.
 
-    `pareto` marks the points that none beats in time and cost (without --cost, of a grid: at equal or smaller fields).
+    A grid is --base with --vary, a sampled space --space. Of traces every point is simulated if the budget allows it.
+    Else some are, and the others are estimated from them; `source` says which. `pareto` marks points that no other
+    beats in both time and cost (without --cost: at equal or smaller fields).
     """
     from analysis.span import Span
     from analysis.sweep import parse_vary
@@ -147,7 +161,10 @@ def attribute(
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
 ) -> Result:
-    """Attribute cycles to a machine's parts: Shapley values of its caches, predictor, widths, … against an ideal."""
+    """Attribute cycles to a machine's parts.
+
+    Shapley values of caches, predictor, widths, … against an ideal machine.
+    """
     from analysis import api
     from analysis import attribute as attribution
 
@@ -168,7 +185,10 @@ def demo(
     ),
     model_file: ModelFile = None,
 ) -> None:
-    """Trace gzip, predict it on every preset, sweep caches, compare it with two programs; leaves one HTML page."""
+    """Run a demonstration on gzip; it leaves one HTML page.
+
+    Trace gzip, predict it on every preset, sweep caches, compare it with two programs.
+    """
     print("loading    PyTorch and the model", file=sys.stderr)  # slow from a cold disk
     from analysis.demo import demo as run_demo
     from perfvec.model import load_model
@@ -182,11 +202,12 @@ def explore(
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write (.html).")],
     targets: Targets = None,
     machines: Annotated[
-        list[str] | None, typer.Option("--uarch", help="Where it begins: preset or YAML/JSON file; repeat for more.")
+        list[str] | None,
+        typer.Option("--uarch", help="Machine to begin with: preset or YAML/JSON file; repeat for more."),
     ] = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option(help="FIELD=V1,V2,… of the grid around the first machine that is simulated; repeat for more."),
+        typer.Option(help="FIELD=V1,V2,… of the simulated grid around the first machine; repeat for more."),
     ] = None,
     ideal: Annotated[
         Path | None, typer.Option(help="YAML with the groups of fields and their ideal values (analysis/ideal.yaml).")
@@ -196,10 +217,11 @@ def explore(
     seconds: Budget = DEFAULT_BUDGET,
     level: Level = DEFAULT_LEVEL,
 ) -> None:
-    """A page with a slider for every field of a machine: times, attribution and a heat map follow, offline.
+    """Write a page with a slider for every field of a machine.
 
-    Within the budget a grid around the first machine and the presets are simulated, as far as it goes; between its
-    values the page interpolates, beyond them the model answers. Each number names its source.
+    Times, attribution and a heat map follow the sliders, offline. The budget simulates a grid around the first machine,
+    and the presets. The page interpolates between the grid's values; beyond them the model answers. Each number names
+    its source.
     """
     from analysis.explore import explore as run_explore
     from analysis.explore import starts

@@ -25,19 +25,21 @@ def profile(
     by: Annotated[str, typer.Option(help="function, line, loop, class, interval or phase.")] = "function",
     simulate: Simulate = False,
     interval: Annotated[
-        int | None, typer.Option(min=1, help="Instructions of an interval; a 50th of the trace by default.")
+        int | None, typer.Option(min=1, help="Length of an interval in instructions; by default a 50th of the trace.")
     ] = None,
     annotate: Annotated[
-        str | None, typer.Option(metavar="FUNCTION", help="Source and disassembly of a function, with cycles.")
+        str | None,
+        typer.Option(metavar="FUNCTION", help="Print the source and disassembly of this function, with cycles."),
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Rows in the terminal.")] = 20,
+    rows: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 20,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     folded: Annotated[Path | None, typer.Option(help="Write folded stacks, for flamegraph.pl.")] = None,
 ) -> Result:
-    """Cycles of a program's parts on machines, predicted or (--simulate) simulated; the parts add up to the whole.
+    """Show where a program's cycles go: functions, lines, loops.
 
-    Simulated parts have CPI stacks: each cycle belongs to one cause.
+    Predicted, or simulated with --simulate. The parts add up to the whole. Simulated parts have CPI stacks: each cycle
+    has one cause.
     """
     from analysis import api, flame, parts
     from analysis import profile as profiling
@@ -69,12 +71,14 @@ def diff(
     by: Annotated[str, typer.Option(help="function, line, loop or class.")] = "function",
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
-    rows: Annotated[int, typer.Option(min=1, help="Rows in the terminal.")] = 20,
+    rows: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 20,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
 ) -> Result:
-    """Show which parts of a program gained or lost time between two traces: simulated where both fit the budget, with
-    the cause of each change, else predicted. The parts' differences add up to that of the whole.
+    """Show which parts gained or lost time between two traces.
+
+    Where both fit the budget they are simulated, and each change has a cause. Else they are predicted. The parts'
+    differences add up to that of the whole.
     """
     from analysis import api
 
@@ -96,37 +100,36 @@ def diff(
 def tiling(
     context: typer.Context,
     machines: Machines = None,
-    values: Annotated[str, typer.Option(help="V1,V2,… of the parameter.")] = "4,8,16,32,64,128,256",
+    values: Annotated[str, typer.Option(help="Values of the parameter, V1,V2,…")] = "4,8,16,32,64,128,256",
     source: Annotated[
         Path | None,
-        typer.Option(help="C file to compile, {program} in the command; by default a matrix product of ours."),
+        typer.Option(
+            help="C file to compile; {program} stands for it in the command. By default the toolkit's matrix product."
+        ),
     ] = None,
     define: Annotated[
         str | None, typer.Option(metavar="NAME", help="Compile with -DNAME=value, once for each value.")
     ] = None,
-    flags: Annotated[str, typer.Option(help="Of the compiler.")] = "-O2 -ftree-vectorize -g",
+    flags: Annotated[str, typer.Option(help="Flags of the compiler.")] = "-O2 -ftree-vectorize -g",
     region: Annotated[
-        str | None, typer.Option(help="Function of interest; `multiply` of ours, whole runs otherwise.")
+        str | None,
+        typer.Option(help="Function to trace; by default `multiply` of the toolkit's product, else the whole run."),
     ] = None,
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
-    learn: Annotated[
-        str, typer.Option(help="V1,V2,… of the values, whose simulated cycles each machine's vector is fitted to.")
-    ] = "",
-    measure: Annotated[
-        int, typer.Option(min=0, help="Runs on this computer for each value, timed; none by default.")
-    ] = 0,
-    rounds: Annotated[int, typer.Option(min=1, help="What {rounds} is where this computer is timed.")] = 200,
+    learn: Annotated[str, typer.Option(help="Values V1,V2,… to simulate, and to fit each machine's vector to.")] = "",
+    measure: Annotated[int, typer.Option(min=0, help="Time N runs of each value on this computer.")] = 0,
+    rounds: Annotated[int, typer.Option(min=1, help="What {rounds} stands for in the timed runs.")] = 200,
     units: Annotated[
         int | None, typer.Option(min=2, help="Represent only N units of 1,024 instructions of each trace.")
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
 ) -> Result:
-    """Find the fastest value of a kernel's parameter on each machine: one trace and one vector a value.
+    """Find the fastest value of a kernel's parameter.
 
-    After -- the command, with {value} where the parameter goes, {program} for the compiled --source, {rounds} for
-    repetitions.
+    One trace for each value is timed on each machine. After -- comes the command: {value} is the parameter, {program}
+    the compiled --source, {rounds} the repetitions.
     """
     import shlex
 

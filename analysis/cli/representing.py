@@ -25,15 +25,18 @@ def represent(
     targets: Annotated[list[Path] | None, typer.Argument(help="Traces; or -- PROGRAM ARGS…")] = None,
     model_file: ModelFile = None,
     sample: Annotated[
-        str | None, typer.Option(help="auto: from a part of the instructions, with an interval of confidence.")
+        str | None, typer.Option(help="auto: represent a sample of the instructions, with a confidence interval.")
     ] = None,
     half_width: Annotated[
-        str, typer.Option(help="Of the 95 % interval, relative, on every machine of the model's table.")
+        str,
+        typer.Option(help="Largest relative half width of the 95 % interval, on every machine of the model's table."),
     ] = "2%",
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the sample.")] = 0,
     windowed: Annotated[
         bool,
-        typer.Option("--windowed", help="Of a trace: a 256-step window per instruction, PerfVec's way; very slow."),
+        typer.Option(
+            "--windowed", help="Give each instruction its own 256-step window, as PerfVec does; some 350 times slower."
+        ),
     ] = False,
     device: Device = "auto",
     scheduler: Scheduler = None,
@@ -41,11 +44,11 @@ def represent(
     *,
     program: Program,
 ) -> None:
-    """Turn a program into its vector: a trace (a killed run continues), or a program while it runs, with no trace.
+    """Turn a trace or a running program into its vector.
 
-    Of several traces, or where --output is a folder, into NAME.vector.npz there. The options after --max-instructions
-    are for a program, as of perfvec trace; its exit status is passed through. Ctrl-C ends the program and keeps the
-    vector of what was seen.
+    A killed run of a trace continues. Several traces, or an --output that is a folder, give NAME.vector.npz there.
+    Options after --max-instructions are for a program, as of perfvec trace; its exit status is passed through. Ctrl-C
+    ends the program and keeps the vector so far.
     """
     from perfvec.model import load_model
     from perfvec.representation.represent import represent_file, represent_stream
@@ -111,15 +114,16 @@ def _vector_line(path: Path) -> str:
 def phases(
     trace_file: Annotated[Path, typer.Argument(help="A trace.")],
     interval: Annotated[
-        int | None, typer.Option(min=1000, help="Instructions of an interval; a 200th of the trace by default.")
+        int | None,
+        typer.Option(min=1000, help="Length of an interval in instructions; by default a 200th of the trace."),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, help="Phases at most.")] = 30,
-    seed: Annotated[int, typer.Option(min=0, help="Of the clustering.")] = 0,
+    most: Annotated[int, typer.Option(min=1, help="Most phases to find.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the clustering.")] = 0,
     prefix: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write PREFIX.simpoints, PREFIX.weights and PREFIX.bb.")
     ] = None,
 ) -> Result:
-    """Phases of a trace, as SimPoint finds them, and their simulation points, for gem5."""
+    """Find phases and simulation points, as SimPoint does."""
     from analysis.phases import result
     from tracegen.control_flow.phases import phases as find
     from tracegen.control_flow.phases import write_simpoints

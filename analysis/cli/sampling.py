@@ -21,19 +21,24 @@ def live_points(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, NAME.livepoints.h5.")],
     trace: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
-    units: Annotated[int, typer.Option(min=64, help="Units of 1,024 instructions to simulate, about.")] = 384,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    units: Annotated[
+        int, typer.Option(min=64, help="Approximate number of units of 1,024 instructions to simulate.")
+    ] = 384,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the sample.")] = 0,
     vector: Annotated[
         bool,
-        typer.Option("--vector/--no-vector", help="The program's vector too, for the model's answers; takes longer."),
+        typer.Option(
+            "--vector/--no-vector", help="Also keep the program's vector, so that the model can answer; takes longer."
+        ),
     ] = True,
     model_file: ModelFile = None,
     *,
     program: Program,
 ) -> None:
-    """Sample a run once, so that any machine is simulated on it in a fraction of a second: perfvec simulate FILE.
+    """Sample a run once, for fast simulation on any machine.
 
-    The options after --max-instructions are for a program, as of perfvec trace; its exit status is passed through.
+    perfvec simulate FILE then takes a fraction of a second. Options after --max-instructions are for a program, as of
+    perfvec trace; its exit status is passed through.
     """
     from perfvec.model import load_model
     from perfvec.representation.live_points import live_points_of_stream, live_points_of_trace

@@ -23,17 +23,17 @@ def simulate(
     start: Start = 0,
     count: Count = None,
     warmup: Warmup = 50_000,
-    stack: Annotated[
-        bool, typer.Option("--stack", help="Print the CPI stacks: what every cycle was spent on.")
-    ] = False,
+    stack: Annotated[bool, typer.Option("--stack", help="Print the CPI stacks: what each cycle was spent on.")] = False,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Machines side by side; one a processor by default.")
+        int | None,
+        typer.Option(min=1, help="Machines to simulate at the same time; by default one for each processor."),
     ] = None,
     max_instructions: MaxInstructions = None,
 ) -> Result:
-    """Simulate traces on machines (all presets by default): cycles, misses, mispredictions, CPI stacks.
+    """Simulate traces: cycles, misses, mispredictions, CPI stacks.
 
-    --max-instructions ends the trace of -- PROGRAM ARGS…; of a trace --start and --count take a part.
+    Machines are all presets by default. --max-instructions ends the trace of -- PROGRAM ARGS…; --start and --count
+    choose a part of a trace file.
     """
     from analysis import api
     from analysis.simulate import named_traces

@@ -10,7 +10,7 @@ import typer
 from analysis.cli.output import answers
 from analysis.result import Result, of_table, table_text
 
-app = typer.Typer(help="Tensor programs: data sets, cost models, predictions.", no_args_is_help=True)
+app = typer.Typer(help="Tensor programs: datasets, cost models, searches.", no_args_is_help=True)
 
 
 @app.command("read")
@@ -26,13 +26,13 @@ def read(
         str | None, typer.Option(help="The device of all records; by default the folder's or the target's.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse the first line that is no record instead of skipping it.")
+        bool, typer.Option("--strict", help="Stop at the first line that is not a record, instead of skipping it.")
     ] = False,
     features: Annotated[
-        bool, typer.Option("--features", help="Also FLOPs and features of a database's candidates; needs TVM.")
+        bool, typer.Option("--features", help="Also extract FLOPs and features of a database's candidates; needs TVM.")
     ] = False,
 ) -> None:
-    """Read other tuners' measurements into a dataset; nothing of it is executed."""
+    """Read other tuners' measurements into a dataset. Nothing in them is executed."""
     import sys
 
     from tracegen.tensor.read import read as run_read
@@ -52,7 +52,7 @@ def card(
         bool, typer.Option("--markdown", help="Print the dataset's card in Markdown: noise and provenance too.")
     ] = False,
 ) -> None:
-    """Describe a dataset: tasks, devices, schedules, records, failures, features."""
+    """Describe a dataset: its tasks, devices and records."""
     import json
 
     from tracegen.tensor.dataset import Dataset, summary
@@ -78,10 +78,13 @@ def merge(
     datasets: Annotated[list[Path], typer.Argument(help="Datasets, *.tensor.h5.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The dataset to write, *.tensor.h5.")],
     device: Annotated[
-        list[str] | None, typer.Option(help="Keep only this device, or those of a pattern ('sim:*'); several.")
+        list[str] | None, typer.Option(help="Keep only this device, or those of a pattern ('sim:*'); repeat for more.")
     ] = None,
 ) -> None:
-    """One dataset of several: the same tasks, schedules and devices become one; or some devices of them."""
+    """Merge datasets, or keep some devices of them.
+
+    Equal tasks, schedules and devices become one.
+    """
     import sys
 
     from tracegen.tensor.dataset import Dataset
@@ -97,25 +100,38 @@ def merge(
 @answers("as_json", "csv")
 def select(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The part to write, *.tensor.h5.")],
-    by: Annotated[str, typer.Option(help="verma, flops, cdmpp, kmeans, random; all: every task.")] = "verma",
-    share: Annotated[float, typer.Option(help="Of the tasks that is kept.")] = 0.5,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The pruned dataset to write, *.tensor.h5.")],
+    by: Annotated[
+        str, typer.Option(help="How to select tasks: verma, flops, cdmpp, kmeans, random, or all.")
+    ] = "verma",
+    share: Annotated[float, typer.Option(help="Share of the tasks to keep.")] = 0.5,
     slow: Annotated[float, typer.Option(help="Drop schedules N times slower than their task's best; 0: none.")] = 10.0,
-    device: Annotated[list[str] | None, typer.Option(help="Read the times of this device only; several.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    device: Annotated[
+        list[str] | None, typer.Option(help="Read only the times of this device; repeat for more.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of what is drawn.")] = 0,
     points: Annotated[
         Path | None, typer.Option(help="Write every schedule's first two principal components (*.csv).")
     ] = None,
-    judge: Annotated[str, typer.Option(help="Train this model on all and on the part; judge on other tasks.")] = "",
-    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
+    judge: Annotated[
+        str, typer.Option(help="Train this model on all and on the selection, and judge both on other tasks.")
+    ] = "",
+    configuration: Annotated[
+        str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
+    ] = "two-cores",
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of --judge.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")
+    ] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of a training.")] = None,
     patience: Annotated[
-        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: no.")
+        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: never.")
     ] = 0,
 ) -> Result:
-    """Prune a dataset: select tasks, drop slow schedules, and say what was kept and what a model loses by it."""
+    """Prune a dataset: select tasks, drop slow schedules.
+
+    It reports what was kept and what a model loses.
+    """
     from perfvec.tensor import pruning
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
@@ -149,20 +165,31 @@ def train(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
     model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "atformer",
-    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
+    configuration: Annotated[
+        str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
+    ] = "two-cores",
     initial: Annotated[
         Path | None, typer.Option(help="A model to fine-tune instead; cross-validation chooses how many passes.")
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds, at most.")] = None,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")
+    ] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of the training.")] = None,
     patience: Annotated[
-        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks, rate lowered; 0: no.")
+        int,
+        typer.Option(
+            min=0, help="Lower the rate, and at last stop, after N passes without a gain on validation tasks; 0: never."
+        ),
     ] = 0,
-    validation: Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that says so.")] = 0.1,
-    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise, latency or both.")] = "both",
-    device: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
+    validation: Annotated[
+        float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that are validation tasks.")
+    ] = 0.1,
+    criterion: Annotated[
+        str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")
+    ] = "both",
+    device: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda or cuda:N.")] = "cpu",
     curve: Annotated[Path | None, typer.Option(help="Write loss and errors after every pass (*.csv).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of weights and batches.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
 ) -> None:
     """Train a cost model on a dataset's measured records."""
@@ -202,20 +229,33 @@ def autotune(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The configuration to write (*.yaml).")],
     model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "cdmpp",
-    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
-    trials: Annotated[int, typer.Option(min=1, help="Trainings, those of an earlier call with --work too.")] = 50,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    configuration: Annotated[
+        str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
+    ] = "two-cores",
+    trials: Annotated[
+        int, typer.Option(min=1, help="Number of trainings, including those of an earlier call with --work.")
+    ] = 50,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")
+    ] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of a training.")] = None,
     patience: Annotated[
-        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: no.")
+        int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: never.")
     ] = 0,
-    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise, latency or both.")] = "both",
-    device: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
-    seed: Annotated[int, typer.Option(min=0, help="Of split, search and training.")] = 0,
-    work: Annotated[Path | None, typer.Option(help="Trials are kept here; a killed tuning goes on.")] = None,
+    criterion: Annotated[
+        str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")
+    ] = "both",
+    device: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda or cuda:N.")] = "cpu",
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of split, search and training.")] = 0,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the trials; a killed run continues from it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
 ) -> None:
-    """Tune a cost model's hyper-parameters on validation tasks, by Optuna; write them as a configuration."""
+    """Tune a cost model's hyper-parameters with Optuna.
+
+    Judged on validation tasks; writes a configuration.
+    """
     import json
     from dataclasses import asdict
 
@@ -236,38 +276,56 @@ def autotune(
 @answers("as_json", "csv")
 def evaluate(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
-    models: Annotated[str, typer.Option(help="A,B,… of the configuration; all of it by default.")] = "",
-    configuration: Annotated[str, typer.Option(help="two-cores, papers, atformer, or a YAML file.")] = "two-cores",
+    models: Annotated[str, typer.Option(help="Models A,B,… of the configuration; by default all.")] = "",
+    configuration: Annotated[
+        str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
+    ] = "two-cores",
     splits: Annotated[
-        str, typer.Option("--splits", help="Of within_task, by_task, by_target, cross_model, cross_device.")
+        str, typer.Option("--splits", help="Splits: within_task, by_task, by_target, cross_model, cross_device.")
     ] = "within_task,by_task",
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds, of split and training.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the records; 10 rounds each, of boosters.")] = 40,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Processor seconds a training, at most.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds of split and training.")] = 3,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")
+    ] = 40,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of a training.")] = None,
     patience: Annotated[
         int, typer.Option(min=0, help="Train to convergence: stop after N passes without a gain on validation tasks.")
     ] = 0,
-    validation: Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that says so.")] = 0.1,
-    criterion: Annotated[str, typer.Option(help="What is judged there: pairwise, latency or both.")] = "both",
-    compute: Annotated[str, typer.Option(help="Compute on cpu, cuda or cuda:N; only networks do.")] = "cpu",
-    tune_epochs: Annotated[int, typer.Option(min=1, help="Passes of fine-tuning, at most.")] = 20,
-    test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share that is held out.")] = 0.1,
+    validation: Annotated[
+        float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that are validation tasks.")
+    ] = 0.1,
+    criterion: Annotated[
+        str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")
+    ] = "both",
+    compute: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda or cuda:N.")] = "cpu",
+    tune_epochs: Annotated[int, typer.Option(min=1, help="Most passes of fine-tuning.")] = 20,
+    test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share to hold out.")] = 0.1,
     train_records: Annotated[int, typer.Option(min=0, help="Train on at most N records; 0: all.")] = 0,
     networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
     kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu, cpu or simulated.")] = "gpu",
     device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
     share: Annotated[
-        float, typer.Option(min=0.001, max=0.9, help="Of the tasks, or records, to fine-tune on there.")
+        float,
+        typer.Option(min=0.001, max=0.9, help="Share of the held-out device's tasks, or records, to fine-tune on."),
     ] = 0.1,
     selections: Annotated[
-        str, typer.Option(help="Of cdmpp, kmeans, verma, flops, random: tasks; records: some of every task's.")
+        str,
+        typer.Option(
+            help="How to choose what to fine-tune on: cdmpp, kmeans, verma, flops, random (tasks) or records."
+        ),
     ] = "cdmpp,kmeans,verma,random",
     saved: Annotated[
-        Path | None, typer.Option(help="Judge this trained model, or shipped, on --device, and fine-tuned there.")
+        Path | None,
+        typer.Option(help="Judge this trained model (or `shipped`) on --device, before and after fine-tuning there."),
     ] = None,
-    work: Annotated[Path | None, typer.Option(help="Finished rows are kept here; a killed run goes on.")] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder that keeps finished rows; a killed run continues from it.")
+    ] = None,
 ) -> Result:
-    """One table: models, all trained on the same records within the same budget, per split."""
+    """Compare cost models on held-out tasks and devices.
+
+    All are trained on the same records within the same budget.
+    """
     from perfvec.tensor import evaluate as evaluation
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
@@ -304,10 +362,13 @@ def evaluate(
 @app.command("limits")
 def limits(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of what is drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
 ) -> None:
-    """Show how good a cost model of these measurements can be: noise, ties, and what other devices say."""
+    """Show how good a cost model of a dataset can be.
+
+    Noise, ties, and what other devices say.
+    """
     import json
 
     from perfvec.tensor.limits import limits
@@ -341,12 +402,19 @@ def limits(
 @answers("as_json", "csv")
 def predict(
     model: Annotated[Path, typer.Argument(help="A trained model (*.safetensors), or shipped.")],
-    dataset: Annotated[Path, typer.Argument(help="Candidates: a dataset (*.tensor.h5), or what read reads.")],
+    dataset: Annotated[
+        Path, typer.Argument(help="Candidates: a dataset (*.tensor.h5), or logs as perfvec tensor read takes them.")
+    ],
     device: Annotated[list[str] | None, typer.Option(help="Predict for this device; repeat for more.")] = None,
-    top: Annotated[int, typer.Option(min=0, help="Only the best N of each task; 0: all.")] = 0,
-    zero_shot: Annotated[bool, typer.Option("--zero-shot", help="Devices that did not train the model too.")] = False,
+    top: Annotated[int, typer.Option(min=0, help="Print only the best N of each task; 0: all.")] = 0,
+    zero_shot: Annotated[
+        bool, typer.Option("--zero-shot", help="Also predict for devices that did not train the model.")
+    ] = False,
 ) -> Result:
-    """Latency or score of every candidate by a trained model, the best first."""
+    """Predict the latency or score of each candidate.
+
+    The best comes first.
+    """
     from perfvec.tensor import predict as prediction
 
     frame = prediction.predict(model, dataset, devices=device, top=top, zero_shot=zero_shot)
@@ -374,27 +442,28 @@ def collect(
         ),
     ] = None,
     schedules_of: Annotated[
-        Path | None, typer.Option(help="Measure the schedules that this dataset holds, instead of new ones.")
+        Path | None, typer.Option(help="Measure this dataset's schedules instead of new ones.")
     ] = None,
-    tasks: Annotated[
-        int | None, typer.Option(min=1, help="So many of that dataset's tasks only, of all sizes.")
-    ] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Take only N of that dataset's tasks, of all sizes.")] = None,
     schedules: Annotated[
-        int, typer.Option(min=0, help="Candidate schedules of each task, at most; 0: those of an earlier call.")
+        int, typer.Option(min=0, help="Most candidate schedules of each task; 0: those of an earlier call.")
     ] = 64,
     evolutionary: Annotated[
-        float, typer.Option(min=0, max=1, help="Part of them found by evolutionary search; the others are random.")
+        float,
+        typer.Option(min=0, max=1, help="Share of the schedules from evolutionary search; the others are random."),
     ] = 0.5,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after N minutes, with what there is.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after N minutes and write what was measured.")
+    ] = None,
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
     again: Annotated[
-        float, typer.Option(min=0, max=1, help="Part of the records that is measured again, to know the noise.")
+        float, typer.Option(min=0, max=1, help="Share of the records to measure again, which shows the noise.")
     ] = 0.02,
-    isa: Annotated[str, typer.Option(help="Of the programs that machines simulate: x86-64 or aarch64.")] = "x86-64",
+    isa: Annotated[str, typer.Option(help="Instruction set of simulated programs: x86-64 or aarch64.")] = "x86-64",
     max_instructions: Annotated[
-        int, typer.Option(min=1, help="Programs that execute more are not simulated.")
+        int, typer.Option(min=1, help="Do not simulate programs with more instructions than this.")
     ] = 5_000_000,
     simulated_tasks: Annotated[
         int | None, typer.Option(min=1, help="Simulate only N tasks, small ones of all sizes.")
@@ -402,15 +471,15 @@ def collect(
     simulated_schedules: Annotated[
         int | None, typer.Option(min=1, help="Simulate only N schedules of each task.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the sampling.")] = 0,
     features: Annotated[
-        bool, typer.Option(help="Statement features and compact ASTs into the dataset (some 50 ms a schedule).")
+        bool, typer.Option(help="Add statement features and compact ASTs to the dataset (some 50 ms a schedule).")
     ] = True,
     finish_only: Annotated[
         bool, typer.Option("--finish-only", help="Measure nothing; write what an earlier call measured.")
     ] = False,
 ) -> None:
-    """Measure candidate schedules of tensor programs on this machine. Stopped or killed, the same command goes on."""
+    """Measure schedules of tensor programs on this machine. A stopped run continues with the same command."""
     import sys
 
     from support.files import require_writable

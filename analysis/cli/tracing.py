@@ -22,15 +22,14 @@ app = typer.Typer()
 def trace(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
-    threads: Annotated[
-        bool, typer.Option("--threads", help="Trace every thread, each into a file of its own.")
-    ] = False,
+    threads: Annotated[bool, typer.Option("--threads", help="Trace every thread, each into its own file.")] = False,
     *,
     program: Program,
 ) -> None:
-    """Trace a program: perfvec trace -o T.trace.h5 -- PROGRAM ARGS…; its exit status is passed through.
+    """Trace a program while it runs under QEMU.
 
-    Children that it forks run untraced; where it becomes another program by exec, the trace ends.
+    perfvec trace -o T.trace.h5 -- PROGRAM ARGS…; its exit status is passed through. Forked children are not traced. The
+    trace ends where the program becomes another one by exec.
     """
     from tracegen.qemu import trace as run_trace
 
@@ -50,16 +49,16 @@ def features(
     output: Annotated[Path, typer.Option("-o", "--output", help="The features file to write, or their folder.")],
     traces: Annotated[list[Path] | None, typer.Argument(help="Traces; or -- PROGRAM ARGS…")] = None,
     schema: Annotated[str, typer.Option(help="Feature schema: default, timed or perfvec-51.")] = "default",
-    workers: Annotated[int, typer.Option(min=1, help="Of several traces: N side by side.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Process N traces at the same time.")] = 2,
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,
     *,
     program: Program,
 ) -> None:
-    """Extract a trace's features into a file, or a program's while it runs, with no trace in between.
+    """Extract features from a trace or a running program.
 
-    Of several traces, or where --output is a folder, into NAME.features.h5 there; what is there already stays. The
-    options after --cluster are for a program, as of perfvec trace; its exit status is passed through.
+    Several traces, or an --output that is a folder, give NAME.features.h5 there; files that exist are kept. Options
+    after --cluster are for a program, as of perfvec trace; its exit status is passed through.
     """
     from support.executor import Local, connect
     from support.files import require_writable
@@ -96,7 +95,10 @@ def features(
 def characterise(
     trace_file: Annotated[Path, typer.Argument(help="A trace.")], max_instructions: MaxInstructions = None
 ) -> Result:
-    """A trace's microarchitecture-independent profile: mix, branch entropy, footprints, miss ratios, parallelism."""
+    """Characterise a trace without a machine.
+
+    Instruction mix, branch entropy, footprints, miss ratios, parallelism.
+    """
     from analysis.api import characterise as ask
 
     return ask(trace_file, max_instructions=max_instructions)

@@ -26,27 +26,23 @@ def tune(
     device: Annotated[str, typer.Option(help="x86-64-v2, -v3, or -v4.")] = "x86-64-v3",
     trials: Annotated[
         int | None,
-        typer.Option(min=1, help="Candidates to measure, of all tasks together; default: two rounds a task."),
+        typer.Option(min=1, help="Candidates to measure, over all tasks; by default two rounds for each task."),
     ] = None,
     minutes: Annotated[float | None, typer.Option(min=0, help="Start no round after N minutes.")] = None,
-    round_: Annotated[
-        int, typer.Option("--round", min=1, help="Candidates of a task that are measured at a time.")
-    ] = 32,
-    population: Annotated[int, typer.Option(min=8, help="Of the evolutionary search.")] = 256,
-    generations: Annotated[int, typer.Option(min=1, help="Of the evolutionary search, a round.")] = 3,
+    round_: Annotated[int, typer.Option("--round", min=1, help="Candidates of a task to measure in one round.")] = 32,
+    population: Annotated[int, typer.Option(min=8, help="Population of the evolutionary search.")] = 256,
+    generations: Annotated[int, typer.Option(min=1, help="Generations of the evolutionary search in a round.")] = 3,
     update_epochs: Annotated[
-        int, typer.Option(min=0, help="Passes of the model over the measurements after a round; 0: no updates.")
+        int, typer.Option(min=0, help="Passes of the model over the measurements after each round; 0: no updates.")
     ] = 5,
-    tasks: Annotated[
-        int | None, typer.Option(min=1, help="Search only the N tasks of most FLOPs in an inference.")
-    ] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Search only the N tasks with the most FLOPs.")] = None,
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
-    seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the search.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
 ) -> None:
-    """Search fast schedules of a network, ranked by a cost model. Stopped or killed, the same command goes on."""
+    """Search fast schedules of a network with a cost model. A stopped run continues with the same command."""
     import json
 
     from analysis.tensor import tune as tuning
@@ -82,12 +78,17 @@ def tune(
 @app.command("compare-searches")
 @answers("as_json", "csv")
 def compare_searches(
-    folders: Annotated[list[Path], typer.Argument(help="Work folders of tune, of one network and device.")],
+    folders: Annotated[
+        list[Path], typer.Argument(help="Work folders of perfvec tensor tune, for one network and device.")
+    ],
     reference: Annotated[
         int, typer.Option(min=0, help="The search, counted from 0, whose final latency is the goal.")
     ] = 0,
 ) -> Result:
-    """Searches beside each other: latency found, and trials and time to reach what the reference found."""
+    """Compare searches of tune.
+
+    The latency found, and trials and time to reach what the reference found.
+    """
     from analysis.tensor import compare
 
     frame = compare.compare(folders, reference)
@@ -103,35 +104,44 @@ def replay(
     ] = None,
     device: Annotated[str, typer.Option(help="A device that the model knows.")] = "x86-64-v3",
     database: Annotated[
-        Path | None, typer.Option(help="Folder of a MetaSchedule database (tune's) with the kernels' schedules.")
+        Path | None,
+        typer.Option(help="Folder of a MetaSchedule database, as tune writes it, with the kernels' schedules."),
     ] = None,
     schedules: Annotated[
         str, typer.Option(help="Without a database: predicted (the best of random candidates), or default (none).")
     ] = "predicted",
-    candidates: Annotated[int, typer.Option(min=1, help="Random candidates a kernel, for `predicted`.")] = 64,
-    streams: Annotated[str, typer.Option(help="Numbers of streams A,B,… to replay on.")] = "1,2,4",
-    engines: Annotated[list[str] | None, typer.Option(help="Also on typed engines: compute=2,copy=1; several.")] = None,
+    candidates: Annotated[
+        int, typer.Option(min=1, help="Random candidates for each kernel, with --schedules predicted.")
+    ] = 64,
+    streams: Annotated[str, typer.Option(help="Numbers of streams to replay on, A,B,…")] = "1,2,4",
+    engines: Annotated[
+        list[str] | None, typer.Option(help="Also replay on typed engines, as compute=2,copy=1; repeat for more.")
+    ] = None,
     bandwidth: Annotated[
-        float | None, typer.Option(min=0.01, help="GB/s of memory: a bound for kernels that no cache holds.")
+        float | None, typer.Option(min=0.01, help="Memory bandwidth in GB/s, which bounds kernels that no cache holds.")
     ] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Also measure kernels and network, on this machine, one thread.")
     ] = False,
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     kernels: Annotated[
-        Path | None, typer.Option(help="With --uarch: what export-kernels wrote; needs no cost model and no TVM.")
+        Path | None,
+        typer.Option(help="With --uarch: the folder that export-kernels wrote. Needs no cost model and no TVM."),
     ] = None,
     machines: Machines = None,
     foundation: Annotated[
-        Path | None, typer.Option(help="With --uarch: the foundation model; the shipped one.")
+        Path | None, typer.Option(help="With --uarch: foundation model; the shipped one by default.")
     ] = None,
-    zero_shot: Annotated[bool, typer.Option("--zero-shot", help="A device that did not train the model too.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the random candidates.")] = 0,
+    zero_shot: Annotated[
+        bool, typer.Option("--zero-shot", help="Allow a device that did not train the model.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Random seed of the candidates.")] = 0,
 ) -> Result:
-    """A network's latency from its kernels' predicted ones, replayed over its graph, beside the measured latency.
+    """Predict a network's latency from its kernels'.
 
-    On this computer's devices by a tensor cost model (--model), or on machines of `uarch/` (--uarch) by the kernels'
-    program vectors (--kernels).
+    They are replayed over its graph, and shown beside the measured latency. Kernels are predicted by a tensor cost
+    model for this computer's devices (--model), or by their program vectors for machines of `uarch/` (--uarch,
+    --kernels).
     """
     from analysis.tensor import replay as replaying
     from support.errors import InputError
@@ -192,15 +202,23 @@ def _replay_machines(
 @app.command("export-kernels")
 def export_kernels(
     network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S][,layers=L], as for collect.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write: a vector for every kernel.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write, with a vector for each kernel.")],
     database: Annotated[
-        Path | None, typer.Option(help="Folder of a MetaSchedule database (tune's); without, kernels are unscheduled.")
+        Path | None,
+        typer.Option(
+            help="Folder of a MetaSchedule database, as tune writes it; without one, kernels are unscheduled."
+        ),
     ] = None,
     isa: Annotated[str, typer.Option(help="x86-64 (level v2) or aarch64.")] = "x86-64",
-    foundation: Annotated[Path | None, typer.Option(help="The foundation model; the shipped one.")] = None,
-    max_instructions: Annotated[int, typer.Option(min=1, help="Of one call of a kernel, at most.")] = 50_000_000,
+    foundation: Annotated[Path | None, typer.Option(help="Foundation model; the shipped one by default.")] = None,
+    max_instructions: Annotated[
+        int, typer.Option(min=1, help="Most instructions of one call of a kernel.")
+    ] = 50_000_000,
 ) -> None:
-    """A network's kernels, and the network, as program vectors for predict, sweep, compare and replay --uarch."""
+    """Write a network's kernels as program vectors.
+
+    And the network's own. For predict, sweep, compare and replay --uarch.
+    """
     import sys
 
     from analysis.tensor import programs

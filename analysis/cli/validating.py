@@ -23,21 +23,30 @@ def validate(
     ] = None,
     machines: Annotated[
         list[str] | None,
-        typer.Option("--uarch", help="Machine, as of perfvec uarch host; repeat for more. The nearest preset joins."),
+        typer.Option(
+            "--uarch", help="Machine, as from perfvec uarch host; repeat for more. The nearest preset is added."
+        ),
     ] = None,
-    set_name: Annotated[str, typer.Option("--set", help="Set of workloads.")] = "validate",
-    folder: Annotated[Path, typer.Option("-o", "--output", help="Folder for live-points.")] = Path("validation"),
+    set_name: Annotated[str, typer.Option("--set", help="Set of workloads to run.")] = "validate",
+    folder: Annotated[Path, typer.Option("-o", "--output", help="Folder that keeps the live-points.")] = Path(
+        "validation"
+    ),
     with_model: Annotated[bool, typer.Option("--with-model", help="Add the model's predictions.")] = False,
     model_file: ModelFile = None,
-    least_seconds: Annotated[float, typer.Option(min=0.0, help="Time of all repeats of a program.")] = 0.3,
+    least_seconds: Annotated[
+        float, typer.Option(min=0.0, help="Shortest total time of a program's repeats, in seconds.")
+    ] = 0.3,
     keep_times: Annotated[
-        bool, typer.Option("--keep-times", help="Take the times that are in the folder; time only what lacks.")
+        bool, typer.Option("--keep-times", help="Use the times in the folder; measure only those that are missing.")
     ] = False,
     state: Annotated[
-        Path | None, typer.Option("--state", help="YAML to write: the nearest preset's error on this processor.")
+        Path | None, typer.Option("--state", help="YAML file to write: the nearest preset's error on this processor.")
     ] = None,
 ) -> Result:
-    """Time programs on this computer beside their simulation: error by program, with what the cycles go to."""
+    """Time programs on this computer, and simulate them.
+
+    Error by program, with what the cycles go to.
+    """
     from analysis import validate as validation
     from analysis.cli.inputs import machines_named
     from perfvec.model import load_model

@@ -15,12 +15,12 @@ from analysis.result import table_text
 if TYPE_CHECKING:
     pass
 
-app = typer.Typer(help="The catalogue of workloads: list, run, represent, time, table.", no_args_is_help=True)
+app = typer.Typer(help="Trace, time and represent the catalogue of workloads.", no_args_is_help=True)
 
 
 @app.command("list")
 def suite_list() -> None:
-    """The workloads; those whose program is not on this machine, and what to install for them."""
+    """List the workloads, and what to install for missing ones."""
     from tracegen.suite import catalogue, packages_missing
 
     workloads = catalogue().values()
@@ -35,16 +35,20 @@ def suite_list() -> None:
 @app.command("run")
 def suite_run(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the traces.")],
-    names: Annotated[list[str] | None, typer.Argument(help="Workloads; all that the machine has by default.")] = None,
-    set_name: Annotated[
-        str | None, typer.Option("--set", help="All of one set: default, debian, mix, loops or laps.")
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Workloads; by default all whose programs are installed.")
     ] = None,
-    max_instructions: Annotated[int, typer.Option(min=1000, help="Most instructions of each.")] = 4_000_000,
-    workers: Annotated[int, typer.Option(min=1, help="Programs traced side by side.")] = 2,
+    set_name: Annotated[
+        str | None, typer.Option("--set", help="Run one set: default, debian, mix, loops or laps.")
+    ] = None,
+    max_instructions: Annotated[
+        int, typer.Option(min=1000, help="Stop each program after N instructions.")
+    ] = 4_000_000,
+    workers: Annotated[int, typer.Option(min=1, help="Programs to trace at the same time.")] = 2,
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,
 ) -> None:
-    """Trace the workloads; traces that are there already stay. Status 2 where one failed; the others are there then."""
+    """Trace the workloads. Traces that exist are kept. Status 2 where one failed; the others are still traced."""
     from support.executor import connect
     from tracegen.suite import run
 
@@ -64,10 +68,13 @@ def suite_run(
 def suite_represent(
     traces: Annotated[list[Path], typer.Argument(help="Traces, or folders of traces.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The library to write (*.library.npz).")],
-    units: Annotated[int, typer.Option(min=2, help="Units of 1,024 instructions represented of each.")] = 128,
+    units: Annotated[int, typer.Option(min=2, help="Units of 1,024 instructions to represent of each program.")] = 128,
     model_file: ModelFile = None,
 ) -> None:
-    """Vectors of many programs in one small file, for compare --library; a run that was stopped goes on."""
+    """Write vectors of many programs into one file.
+
+    For compare --library. A stopped run continues.
+    """
     from analysis.targets import trace_files
     from perfvec.model import load_model
     from perfvec.representation.library import represent_library
@@ -80,17 +87,20 @@ def suite_represent(
 
 @app.command("time")
 def suite_time(
-    names: Annotated[list[str], typer.Argument(help="Workloads, of tens of milliseconds each.")],
+    names: Annotated[list[str], typer.Argument(help="Workloads; each should run for tens of milliseconds.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for times.csv and the runs' vectors.")],
-    repeats: Annotated[int, typer.Option(min=1, help="Measured runs of each.")] = 11,
-    half_width: Annotated[str, typer.Option(help="As of represent --sample auto.")] = "2%",
+    repeats: Annotated[int, typer.Option(min=1, help="Measured runs of each workload.")] = 11,
+    half_width: Annotated[str, typer.Option(help="Half width of the interval, as of represent --sample auto.")] = "2%",
     units: Annotated[
-        int | None, typer.Option(min=24, help="Represent N units of 1,024 instructions instead: faster.")
+        int | None, typer.Option(min=24, help="Represent only N units of 1,024 instructions: faster.")
     ] = None,
     model_file: ModelFile = None,
     as_json: Json = False,
 ) -> None:
-    """Time whole runs on this computer (user mode, median) and represent them, for fit-uarch --times DIR/times.csv."""
+    """Time workloads on this computer, and represent them.
+
+    Times are medians of user mode, for fit-uarch --times DIR/times.csv.
+    """
     from analysis.real_machine import TIMES, time_suite
     from perfvec.model import load_model
     from perfvec.representation.sample import parse_half_width
@@ -113,10 +123,10 @@ def suite_time(
 @app.command("table")
 def suite_table(
     folder: Annotated[Path, typer.Argument(help="Folder with traces.")],
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a table of a folder's traces: instructions, bytes, footprint, branches."""
+    """Show a table of a folder's traces."""
     import pandas as pd
 
     from tracegen.suite import table
