@@ -22,11 +22,12 @@ from analysis.costs import Costs, main_causes
 from analysis.figure import Axis, Bars, Figure, Panel, distinct
 from analysis.headline import Headline, count, percent
 from analysis.parts import Parts, require_partition
-from analysis.profile import columns, short, stack_of
+from analysis.profile import columns, stack_of
 from analysis.report import Section
 from analysis.result import Result
 from analysis.targets import LEAST_SAMPLED
 from support.errors import InputError
+from support.text import short
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT, LivePoints, is_live_points, load
 from tracegen.live_points.own import own_live_points

@@ -24,7 +24,7 @@ from analysis.parts import Parts
 from analysis.report import Section
 from analysis.result import Result
 from support.errors import InputError
-from support.text import nearest
+from support.text import nearest, short
 from tracegen.decode import disassemble
 from uarch.timing.stack import CAUSES, GROUPS
 
@@ -222,12 +222,6 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     right = [" ".join(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True)) for row in table]
     cut = [short(row[0], first).ljust(first) for row in table]
     return "\n".join(f"{name} {cells}".rstrip() for name, cells in zip(cut, right, strict=True))
-
-
-def short(name: str, width: int) -> str:
-    """`name` within `width` letters; its two ends tell names apart."""
-    keep = width - 1
-    return name if len(name) <= width else f"{name[: keep // 2]}…{name[len(name) - (keep - keep // 2) :]}"
 
 
 def plot(frame: pd.DataFrame, costs: Costs, by: str, most: int = 20) -> Figure:

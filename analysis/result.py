@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from support.errors import InputError
+from support.text import short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from analysis.report import Section
 
 _COLUMNS = 80  # of the terminal
+_SHORTEST = 20  # letters of a name that is cut
 _MOST_ROWS = 60  # of the table that a notebook shows
 Own = TypeVar("Own", bound="Result")
 
@@ -156,7 +158,10 @@ def of_table(
 
 
 def table_text(frame: pd.DataFrame) -> str:
-    """A table for the terminal, four digits a number, in blocks of 80 columns; row numbers are left out."""
+    """A table for the terminal, four digits a number; row numbers are left out.
+
+    Where it is wider than 80 columns, its longest names are cut, and only then is it printed in blocks.
+    """
     import pandas as pd
 
     index = not isinstance(frame.index, pd.RangeIndex)
@@ -164,7 +169,14 @@ def table_text(frame: pd.DataFrame) -> str:
     def text(width: int | None) -> str:
         return frame.to_string(index=index, float_format=lambda value: f"{value:.4g}", line_width=width)
 
-    whole = text(None)
-    if max(map(len, whole.splitlines())) <= _COLUMNS:
-        return whole
+    def excess() -> int:
+        return max(map(len, text(None).splitlines())) - _COLUMNS
+
+    if (over := excess()) > 0:
+        lengths = {name: max(map(len, frame[name])) for name in frame if all(isinstance(v, str) for v in frame[name])}
+        longest = max(lengths, key=lambda name: lengths[name], default=None)
+        if longest is not None and lengths[longest] - over >= _SHORTEST:
+            frame = frame.assign(**{longest: [short(name, lengths[longest] - over) for name in frame[longest]]})
+    if excess() <= 0:
+        return text(None)
     return "\n".join(line.rstrip() for line in text(_COLUMNS).splitlines())

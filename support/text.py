@@ -68,3 +68,9 @@ def nearest(name: Any, names: Iterable[str]) -> str:
     """' (did you mean x?)' where some name is close, else nothing."""
     close = difflib.get_close_matches(name_of(name), list(names), n=1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def short(name: str, width: int) -> str:
+    """`name` within `width` letters; its two ends tell names apart."""
+    keep = width - 1
+    return name if len(name) <= width else f"{name[: keep // 2]}…{name[len(name) - (keep - keep // 2) :]}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analysis.cli.main import main
+from analysis.result import table_text
 from tests.analysis.vectors import program
 from tests.command import INSTALLED
 from uarch.configuration import preset_names
@@ -71,3 +73,11 @@ def test_a_table_fits_80_columns(command, folder, monkeypatch, capsys):
 
 def test_every_preset_is_in_the_widest_tables():
     assert len(preset_names()) >= 13  # what the commands above without --uarch print
+
+
+def test_a_long_name_is_cut_before_a_table_is_split():
+    names = ["first" + "x" * 60 + "last", "short"]
+    lines = table_text(pd.DataFrame({"name": names, "calls": [1, 2], "predicted_s": [1e-5, 2.0]})).splitlines()
+    assert len(lines) == 3 and max(map(len, lines)) <= 80
+    assert lines[1].split()[0].startswith("firstx") and lines[1].split()[0].endswith("xlast")
+    assert "…" not in table_text(pd.DataFrame({"name": names}))  # that fits
