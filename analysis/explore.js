@@ -221,7 +221,8 @@ function element(kind, properties = {}, ...children) {
   return made;
 }
 const titles = { "": "Core and clock", pipeline: "Pipeline", functional_units: "Functional units",
-  branch_predictor: "Branch predictor", l1i: "L1 instruction cache", l1d: "L1 data cache", l2: "L2", l3: "L3", memory: "Memory" };
+  branch_predictor: "Branch predictor", l1i: "L1 instruction cache", l1d: "L1 data cache", l2: "L2", l3: "L3", tlb: "TLB",
+  memory: "Memory" };
 function control(field) {
   const id = `field-${field.field}`, name = field.field.split(".").pop();
   const row = element("div", { className: "row", title: field.field }, element("label", { htmlFor: id }, name.replaceAll("_", " ")));
@@ -293,6 +294,7 @@ function show() {
     row.classList.toggle("wrong", !row.hidden && wrong(field, value));
     if (!row.hidden) set(value);
   }
+  for (const box of at("controls").querySelectorAll(".section")) box.hidden = !box.querySelector(".row:not([hidden])");
   at("has-l3").checked = "l3.size_kib" in machine;
   const reasons = broken(machine), outside = beyond(machine);
   at("told").replaceChildren(...reasons.map(text => element("li", { className: "broken" }, `No machine: ${text}`)),

@@ -177,7 +177,7 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
     if isinstance(mark, Lines):
         return _lines(mark, panel, colour)
     if isinstance(mark, Points):
-        size, opacity = (8, 1.0) if not mark.faint else (6, 0.5) if np.size(mark.x) <= FEW else (4, 0.35)
+        size, opacity = (8, 1.0) if not mark.faint else (6, 0.7) if np.size(mark.x) <= FEW else (4, 0.35)
         return [
             {
                 "type": "scatter",

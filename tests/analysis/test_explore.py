@@ -245,6 +245,17 @@ def test_on_a_telephone_the_prediction_stays_beside_the_sliders(browser, page):
     browser.quiet(page)
 
 
+def test_every_group_of_fields_has_a_title_and_a_field(browser, page):
+    begin_at(browser, "zen4")
+    shown = browser.js(
+        "return [...document.querySelectorAll('#controls .section')].filter(one => one.getClientRects().length)"
+        ".map(one => [one.querySelector('h2').textContent, one.querySelectorAll('.row:not([hidden])').length])"
+    )
+    assert len(shown) >= 8
+    assert all(title and title != "undefined" and fields > 0 for title, fields in shown), shown
+    browser.quiet(page)
+
+
 def test_what_is_no_machine_is_told_as_the_command_does(browser, page):
     begin_at(browser, "zen4")
     machine = load_machine("zen4")
