@@ -94,7 +94,7 @@ def answer(
     No more than `limit` points are simulated, where it is given; `first` are rows that come before all others, `score`
     says which points look best, and the `best` of them are simulated at the end. Where not one point fits, one line on
     stderr says so and the model answers, its rows of these `sources`; where fewer than `least` fit, the others stay the
-    model's.
+    model's, and one line warns of that.
     """
     run = Run(program, points, seconds, limit, threads or processors(), progress)
     if run.affordable() < 1:
@@ -169,6 +169,11 @@ def _corrected(
             some = run.within(_best(run, process, score, int(_SHARE_OF_BEST * run.count) - for_best))
             for_best += run.simulate(some)
     if run.count < least:
+        print(
+            f"perfvec: {run.program.name}: only {run.count} of {run.points.count} points were simulated in time; the "
+            "model answers for the others, so do not rank points of different sources (raise --budget)",
+            file=sys.stderr,
+        )
         return run.answer(by_model(predicted(), sources))
     for turn in range(_TURNS_OF_BEST):
         began = time.perf_counter()

@@ -128,12 +128,13 @@ def test_a_budget_for_no_point_is_told_and_the_model_answers(capsys):
     assert "not one point" in line
 
 
-def test_too_few_points_for_a_surface_leave_the_others_to_the_model(monkeypatch):
+def test_too_few_points_for_a_surface_leave_the_others_to_the_model(monkeypatch, capsys):
     monkeypatch.setattr(budget.Run, "affordable", lambda self: max(3 - self.count, 0))
     points = space_design("default", 30).columns
     found = budget.answer(Known(of=lambda machine: 5.0), points, 5.0, lambda: np.full(30, 7.0), progress=False)
     assert sorted(set(found.sources)) == ["simulated", "zero-shot"]
     assert (found.cycles == np.where(found.sources == "simulated", 5.0, 7.0)).all()
+    assert "do not rank points of different sources" in capsys.readouterr().err
 
 
 @pytest.mark.slow
