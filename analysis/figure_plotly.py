@@ -40,6 +40,7 @@ _INCH = 96  # CSS pixels
 _GAP = 0.1  # of the width between panels beside one another: room for their ticks
 _SCALE = 0.09  # of the width: a heat map's colour scale
 _PHONE = 330  # pixels: the width of a figure on a phone
+_BETWEEN, _MARGINS = 80, 116  # pixels: between rows, for ticks, their title and a panel's; above and below all
 _LETTER, _KEY = 7, 46  # pixels: of a letter, and of a colour with its gap, in a legend
 Trace = dict[str, Any]
 
@@ -56,7 +57,7 @@ def document(figure: Figure) -> dict[str, Any]:
     colours = figure.colours()
     traces: list[Trace] = []
     layout: dict[str, Any] = {
-        "height": round(figure.height * _INCH),
+        "height": _height(figure),
         "barmode": "group",
         "bargap": 0.2,
         "hovermode": "closest",
@@ -112,11 +113,16 @@ def narrow(figure: Figure) -> dict[str, Any]:
     return {"layout": layout} | ({"data": found["data"]} if figure.columns > 1 and scales else {})
 
 
+def _height(figure: Figure) -> int:
+    """Pixels; rows of panels need more than the same rows of a picture for what stands between them."""
+    return round(figure.height * _INCH) + _BETWEEN // 2 * (figure.rows - 1)
+
+
 def _domain(figure: Figure, number: int) -> tuple[float, float, float, float]:
     """Left, right, bottom and top of a panel in the whole, from 0 to 1; a colour scale's room is taken off."""
     row, column = divmod(number, figure.columns)
     wide = (1 - _GAP * (figure.columns - 1)) / figure.columns
-    gap = min(1.0 / figure.height, 0.4) if figure.rows > 1 else 0.0  # room for ticks and titles
+    gap = min(_BETWEEN / (_height(figure) - _MARGINS), 0.4) if figure.rows > 1 else 0.0
     high = (1 - gap * (figure.rows - 1)) / figure.rows
     left, top = column * (wide + _GAP), 1 - row * (high + gap)
     scale = _SCALE if any(isinstance(mark, HeatMap) for mark in figure.panels[number].marks) else 0.0
