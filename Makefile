@@ -76,6 +76,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) 'setuptools>=77' 'pybind11>=2.13' torch
+	@echo 'installing the package; its C++ cores are compiled: a minute or two'
 	$(PIP) --no-build-isolation -e .
 	-$(BIN)/perfvec doctor
 	touch $(STAMP) $(CORE_STAMP)

@@ -127,7 +127,7 @@ def ask(
     frames = [answered(model, targets, machine, each, ideal, progress=progress) for machine in machines]
     frame = pd.concat(frames, ignore_index=True)
     return Result(
-        "What the cycles are due to",
+        "Cycles by part of the machine",
         frame,
         document=lambda: to_json(frame),
         text=lambda: shown(frame),
@@ -331,11 +331,10 @@ def shown(frame: pd.DataFrame) -> str:
 def sections(frame: pd.DataFrame) -> list[Section]:
     """The parts of the HTML report."""
     text = (
-        "Each bar is a program's cycles (source says whether simulated, corrected or the model's), by the groups of "
-        "fields that they are due to (Shapley values), and "
-        "what is left on the ideal machine; a value below 0 stands to the left."
+        "A program's cycles by groups of fields: Shapley values against an ideal machine, whose own cycles come first. "
+        "A negative value is left of 0."
     )
-    return [Section("What of the machine costs the time", text, plot(frame), frame)]
+    return [Section("Cycles by part of the machine", text, plot(frame), frame)]
 
 
 def plot(frame: pd.DataFrame) -> Figure:

@@ -85,8 +85,8 @@ def told_of_best(chosen: pd.DataFrame) -> str:
     if "low" not in chosen:
         return ""
     if chosen["low"].isna().any():
-        return "Where there is no interval the model carries no calibration that serves."
-    return "from and to: the interval of the time."
+        return "Points without an interval: the model has no calibration for them."
+    return "The columns from and to are the interval of the time."
 
 
 def readable(chosen: pd.DataFrame) -> pd.DataFrame:

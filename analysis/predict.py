@@ -208,10 +208,10 @@ def _interval(
 
 
 _ERRORS = {
-    "model": "the errors that the model made on programs and machines it had not met",
-    "machine": "what the measured times left open of a fitted machine",
-    "sampling": "the sampling of a program",
-    "surface": "what a surface through the simulated points leaves open",
+    "model": "the model's errors on unseen programs and machines",
+    "machine": "the fit of the machine to measured times",
+    "sampling": "sampling",
+    "surface": "the surface through simulated points",
 }
 
 
@@ -294,11 +294,11 @@ def sections(frame: pd.DataFrame) -> list[Section]:
     elif (frame["source"] == "simulated").all():
         intervals = "Every instruction was simulated, so the bars have no interval."
     else:
-        intervals = "No intervals: the model carries no calibration that serves here."
+        intervals = "No intervals: the model has no calibration for these."
     return [
         Section(
             "Cycles per instruction",
-            f"Machines in the order of their mean; the fastest is last. {intervals}",
+            f"Machines by their mean; the lowest is last. {intervals}",
             plot(frame),
             frame,
             source=sources(frame),

@@ -601,9 +601,9 @@ def sections(
     text = "Share of the variance that a field alone explains (first-order Sobol' index)."
     parts.append(Section("What matters", text, plot_sensitivity(importance), importance, source=source))
     parts.append(_front_section(frame, source))
-    text = f"Of each program, the best first. {told_of_best(chosen)}"
+    text = f"The best of each program come first. {told_of_best(chosen)}"
     parts.append(Section("Best points", text, table=_results_first(readable(chosen)), source=source))
-    text = "Mean over all points with this value, beside the best point. A flat line: the field does not matter."
+    text = "Mean time of all points with this value, over the best time. A flat line: the field does not matter."
     if len(fields_of(frame)) > 1:
         parts.append(Section("Trend of each field", text, plot_trends(frame, importance), source=source, wide=True))
     return parts
@@ -612,7 +612,7 @@ def sections(
 def _front_section(frame: pd.DataFrame, source: str) -> Section:
     """The Pareto front: over the cost, or over the size of every field."""
     if "cost" in frame:
-        text = "The line is the Pareto front: no other point is as fast and as cheap."
+        text = "The line is the Pareto front: no other point is both as fast and as cheap."
         return Section("Pareto front: time over cost", text, plot_front(frame), source=source)
     front_rows = frame[frame["pareto"]].sort_values(["program", "seconds"], kind="stable").head(_MOST_IN_PAGE)
     names = " · ".join(fields_of(frame)[:_MOST_NAMED])

@@ -113,4 +113,4 @@ def _version(package: str, extra: str, used_by: str) -> str:
     try:
         return f"{importlib.metadata.version(package)}, for {used_by}"
     except importlib.metadata.PackageNotFoundError as error:
-        raise InputError(f"{used_by} need it: pip install 'perfvec-toolkit[{extra}]'") from error
+        raise InputError(f"for {used_by}: pip install 'perfvec-toolkit[{extra}]'") from error

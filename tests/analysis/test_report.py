@@ -191,7 +191,7 @@ def test_the_page_draws_a_predictions_interval(browser, tmp_path):
         assert drawn["arrayminus"][place] == pytest.approx(-cpi * math.expm1(-0.3), rel=1e-6)
     assert browser.js("return document.querySelector('[data-figure]').querySelectorAll('.xerror').length") == 2
     told = browser.js("return document.body.textContent")
-    assert "90% intervals, for the errors that the model made on programs and machines it had not met." in told
+    assert "90% intervals, for the model's errors on unseen programs and machines." in told
     assert "90% intervals" in browser.js("return document.body.textContent")
     assert "interval_of" in browser.js("return document.querySelector('thead').textContent")
     without = predict.predict(bare, [program("first", 1)], machines)
@@ -326,7 +326,14 @@ def test_one_page_has_everything(browser, small_model, wholes, request, tmp_path
     targets = [Target(run, lambda whole=whole: whole) for run, whole in zip(runs, wholes, strict=True)]
     sections = overview.ask(small_model, targets, machines).sections()
     titles = " ".join(section.title for section in sections)
-    for part in ("Cycles per instruction", "What of the machine", "flame graph", "phases", "alike", "base with"):
+    for part in (
+        "Cycles per instruction",
+        "Cycles by part of the machine",
+        "flame graph",
+        "phases",
+        "alike",
+        "base with",
+    ):
         assert part in titles
     browser.open(write_report(tmp_path / "r.html", "T", sections))
     places = "[...document.querySelectorAll('[data-figure]')]"
