@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from analysis.report import Section
 
 _COLUMNS = 80  # of the terminal
-_SHORTEST = 20  # letters of a name that is cut
+_SHORTEST = 16  # letters of a name that is cut
 _MOST_ROWS = 60  # of the table that a notebook shows
 Own = TypeVar("Own", bound="Result")
 
