@@ -176,7 +176,8 @@ def table_text(frame: pd.DataFrame) -> str:
         lengths = {name: max(map(len, frame[name])) for name in frame if all(isinstance(v, str) for v in frame[name])}
         longest = max(lengths, key=lambda name: lengths[name], default=None)
         if longest is not None and lengths[longest] - over >= _SHORTEST:
-            frame = frame.assign(**{longest: [short(name, lengths[longest] - over) for name in frame[longest]]})
+            frame = frame.copy()
+            frame[longest] = [short(name, lengths[longest] - over) for name in frame[longest]]
     if excess() <= 0:
         return text(None)
     return "\n".join(line.rstrip() for line in text(_COLUMNS).splitlines())

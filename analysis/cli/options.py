@@ -16,7 +16,8 @@ def _presets_that_begin(incomplete: str) -> list[str]:
 
 
 Targets = Annotated[
-    list[str] | None, typer.Argument(help="Traces (*.trace.h5) or vectors (*.vector.npz); or -- PROGRAM ARGS…")
+    list[str] | None,
+    typer.Argument(help="Traces, live-points (*.livepoints.h5) or vectors (*.vector.npz); or -- PROGRAM ARGS…"),
 ]
 ModelFile = Annotated[Path | None, typer.Option("--model", help="Model file; the shipped model by default.")]
 Machines = Annotated[
