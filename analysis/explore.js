@@ -297,7 +297,7 @@ function show() {
   for (const box of at("controls").querySelectorAll(".section")) box.hidden = !box.querySelector(".row:not([hidden])");
   at("has-l3").checked = "l3.size_kib" in machine;
   const reasons = broken(machine), outside = beyond(machine);
-  at("told").replaceChildren(...reasons.map(text => element("li", { className: "broken" }, `No machine: ${text}`)),
+  at("told").replaceChildren(...reasons.map(text => element("li", { className: "broken" }, `Invalid machine: ${text}`)),
     ...(outside.length ? [element("li", { className: "beyond" }, `Beyond what the encoder was trained on: ${outside.join(", ")}`)] : []));
   showPredictions(!reasons.length);
   showAttribution(!reasons.length);
@@ -339,8 +339,8 @@ function showPredictions(possible) {
   at("predictions").replaceChildren(
     element("thead", {}, element("tr", {}, ...heads.map((head, k) => element("th", { className: k ? "" : "text" }, head)))),
     element("tbody", {}, ...body));
-  if (known) at("told").append(element("li", { className: "quiet" }, `${known.name} trained the model: predict takes what it learned of it, the ` +
-    "other numbers are the encoder's, as a sweep's are."));
+  if (known) at("told").append(element("li", { className: "quiet" }, `predict has a trained or fitted vector of ${known.name}; ` +
+    "the other numbers are the encoder's, as in a sweep."));
   if (grid && possible && page.programs.every((_, k) => !simulatedAnswer(machine, k)))
     at("told").append(element("li", { className: "quiet" }, `Beyond the simulated grid around ${grid.base} (${grid.fields.join(", ")}): ` +
       "the model answers alone."));

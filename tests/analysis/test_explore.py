@@ -147,7 +147,7 @@ def test_a_slider_passes_over_what_cannot_be(browser, page):
         "slider.value = 3; slider.dispatchEvent(new Event('input'))",  # 24 KiB of 8 ways: 48 sets
     )
     assert browser.js("return document.getElementById('field-l1d.size_kib').value") in ("16", "32")
-    assert "No machine" not in told(browser)
+    assert "Invalid machine" not in told(browser)
 
 
 def test_presets_are_what_predict_says(browser, page):
@@ -156,7 +156,7 @@ def test_presets_are_what_predict_says(browser, page):
         frame = predict(shipped(), PROGRAMS, [load_machine(name)])
         assert set(frame["machine_vector"]) <= {"table", "fitted"}
         np.testing.assert_allclose(numbers(browser)[:, 4], frame["cycles"], rtol=1e-6)
-        assert f"{name} trained the model" in told(browser)
+        assert f"vector of {name}" in told(browser)
 
 
 @pytest.mark.parametrize("machine", sample(3, 5), ids=lambda machine: machine.core)

@@ -196,7 +196,7 @@ def test_the_page_draws_a_predictions_interval(browser, tmp_path):
     assert "interval_of" in browser.js("return document.querySelector('thead').textContent")
     without = predict.predict(bare, [program("first", 1)], machines)
     browser.open(write_report(tmp_path / "r.html", "T", predict.sections(without)))
-    assert "carries no calibration" in browser.js("return document.body.textContent")
+    assert "has no calibration" in browser.js("return document.body.textContent")
 
 
 def test_dark_and_light(browser, tmp_path):
