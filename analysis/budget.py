@@ -3,7 +3,8 @@
 Every number that comes out says which it is, its `source`:
 
     simulated   by the embedded simulator
-    corrected   the surface through the simulated points (`analysis.corrected`), with a 95 % interval
+    corrected   the surface through the simulated points (`analysis.corrected`), with a 95 % interval; of too few points
+                the model's number, scaled to them, without one
     table, fitted, zero-shot   the model's alone: of a machine that trained it, a fitted vector, the encoder's
 """
 
@@ -13,7 +14,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,8 +94,8 @@ def answer(
 
     No more than `limit` points are simulated, where it is given; `first` are rows that come before all others, `score`
     says which points look best, and the `best` of them are simulated at the end. Where not one point fits, one line on
-    stderr says so and the model answers, its rows of these `sources`; where fewer than `least` fit, the others stay the
-    model's, and one line warns of that.
+    stderr says so and the model answers, its rows of these `sources`. Where fewer than `least` fit, the others stay the
+    model's, and one line warns of that; with a `score` they are scaled, so that points of both sources can be ranked.
     """
     run = Run(program, points, seconds, limit, threads or processors(), progress)
     if run.affordable() < 1:
@@ -169,12 +170,14 @@ def _corrected(
             some = run.within(_best(run, process, score, int(_SHARE_OF_BEST * run.count) - for_best))
             for_best += run.simulate(some)
     if run.count < least:
+        scaled = score is not None  # points that are ranked
         print(
             f"perfvec: {run.program.name}: only {run.count} of {run.points.count} points were simulated in time; the "
-            "model answers for the others, so do not rank points of different sources (raise --budget)",
+            f"model answers for the others{', scaled to these' if scaled else ''} (raise --budget)",
             file=sys.stderr,
         )
-        return run.answer(by_model(predicted(), sources))
+        others = by_model(predicted(), sources)
+        return run.answer(_scaled(run, others) if scaled else others)
     for turn in range(_TURNS_OF_BEST):
         began = time.perf_counter()
         process = GaussianProcess(where, *run.fitted(generator), process.state)
@@ -194,6 +197,13 @@ def _corrected(
     cycles = np.exp(shown)
     cycles[~fixed] *= 1 + 1e-14  # rounding puts none before a simulated point that is as fast
     return run.answer(Answer(cycles, np.exp(shown - half), np.exp(shown + half), number))
+
+
+def _scaled(run: Run, model: Answer) -> Answer:
+    """The model's numbers times the geometric mean of simulated over predicted, without intervals."""
+    ratio = np.exp(np.mean(np.log(run.cycles) - np.log(model.cycles[run.rows])))
+    number = np.full(len(model.cycles), SOURCES.index("corrected"), np.int8)
+    return replace(model, cycles=model.cycles * ratio, source=number)
 
 
 def _best(run: Run, process: GaussianProcess, score: Score, count: int) -> NDArray[np.int64]:

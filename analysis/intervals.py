@@ -85,7 +85,7 @@ def told_of_best(chosen: pd.DataFrame) -> str:
     if "low" not in chosen:
         return ""
     if chosen["low"].isna().any():
-        return "Points without an interval: the model has no calibration for them."
+        return "Points without an interval: too few were simulated, or the model has no calibration for them."
     return "The columns from and to are the interval of the time."
 
 

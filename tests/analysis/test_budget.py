@@ -134,7 +134,21 @@ def test_too_few_points_for_a_surface_leave_the_others_to_the_model(monkeypatch,
     found = budget.answer(Known(of=lambda machine: 5.0), points, 5.0, lambda: np.full(30, 7.0), progress=False)
     assert sorted(set(found.sources)) == ["simulated", "zero-shot"]
     assert (found.cycles == np.where(found.sources == "simulated", 5.0, 7.0)).all()
-    assert "do not rank points of different sources" in capsys.readouterr().err
+    assert "only 3 of 30 points were simulated in time; the model answers for the others (" in capsys.readouterr().err
+
+
+def test_points_that_are_ranked_are_scaled_to_the_few_that_were_simulated(monkeypatch, capsys):
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(3 - self.count, 0))
+    points = space_design("default", 30).columns
+    model = np.linspace(7.0, 9.0, 30)
+    found = budget.answer(
+        Known(of=lambda machine: 5.0), points, 5.0, lambda: model, score=lambda cycles: cycles, progress=False
+    )
+    own = found.sources == "simulated"
+    assert own.sum() == 3 and set(found.sources[~own]) == {"corrected"} and np.isnan(found.low[~own]).all()
+    ratio = np.prod(5.0 / model[own]) ** (1 / 3)
+    assert found.cycles[~own] == pytest.approx(ratio * model[~own]) and (found.cycles[own] == 5.0).all()
+    assert "scaled to these" in capsys.readouterr().err
 
 
 @pytest.mark.slow
