@@ -17,6 +17,7 @@ WINDOW_SIZES = (*range(16, 128, 8), *range(128, 720, 16))
 JUMPS = (128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 DEPTHS = (4, 8, 12, 14, 15, 16, 17, 18, 20, 24, 28, 30, 31, 32, 33, 34, 36, 40, 48, 64)
 JUMP_DISTANCE = 16  # bytes between jumps
+LOOP_SIZES = tuple(range(2, 17))  # micro-operations of a loop, its branch with them
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ def _branches() -> list[Snippet]:
             for k in range(depth)
         )
         calls.append(Snippet(f"calls {depth}", f"call nested_{depth}_0", depth, behind=functions))
-    return [Snippet("pattern", pattern, before="xor r8d, r8d"), *jumps, *calls]
+    loops = [Snippet(f"loop of {size}", "nop\n" * (size - 1)) for size in LOOP_SIZES]
+    return [*loops, Snippet("pattern", pattern, before="xor r8d, r8d"), *jumps, *calls]
 
 
 def all_snippets() -> list[Snippet]:

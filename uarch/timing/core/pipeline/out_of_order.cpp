@@ -551,21 +551,22 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         issue_queue_.leave(other, others);
     }
     if (stores > 0) {
-        const Cycle known = std::max(addressed, result);
+        // Silicon tells loads the address as soon as it is known, before the data.
+        const Cycle known = native_ ? addressed : std::max(addressed, result);
         const Cycle allowed = std::max(known, store_sets_.waits_for(pc));
         Cycle issue = allowed;
         each(true, [&](std::int64_t) {
             issue = units_.reserve(STORE_PORT, issue);
-            issue_queue_.leave(issue + 1);
+            issue_queue_.leave(std::max(issue, result) + 1);
         });
         each(true, [&](std::int64_t which) {
             store_sets_.note_issue(pc, chunk.address[which], chunk.bytes(which), issue);
         });
         if constexpr (STACK) {
-            waits_.add(LoadOrder, allowed - known);
-            waits_.add(Ports, issue - allowed);
+            waits_.add(LoadOrder, std::max(allowed, result) - std::max(known, result));
+            waits_.add(Ports, std::max(issue, result) - std::max(allowed, result));
         }
-        complete = std::max(complete, issue + 1);
+        complete = std::max(complete, std::max(issue, result) + 1);
     }
     const auto write = [&](DecodedInstruction::Register destination, Cycle cycle) {
         ready_[destination] = cycle;
@@ -600,7 +601,9 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         const Address target = following == LAST ? fall_through : instructions_[following].pc;
         const bool taken = target != fall_through;
         Redirect outcome = Redirect::None;
-        if (!ideal_branches_) outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, NEVER);
+        // Silicon's histories go along with fetch: a branch teaches at once.
+        if (!ideal_branches_)
+            outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, native_ ? -1 : NEVER);
         Cycle done = 0;
         if (outcome == Redirect::Execute) {
             wrong = squash({expected(here, target), target, renamed, fetched.last, complete, false});
@@ -610,7 +613,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         }
         retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
         if (again_ > 0) fetch_again();
-        if (!ideal_branches_) branches_.retire(retired_at);
+        if (!ideal_branches_ && !native_) branches_.retire(retired_at);
         wrong_path_.note_branch(here, following, taken);
         if (outcome == Redirect::Decode) {
             fetched_beyond(here, fetched.last, decoded.last);
