@@ -95,6 +95,21 @@ def _rounds_of_array(elements: int, body: str) -> str:
     return f"mov rbx, rdi\nlea rdx, [rdi + {8 * elements}]\nmov r14, rsi\n2:\n{body}\nadd rbx, 8\nadd r14, 8\ncmp rbx, rdx\njne 2b"
 
 
+def _random_branches() -> list[Loop]:
+    """Branches and indirect jumps on random bits that come again after so many."""
+    draw = "lea r8, [r8 + 4*r8 + 13]\nand r8, {mask}\nmov rax, r8\nimul rax, r12\n"
+    branch = "shr rax, 63\njz 2f\nadd rbx, 1\n2:"
+    jump = "shr rax, 62\nlea rdx, [rip + 7f]\nmovsxd rax, dword ptr [rdx + 4*rax]\nadd rax, rdx\njmp rax\n"
+    jump += "".join(f"{k + 3}: add rbx, {k}\njmp 8f\n" for k in range(4))
+    jump += ".balign 4\n7: " + "".join(f".long {k + 3}b - 7b\n" for k in range(4)) + "8:"
+    before = "mov r12, 0x9E3779B97F4A7C15\nxor r8d, r8d"
+    return [
+        Loop(f"{name} of {period}", "branch predictor", draw.format(mask=period - 1) + body, 1, before, rounds=3 * max(period, 8192))
+        for name, body in (("branches", branch), ("jumps of four targets", jump))
+        for period in (4, 8, 16, 32, 64, 256, 1024, 4096, 16384)
+    ]
+
+
 def all_loops() -> list[Loop]:
     """Of all mechanisms."""
     add_to_memory = "movsd xmm0, [r14]\nmulsd xmm0, xmm1\naddsd xmm0, [rbx]\nmovsd [rbx], xmm0"
@@ -145,6 +160,7 @@ def all_loops() -> list[Loop]:
         Loop("vector shifts", "ports", "\n".join(f"psrlw xmm{k}, 3" for k in range(8)), 8),
         Loop("integers to doubles", "ports", "\n".join(f"pxor xmm{k}, xmm{k}\ncvtsi2sd xmm{k}, eax" for k in range(8)), 8),
         Loop("doubles multiplied and added", "ports", "\n".join(f"mulsd xmm{k}, xmm9\naddsd xmm{k + 4}, xmm9" for k in range(4)), 8, "pxor xmm9, xmm9"),
+        *_random_branches(),
         *_walks(),
     ]
     return found

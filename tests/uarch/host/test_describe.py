@@ -11,11 +11,11 @@ from support.errors import InputError
 from tests.uarch.programs import Instruction, Program
 from uarch.configuration import flatten, load_machine, machine_from_dict, replace_fields
 from uarch.host import describe as descriptions
-from uarch.host.describe import ASSUMED, MEASURED, TOLD, describe, seen_size
+from uarch.host.describe import ASSUMED, MEASURED, TOLD, describe, loop_of_one_group, seen_size
 from uarch.host.machine_file import machine_file, origins
 from uarch.host.measure import Measurements, level_latencies, measure, read_tlb, step_at, window_end
 from uarch.host.probe import Probe
-from uarch.host.snippets import WINDOW_SIZES, all_snippets, assembly
+from uarch.host.snippets import LOOP_SIZES, WINDOW_SIZES, all_snippets, assembly
 from uarch.host.told import Told, ToldCache, microarchitecture, told
 from uarch.instructions import Flag, NativeInstructions, Operation
 from uarch.timing.simulation import Simulation
@@ -40,6 +40,10 @@ def made_up(memory: float = 400.0, l3: float = 50.0) -> Measurements:
     found.per_cycle = dict.fromkeys(
         "nop,copy,zero,add,multiply,load,store,fp add,fp multiply,vector add".split(","), 1.98
     ) | {"nop": 5.6}
+    found.curves["loops"] = {
+        "cycles a round": ([float(size) for size in LOOP_SIZES], [max(size / 6, 1 + (size > 8)) for size in LOOP_SIZES])
+    }
+    found.curves["bandwidth"] = {"reads": (sizes, [30.0 if s <= 512 else 18.0 if s <= 8192 else 6.0 for s in sizes])}
     found.windows = {
         "reorder buffer": 248,
         "integer registers": 168,
@@ -99,8 +103,14 @@ def test_what_a_computer_tells_is_read_from_its_files(tmp_path):
 def test_levels_are_read_from_the_curve():
     found = made_up()
     assert [found.latency[level] for level in ("l1d", "l2", "l3", "memory")] == [4.0, 12.0, 50.0, 400.0]
-    assert seen_size(found, "l3") == 8192
-    assert seen_size(found, "l2") == 512
+    assert seen_size(ZEN3, found, "l3") == 8192
+    assert seen_size(ZEN3, found, "l2") == 512
+
+
+def test_a_loop_larger_than_a_group_of_fetch_takes_two_cycles():
+    assert loop_of_one_group(made_up(), 6) == 8
+    machine = describe(ZEN3, made_up(), "2026-11-25").machine
+    assert (machine.pipeline.fetch_width, machine.pipeline.rename_width) == (8, 6)
 
 
 def test_steps_of_curves():
@@ -160,7 +170,7 @@ def as_native(static):
     size = len(static)
     computes = ((static.flags & Flag.LOAD) == 0).astype(np.uint8)
     cracked = replace(static, micro_operations=np.ones(size, np.uint8), compute_operations=computes)
-    own = NativeInstructions(cracked, np.full(size, -1, np.int16), np.zeros(size, np.float32), 1, 1)
+    own = NativeInstructions(cracked, np.full(size, -1, np.int16), np.zeros(size, np.float32), 0.0, 0.0)
     return replace(static, native=lambda family: own)
 
 

@@ -65,8 +65,9 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
             if cost is not None and computes[row] > 1:
                 busy[row] = cost.throughput
             latency[row] = min(max(cycles, 1), 2000) if cost is not None else -1
-            if operation[row] in (Operation.INT_DIV, Operation.FP_DIV, Operation.FP_SQRT, *_PACKED_DIVIDES):
+            if operation[row] in _DIVIDES:
                 computes[row] = 1
+                busy[row] = cost.throughput if cost is not None else 0
         if flags[row] & Flag.BRANCH:
             computes[row], latency[row] = 1, 1
             front[row] = min(front[row], 2)
@@ -90,9 +91,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
         interruption=None,
         native=None,
     )
-    divides = [table.cost(name) for name in ("div r32", "divsd x,x")]
-    counts = [max(round(cost.latency / max(cost.throughput, 1)), 1) if cost else 1 for cost in divides]
-    return NativeInstructions(cracked, latency, busy, *counts)
+    return NativeInstructions(cracked, latency, busy, table.vector_load_cycles, table.vector_store_cycles)
 
 
 # Moves that renaming does: the vendors' optimisation guides (AMD 56305 section 2.9.3, Intel 248966 section 2.1).
@@ -118,7 +117,7 @@ def _vector(name: str) -> bool:
     return any(kind in ("x", "y", "z") for kind in name.removesuffix(" same").partition(" ")[2].split(","))
 
 
-_PACKED_DIVIDES = (Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
+_DIVIDES = (Operation.INT_DIV, Operation.FP_DIV, Operation.FP_SQRT, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
 
 
 def _beside(accesses: bool, family: str) -> int:

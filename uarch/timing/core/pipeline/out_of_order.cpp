@@ -1,6 +1,7 @@
 #include "out_of_order.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace perfvec {
 
@@ -10,6 +11,11 @@ std::size_t power_of_two(int at_least) {
     std::size_t power = 1;
     while (power < static_cast<std::size_t>(at_least)) power *= 2;
     return power;
+}
+
+// Ports, in 1/PORT, of an access whose throughput is one in `cycles`.
+std::int64_t ports_of(double cycles, int ports) {
+    return std::max<std::int64_t>(OutOfOrderCore::PORT, std::llround(OutOfOrderCore::PORT * cycles * ports));
 }
 
 }  // namespace
@@ -30,8 +36,10 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_, machine.native),
       wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
-      int_dividers_(machine.int_dividers > 0 ? machine.int_dividers : machine.units.int_mul),
-      fp_dividers_(machine.fp_dividers > 0 ? machine.fp_dividers : machine.units.fp_mul),
+      int_dividers_(machine.native ? 1 : machine.units.int_mul),
+      fp_dividers_(machine.native ? 1 : machine.units.fp_mul),
+      vector_load_(ports_of(machine.vector_load, machine.units.load_ports)),
+      vector_store_(ports_of(machine.vector_store, machine.units.store_ports)),
       store_sets_(machine.native),
       issue_queue_(machine.out_of_order->issue_queue_entries, dispatch_delay_),
       reorder_buffer_(machine.out_of_order->rob_entries, -LATE_RELEASE),
@@ -230,7 +238,16 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
 
 // When a division that could begin at `cycle` does.
 Cycle OutOfOrderCore::divide(const DecodedInstruction& row, Cycle cycle) {
-    return (row.divider == Divider::Integer ? int_dividers_ : fp_dividers_).reserve(cycle, row.latency);
+    return (row.divider == Divider::Integer ? int_dividers_ : fp_dividers_).reserve(cycle, row.divides_for);
+}
+
+// Beyond its first port a vector's access takes as many as its throughput tells, and all again for a second line.
+void OutOfOrderCore::take_more_ports(Resource port, Address address, std::int64_t size, Cycle cycle) {
+    const bool store = port == STORE_PORT;
+    const Line lines = line_of(address + size - 1) - line_of(address) + 1;
+    std::int64_t& owed = owed_[store];
+    owed += lines * (store ? vector_store_ : vector_load_) - PORT;
+    for (; owed >= PORT; owed -= PORT) units_.reserve(port, cycle);
 }
 
 inline Cycle OutOfOrderCore::retire(Cycle complete, std::int64_t operations) {
@@ -503,6 +520,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
             if (several) waits_ = before;
             const Cycle loaded = load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed) + row.load_after;
             if constexpr (STACK) waits_.add(LoadL1d, row.load_after);
+            if (row.vector) take_more_ports(LOAD_PORT, chunk.address[which], chunk.bytes(which), addressed);
             issue_queue_.leave(loaded);
             if (several && loaded > data) latest = waits_;
             data = std::max(data, loaded);
@@ -555,8 +573,9 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         const Cycle known = native_ ? addressed : std::max(addressed, result);
         const Cycle allowed = std::max(known, store_sets_.waits_for(pc));
         Cycle issue = allowed;
-        each(true, [&](std::int64_t) {
+        each(true, [&](std::int64_t which) {
             issue = units_.reserve(STORE_PORT, issue);
+            if (row.vector) take_more_ports(STORE_PORT, chunk.address[which], chunk.bytes(which), issue);
             issue_queue_.leave(std::max(issue, result) + 1);
         });
         each(true, [&](std::int64_t which) {
