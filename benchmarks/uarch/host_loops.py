@@ -102,10 +102,17 @@ def _random_branches() -> list[Loop]:
     jump = "shr rax, 62\nlea rdx, [rip + 7f]\nmovsxd rax, dword ptr [rdx + 4*rax]\nadd rax, rdx\njmp rax\n"
     jump += "".join(f"{k + 3}: add rbx, {k}\njmp 8f\n" for k in range(4))
     jump += ".balign 4\n7: " + "".join(f".long {k + 3}b - 7b\n" for k in range(4)) + "8:"
+    foretold = "shr rax, 63\nmov r9, rax\njz 5f\nadd rbx, 1\n5:\nlea rdx, [rip + 7f]\nmovsxd rax, dword ptr [rdx + 4*r9]\n"
+    foretold += "add rax, rdx\njmp rax\n3: add rbx, 1\njmp 8f\n4: add rbx, 2\njmp 8f\n"
+    foretold += ".balign 4\n7: .long 3b - 7b\n.long 4b - 7b\n8:"
     before = "mov r12, 0x9E3779B97F4A7C15\nxor r8d, r8d"
     return [
         Loop(f"{name} of {period}", "branch predictor", draw.format(mask=period - 1) + body, 1, before, rounds=3 * max(period, 8192))
-        for name, body in (("branches", branch), ("jumps of four targets", jump))
+        for name, body in (
+            ("branches", branch),
+            ("jumps of four targets", jump),
+            ("jumps that a branch foretells", foretold),
+        )
         for period in (4, 8, 16, 32, 64, 256, 1024, 4096, 16384)
     ]
 
@@ -144,7 +151,18 @@ def all_loops() -> list[Loop]:
         Loop("conditional moves", "ports", "\n".join(f"cmove {r}, rdi" for r in ("rax", "rbx", "rdx", "r8", "r9", "r10")), 6),
         Loop("sete", "ports", "\n".join(f"sete {r}" for r in ("al", "bl", "dl", "r8b", "r9b", "r10b")), 6),
         Loop("untaken branches", "ports", "test rdi, rdi\n" + "jz 9f\n" * 8, 8),
-        Loop("taken branches", "branches", "".join(f"jmp 2f\nnop\n2:\n" for _ in range(8)), 8),
+        *(
+            Loop(f"jumps every {step} bytes", "branches", f"jmp 2f\n.balign {step}\n2:\n" * 32, 32, ".balign 64")
+            for step in (4, 8, 16, 32, 64)
+        ),
+        *(
+            Loop(f"jumps through a register every {step} bytes", "branches", f"lea rax, [rip + 2f]\njmp rax\n.balign {step}\n2:\n" * 16, 16)
+            for step in (16, 32, 64)
+        ),
+        *(
+            Loop(f"untaken and taken branches every {step} bytes", "branches", f"jz 9f\njmp 2f\n.balign {step}\n2:\n" * 16, 16, "test rdi, rdi")
+            for step in (8, 16, 32, 64)
+        ),
         Loop("loop of three", "branches", "mov ebx, 8\n2:\nadd rax, 1\ndec ebx\njnz 2b", 8),
         Loop("loads of vectors", "ports", "\n".join(f"movups xmm{k}, [rdi + {16 * k}]" for k in range(8)), 8),
         Loop("loads of vectors across lines", "ports", "\n".join(f"movups xmm{k}, [rdi + {64 * k + 56}]" for k in range(8)), 8),
