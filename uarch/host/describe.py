@@ -78,6 +78,9 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     if told.family in MICROCODES:
         put("microcode", told.family, TOLD, "its microarchitecture")
     put("first_touch", CACHE, ASSUMED, "Linux zeroes a page when it is touched first")
+    if "retargeted jump" in found.latency:
+        bubble = found.latency["retargeted jump"]
+        put("indirect_delay", max(round(bubble), 0), MEASURED, f"{bubble:.1f} cycles beyond a jump to its last target")
     if "store to load" in found.latency:
         whole = found.latency["store to load"]
         put("forward_latency", max(round(whole) - _INTO_STORE, 1), MEASURED, f"{whole:.1f} cycles store and load")

@@ -201,6 +201,8 @@ def _branches(probe: Probe, told: Told, found: Measurements) -> None:
     reach = step_at(JUMPS, times, found.misprediction / 3)
     if reach is not None:
         found.numbers["btb_entries"] = reach
+    to_last, to_others = (probe.cycles(f"indirect jump, {name}", 20_000) for name in ("one target", "four targets"))
+    found.latency["retargeted jump"] = max(to_others - to_last, 0.0)
     times = [probe.cycles(f"calls {depth}", 500) for depth in DEPTHS]
     found.curves["calls"] = {"cycles a call": ([float(depth) for depth in DEPTHS], times)}
     flat = float(np.median([time for depth, time in zip(DEPTHS, times, strict=True) if depth <= 14]))

@@ -117,6 +117,18 @@ def _windows() -> list[Snippet]:
     return found
 
 
+def _indirect() -> list[Snippet]:
+    """An indirect jump that goes where it went last, and one that goes to four targets by turns."""
+    body = "add r9, r10\nand r9, 3\nmovsxd rax, dword ptr [rbp + 4*r9]\nadd rax, rbp\njmp rax\n"
+    body += "".join(f"{k + 3}: add rbx, {k}\njmp 8f\n" for k in range(4))
+    body += ".balign 4\n7: " + "".join(f".long {k + 3}b - 7b\n" for k in range(4)) + "8:"
+    before = "lea rbp, [rip + 7f]\nxor r9d, r9d\nmov r10d, {}"
+    return [
+        Snippet(f"indirect jump, {name}", body, before=before.format(step))
+        for name, step in (("one target", 0), ("four targets", 1))
+    ]
+
+
 def _branches() -> list[Snippet]:
     pattern = "movzx eax, byte ptr [rsi + r8]\ninc r8\nand r8, rcx\ntest eax, eax\njz 2f\nadd r9, 1\n2:"
     jumps = [
@@ -137,7 +149,7 @@ def _branches() -> list[Snippet]:
 def all_snippets() -> list[Snippet]:
     """The snippets of x86-64, the reference chain first."""
     reference = Snippet("reference", f".rept {CHAIN}\nadd rax, r8\n.endr", CHAIN)
-    return [reference, *_latencies(), *_throughputs(), *_windows(), *_branches()]
+    return [reference, *_latencies(), *_throughputs(), *_windows(), *_branches(), *_indirect()]
 
 
 def assembly(snippets: list[Snippet], machine: str) -> str:

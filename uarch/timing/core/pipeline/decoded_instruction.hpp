@@ -22,7 +22,7 @@ struct alignas(64) DecodedInstruction {
     std::uint16_t flags;
     std::int16_t micro_operations;
     std::int16_t latency;
-    std::int16_t divides_for;  // cycles that a division keeps its unit
+    std::int16_t divides_for;  // cycles that a division keeps its unit, of native micro-operations
     Divider divider;
     Interruption interruption;
     std::uint8_t length;
@@ -49,7 +49,7 @@ struct alignas(64) DecodedInstruction {
           flags(row.flags),
           micro_operations(row.micro_operations),
           latency(row.latency),
-          divides_for(native ? row.cycles_before : row.latency),
+          divides_for(native ? row.cycles_before : std::int16_t{0}),
           divider(row.divider),
           interruption(row.interruption),
           length(byte(row.length)),

@@ -28,6 +28,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       ideal_branches_(machine.ideal.branches),
       taken_path_only_(machine.taken_path_only),
       forward_latency_(machine.forward_latency),
+      indirect_delay_(machine.indirect_delay),
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
       commit_width_(machine.out_of_order->commit_width),
       frontend_delay_(machine.out_of_order->frontend_delay),
@@ -36,8 +37,8 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_, machine.native),
       wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
-      int_dividers_(machine.native ? 1 : machine.units.int_mul),
-      fp_dividers_(machine.native ? 1 : machine.units.fp_mul),
+      int_dividers_(machine.units.int_mul),
+      fp_dividers_(machine.units.fp_mul),
       vector_load_(ports_of(machine.vector_load, machine.units.load_ports)),
       vector_store_(ports_of(machine.vector_store, machine.units.store_ports)),
       store_sets_(machine.native),
@@ -50,6 +51,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       waiting_(power_of_two(machine.out_of_order->store_queue_entries)),
       stack_(std::min({front_.fetch_width(), front_.decode_width(), rename_width_, commit_width_})) {
     responses_.fill(-1);
+    branches_.tell_retargets(indirect_delay_ > 0);
 }
 
 void OutOfOrderCore::grow(const Program& program) {
@@ -238,7 +240,9 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
 
 // When a division that could begin at `cycle` does.
 Cycle OutOfOrderCore::divide(const DecodedInstruction& row, Cycle cycle) {
-    return (row.divider == Divider::Integer ? int_dividers_ : fp_dividers_).reserve(cycle, row.divides_for);
+    const bool integer = row.divider == Divider::Integer;
+    if (native_) return (integer ? native_int_divider_ : native_fp_divider_).reserve(cycle, row.divides_for);
+    return (integer ? int_dividers_ : fp_dividers_).reserve(cycle, row.latency);
 }
 
 // Beyond its first port a vector's access takes as many as its throughput tells, and all again for a second line.
@@ -637,6 +641,9 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         if (outcome == Redirect::Decode) {
             fetched_beyond(here, fetched.last, decoded.last);
             front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
+        } else if (outcome == Redirect::Retarget) {
+            const Line line = line_of(target) == front_.line() ? front_.line() : FrontEnd::NO_LINE;
+            front_.go_on(fetched.last + 1 + indirect_delay_, line, 0, MispredictDecode);
         } else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
             front_.end_group(target);
     } else {

@@ -119,7 +119,7 @@ class OutOfOrderCore final : public Core {
     BranchUnit& branches_;
     bool native_;  // of a real family's micro-operations none but those that compute and access take a unit
     bool ideal_branches_, taken_path_only_;
-    Cycle forward_latency_;
+    Cycle forward_latency_, indirect_delay_;
     std::int64_t rename_width_, commit_width_, frontend_delay_, dispatch_delay_;
     bool total_store_order_;
 
@@ -128,6 +128,7 @@ class OutOfOrderCore final : public Core {
     SquashedLoads squashed_;
     FunctionalUnits units_;
     Dividers int_dividers_, fp_dividers_;
+    OutOfOrderDivider native_int_divider_, native_fp_divider_;  // of a real family
     std::int64_t vector_load_, vector_store_;  // ports of a vector's access, in 1/PORT,
     std::int64_t owed_[2] = {};                // and what loads and stores have not taken yet
     StoreForwarding forwarding_;
