@@ -2,8 +2,8 @@
 
 python benchmarks/uarch/host_loops.py host.yaml [--loops NAME…] [--set FIELD=VALUE…] [--stack]
 
-Each loop is there for one mechanism: a dependence through memory, a prefetcher, a unit. What it shows of a processor may
-change the simulator; programs that a machine is judged by may not.
+Each loop is there for one mechanism: a dependence through memory, a unit, a predictor, a prefetcher. What it shows of a
+processor may change the simulator; the programs that a machine is judged by may not.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class Loop:
     """`body` runs `rounds` times on two buffers of `size` bytes; a round does `count` of what is of interest."""
 
     name: str
-    mechanism: str
     body: str
     count: int = 1
     before: str = ""
@@ -64,124 +63,115 @@ class Loop:
         return Snippet(self.name, self.body, self.count, self.before)
 
 
-def _walk(step: int, size: int, access: str) -> tuple[str, int]:
-    """Body and count of a walk through a buffer, over and over: a round passes all of it."""
-    body = f"mov rbx, rdi\nlea rdx, [rdi + {size}]\n2:\n{access}\nadd rbx, {step}\ncmp rbx, rdx\njb 2b"
-    return body, size // step
+def _eight(name: str, text: str, before: str = "") -> Loop:
+    """Eight of `text` side by side, with other registers and places each."""
+    registers = ("rax", "rbx", "rdx", "r8", "r9", "r10", "r11", "r14")
+    lines = [text.format(k=k, r=register, at=64 * k) for k, register in enumerate(registers)]
+    return Loop(name, "\n".join(lines), len(lines), before)
+
+
+_NINE = "mov rax, 0x3ff123456789abcd\nmovq xmm9, rax\nmovq xmm8, rax"  # a double beyond one in xmm8 and xmm9
+
+
+def _through_memory() -> list[Loop]:
+    """Loads behind stores, to the same place and to others."""
+    add = "movsd xmm0, [r14]\nmulsd xmm0, xmm1\naddsd xmm0, [rbx]\nmovsd [rbx], xmm0\nadd rbx, 8\nadd r14, 8"
+    sums = [
+        Loop(
+            f"sums in memory, again after {n}",
+            f"mov rbx, rdi\nlea rdx, [rdi + {8 * n}]\nmov r14, rsi\n2:\n{add}\ncmp rbx, rdx\njne 2b",
+            n,
+            "pxor xmm1, xmm1",
+            rounds=4000 // n * 4 + 8,
+        )
+        for n in (1, 2, 4, 8, 16, 48, 128)
+    ]
+    return [
+        *sums,
+        Loop("integer through memory", "mov [rdi], rax\nmov rax, [rdi]"),
+        Loop("double through memory", "movsd [rdi], xmm0\nmovsd xmm0, [rdi]"),
+        Loop("half of what is stored", "mov [rdi], rax\nmov eax, [rdi + 4]"),
+        Loop("two stores, one load", "mov [rdi], eax\nmov [rdi + 4], eax\nmov rax, [rdi]"),
+        Loop("store beside a load", "imul rax, rax\nmov [rdi], rax\nmov rbx, [rdi + 8]\nadd rcx, rbx"),
+        Loop("push and pop", "push rax\npush rbx\npop rbx\npop rax"),
+    ]
+
+
+def _units() -> list[Loop]:
+    """Dividers, ports of vectors."""
+    divide = "mov rax, r13\nxor edx, edx\ndiv rbp"
+    return [
+        _eight("divisions of 46 bits side by side", divide, "mov rbp, 262144\nmov r13, 0x3f23456789abcdef"),
+        _eight("divisions of 59 bits side by side", divide, "mov rbp, 7\nmov r13, 0x3f23456789abcdef"),
+        _eight(
+            "divisions of 32 bits side by side", "mov eax, r13d\nxor edx, edx\ndiv ebp", "mov ebp, 7\nmov r13d, 1 << 30"
+        ),
+        Loop("divisions in a chain", f"and rax, 0\nadd r13, rax\n{divide}", 1, "mov rbp, 262144\nmov r13, 1 << 61"),
+        _eight("roots side by side", "sqrtsd xmm{k}, xmm9", _NINE),
+        Loop("roots in a chain", "sqrtsd xmm9, xmm9", 1, _NINE),
+        _eight("double divisions side by side", "movapd xmm{k}, xmm8\ndivsd xmm{k}, xmm9", _NINE),
+        Loop("root and division by turns", "sqrtsd xmm0, xmm9\nmovapd xmm1, xmm8\ndivsd xmm1, xmm9", 1, _NINE),
+        _eight("loads of registers", "mov {r}, [rdi + {at}]"),
+        _eight("loads of vectors", "movups xmm{k}, [rdi + {at}]"),
+        _eight("loads of vectors, unaligned", "movups xmm{k}, [rdi + {at} + 1]"),
+        _eight("loads of vectors across lines", "movups xmm{k}, [rdi + {at} + 56]"),
+        _eight("stores of vectors", "movups [rdi + {at}], xmm{k}"),
+        _eight("stores of vectors, unaligned", "movups [rdi + {at} + 1], xmm{k}"),
+        _eight("stores of vectors across lines", "movups [rdi + {at} + 56], xmm{k}"),
+        _eight("bytes added", "paddb xmm{k}, xmm9"),
+        _eight("shuffles", "pshufd xmm{k}, xmm9, 3"),
+        _eight("lea of three parts", "lea {r}, [rdi + rsi + 5]"),
+        _eight("conditional moves", "cmove {r}, rdi"),
+    ]
+
+
+def _branches() -> list[Loop]:
+    """Jumps near one another; branches and indirect jumps on random bits that come again after so many."""
+    draw = "lea r8, [r8 + 4*r8 + 13]\nand r8, {mask}\nmov rax, r8\nimul rax, r12\n"
+    go = "lea rdx, [rip + 7f]\nmovsxd rax, dword ptr [rdx + 4*rax]\nadd rax, rdx\njmp rax\n"
+    go += "".join(f"{k + 3}: add rbx, {k}\njmp 8f\n" for k in range(4))
+    go += ".balign 4\n7: " + "".join(f".long {k + 3}b - 7b\n" for k in range(4)) + "8:"
+    kinds = {
+        "branches": "shr rax, 63\njz 2f\nadd rbx, 1\n2:",
+        "jumps of four targets": "shr rax, 62\n" + go,
+        "jumps that a branch foretells": "shr rax, 63\njz 2f\nadd rbx, 1\n2:\n" + go,
+    }
+    before = "mov r12, 0x9E3779B97F4A7C15\nxor r8d, r8d"
+    random = [
+        Loop(f"{kind} of {period}", draw.format(mask=period - 1) + body, 1, before, rounds=3 * max(period, 8192))
+        for kind, body in kinds.items()
+        for period in (4, 16, 64, 256, 4096, 16384)
+    ]
+    jumps = [Loop(f"jumps every {step} bytes", f"jmp 2f\n.balign {step}\n2:\n" * 32, 32) for step in (4, 8, 16, 64)]
+    return [*jumps, Loop("calls and returns", "call 3f\njmp 4f\n3: ret\n4:"), *random]
 
 
 def _walks() -> list[Loop]:
-    loops = []
-    for name, size in (("L2", 1 << 18), ("L3", 1 << 20), ("L3 far", 1 << 22), ("memory", 1 << 26)):
-        for kind, step, access in (
-            ("loads of lines", 64, "mov rax, [rbx]"),
-            ("loads of lines that wait", 64, "add rbx, [rbx]"),
-            ("loads of lines that wait, back", -64, "add rbx, [rbx]"),
-            ("loads of every other line that wait", 128, "add rbx, [rbx]"),
-            ("loads of every fourth line that wait", 256, "add rbx, [rbx]"),
-            ("loads of 32 bytes", 32, "vmovups ymm0, [rbx]"),
-            ("stores of 32 bytes", 32, "vmovups [rbx], ymm1"),
-        ):
-            if step < 0:
-                body = f"lea rbx, [rdi + {size} - 64]\n2:\n{access}\nadd rbx, {step}\ncmp rbx, rdi\njae 2b"
-                count = size // -step
-            else:
-                body, count = _walk(step, size, access)
-            loops.append(Loop(f"{kind}, {name}", "prefetchers", body, count, "vpxor xmm1, xmm1, xmm1", size, max(1, (1 << 19) // size * 4)))
-    return loops
-
-
-def _rounds_of_array(elements: int, body: str) -> str:
-    return f"mov rbx, rdi\nlea rdx, [rdi + {8 * elements}]\nmov r14, rsi\n2:\n{body}\nadd rbx, 8\nadd r14, 8\ncmp rbx, rdx\njne 2b"
-
-
-def _random_branches() -> list[Loop]:
-    """Branches and indirect jumps on random bits that come again after so many."""
-    draw = "lea r8, [r8 + 4*r8 + 13]\nand r8, {mask}\nmov rax, r8\nimul rax, r12\n"
-    branch = "shr rax, 63\njz 2f\nadd rbx, 1\n2:"
-    jump = "shr rax, 62\nlea rdx, [rip + 7f]\nmovsxd rax, dword ptr [rdx + 4*rax]\nadd rax, rdx\njmp rax\n"
-    jump += "".join(f"{k + 3}: add rbx, {k}\njmp 8f\n" for k in range(4))
-    jump += ".balign 4\n7: " + "".join(f".long {k + 3}b - 7b\n" for k in range(4)) + "8:"
-    foretold = "shr rax, 63\nmov r9, rax\njz 5f\nadd rbx, 1\n5:\nlea rdx, [rip + 7f]\nmovsxd rax, dword ptr [rdx + 4*r9]\n"
-    foretold += "add rax, rdx\njmp rax\n3: add rbx, 1\njmp 8f\n4: add rbx, 2\njmp 8f\n"
-    foretold += ".balign 4\n7: .long 3b - 7b\n.long 4b - 7b\n8:"
-    before = "mov r12, 0x9E3779B97F4A7C15\nxor r8d, r8d"
+    """Walks through a buffer, over and over, of loads that wait for one another and that do not, and of stores."""
+    kinds = (
+        ("loads of lines", 64, "mov rax, [rbx]"),
+        ("loads of lines that wait", 64, "add rbx, [rbx]"),
+        ("loads of every other line that wait", 128, "add rbx, [rbx]"),
+        ("loads of 32 bytes", 32, "vmovups ymm0, [rbx]"),
+        ("stores of 32 bytes", 32, "vmovups [rbx], ymm1"),
+    )
     return [
-        Loop(f"{name} of {period}", "branch predictor", draw.format(mask=period - 1) + body, 1, before, rounds=3 * max(period, 8192))
-        for name, body in (
-            ("branches", branch),
-            ("jumps of four targets", jump),
-            ("jumps that a branch foretells", foretold),
+        Loop(
+            f"{kind}, {level}",
+            f"mov rbx, rdi\nlea rdx, [rdi + {size}]\n2:\n{access}\nadd rbx, {step}\ncmp rbx, rdx\njb 2b",
+            size // step,
+            "vpxor xmm1, xmm1, xmm1",
+            size,
+            max(1, (1 << 21) // size),
         )
-        for period in (4, 8, 16, 32, 64, 256, 1024, 4096, 16384)
+        for level, size in (("L2", 1 << 18), ("L3", 1 << 20), ("4 MiB", 1 << 22), ("64 MiB", 1 << 26))
+        for kind, step, access in kinds
     ]
 
 
 def all_loops() -> list[Loop]:
-    """Of all mechanisms."""
-    add_to_memory = "movsd xmm0, [r14]\nmulsd xmm0, xmm1\naddsd xmm0, [rbx]\nmovsd [rbx], xmm0"
-    found = [
-        Loop(f"sums in memory, again after {n}", "store to load", _rounds_of_array(n, add_to_memory), n, "pxor xmm1, xmm1", rounds=4000 // n * 4 + 8)
-        for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 128)
-    ]
-    found += [
-        Loop("integer through memory", "store to load", "mov [rdi], rax\nmov rax, [rdi]"),
-        Loop("integer through memory, counted", "store to load", "add qword ptr [rdi], 1"),
-        Loop("double through memory", "store to load", "movsd [rdi], xmm0\nmovsd xmm0, [rdi]"),
-        Loop("double through memory, added to", "store to load", "addsd xmm0, [rdi]\nmovsd [rdi], xmm0", before="pxor xmm0, xmm0"),
-        Loop("half of what is stored", "store to load", "mov [rdi], rax\nmov eax, [rdi + 4]"),
-        Loop("two stores, one load", "store to load", "mov [rdi], eax\nmov [rdi + 4], eax\nmov rax, [rdi]"),
-        Loop("store beside a load", "store to load", "mov [rdi], rax\nmov rbx, [rdi + 8]\nadd rax, 1"),
-        Loop("load of a late store's neighbour", "store to load", "imul rax, rax\nimul rax, rax\nmov [rdi], rax\nmov rbx, [rdi + 8]\nadd rcx, rbx"),
-        Loop("push and pop", "stack pointer", "push rax\npush rbx\npop rbx\npop rax"),
-        Loop("load after load", "latency", "mov rdi, [rdi]", before="mov [rdi], rdi"),
-        Loop("double load to add", "latency", "movsd xmm1, [rdi]\naddsd xmm0, xmm1", before="pxor xmm0, xmm0"),
-        Loop("divisions of 64 bits side by side", "divider", "\n".join("mov rax, r13\nxor edx, edx\ndiv rbp" for _ in range(8)), 8, "mov rbp, 262144\nmov r13, 0x3f23456789abcdef"),
-        Loop("divisions of 64 bits by 7 side by side", "divider", "\n".join("mov rax, r13\nxor edx, edx\ndiv rbp" for _ in range(8)), 8, "mov rbp, 7\nmov r13, 0x3f23456789abcdef"),
-        Loop("divisions of 32 bits side by side", "divider", "\n".join("mov eax, r13d\nxor edx, edx\ndiv ebp" for _ in range(8)), 8, "mov ebp, 7\nmov r13d, 1000000007"),
-        Loop("divisions of 64 bits in a chain", "divider", "and rax, 0\nadd rax, r13\nxor edx, edx\ndiv rbp", 1, "mov rbp, 262144\nmov r13, 0x3f23456789abcdef"),
-        Loop("square roots side by side", "divider", "\n".join(f"sqrtsd xmm{k}, xmm9" for k in range(8)), 8, "mov rax, 0x3ff123456789abcd\nmovq xmm9, rax"),
-        Loop("square roots in a chain", "divider", "sqrtsd xmm0, xmm0", 1, "mov rax, 0x3ff123456789abcd\nmovq xmm0, rax"),
-        Loop("double divisions side by side", "divider", "\n".join(f"movapd xmm{k}, xmm8\ndivsd xmm{k}, xmm9" for k in range(8)), 8, "mov rax, 0x3ff123456789abcd\nmovq xmm9, rax\nmovq xmm8, rax"),
-        Loop("root and division by turns", "divider", "sqrtsd xmm0, xmm9\nmovapd xmm1, xmm8\ndivsd xmm1, xmm9", 1, "mov rax, 0x3ff123456789abcd\nmovq xmm9, rax\nmovq xmm8, rax"),
-        Loop("sqrt's test and root", "units", "ucomisd xmm9, xmm8\njp 9f\nsqrtsd xmm0, xmm9", 1, "mov rax, 0x3ff123456789abcd\nmovq xmm9, rax\npxor xmm8, xmm8"),
-        Loop("calls and returns", "branches", "call 3f\njmp 4f\n3: ret\n4:"),
-        Loop("shifts", "ports", "\n".join(f"shl {r}, 3" for r in ("rax", "rbx", "rdx", "r8", "r9", "r10")), 6),
-        Loop("lea of three parts", "ports", "\n".join(f"lea {r}, [rdi + rsi + 5]" for r in ("rax", "rbx", "rdx", "r8", "r9", "r10")), 6),
-        Loop("conditional moves", "ports", "\n".join(f"cmove {r}, rdi" for r in ("rax", "rbx", "rdx", "r8", "r9", "r10")), 6),
-        Loop("sete", "ports", "\n".join(f"sete {r}" for r in ("al", "bl", "dl", "r8b", "r9b", "r10b")), 6),
-        Loop("untaken branches", "ports", "test rdi, rdi\n" + "jz 9f\n" * 8, 8),
-        *(
-            Loop(f"jumps every {step} bytes", "branches", f"jmp 2f\n.balign {step}\n2:\n" * 32, 32, ".balign 64")
-            for step in (4, 8, 16, 32, 64)
-        ),
-        *(
-            Loop(f"jumps through a register every {step} bytes", "branches", f"lea rax, [rip + 2f]\njmp rax\n.balign {step}\n2:\n" * 16, 16)
-            for step in (16, 32, 64)
-        ),
-        *(
-            Loop(f"untaken and taken branches every {step} bytes", "branches", f"jz 9f\njmp 2f\n.balign {step}\n2:\n" * 16, 16, "test rdi, rdi")
-            for step in (8, 16, 32, 64)
-        ),
-        Loop("loop of three", "branches", "mov ebx, 8\n2:\nadd rax, 1\ndec ebx\njnz 2b", 8),
-        Loop("loads of vectors", "ports", "\n".join(f"movups xmm{k}, [rdi + {16 * k}]" for k in range(8)), 8),
-        Loop("loads of vectors across lines", "ports", "\n".join(f"movups xmm{k}, [rdi + {64 * k + 56}]" for k in range(8)), 8),
-        Loop("unaligned loads of vectors", "ports", "\n".join(f"movups xmm{k}, [rdi + {64 * k + 1}]" for k in range(8)), 8),
-        Loop("stores of vectors", "ports", "\n".join(f"movups [rdi + {16 * k}], xmm{k}" for k in range(8)), 8),
-        Loop("unaligned stores of vectors", "ports", "\n".join(f"movups [rdi + {64 * k + 1}], xmm{k}" for k in range(8)), 8),
-        Loop("stores of vectors across lines", "ports", "\n".join(f"movups [rdi + {64 * k + 56}], xmm{k}" for k in range(8)), 8),
-        Loop("bytes added", "ports", "\n".join(f"paddb xmm{k}, xmm9" for k in range(8)), 8),
-        Loop("bytes compared", "ports", "\n".join(f"pcmpeqb xmm{k}, xmm9" for k in range(8)), 8),
-        Loop("shuffles", "ports", "\n".join(f"pshufd xmm{k}, xmm9, 3" for k in range(8)), 8),
-        Loop("unpacks", "ports", "\n".join(f"punpcklbw xmm{k}, xmm9" for k in range(8)), 8),
-        Loop("packed multiplies", "ports", "\n".join(f"pmullw xmm{k}, xmm9" for k in range(8)), 8),
-        Loop("vector shifts", "ports", "\n".join(f"psrlw xmm{k}, 3" for k in range(8)), 8),
-        Loop("integers to doubles", "ports", "\n".join(f"pxor xmm{k}, xmm{k}\ncvtsi2sd xmm{k}, eax" for k in range(8)), 8),
-        Loop("doubles multiplied and added", "ports", "\n".join(f"mulsd xmm{k}, xmm9\naddsd xmm{k + 4}, xmm9" for k in range(4)), 8, "pxor xmm9, xmm9"),
-        *_random_branches(),
-        *_walks(),
-    ]
-    return found
+    """The loops of all mechanisms."""
+    return [*_through_memory(), *_units(), *_branches(), *_walks()]
 
 
 @dataclass(frozen=True)

@@ -134,3 +134,39 @@ def test_a_load_waits_for_a_stores_address_not_for_its_data():
         accesses = {1: [(place, 8, 1)], 2: [(place + (8 if k > 5 else 0), 8, 0)]}
         program.execute(number, *accesses.get(number, []))
     assert native_cycles(program, 400, latency=3) < 13  # the loads' own chain: 3, 4, 3 and not the store's too
+
+
+def test_a_division_that_waits_does_not_hold_up_one_that_is_ready():
+    """By turns one behind a chain of multiplications and one that needs nothing of it: the unit is free between."""
+    program = Program(
+        [
+            Instruction(Operation.INT_MUL, (1,), (1,)),
+            Instruction(Operation.INT_MUL, (1,), (1,)),
+            Instruction(Operation.INT_DIV, (1,), (2,)),
+            Instruction(Operation.INT_DIV, (3,), (4,)),
+            Instruction(Operation.INT_MUL, (4,), (5,)),
+        ]
+    )
+    for k in range(2000):
+        program.execute(k % 5)
+    assert native_cycles(program, 400, latency=5, busy=4.0) == pytest.approx(10, abs=0.5)  # the chain of two fives
+
+
+def jumps(targets, fields):
+    """Cycles a round of an indirect jump that goes to so many targets by turns, which the predictor knows."""
+    indirect = Instruction(Operation.BRANCH, (1,), (), Flag.BRANCH | Flag.INDIRECT)
+    program = Program([indirect, *[Instruction(Operation.BRANCH, flags=Flag.BRANCH)] * 3])  # the second is jumped over
+    for k in range(4000):
+        program.execute(0)
+        program.execute(2 + k % targets)
+    simulation = Simulation(replace_fields(BASE, fields), as_native(program.static()))
+    simulation.run(program.chunk())
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    return simulation.counters["cycles"] / 4000
+
+
+def test_a_jump_to_another_target_than_the_last_is_found_later():
+    delayed = {"microcode": "zen3", "indirect_delay": 3}
+    assert jumps(1, delayed) == jumps(1, {"microcode": "zen3"})
+    assert jumps(2, delayed) - jumps(2, {"microcode": "zen3"}) == pytest.approx(3, abs=0.1)

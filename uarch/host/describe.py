@@ -216,7 +216,7 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
         size, ways = cache.size_kib, ways_of(cache.size_kib, cache.associativity)
         put(f"{level}.size_kib", size, TOLD, "sysfs")
         put(f"{level}.associativity", ways, TOLD, "sysfs")
-        seen = seen_size(told, found, level)
+        seen = seen_size(found, level)
         if level in ("l2", "l3") and seen is not None and seen < _SHARE * size:
             share = 1 << int(np.log2(seen) + 0.25)
             put(f"{level}.size_kib", share, MEASURED, f"seen of the {size} KiB told; others have the rest")
@@ -258,18 +258,11 @@ def ways_of(size_kib: int, ways: int) -> int:
     return 1
 
 
-def seen_size(told: Told, found: Measurements, level: str) -> float | None:
-    """KiB of a level that are the program's own; None where no curve tells.
+def seen_size(found: Measurements, level: str) -> float | None:
+    """KiB up to which a chase costs less than halfway (by ratio) from this level's latency to the next one's.
 
-    Of L2 those up to which a chase costs less than halfway (by ratio) from its latency to the next level's. Of L3 those
-    up to which reads in order go faster than halfway from its bandwidth to memory's: others who share it leave a chase
-    less than a program that asks for many lines.
+    Where others share L3, reads in order keep more of it than a chase, which asks seldom, as most programs do.
     """
-    if level == "l3" and "bandwidth" in found.curves:
-        sizes, rates = found.curves["bandwidth"]["reads"]
-        beyond = [rate for size, rate in zip(sizes, rates, strict=True) if size >= 2 * told.caches["l2"].size_kib]
-        limit = float(np.sqrt(max(beyond) * rates[-1]))
-        return max(size for size, rate in zip(sizes, rates, strict=True) if rate >= limit)
     following = {"l2": "l3" if "l3" in found.latency else "memory", "l3": "memory"}.get(level)
     if following is None or level not in found.latency:
         return None

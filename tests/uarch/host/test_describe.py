@@ -43,7 +43,6 @@ def made_up(memory: float = 400.0, l3: float = 50.0) -> Measurements:
     found.curves["loops"] = {
         "cycles a round": ([float(size) for size in LOOP_SIZES], [max(size / 6, 1 + (size > 8)) for size in LOOP_SIZES])
     }
-    found.curves["bandwidth"] = {"reads": (sizes, [30.0 if s <= 512 else 18.0 if s <= 8192 else 6.0 for s in sizes])}
     found.windows = {
         "reorder buffer": 248,
         "integer registers": 168,
@@ -103,8 +102,8 @@ def test_what_a_computer_tells_is_read_from_its_files(tmp_path):
 def test_levels_are_read_from_the_curve():
     found = made_up()
     assert [found.latency[level] for level in ("l1d", "l2", "l3", "memory")] == [4.0, 12.0, 50.0, 400.0]
-    assert seen_size(ZEN3, found, "l3") == 8192
-    assert seen_size(ZEN3, found, "l2") == 512
+    assert seen_size(found, "l3") == 8192
+    assert seen_size(found, "l2") == 512
 
 
 def test_a_loop_larger_than_a_group_of_fetch_takes_two_cycles():

@@ -115,11 +115,9 @@ def _eliminated(name: str, flags: int, family: str) -> bool:
     return f"{mnemonic} " in _VECTOR_MOVES and kinds in ("x,x", "y,y")
 
 
-# Scalar operations that keep the upper half of their result's register: Zen knows where that half is zero, as scalar code
-# leaves it, and waits for nothing (AMD 56665, "XMM register merge optimization").
-_KEEP_UPPER = frozenset(
-    "cvtsi2ss cvtsi2sd cvtsd2ss cvtss2sd sqrtss sqrtsd rcpss rsqrtss roundss roundsd".split()
-)
+# Scalar operations that keep the upper half of their result's register: Zen knows where that half is zero, as scalar
+# code leaves it, and waits for nothing (AMD 56665, "XMM register merge optimization").
+_KEEP_UPPER = frozenset("cvtsi2ss cvtsi2sd cvtsd2ss cvtss2sd sqrtss sqrtsd rcpss rsqrtss roundss roundsd".split())
 
 
 def _drop_merged(sources: NDArray[np.uint8], destinations: NDArray[np.uint8], name: str) -> None:
