@@ -137,7 +137,7 @@ class Machine:
     tlb: Tlb | None = None  # None: 64 entries, whose misses cost nothing
     first_touch: str = MEMORY  # where a store finds a page never touched before; cache: the kernel has just zeroed it
     indirect_delay: int | None = (
-        None  # cycles of fetch until a predicted target is known that is not the last one; None: 0
+        None  # cycles until a return's target is known, or an indirect jump's other one; None: 0
     )
     forward_latency: int | None = None  # cycles from a store's data to the load that waits for them; None: gem5's
 

@@ -166,6 +166,27 @@ def jumps(targets, fields):
     return simulation.counters["cycles"] / 4000
 
 
+def returns(fields):
+    """Cycles of a call and its return."""
+    call = Instruction(Operation.BRANCH, (4, 4), (4,), Flag.BRANCH | Flag.CALL | Flag.STORE, 1)
+    back = Instruction(Operation.BRANCH, (4,), (4,), Flag.BRANCH | Flag.INDIRECT | Flag.RETURN | Flag.LOAD, 1)
+    program = Program([call, Instruction(Operation.BRANCH, flags=Flag.BRANCH), Instruction(), back])
+    for _ in range(2000):
+        program.execute(0, (0x10000000, 8, 1))
+        program.execute(3, (0x10000000, 8, 0))
+        program.execute(1)
+    simulation = Simulation(replace_fields(BASE, fields), as_native(program.static()))
+    simulation.run(program.chunk())
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    return simulation.counters["cycles"] / 2000
+
+
+def test_a_returns_target_is_found_later():
+    delayed = {"microcode": "zen3", "indirect_delay": 3}
+    assert returns(delayed) - returns({"microcode": "zen3"}) == pytest.approx(3, abs=0.1)
+
+
 def test_a_jump_to_another_target_than_the_last_is_found_later():
     delayed = {"microcode": "zen3", "indirect_delay": 3}
     assert jumps(1, delayed) == jumps(1, {"microcode": "zen3"})

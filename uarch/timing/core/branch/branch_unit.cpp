@@ -66,9 +66,9 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
         ++mispredictions;
         count_misprediction(flags, conditional && predicted != taken);
     }
-    if (tells_retargets_ && !direct && !(flags & RETURN)) {
+    if (tells_retargets_ && !direct) {
         Address& last = last_targets_[(pc >> 1) & (LAST_TARGETS - 1)];
-        if (outcome == Redirect::None && last != target) outcome = Redirect::Retarget;
+        if (outcome == Redirect::None && (flags & RETURN || last != target)) outcome = Redirect::Retarget;
         last = target;
     }
     return outcome;

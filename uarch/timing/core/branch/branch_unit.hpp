@@ -11,8 +11,8 @@
 //   branch is fetched and when it retires; one without such times teaches at once. Most to the predictors whose histories
 //   move at retirement, this is worth half of their mispredictions.
 //
-// Silicon finds the target of an indirect jump that goes elsewhere than last time later than that of one that does not:
-// where the core asks for it (`tell_retargets`), such a jump, predicted right, is told as `Retarget`.
+// Silicon finds the target of a return, and of an indirect jump that goes elsewhere than last time, later than that of
+// other branches: where the core asks for it (`tell_retargets`), such a one, predicted right, is told as `Retarget`.
 //
 // Branches of wrong paths leave nothing here but in the perceptron's history. gem5's count of mispredictions has those of
 // wrong paths too, more of them the longer a branch waits for its data and the larger the reorder buffer is, and those of
