@@ -36,7 +36,7 @@ def made_up(memory: float = 400.0, l3: float = 50.0) -> Measurements:
     steps = [4.0 if s <= 32 else 12.0 if s <= 512 else l3 if s <= 8192 else memory for s in sizes]
     found.curves["latency"] = {"huge pages": (sizes, steps), "4 KiB pages": (sizes, steps)}
     names = "add,multiply,divide 32,divide 64,load,fp add,fp multiply,fp divide"
-    found.latency = dict.fromkeys(names.split(","), 3.0) | {"divide 32": 16.0}
+    found.latency = dict.fromkeys(names.split(","), 3.0) | {"divide 32": 16.0, "retargeted jump": 3.1}
     found.per_cycle = dict.fromkeys(
         "nop,copy,zero,add,multiply,load,store,fp add,fp multiply,vector add".split(","), 1.98
     ) | {"nop": 5.6}
@@ -110,6 +110,7 @@ def test_a_loop_larger_than_a_group_of_fetch_takes_two_cycles():
     assert loop_of_one_group(made_up(), 6) == 8
     machine = describe(ZEN3, made_up(), "2026-11-25").machine
     assert (machine.pipeline.fetch_width, machine.pipeline.rename_width) == (8, 6)
+    assert machine.indirect_delay == 3
 
 
 def test_steps_of_curves():
