@@ -115,8 +115,8 @@ def validate(
     """Time workloads (all of a set by default) or a `program` on this computer, and simulate them on `machines`.
 
     Live-points and times are kept in `folder`: a second call only times and simulates, or with `keep_times` times only
-    what was not timed before. `model` adds the predictions of a
-    loaded model for the first machine. Raises InputError where no program is left, or for an unknown name.
+    what was not timed before, and leaves that out while the computer is busy. `model` adds the predictions of a loaded
+    model for the first machine. Raises InputError where no program is left, or for an unknown name.
     """
     known = told()
     cpu = matched(known)
@@ -133,11 +133,20 @@ def validate(
                 points[run.name] = recorded(run, cpu, folder, progress=False)
             except InputError as error:
                 left_out[run.name] = str(error)
-        kept = _kept_times(folder, points) if keep_times else {}
+        known_times = _known_times(folder)
+        kept = _of_points(known_times, points) if keep_times else {}
         lacking = [run for run in runs if run.name in points and run.name not in kept]
-        times, busy = _times(lacking, known, least_seconds, left_out, progress) if lacking or not kept else ({}, 0.0)
-        times = {run.name: (kept | times)[run.name] for run in runs if run.name in kept | times}
-        _keep_times(folder, points, times)
+        new: dict[str, Timed] = {}
+        busy = 0.0
+        if lacking:
+            try:
+                new, busy = _times(lacking, known, least_seconds, left_out, progress)
+            except InputError as error:  # the computer is busy
+                if not kept:
+                    raise
+                left_out |= {run.name: str(error) for run in lacking}
+        times = {run.name: (kept | new)[run.name] for run in runs if run.name in kept | new}
+        _keep_times(folder, known_times | {points[name].name: asdict(time) for name, time in new.items()})
     if not times:
         raise InputError(f"no program is left to judge by: {next(iter(left_out.values()), 'none was given')}")
     table, stacks = _compared(times, points, machines, progress)
@@ -160,22 +169,24 @@ def _runs(names: Sequence[str], set_name: str, inputs: Path, scratch: Path, left
     return found
 
 
-def _kept_times(folder: Path, points: dict[str, Path]) -> dict[str, Timed]:
+def _known_times(folder: Path) -> dict[str, Any]:
+    """Times of the folder by the name of the live-points."""
     try:
-        kept = json.loads((folder / TIMES).read_text())
-        return {name: Timed(**kept[path.name]) for name, path in points.items() if path.name in kept}
+        return dict(json.loads((folder / TIMES).read_text()))
     except (OSError, ValueError, TypeError):
         return {}
 
 
-def _keep_times(folder: Path, points: dict[str, Path], times: dict[str, Timed]) -> None:
+def _of_points(known: dict[str, Any], points: dict[str, Path]) -> dict[str, Timed]:
     try:
-        kept = json.loads((folder / TIMES).read_text())
-    except (OSError, ValueError):
-        kept = {}
-    kept |= {points[name].name: asdict(time) for name, time in times.items()}
+        return {name: Timed(**known[path.name]) for name, path in points.items() if path.name in known}
+    except TypeError:
+        return {}
+
+
+def _keep_times(folder: Path, times: dict[str, Any]) -> None:
     with atomic_path(folder / TIMES) as temporary:
-        temporary.write_text(json.dumps(kept, indent=1))
+        temporary.write_text(json.dumps(times, indent=1))
 
 
 def _times(

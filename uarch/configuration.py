@@ -136,6 +136,9 @@ class Machine:
     microcode: str = GEM5  # whose micro-operations: gem5's, or a real family's (tracegen/decode/native)
     tlb: Tlb | None = None  # None: 64 entries, whose misses cost nothing
     first_touch: str = MEMORY  # where a store finds a page never touched before; cache: the kernel has just zeroed it
+    indirect_delay: int | None = (
+        None  # cycles until a return's target is known, or an indirect jump's other one; None: 0
+    )
     forward_latency: int | None = None  # cycles from a store's data to the load that waits for them; None: gem5's
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,7 +151,7 @@ class Machine:
             del values["microcode"]
         if self.first_touch == MEMORY:
             del values["first_touch"]
-        for field in ("tlb", "forward_latency"):
+        for field in ("tlb", "indirect_delay", "forward_latency"):
             if values[field] is None:
                 del values[field]
         return values
@@ -169,7 +172,7 @@ class RelationError(InputError):
 
 
 # Fields that a machine may be without.
-OPTIONAL = ("functional_units.div_step_latency", "microcode", "tlb", "first_touch", "forward_latency")
+OPTIONAL = ("functional_units.div_step_latency", "microcode", "tlb", "first_touch", "indirect_delay", "forward_latency")
 _SECTIONS: dict[str, type] = {
     "functional_units": FunctionalUnits,
     "branch_predictor": BranchPredictor,
@@ -190,7 +193,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     where = f"machine {name_of(values.get('name', '(unnamed)'))}"
     _refuse_unknown(where, values)
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
-    for field in ("name", "core", "frequency_ghz", "microcode", "first_touch", "forward_latency"):
+    for field in ("name", "core", "frequency_ghz", "microcode", "first_touch", "indirect_delay", "forward_latency"):
         if field in values:
             check_value(where, field, values[field], RULES[field])
     pipeline = _section(where, "pipeline", values, _PIPELINES[values["core"]], values["core"])
@@ -206,6 +209,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
         memory=_memory(where, values["memory"]),
         microcode=values.get("microcode", GEM5),
         first_touch=values.get("first_touch", MEMORY),
+        indirect_delay=values.get("indirect_delay"),
         forward_latency=values.get("forward_latency"),
         **sections,
     )

@@ -103,6 +103,7 @@ RULES: dict[str, Rule] = {
     "tlb.l2_latency": Rule(int, 0, 500),
     "tlb.walk_latency": Rule(int, 0, 5000),
     "first_touch": Rule(str, names=lambda: (MEMORY, CACHE)),
+    "indirect_delay": Rule(int, 0, 100),
     "forward_latency": _latency(),
     "microcode": Rule(str, names=lambda: MICROCODES),
     "branch_predictor.kind": Rule(str, names=lambda: PREDICTORS),

@@ -137,9 +137,9 @@ class NativeInstructions:
 
     instructions: StaticInstructions
     latency: NDArray[np.int16]  # [S] of the computing part, cycles; -1: as of `operation`
-    busy: NDArray[np.float32]  # [S] cycles between two of several micro-operations each; 0: as many as there are
-    int_dividers: int  # divisions under way at a time
-    fp_dividers: int
+    busy: NDArray[np.float32]  # [S] cycles between two divisions, or two of several micro-operations each; 0: as many
+    vector_load: float  # cycles of one of many loads to vector registers
+    vector_store: float
 
 
 MERGES_RESULT = 4  # of `merges_flags`: its first destination, a vector register, is read as it is written

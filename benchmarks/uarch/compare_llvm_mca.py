@@ -23,6 +23,7 @@ import numpy as np
 from tracegen.decode import decode
 from tracegen.live_points.live_points import LivePoints, load
 from uarch.configuration import Machine, load_machine, replace_fields
+from uarch.constraints import GEM5
 from uarch.instructions import LAST, Chunk, Flag, Operation
 from uarch.timing.simulation import Simulation
 
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--llvm-mca", default="llvm-mca-14")
     options = parser.parse_args(arguments)
     machine = replace_fields(load_machine(options.machine), {"microcode": options.family})
-    gem5 = load_machine(options.machine)
+    gem5 = replace_fields(load_machine(options.machine), {"microcode": GEM5})
     ratios: list[tuple[float, float]] = []
     share = -(-options.blocks // len(options.points))
     for path in options.points:

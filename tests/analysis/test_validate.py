@@ -15,7 +15,7 @@ from tracegen.suite.host_cpu import matched
 from tracegen.suite.host_time import HostTime
 from tracegen.suite.inputs import compile_c
 from tracegen.suite.whole_run import Run, Timed, of_times, others_busy, recorded, require_names, timed
-from tracegen.suite.workloads import select
+from tracegen.suite.workloads import Workload, select
 from uarch.configuration import load_machine
 from uarch.host.told import Told, told
 from uarch.stated_error import StatedError, stated_error_yaml, stated_errors
@@ -156,3 +156,25 @@ def test_a_program_is_timed_simulated_and_shown(tmp_path):
     assert json.loads(answer.to_json())["programs"][0]["program"] == "sum"
     assert "Measured and simulated" in answer.to_html()
     assert validation.stated(found, "zen2").programs == {"sum": pytest.approx(row["error.zen2"], abs=1e-3)}
+
+
+@pytest.mark.slow
+@x86
+def test_on_a_busy_computer_times_that_are_kept_are_judged_and_the_others_named(tmp_path, monkeypatch):
+    workloads = [
+        Workload(name, "kernel", ("{kernel}", "6"), "validate", kernel="queens", optimise=level)
+        for name, level in (("one_O1", 1), ("one_O3", 3))
+    ]
+    monkeypatch.setattr(validation, "select", lambda names, set_name: workloads)
+    monkeypatch.setattr(validation, "others_busy", lambda: 99.0)
+    zen2, folder = load_machine("zen2"), tmp_path / "v"
+    with pytest.raises(InputError, match="this computer is busy"):
+        validation.validate([zen2], folder=folder, keep_times=True, progress=False)
+    points = next(folder.glob("one_O1-*")).name
+    (folder / "times.json").write_text(
+        json.dumps({points: {"seconds": 1.0, "spread": 0, "kernel": 0, "repeats": 7, "ghz": 3}})
+    )
+    found = validation.validate([zen2], folder=folder, keep_times=True, progress=False)
+    assert found.table["program"].tolist() == ["one_O1"]
+    assert list(found.left_out) == ["one_O3"]
+    assert "busy" in found.left_out["one_O3"]

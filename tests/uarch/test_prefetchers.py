@@ -26,6 +26,15 @@ def test_the_tagged_one_wants_the_next_two_lines_of_the_page():
     assert see(parts.Prefetcher("tagged"), 62 * 64) == [63]
 
 
+def test_a_stream_is_followed_far_ahead_both_ways_and_not_beyond_its_page():
+    prefetcher = parts.Prefetcher("stream")
+    assert see(prefetcher, 0, 64) == []
+    assert see(prefetcher, 128) == list(range(3, 27))
+    assert see(prefetcher, 192) == list(range(4, 28))  # the demand takes its own line out
+    assert see(parts.Prefetcher("stream"), 640, 576, 512) == list(range(7, -1, -1))
+    assert see(parts.Prefetcher("stream"), 0, 640, 64) == []  # no stream
+
+
 def test_a_stride_is_followed_when_it_is_seen_again():
     prefetcher = parts.Prefetcher("stride")
     assert see(prefetcher, 0, 128) == []

@@ -44,7 +44,7 @@ def stores(machine, native=False):
     if native:
         size = len(static)
         own = replace(static, micro_operations=np.ones(size, np.uint8), compute_operations=np.zeros(size, np.uint8))
-        found = NativeInstructions(own, np.full(size, -1, np.int16), np.zeros(size, np.float32), 1, 1)
+        found = NativeInstructions(own, np.full(size, -1, np.int16), np.zeros(size, np.float32), 0.0, 0.0)
         static = replace(static, native=lambda family: found)
     simulation = Simulation(machine, static)
     simulation.run(program.chunk())
@@ -73,3 +73,121 @@ def test_the_fields_are_optional_and_kept():
         replace_fields(BASE, {"tlb": TLB | {"l2_entries": 1000}})
     with pytest.raises(InputError, match=r"tlb\.walk_latency is missing"):
         replace_fields(BASE, {"tlb": {name: TLB[name] for name in ("entries", "l2_entries", "l2_latency")}})
+
+
+def as_native(static, latency=-1, busy=0.0, vector=0.0):
+    """A program as if a real family took each instruction as one micro-operation."""
+    size = len(static)
+    moves = (static.flags & (Flag.LOAD | Flag.STORE)) != 0
+    own = replace(static, micro_operations=np.ones(size, np.uint8), compute_operations=(~moves).astype(np.uint8))
+    costs = np.full(size, latency, np.int16), np.full(size, busy, np.float32)
+    return replace(static, native=lambda family: NativeInstructions(own, *costs, vector, vector))
+
+
+def native_cycles(program, rounds, **costs):
+    """Cycles of a round on a real family's micro-operations, two ports for loads and two for stores."""
+    fields = {"microcode": "zen3", "functional_units.load_ports": 2, "functional_units.store_ports": 2}
+    simulation = Simulation(replace_fields(BASE, fields), as_native(program.static(), **costs))
+    simulation.run(program.chunk())
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    return simulation.counters["cycles"] / rounds
+
+
+@pytest.mark.parametrize(
+    ("register", "offset", "is_store", "cycles"),
+    [(1, 0, 0, 0.5), (32, 0, 0, 1), (32, 56, 0, 2), (1, 0, 1, 0.5), (32, 0, 1, 1), (32, 56, 1, 2)],
+)
+def test_vectors_take_more_of_the_ports_and_all_again_for_a_second_line(register, offset, is_store, cycles):
+    """Loads and stores of 16 bytes; those of vectors have a throughput of one a cycle."""
+    one = Instruction(Operation.NONE, (7, register), (), Flag.STORE, 1)
+    one = one if is_store else Instruction(Operation.NONE, (7,), (register,), Flag.LOAD, 1)
+    program = Program([one] * 12 + [Instruction(Operation.BRANCH, flags=Flag.BRANCH)])
+    for k in range(1300):
+        line = 0x10000000 + 64 * (k % 13)
+        program.execute(k % 13, *([(line + offset, 16, is_store)] if k % 13 < 12 else []))
+    assert native_cycles(program, 1200, vector=1.0) == pytest.approx(cycles, rel=0.2)
+
+
+@pytest.mark.parametrize(("busy", "cycles"), [(8.0, 8), (0.0, 15)])
+def test_a_division_keeps_its_unit_as_long_as_its_throughput_says(busy, cycles):
+    program = Program([Instruction(Operation.INT_DIV, (1,), (2 + k,)) for k in range(4)])
+    for k in range(400):
+        program.execute(k % 4)
+    assert native_cycles(program, 400, latency=15, busy=busy) == pytest.approx(cycles, rel=0.05)
+
+
+def test_a_load_waits_for_a_stores_address_not_for_its_data():
+    """Both are once at one address, so that the load waits for the store from then on; the store's data is late."""
+    program = Program(
+        [
+            Instruction(Operation.INT_MUL, (1,), (1,)),
+            Instruction(Operation.NONE, (2, 1), (), Flag.STORE, 1),
+            Instruction(Operation.NONE, (3,), (4,), Flag.LOAD, 1),
+            Instruction(Operation.INT_ALU, (4, 5), (5,)),
+            Instruction(Operation.INT_MUL, (5,), (3,)),
+        ]
+    )
+    for k in range(2000):
+        number = k % 5
+        place = 0x10000000 + 64 * (k // 5 % 64)
+        accesses = {1: [(place, 8, 1)], 2: [(place + (8 if k > 5 else 0), 8, 0)]}
+        program.execute(number, *accesses.get(number, []))
+    assert native_cycles(program, 400, latency=3) < 13  # the loads' own chain: 3, 4, 3 and not the store's too
+
+
+def test_a_division_that_waits_does_not_hold_up_one_that_is_ready():
+    """By turns one behind a chain of multiplications and one that needs nothing of it: the unit is free between."""
+    program = Program(
+        [
+            Instruction(Operation.INT_MUL, (1,), (1,)),
+            Instruction(Operation.INT_MUL, (1,), (1,)),
+            Instruction(Operation.INT_DIV, (1,), (2,)),
+            Instruction(Operation.INT_DIV, (3,), (4,)),
+            Instruction(Operation.INT_MUL, (4,), (5,)),
+        ]
+    )
+    for k in range(2000):
+        program.execute(k % 5)
+    assert native_cycles(program, 400, latency=5, busy=4.0) == pytest.approx(10, abs=0.5)  # the chain of two fives
+
+
+def jumps(targets, fields):
+    """Cycles a round of an indirect jump that goes to so many targets by turns, which the predictor knows."""
+    indirect = Instruction(Operation.BRANCH, (1,), (), Flag.BRANCH | Flag.INDIRECT)
+    program = Program([indirect, *[Instruction(Operation.BRANCH, flags=Flag.BRANCH)] * 3])  # the second is jumped over
+    for k in range(4000):
+        program.execute(0)
+        program.execute(2 + k % targets)
+    simulation = Simulation(replace_fields(BASE, fields), as_native(program.static()))
+    simulation.run(program.chunk())
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    return simulation.counters["cycles"] / 4000
+
+
+def returns(fields):
+    """Cycles of a call and its return."""
+    call = Instruction(Operation.BRANCH, (4, 4), (4,), Flag.BRANCH | Flag.CALL | Flag.STORE, 1)
+    back = Instruction(Operation.BRANCH, (4,), (4,), Flag.BRANCH | Flag.INDIRECT | Flag.RETURN | Flag.LOAD, 1)
+    program = Program([call, Instruction(Operation.BRANCH, flags=Flag.BRANCH), Instruction(), back])
+    for _ in range(2000):
+        program.execute(0, (0x10000000, 8, 1))
+        program.execute(3, (0x10000000, 8, 0))
+        program.execute(1)
+    simulation = Simulation(replace_fields(BASE, fields), as_native(program.static()))
+    simulation.run(program.chunk())
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    return simulation.counters["cycles"] / 2000
+
+
+def test_a_returns_target_is_found_later():
+    delayed = {"microcode": "zen3", "indirect_delay": 3}
+    assert returns(delayed) - returns({"microcode": "zen3"}) == pytest.approx(3, abs=0.1)
+
+
+def test_a_jump_to_another_target_than_the_last_is_found_later():
+    delayed = {"microcode": "zen3", "indirect_delay": 3}
+    assert jumps(1, delayed) == jumps(1, {"microcode": "zen3"})
+    assert jumps(2, delayed) - jumps(2, {"microcode": "zen3"}) == pytest.approx(3, abs=0.1)

@@ -78,6 +78,9 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     if told.family in MICROCODES:
         put("microcode", told.family, TOLD, "its microarchitecture")
     put("first_touch", CACHE, ASSUMED, "Linux zeroes a page when it is touched first")
+    if "retargeted jump" in found.latency:
+        bubble = found.latency["retargeted jump"]
+        put("indirect_delay", max(round(bubble), 0), MEASURED, f"{bubble:.1f} cycles beyond a jump to its last target")
     if "store to load" in found.latency:
         whole = found.latency["store to load"]
         put("forward_latency", max(round(whole) - _INTO_STORE, 1), MEASURED, f"{whole:.1f} cycles store and load")
@@ -108,8 +111,21 @@ def _widths(put: Any, found: Measurements) -> None:
     most = max(found.per_cycle[name] for name in ("nop", "copy", "zero"))
     width = max(int(most + 0.6), 1)
     note = f"{most:.2f} instructions a cycle"
-    for field in ("fetch_width", "decode_width", "rename_width", "commit_width"):
+    for field in ("decode_width", "rename_width", "commit_width"):
         put(f"pipeline.{field}", width, MEASURED, note + ("" if field == "rename_width" else ", no wider than rename"))
+    fetched = max(loop_of_one_group(found, width), width)
+    put("pipeline.fetch_width", fetched, MEASURED, "the largest loop that is fetched in a cycle")
+
+
+def loop_of_one_group(found: Measurements, width: int) -> int:
+    """Micro-operations of the largest loop of which a round takes what renaming takes, not two cycles of fetch."""
+    sizes, times = found.curves["loops"]["cycles a round"]
+    largest = 0
+    for size, time in zip(sizes, times, strict=True):
+        if time > (max(size / width, 1) + 2) / 2:
+            break
+        largest = int(size)
+    return largest
 
 
 def _windows(put: Any, found: Measurements, base: Machine) -> None:
@@ -243,7 +259,10 @@ def ways_of(size_kib: int, ways: int) -> int:
 
 
 def seen_size(found: Measurements, level: str) -> float | None:
-    """KiB up to which accesses cost less than halfway (by ratio) from this level's latency to the next one's."""
+    """KiB up to which a chase costs less than halfway (by ratio) from this level's latency to the next one's.
+
+    Where others share L3, reads in order keep more of it than a chase, which asks seldom, as most programs do.
+    """
     following = {"l2": "l3" if "l3" in found.latency else "memory", "l3": "memory"}.get(level)
     if following is None or level not in found.latency:
         return None

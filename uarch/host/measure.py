@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from uarch.host.probe import Probe
-from uarch.host.snippets import DEPTHS, JUMPS, WINDOW_SIZES, WINDOWS
+from uarch.host.snippets import DEPTHS, JUMPS, LOOP_SIZES, WINDOW_SIZES, WINDOWS
 from uarch.host.told import Told
 
 Curve = tuple[list[float], list[float]]  # x, y
@@ -163,7 +163,8 @@ def step_at(x: Sequence[float], y: Sequence[float], limit: float) -> float | Non
 
 def _bandwidth(probe: Probe, told: Told, found: Measurements) -> None:
     last = max((cache.size_kib for cache in told.caches.values()), default=32768)
-    sizes = [16, 64, 256, 1024, 4096, 16384, max(min(4 * last, 1 << 18), _MEMORY_KIB)]
+    most = max(min(4 * last, 1 << 18), _MEMORY_KIB)
+    sizes = [int(16 * 2 ** (k / 2)) for k in range(64) if 16 * 2 ** (k / 2) <= most]
     for kind, name in enumerate(("reads", "writes", "copies")):
         rate = [1 / probe.ask("bandwidth", size << 10, kind, 5) for size in sizes]
         found.curves.setdefault("bandwidth", {})[name] = ([float(size) for size in sizes], rate)
@@ -180,6 +181,12 @@ def _parallel(probe: Probe, told: Told, found: Measurements) -> None:
     found.numbers["misses_in_flight"] = float(np.sort(together)[-3])
 
 
+def _loops(probe: Probe, told: Told, found: Measurements) -> None:
+    """Loops of nops: a round takes a cycle more where it does not fit into one group of fetch."""
+    times = [probe.cycles(f"loop of {size}", 20_000) for size in LOOP_SIZES]
+    found.curves["loops"] = {"cycles a round": ([float(size) for size in LOOP_SIZES], times)}
+
+
 def _branches(probe: Probe, told: Told, found: Measurements) -> None:
     lengths = [1 << k for k in range(2, 21)]
     even = (probe.pattern(4096, 1) + probe.pattern(4096, 2)) / 2
@@ -194,6 +201,8 @@ def _branches(probe: Probe, told: Told, found: Measurements) -> None:
     reach = step_at(JUMPS, times, found.misprediction / 3)
     if reach is not None:
         found.numbers["btb_entries"] = reach
+    to_last, to_others = (probe.cycles(f"indirect jump, {name}", 20_000) for name in ("one target", "four targets"))
+    found.latency["retargeted jump"] = max(to_others - to_last, 0.0)
     times = [probe.cycles(f"calls {depth}", 500) for depth in DEPTHS]
     found.curves["calls"] = {"cycles a call": ([float(depth) for depth in DEPTHS], times)}
     flat = float(np.median([time for depth, time in zip(DEPTHS, times, strict=True) if depth <= 14]))
@@ -235,6 +244,7 @@ def _system(probe: Probe, told: Told, found: Measurements) -> None:
 
 _SUBJECTS = {
     "operations": _operations,
+    "loops": _loops,
     "latency by size": _chases,
     "translation": _tlb,
     "bandwidth": _bandwidth,

@@ -23,15 +23,19 @@ _FLAGS = ("-O2", "-fno-tree-loop-distribute-patterns", "-march=native")
 
 @dataclass
 class Probe:
-    """The running program; a context manager. `spreads` collects the repeats' distances of quartiles over medians."""
+    """The running program; a context manager. `spreads` collects the repeats' distances of quartiles over medians.
+
+    `more` are snippets besides those of this package.
+    """
 
     features: frozenset[str] = frozenset()
     repeats: int = 7
+    more: Sequence[Snippet] = ()
     spreads: list[float] = field(default_factory=list)
 
     def __enter__(self) -> Probe:
         self._folder = tempfile.TemporaryDirectory(prefix="perfvec-")
-        self.snippets = [s for s in all_snippets() if not s.needs or s.needs in self.features]
+        self.snippets = [s for s in [*all_snippets(), *self.more] if not s.needs or s.needs in self.features]
         self._place = {snippet.name: place for place, snippet in enumerate(self.snippets)}
         program = _build(Path(self._folder.name), self.snippets)
         self._process = subprocess.Popen(
@@ -66,10 +70,10 @@ class Probe:
         """Return whether the processor has what the snippet needs."""
         return name in self._place
 
-    def cycles(self, name: str, iterations: int = 1500) -> float:
-        """Cycles of one of what the snippet repeats."""
+    def cycles(self, name: str, iterations: int = 1500, size: int = 0) -> float:
+        """Cycles of one of what the snippet repeats, on buffers of `size` bytes (65,536 where 0)."""
         place = self._place[name]
-        return self.ask("snippet", place, iterations, self.repeats) / self.snippets[place].count
+        return self.ask("snippet", place, iterations, self.repeats, size) / self.snippets[place].count
 
     def window(self, name: str, size: int, kib: int, iterations: int = 400) -> float:
         """Cycles of two misses with `size` instructions of the filler `name` behind each."""

@@ -1,6 +1,6 @@
 /* Micro-benchmarks of one core. Reads a command a line, answers a line of numbers: times in cycles of a reference chain.
  *
- *   snippet K iterations repeats              cycles an iteration of snippet K
+ *   snippet K iterations repeats [bytes]      cycles an iteration of snippet K, on two buffers of so many bytes (65,536)
  *   windows K bytes iterations repeats        so, on two random cycles of pointers of so many bytes each
  *   pattern K length iterations repeats kind  so, on random bits (kind 0), zeros (1) or ones (2), repeated after `length`
  *   chase bytes stride huge steps repeats     cycles an access along a random cycle of pointers, one every `stride` bytes
@@ -62,12 +62,15 @@ static uint64_t draw(void) {
     return seed ^= seed << 17;
 }
 
-static char *pages(size_t bytes, int huge) {
+static size_t whole(size_t bytes) { /* with a huge page to spare */
     const size_t unit = 2 << 20;
-    size_t whole = (bytes + 2 * unit) / unit * unit;
-    char *memory = mmap(0, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return (bytes + 2 * unit) / unit * unit;
+}
+
+static char *pages(size_t bytes, int huge) {
+    char *memory = mmap(0, whole(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return 0;
-    madvise(memory, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    madvise(memory, whole(bytes), huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return memory;
 }
 
@@ -207,12 +210,14 @@ int main(void) {
         long a = 0, b = 0, c = 0, d = 0, e = 0;
         if (sscanf(line, "%31s %ld %ld %ld %ld %ld", word, &a, &b, &c, &d, &e) < 1) continue;
         if (!strcmp(word, "snippet") && a >= 0 && a < snippet_count) {
-            struct call call = {snippets[a], pages(1 << 16, 1), pages(1 << 16, 1), b, 0};
-            memset(call.a, 0, 1 << 16);
-            memset(call.b, 0, 1 << 16);
+            size_t bytes = d ? d : 1 << 16;
+            struct call call = {snippets[a], pages(bytes, 1), pages(bytes, 1), b, 0};
+            if (!call.a || !call.b) { printf("\n"); continue; }
+            memset(call.a, 0, bytes);
+            memset(call.b, 0, bytes);
             of_call(&call);
             report((int)c, of_call, &call);
-            munmap(call.a, 4 << 20), munmap(call.b, 4 << 20);
+            munmap(call.a, whole(bytes)), munmap(call.b, whole(bytes));
         } else if (!strcmp(word, "windows") && a >= 0 && a < snippet_count) {
             static char *one, *two;
             static long size;

@@ -17,6 +17,7 @@ WINDOW_SIZES = (*range(16, 128, 8), *range(128, 720, 16))
 JUMPS = (128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 DEPTHS = (4, 8, 12, 14, 15, 16, 17, 18, 20, 24, 28, 30, 31, 32, 33, 34, 36, 40, 48, 64)
 JUMP_DISTANCE = 16  # bytes between jumps
+LOOP_SIZES = tuple(range(2, 17))  # micro-operations of a loop, its branch with them
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,18 @@ def _windows() -> list[Snippet]:
     return found
 
 
+def _indirect() -> list[Snippet]:
+    """An indirect jump that goes where it went last, and one that goes to four targets by turns."""
+    body = "add r9, r10\nand r9, 3\nmovsxd rax, dword ptr [rbp + 4*r9]\nadd rax, rbp\njmp rax\n"
+    body += "".join(f"{k + 3}: add rbx, {k}\njmp 8f\n" for k in range(4))
+    body += ".balign 4\n7: " + "".join(f".long {k + 3}b - 7b\n" for k in range(4)) + "8:"
+    before = "lea rbp, [rip + 7f]\nxor r9d, r9d\nmov r10d, {}"
+    return [
+        Snippet(f"indirect jump, {name}", body, before=before.format(step))
+        for name, step in (("one target", 0), ("four targets", 1))
+    ]
+
+
 def _branches() -> list[Snippet]:
     pattern = "movzx eax, byte ptr [rsi + r8]\ninc r8\nand r8, rcx\ntest eax, eax\njz 2f\nadd r9, 1\n2:"
     jumps = [
@@ -129,13 +142,14 @@ def _branches() -> list[Snippet]:
             for k in range(depth)
         )
         calls.append(Snippet(f"calls {depth}", f"call nested_{depth}_0", depth, behind=functions))
-    return [Snippet("pattern", pattern, before="xor r8d, r8d"), *jumps, *calls]
+    loops = [Snippet(f"loop of {size}", "nop\n" * (size - 1)) for size in LOOP_SIZES]
+    return [*loops, Snippet("pattern", pattern, before="xor r8d, r8d"), *jumps, *calls]
 
 
 def all_snippets() -> list[Snippet]:
     """The snippets of x86-64, the reference chain first."""
     reference = Snippet("reference", f".rept {CHAIN}\nadd rax, r8\n.endr", CHAIN)
-    return [reference, *_latencies(), *_throughputs(), *_windows(), *_branches()]
+    return [reference, *_latencies(), *_throughputs(), *_windows(), *_branches(), *_indirect()]
 
 
 def assembly(snippets: list[Snippet], machine: str) -> str:

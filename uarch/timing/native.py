@@ -12,6 +12,7 @@ from uarch.timing.static import (
     ADDRESS_COUNT,
     AFTER,
     BASE_UPDATES,
+    BEFORE,
     COLUMNS,
     COMPUTES,
     DESTINATION_COUNT,
@@ -68,7 +69,12 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     units[:, LATENCY] = np.where(known >= 0, known, units[:, LATENCY])
     units[computes == 0, DIVIDER] = NOT_DIVIDER
     rows = shared.filled(slice(UNIT, DIVIDER + 1), units)
-    several = native.busy > 0  # as many on its unit as keep it busy so long; the others are on units of their own
+    divides = rows[:, DIVIDER] != NOT_DIVIDER
+    busy = np.where(native.busy > 0, np.rint(native.busy), rows[:, LATENCY])
+    rows[divides, BEFORE] = np.maximum(busy[divides], 1)
+    several = (
+        native.busy > 0
+    ) & ~divides  # as many on its unit as keep it busy so long; the others are on units of their own
     booked = np.rint(native.busy[several] * _unit_counts(machine)[rows[several, UNIT]])
     rows[several, COMPUTES] = np.clip(booked, 1, rows[several, COMPUTES])
     return rows

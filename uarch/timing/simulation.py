@@ -97,8 +97,8 @@ class Simulation:
             ideal_instructions="instructions" in ideal,
             ideal_data="data" in ideal,
             native=native is not None,
-            int_dividers=native.int_dividers if native else 0,
-            fp_dividers=native.fp_dividers if native else 0,
+            vector_load=native.vector_load if native else 0.0,
+            vector_store=native.vector_store if native else 0.0,
             taken_path_only=taken_path_only,
         )
         self._size = len(instructions)

@@ -12,7 +12,7 @@ from tracegen.decode.native.form import form, of_registers
 from tracegen.decode.native.table import NativeTable, families, native_table
 from uarch.configuration import load_machine, machine_from_dict, replace_fields
 from uarch.constraints import GEM5, MICROCODES
-from uarch.instructions import LAST, Chunk
+from uarch.instructions import LAST, NO_REGISTER, Chunk
 from uarch.timing.simulation import Simulation
 
 ADD, ADD_MEMORY, IMUL, MOV, XOR = "4801d8", "480303", "480fafc3", "4889d8", "31c0"
@@ -87,6 +87,28 @@ def test_cracked_as_zen3_does():
     assert native.latency[[0, 1, 8]].tolist() == [1, 1, 3]
     assert not cracked.cycles_before.any()
     assert not cracked.chained.any()
+
+
+def test_a_form_costs_as_with_other_registers_unless_renaming_does_it():
+    forms = {"sqrtsd x,x same": (1, 21, 9.0), "xor r64,r64 same": (1, 0, 0.2), "movups x,m128": (1, 8, 0.5)}
+    table = NativeTable("x", "", "", MappingProxyType(forms))
+    assert table.cost("sqrtsd x,x") == table.cost("sqrtsd x,m64") == (1, 21, 9.0)
+    assert table.cost("xor r64,r64") is None
+    assert (table.vector_load_cycles, native_table("zen3").vector_store_cycles) == (0.5, 1)
+
+
+def test_zens_scalar_operations_do_not_read_their_results_register():
+    sqrt, same = "f20f51c1", "f20f51c0"  # sqrtsd xmm0, xmm1; sqrtsd xmm0, xmm0
+    for family, sources in (("zen3", [33]), ("skylake", [32, 33])):
+        found = instructions_of(sqrt).native(family).instructions.sources[0]
+        assert sorted(found[found != NO_REGISTER].tolist()) == sources
+    assert instructions_of(same).native("zen3").instructions.sources[0][0] == 32
+
+
+def test_divisions_keep_their_unit_for_their_throughput():
+    native = instructions_of("48f7f3", DIVSD).native("zen3")  # div rbx
+    assert native.busy.tolist() == [8, 5]
+    assert native.latency.tolist() == [15, 13]
 
 
 def test_no_fusion_across_a_gap_or_with_memory_and_immediate():

@@ -11,11 +11,11 @@ from support.errors import InputError
 from tests.uarch.programs import Instruction, Program
 from uarch.configuration import flatten, load_machine, machine_from_dict, replace_fields
 from uarch.host import describe as descriptions
-from uarch.host.describe import ASSUMED, MEASURED, TOLD, describe, seen_size
+from uarch.host.describe import ASSUMED, MEASURED, TOLD, describe, loop_of_one_group, seen_size
 from uarch.host.machine_file import machine_file, origins
 from uarch.host.measure import Measurements, level_latencies, measure, read_tlb, step_at, window_end
 from uarch.host.probe import Probe
-from uarch.host.snippets import WINDOW_SIZES, all_snippets, assembly
+from uarch.host.snippets import LOOP_SIZES, WINDOW_SIZES, all_snippets, assembly
 from uarch.host.told import Told, ToldCache, microarchitecture, told
 from uarch.instructions import Flag, NativeInstructions, Operation
 from uarch.timing.simulation import Simulation
@@ -36,10 +36,13 @@ def made_up(memory: float = 400.0, l3: float = 50.0) -> Measurements:
     steps = [4.0 if s <= 32 else 12.0 if s <= 512 else l3 if s <= 8192 else memory for s in sizes]
     found.curves["latency"] = {"huge pages": (sizes, steps), "4 KiB pages": (sizes, steps)}
     names = "add,multiply,divide 32,divide 64,load,fp add,fp multiply,fp divide"
-    found.latency = dict.fromkeys(names.split(","), 3.0) | {"divide 32": 16.0}
+    found.latency = dict.fromkeys(names.split(","), 3.0) | {"divide 32": 16.0, "retargeted jump": 3.1}
     found.per_cycle = dict.fromkeys(
         "nop,copy,zero,add,multiply,load,store,fp add,fp multiply,vector add".split(","), 1.98
     ) | {"nop": 5.6}
+    found.curves["loops"] = {
+        "cycles a round": ([float(size) for size in LOOP_SIZES], [max(size / 6, 1 + (size > 8)) for size in LOOP_SIZES])
+    }
     found.windows = {
         "reorder buffer": 248,
         "integer registers": 168,
@@ -103,6 +106,13 @@ def test_levels_are_read_from_the_curve():
     assert seen_size(found, "l2") == 512
 
 
+def test_a_loop_larger_than_a_group_of_fetch_takes_two_cycles():
+    assert loop_of_one_group(made_up(), 6) == 8
+    machine = describe(ZEN3, made_up(), "2026-11-25").machine
+    assert (machine.pipeline.fetch_width, machine.pipeline.rename_width) == (8, 6)
+    assert machine.indirect_delay == 3
+
+
 def test_steps_of_curves():
     assert step_at([1, 2, 4, 8], [0, 5, 0, 5], 3) == 4
     assert step_at([1, 2, 4, 8], [0, 0, 0, 0], 3) is None
@@ -160,7 +170,7 @@ def as_native(static):
     size = len(static)
     computes = ((static.flags & Flag.LOAD) == 0).astype(np.uint8)
     cracked = replace(static, micro_operations=np.ones(size, np.uint8), compute_operations=computes)
-    own = NativeInstructions(cracked, np.full(size, -1, np.int16), np.zeros(size, np.float32), 1, 1)
+    own = NativeInstructions(cracked, np.full(size, -1, np.int16), np.zeros(size, np.float32), 0.0, 0.0)
     return replace(static, native=lambda family: own)
 
 

@@ -12,9 +12,9 @@ import capstone
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.decode.native.form import form
+from tracegen.decode.native.form import SAME, form
 from tracegen.decode.native.table import native_table
-from uarch.instructions import Flag, NativeInstructions, Operation, StaticInstructions
+from uarch.instructions import NO_REGISTER, Flag, NativeInstructions, Operation, StaticInstructions
 
 _MOST = 24  # micro-operations on a unit; what is longer is microcode, whose latency tells
 # Instructions that fuse with a conditional branch behind them: Fog, "The microarchitecture of Intel, AMD and VIA CPUs"
@@ -37,7 +37,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     loads = np.zeros(size, np.uint8)  # cycles until what is loaded is in a vector register
     fuses, conditional = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     known: dict[bytes, tuple[str, str]] = {}
-    flags, operation = instructions.flags, instructions.operation
+    flags, operation, sources = instructions.flags, instructions.operation, instructions.sources.copy()
     accesses = (flags & (Flag.LOAD | Flag.STORE)) != 0
     for row in range(size):
         raw = code[row].tobytes()
@@ -48,6 +48,8 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
         mnemonic, name = found
         cost = table.cost(name)
         operations, cycles = _UNKNOWN if cost is None else (cost.micro_operations, cost.latency)
+        if mnemonic in _KEEP_UPPER and family.startswith("zen"):
+            _drop_merged(sources[row], instructions.destinations[row], name)
         moves = operation[row] in (Operation.NONE, Operation.MOVE)
         if moves and accesses[row]:
             front[row], computes[row] = min(operations, 2) if mnemonic[:4] in ("push", "call") else 1, 0
@@ -65,8 +67,9 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
             if cost is not None and computes[row] > 1:
                 busy[row] = cost.throughput
             latency[row] = min(max(cycles, 1), 2000) if cost is not None else -1
-            if operation[row] in (Operation.INT_DIV, Operation.FP_DIV, Operation.FP_SQRT, *_PACKED_DIVIDES):
+            if operation[row] in _DIVIDES:
                 computes[row] = 1
+                busy[row] = cost.throughput if cost is not None else 0
         if flags[row] & Flag.BRANCH:
             computes[row], latency[row] = 1, 1
             front[row] = min(front[row], 2)
@@ -81,6 +84,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     front[follows] = 0
     cracked = replace(
         instructions,
+        sources=sources,
         micro_operations=front,
         compute_operations=computes,
         cycles_before=np.zeros(size, np.uint8),
@@ -90,9 +94,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
         interruption=None,
         native=None,
     )
-    divides = [table.cost(name) for name in ("div r32", "divsd x,x")]
-    counts = [max(round(cost.latency / max(cost.throughput, 1)), 1) if cost else 1 for cost in divides]
-    return NativeInstructions(cracked, latency, busy, *counts)
+    return NativeInstructions(cracked, latency, busy, table.vector_load_cycles, table.vector_store_cycles)
 
 
 # Moves that renaming does: the vendors' optimisation guides (AMD 56305 section 2.9.3, Intel 248966 section 2.1).
@@ -113,12 +115,25 @@ def _eliminated(name: str, flags: int, family: str) -> bool:
     return f"{mnemonic} " in _VECTOR_MOVES and kinds in ("x,x", "y,y")
 
 
+# Scalar operations that keep the upper half of their result's register: Zen knows where that half is zero, as scalar
+# code leaves it, and waits for nothing (AMD 56665, "XMM register merge optimization").
+_KEEP_UPPER = frozenset("cvtsi2ss cvtsi2sd cvtsd2ss cvtss2sd sqrtss sqrtsd rcpss rsqrtss roundss roundsd".split())
+
+
+def _drop_merged(sources: NDArray[np.uint8], destinations: NDArray[np.uint8], name: str) -> None:
+    """Take the result's register from the sources, unless it is the operand too."""
+    if not name.endswith(SAME):
+        kept = sources[sources != destinations[0]]
+        sources[:] = NO_REGISTER
+        sources[: len(kept)] = kept
+
+
 def _vector(name: str) -> bool:
     """Return whether an instruction of this form has vector registers."""
     return any(kind in ("x", "y", "z") for kind in name.removesuffix(" same").partition(" ")[2].split(","))
 
 
-_PACKED_DIVIDES = (Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
+_DIVIDES = (Operation.INT_DIV, Operation.FP_DIV, Operation.FP_SQRT, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
 
 
 def _beside(accesses: bool, family: str) -> int:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from support.errors import InputError
 from support.text import nearest
-from tracegen.decode.native.form import of_registers
+from tracegen.decode.native.form import SAME, of_registers
 
 _FOLDER = Path(__file__).parent
 
@@ -38,20 +38,38 @@ class NativeTable:
         """Cycles that a load into a vector register takes longer than one into a general register."""
         return max(self.forms["movups x,m128"][1] - self.forms["mov r64,m64"][1], 0)
 
-    def cost(self, form: str) -> Cost | None:
-        """The cost of an instruction's form; None where the table does not have it."""
+    @property
+    def vector_load_cycles(self) -> float:
+        """Reciprocal throughput of loads into vector registers."""
+        return self.forms["movups x,m128"][2]
+
+    @property
+    def vector_store_cycles(self) -> float:
+        """Reciprocal throughput of stores from vector registers."""
+        return self.forms["movups m128,x"][2]
+
+    def _known(self, form: str) -> tuple[int, int, float] | None:
+        """The form, or else it with other, or the same, registers as sources; one that renaming does is no example."""
         found = self.forms.get(form)
         if found is None:
+            found = self.forms.get(form.removesuffix(SAME) if form.endswith(SAME) else form + SAME)
+            return found if found is not None and found[1] > 0 else None
+        return found
+
+    def cost(self, form: str) -> Cost | None:
+        """The cost of an instruction's form; None where the table does not have it."""
+        found = self._known(form)
+        kinds = form.removesuffix(SAME).partition(" ")[2].split(",")
+        if form.startswith("lea ") or not any(kind[:1] == "m" for kind in kinds):
+            return None if found is None else Cost(*found)
+        own = next((own for name in of_registers(form) if (own := self._known(name)) is not None), None)
+        if own is not None:
+            return Cost((found or own)[0], own[1], own[2])
+        if found is None:
             return None
-        operations, latency, throughput = found
-        if " " in form and any(kind[:1] == "m" for kind in form.split(" ", 1)[1].split(",")) and form[:4] != "lea ":
-            for other in of_registers(form):
-                if other in self.forms:
-                    return Cost(operations, self.forms[other][1], self.forms[other][2])
-            vector = any(kind in ("x", "y", "z") for kind in form.split(" ", 1)[1].split(","))
-            loads = self.forms.get("movups x,m128" if vector else "mov r64,m64", (1, 5, 0.5))[1]
-            latency = max(latency - loads, 1)
-        return Cost(operations, latency, throughput)
+        vector = any(kind in ("x", "y", "z") for kind in kinds)
+        loads = self.forms.get("movups x,m128" if vector else "mov r64,m64", (1, 5, 0.5))[1]
+        return Cost(found[0], max(found[1] - loads, 1), found[2])
 
 
 def families() -> tuple[str, ...]:

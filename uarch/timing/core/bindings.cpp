@@ -85,6 +85,8 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
     result.zeroed_pages = field<std::string>(machine, "first_touch") == "cache";
     if (const py::object cycles = machine.attr("forward_latency"); !cycles.is_none())
         result.forward_latency = cycles.cast<int>();
+    if (const py::object cycles = machine.attr("indirect_delay"); !cycles.is_none())
+        result.indirect_delay = cycles.cast<int>();
     result.frequency_ghz = field<double>(machine, "frequency_ghz");
     result.total_store_order = total_store_order;
     result.ideal = ideal;
@@ -198,13 +200,13 @@ std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py:
                                             int fp_registers, bool total_store_order, const Array<std::int16_t>& rows,
                                             const Array<std::int64_t>& pc, bool ideal_branches,
                                             bool ideal_instructions, bool ideal_data, bool native,
-                                            int int_dividers, int fp_dividers, bool taken_path_only) {
+                                            double vector_load, double vector_store, bool taken_path_only) {
     StaticColumns columns = static_columns(rows, pc);
     const Ideal ideal{ideal_branches, ideal_instructions, ideal_data};
     Machine made = machine_from(machine, dram, int_registers, fp_registers, total_store_order, ideal, taken_path_only);
     made.native = native;
-    made.int_dividers = int_dividers;
-    made.fp_dividers = fp_dividers;
+    made.vector_load = vector_load;
+    made.vector_store = vector_store;
     return std::make_unique<Simulation>(made, std::move(columns.rows), std::move(columns.pc));
 }
 
@@ -380,7 +382,7 @@ PYBIND11_MODULE(_core, module) {
         .def(py::init(&make_simulation), py::kw_only(), py::arg("machine"), py::arg("dram"), py::arg("int_registers"),
              py::arg("fp_registers"), py::arg("total_store_order"), py::arg("rows"), py::arg("pc"),
              py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false,
-             py::arg("native") = false, py::arg("int_dividers") = 0, py::arg("fp_dividers") = 0,
+             py::arg("native") = false, py::arg("vector_load") = 0.0, py::arg("vector_store") = 0.0,
              py::arg("taken_path_only") = false)
         .def("grow", &grow, py::arg("rows"), py::arg("pc"))
         .def("run", &run, py::arg("chunk"), py::arg("outcomes") = py::none())

@@ -63,8 +63,9 @@ struct Machine {
     bool total_store_order;  // x86-64's
     bool native = false;     // micro-operations of a real family: nothing beyond those that compute and access
     bool zeroed_pages = false;  // a page's lines are in L1D when it is stored to first
+    int indirect_delay = 0;   // cycles of fetch until a return's target is known, or an indirect jump's other one
     int forward_latency = 2;  // from a store's data to those of a load that waits for them
-    int int_dividers = 0, fp_dividers = 0;  // as many divisions at a time; 0: as units divide
+    double vector_load = 0, vector_store = 0;  // cycles of one of many; 0: as others
     Ideal ideal;
     bool taken_path_only = false;  // nothing is fetched from a path that is not taken
 };

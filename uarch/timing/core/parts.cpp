@@ -32,7 +32,8 @@ void bind_branches(py::module_& module) {
     py::enum_<Redirect>(module, "Redirect")
         .value("NONE", Redirect::None)
         .value("DECODE", Redirect::Decode)
-        .value("EXECUTE", Redirect::Execute);
+        .value("EXECUTE", Redirect::Execute)
+        .value("RETARGET", Redirect::Retarget);
     py::class_<BranchUnit>(module, "BranchUnit")
         .def(py::init([](const std::string& kind, int entries, int btb_entries, int ras_entries) {
                  require(kind == "none" || (power_of_two(entries) && entries >= 16), "entries: a power of two from 16 on");

@@ -66,6 +66,11 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
         ++mispredictions;
         count_misprediction(flags, conditional && predicted != taken);
     }
+    if (tells_retargets_ && !direct) {
+        Address& last = last_targets_[(pc >> 1) & (LAST_TARGETS - 1)];
+        if (outcome == Redirect::None && (flags & RETURN || last != target)) outcome = Redirect::Retarget;
+        last = target;
+    }
     return outcome;
 }
 
@@ -73,6 +78,7 @@ Redirect BranchUnit::followed() {
     const std::uint8_t outcome = *followed_++;
     --left_;
     const Redirect redirect = static_cast<Redirect>(outcome & 3);
+    if (redirect == Redirect::Retarget) return tells_retargets_ ? redirect : Redirect::None;
     redirected_at_decode += redirect == Redirect::Decode;
     if (redirect == Redirect::Execute) {
         ++mispredictions;

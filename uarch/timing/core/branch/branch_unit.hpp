@@ -11,6 +11,9 @@
 //   branch is fetched and when it retires; one without such times teaches at once. Most to the predictors whose histories
 //   move at retirement, this is worth half of their mispredictions.
 //
+// Silicon finds the target of a return, and of an indirect jump that goes elsewhere than last time, later than that of
+// other branches: where the core asks for it (`tell_retargets`), such a one, predicted right, is told as `Retarget`.
+//
 // Branches of wrong paths leave nothing here but in the perceptron's history. gem5's count of mispredictions has those of
 // wrong paths too, more of them the longer a branch waits for its data and the larger the reorder buffer is, and those of
 // branches inside its microcode (divisions, repeated string instructions, byte shifts of vectors).
@@ -27,7 +30,7 @@
 
 namespace perfvec {
 
-enum class Redirect { None, Decode, Execute };
+enum class Redirect { None, Decode, Execute, Retarget };
 
 struct Mispredictions {  // by what was wrong
     std::int64_t direction = 0, target = 0, indirect = 0, returns = 0;
@@ -62,6 +65,8 @@ class BranchUnit {
 
     int in_flight() const { return waiting_; }
 
+    void tell_retargets(bool tell) { tells_retargets_ = tell; }
+
     std::int64_t branches = 0, mispredictions = 0;
     std::int64_t redirected_at_decode = 0;
     Mispredictions by_kind;
@@ -70,6 +75,7 @@ class BranchUnit {
     static constexpr Address NOWHERE = -1;
     static constexpr int TAG_BITS = 16;
     static constexpr int SETS = 256, WAYS = 2, DIRECTIONS = 13;  // of the indirect predictor
+    static constexpr int LAST_TARGETS = 512;
 
     struct Target {
         Address tag = NOWHERE, target = NOWHERE;
@@ -94,6 +100,8 @@ class BranchUnit {
     std::array<std::array<Target, WAYS>, SETS> indirect_targets_;
     std::int64_t path_ = 0;    // 20 bits of each of the last three indirect targets, the latest lowest
     std::int64_t recent_ = 0;  // the last directions
+    bool tells_retargets_ = false;
+    std::vector<Address> last_targets_ = std::vector<Address>(LAST_TARGETS, NOWHERE);  // of indirect jumps, by address
     Random random_{0x1234567};
     std::array<InFlight, IN_FLIGHT> in_flight_{};  // circular
     int oldest_ = 0, waiting_ = 0;

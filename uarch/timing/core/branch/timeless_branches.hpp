@@ -15,7 +15,9 @@ namespace perfvec {
 class TimelessBranches {
   public:
     TimelessBranches(const std::string& kind, int entries, int btb_entries, int ras_entries, int window)
-        : unit_(kind, entries, btb_entries, ras_entries), window_(window) {}
+        : unit_(kind, entries, btb_entries, ras_entries), window_(window) {
+        unit_.tell_retargets(true);
+    }
 
     // The outcome, as `BranchUnit::follow` takes it, of a branch that is the `step`th instruction after the last one: the
     // redirection, and what was mispredicted above it.

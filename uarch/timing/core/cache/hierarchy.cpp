@@ -22,7 +22,8 @@ std::unique_ptr<MainMemory> make_memory(const Machine& machine) {
     return std::make_unique<SimpleMemory>(memory.latency_ns, memory.bandwidth_gbs, frequency);
 }
 
-Cache make_cache(const CacheConfiguration& configuration, int next, Random& random) {
+// Of a real family `tagged` follows streams.
+Cache make_cache(const CacheConfiguration& configuration, int next, Random& random, bool native) {
     const std::int64_t sets = std::int64_t{configuration.size_kib} * 16 / configuration.associativity;
     Cache cache(sets, configuration.associativity, configuration.mshrs,
                 make_replacement_policy(sets, configuration.associativity));
@@ -33,7 +34,8 @@ Cache make_cache(const CacheConfiguration& configuration, int next, Random& rand
     cache.response = std::max(1, configuration.latency / 2);
     cache.next = next;
     if (configuration.mshrs > Prefetcher::MSHRS_LEFT)  // else it could never send anything
-        cache.prefetcher = make_prefetcher(configuration.prefetcher, random);
+        cache.prefetcher = make_prefetcher(
+            native && configuration.prefetcher == "tagged" ? "stream" : configuration.prefetcher, random);
     return cache;
 }
 
@@ -45,10 +47,10 @@ Hierarchy::Hierarchy(const Machine& machine)
       memory(make_memory(machine)),
       ideal_(machine.ideal),
       zeroed_pages_(machine.zeroed_pages) {
-    levels[L1I] = make_cache(machine.l1i, L2, random_);
-    levels[L1D] = make_cache(machine.l1d, L2, random_);
-    levels[L2] = make_cache(machine.l2, machine.l3 ? L3 : -1, random_);
-    if (machine.l3) levels[L3] = make_cache(*machine.l3, -1, random_);
+    levels[L1I] = make_cache(machine.l1i, L2, random_, machine.native);
+    levels[L1D] = make_cache(machine.l1d, L2, random_, machine.native);
+    levels[L2] = make_cache(machine.l2, machine.l3 ? L3 : -1, random_, machine.native);
+    if (machine.l3) levels[L3] = make_cache(*machine.l3, -1, random_, machine.native);
 }
 
 Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address pc, bool timed) {

@@ -22,6 +22,7 @@ struct alignas(64) DecodedInstruction {
     std::uint16_t flags;
     std::int16_t micro_operations;
     std::int16_t latency;
+    std::int16_t divides_for;  // cycles that a division keeps its unit, of native micro-operations
     Divider divider;
     Interruption interruption;
     std::uint8_t length;
@@ -31,6 +32,7 @@ struct alignas(64) DecodedInstruction {
     std::uint8_t load_after;  // cycles until what it loads is in its register, beyond those of the cache
     std::uint8_t int_destinations, fp_destinations;
     std::uint8_t chained;
+    bool vector;  // of native micro-operations: accesses memory from or to vector registers
     bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
     bool few_destinations;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
     std::uint8_t rounds;  // of a divide
@@ -47,18 +49,20 @@ struct alignas(64) DecodedInstruction {
           flags(row.flags),
           micro_operations(row.micro_operations),
           latency(row.latency),
+          divides_for(native ? row.cycles_before : std::int16_t{0}),
           divider(row.divider),
           interruption(row.interruption),
           length(byte(row.length)),
           computes(byte(row.computes)),
           unit(byte(row.unit)),
           execution(byte(row.execution)),
-          cycles_before(byte(row.cycles_before)),
+          cycles_before(byte(native ? std::int16_t{0} : row.cycles_before)),
           cycles_after(byte(native ? std::int16_t{0} : row.cycles_after)),
           load_after(byte(native ? row.cycles_after : std::int16_t{0})),
           int_destinations(byte(row.int_destinations)),
           fp_destinations(byte(row.fp_destinations)),
           chained(byte(row.chained)),
+          vector(native && row.is(LOAD | STORE) && has_vectors(row)),
           few_destinations(row.destination_count < USUAL_DESTINATIONS),
           rounds(byte(static_cast<std::int16_t>(row.rounds()))),
           source_count(byte(row.source_count)),
@@ -92,6 +96,15 @@ struct alignas(64) DecodedInstruction {
     Address fall_through() const { return pc + length; }
 
   private:
+    static bool has_vectors(const StaticInstruction& row) {
+        const auto among = [](const std::int16_t* registers, int count) {
+            return std::any_of(registers, registers + count, [](std::int16_t which) {
+                return which >= VECTOR_REGISTERS && which < 2 * VECTOR_REGISTERS;
+            });
+        };
+        return among(row.sources, row.source_count) || among(row.destinations, row.destination_count);
+    }
+
     static std::uint8_t byte(std::int16_t value) {
         if (value < 0 || value > 255) throw std::invalid_argument("a column of an instruction's row is beyond a byte");
         return static_cast<std::uint8_t>(value);

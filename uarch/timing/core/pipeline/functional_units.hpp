@@ -88,4 +88,34 @@ class Dividers {
     std::vector<Cycle> free_at_;
 };
 
+// A unit that is kept for a while by each operation, and by younger ones before older ones that wait for their operands.
+class OutOfOrderDivider {
+  public:
+    // First cycle from `cycle` on in which it is idle for `duration` cycles; keeps it busy for so long.
+    Cycle reserve(Cycle cycle, Cycle duration) {
+        cycle = std::max(cycle, forgotten_);
+        for (bool again = true; again;) {
+            again = false;
+            for (const Busy& busy : latest_) {
+                if (busy.end <= cycle || cycle + duration <= busy.begin) continue;
+                cycle = busy.end;
+                again = true;
+            }
+        }
+        forgotten_ = std::max(forgotten_, latest_[next_].end);
+        latest_[next_] = {cycle, cycle + duration};
+        next_ = (next_ + 1) & (REMEMBERED - 1);
+        return cycle;
+    }
+
+  private:
+    static constexpr int REMEMBERED = 128;  // operations, as many as a window may hold
+    struct Busy {
+        Cycle begin = -1, end = -1;
+    };
+    std::array<Busy, REMEMBERED> latest_;
+    int next_ = 0;
+    Cycle forgotten_ = 0;  // end of all that is not remembered
+};
+
 }  // namespace perfvec

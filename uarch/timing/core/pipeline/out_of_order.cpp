@@ -1,6 +1,7 @@
 #include "out_of_order.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace perfvec {
 
@@ -10,6 +11,11 @@ std::size_t power_of_two(int at_least) {
     std::size_t power = 1;
     while (power < static_cast<std::size_t>(at_least)) power *= 2;
     return power;
+}
+
+// Ports, in 1/PORT, of an access whose throughput is one in `cycles`.
+std::int64_t ports_of(double cycles, int ports) {
+    return std::max<std::int64_t>(OutOfOrderCore::PORT, std::llround(OutOfOrderCore::PORT * cycles * ports));
 }
 
 }  // namespace
@@ -22,6 +28,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       ideal_branches_(machine.ideal.branches),
       taken_path_only_(machine.taken_path_only),
       forward_latency_(machine.forward_latency),
+      indirect_delay_(machine.indirect_delay),
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
       commit_width_(machine.out_of_order->commit_width),
       frontend_delay_(machine.out_of_order->frontend_delay),
@@ -30,8 +37,10 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_, machine.native),
       wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
-      int_dividers_(machine.int_dividers > 0 ? machine.int_dividers : machine.units.int_mul),
-      fp_dividers_(machine.fp_dividers > 0 ? machine.fp_dividers : machine.units.fp_mul),
+      int_dividers_(machine.units.int_mul),
+      fp_dividers_(machine.units.fp_mul),
+      vector_load_(ports_of(machine.vector_load, machine.units.load_ports)),
+      vector_store_(ports_of(machine.vector_store, machine.units.store_ports)),
       store_sets_(machine.native),
       issue_queue_(machine.out_of_order->issue_queue_entries, dispatch_delay_),
       reorder_buffer_(machine.out_of_order->rob_entries, -LATE_RELEASE),
@@ -42,6 +51,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       waiting_(power_of_two(machine.out_of_order->store_queue_entries)),
       stack_(std::min({front_.fetch_width(), front_.decode_width(), rename_width_, commit_width_})) {
     responses_.fill(-1);
+    branches_.tell_retargets(indirect_delay_ > 0);
 }
 
 void OutOfOrderCore::grow(const Program& program) {
@@ -230,7 +240,18 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
 
 // When a division that could begin at `cycle` does.
 Cycle OutOfOrderCore::divide(const DecodedInstruction& row, Cycle cycle) {
-    return (row.divider == Divider::Integer ? int_dividers_ : fp_dividers_).reserve(cycle, row.latency);
+    const bool integer = row.divider == Divider::Integer;
+    if (native_) return (integer ? native_int_divider_ : native_fp_divider_).reserve(cycle, row.divides_for);
+    return (integer ? int_dividers_ : fp_dividers_).reserve(cycle, row.latency);
+}
+
+// Beyond its first port a vector's access takes as many as its throughput tells, and all again for a second line.
+void OutOfOrderCore::take_more_ports(Resource port, Address address, std::int64_t size, Cycle cycle) {
+    const bool store = port == STORE_PORT;
+    const Line lines = line_of(address + size - 1) - line_of(address) + 1;
+    std::int64_t& owed = owed_[store];
+    owed += lines * (store ? vector_store_ : vector_load_) - PORT;
+    for (; owed >= PORT; owed -= PORT) units_.reserve(port, cycle);
 }
 
 inline Cycle OutOfOrderCore::retire(Cycle complete, std::int64_t operations) {
@@ -503,6 +524,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
             if (several) waits_ = before;
             const Cycle loaded = load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed) + row.load_after;
             if constexpr (STACK) waits_.add(LoadL1d, row.load_after);
+            if (row.vector) take_more_ports(LOAD_PORT, chunk.address[which], chunk.bytes(which), addressed);
             issue_queue_.leave(loaded);
             if (several && loaded > data) latest = waits_;
             data = std::max(data, loaded);
@@ -551,21 +573,23 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         issue_queue_.leave(other, others);
     }
     if (stores > 0) {
-        const Cycle known = std::max(addressed, result);
+        // Silicon tells loads the address as soon as it is known, before the data.
+        const Cycle known = native_ ? addressed : std::max(addressed, result);
         const Cycle allowed = std::max(known, store_sets_.waits_for(pc));
         Cycle issue = allowed;
-        each(true, [&](std::int64_t) {
+        each(true, [&](std::int64_t which) {
             issue = units_.reserve(STORE_PORT, issue);
-            issue_queue_.leave(issue + 1);
+            if (row.vector) take_more_ports(STORE_PORT, chunk.address[which], chunk.bytes(which), issue);
+            issue_queue_.leave(std::max(issue, result) + 1);
         });
         each(true, [&](std::int64_t which) {
             store_sets_.note_issue(pc, chunk.address[which], chunk.bytes(which), issue);
         });
         if constexpr (STACK) {
-            waits_.add(LoadOrder, allowed - known);
-            waits_.add(Ports, issue - allowed);
+            waits_.add(LoadOrder, std::max(allowed, result) - std::max(known, result));
+            waits_.add(Ports, std::max(issue, result) - std::max(allowed, result));
         }
-        complete = std::max(complete, issue + 1);
+        complete = std::max(complete, std::max(issue, result) + 1);
     }
     const auto write = [&](DecodedInstruction::Register destination, Cycle cycle) {
         ready_[destination] = cycle;
@@ -600,7 +624,9 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         const Address target = following == LAST ? fall_through : instructions_[following].pc;
         const bool taken = target != fall_through;
         Redirect outcome = Redirect::None;
-        if (!ideal_branches_) outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, NEVER);
+        // Silicon's histories go along with fetch: a branch teaches at once.
+        if (!ideal_branches_)
+            outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, native_ ? -1 : NEVER);
         Cycle done = 0;
         if (outcome == Redirect::Execute) {
             wrong = squash({expected(here, target), target, renamed, fetched.last, complete, false});
@@ -610,11 +636,14 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         }
         retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
         if (again_ > 0) fetch_again();
-        if (!ideal_branches_) branches_.retire(retired_at);
+        if (!ideal_branches_ && !native_) branches_.retire(retired_at);
         wrong_path_.note_branch(here, following, taken);
         if (outcome == Redirect::Decode) {
             fetched_beyond(here, fetched.last, decoded.last);
             front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
+        } else if (outcome == Redirect::Retarget) {
+            const Line line = line_of(target) == front_.line() ? front_.line() : FrontEnd::NO_LINE;
+            front_.go_on(fetched.last + 1 + indirect_delay_, line, 0, MispredictDecode);
         } else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
             front_.end_group(target);
     } else {

@@ -11,7 +11,8 @@
 //
 // With the micro-operations of a real family the pipeline is silicon's where gem5's is known to differ: rename takes from a
 // queue (front_end.hpp), squashed micro-operations go at once, stores pass through the cache one behind another (their
-// lines asked for early, their places in the queue free in order), and the cache may answer several loads in a cycle.
+// lines asked for early, their places in the queue free in order), the cache may answer several loads in a cycle, and loads
+// know the addresses of stores before their data.
 //
 // A trap waits until all before it has retired and been written, and takes TRAP cycles; everything behind it is squashed and
 // fetched again.
@@ -49,6 +50,8 @@ class OutOfOrderCore final : public Core {
 
     std::int64_t memory_order_violations() const { return store_sets_.violations(); }
 
+    static constexpr std::int64_t PORT = 64;  // a port of an access, in units in which parts of it are counted
+
   private:
     static constexpr Cycle TO_RENAME = 1, TO_RETIRE = 2, TO_SQUASH = 2, TO_REFETCH = 2, TO_WRITE = 2;
     // Cycles until rename knows what retiring frees: registers and load queue entries one later.
@@ -83,6 +86,7 @@ class OutOfOrderCore final : public Core {
     template <bool STACK>
     Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle);
     Cycle divide(const DecodedInstruction& row, Cycle cycle);
+    void take_more_ports(Resource port, Address address, std::int64_t size, Cycle cycle);
     Cycle answered(Cycle cycle);
     RetiredStore& waiting(std::int64_t number) { return waiting_[number & static_cast<std::int64_t>(waiting_.size() - 1)]; }
     Cycle retire(Cycle complete, std::int64_t operations);
@@ -115,7 +119,7 @@ class OutOfOrderCore final : public Core {
     BranchUnit& branches_;
     bool native_;  // of a real family's micro-operations none but those that compute and access take a unit
     bool ideal_branches_, taken_path_only_;
-    Cycle forward_latency_;
+    Cycle forward_latency_, indirect_delay_;
     std::int64_t rename_width_, commit_width_, frontend_delay_, dispatch_delay_;
     bool total_store_order_;
 
@@ -124,6 +128,9 @@ class OutOfOrderCore final : public Core {
     SquashedLoads squashed_;
     FunctionalUnits units_;
     Dividers int_dividers_, fp_dividers_;
+    OutOfOrderDivider native_int_divider_, native_fp_divider_;  // of a real family
+    std::int64_t vector_load_, vector_store_;  // ports of a vector's access, in 1/PORT,
+    std::int64_t owed_[2] = {};                // and what loads and stores have not taken yet
     StoreForwarding forwarding_;
     StoreSets store_sets_;
     IssueQueue issue_queue_;
