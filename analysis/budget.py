@@ -106,6 +106,7 @@ def answer(
         )
         return by_model(predicted(), sources)
     with run:
+        program.prepare()
         begin = np.unique(np.array([*first, 0, *range(points.count)][: run.threads], np.int64))
         run.simulate(begin[begin < points.count])
         if run.affordable() >= points.count - run.count:
@@ -154,7 +155,7 @@ def _corrected(
     run.simulate(run.within(np.array(first[: most // 2], np.int64)))
     turns = iter(_TURNS)
     for_best = 0
-    kept = min(best, most // 4) if score is not None else 0  # points for the end
+    kept = min(best, min(most, run.count + run.affordable()) // 4) if score is not None else 0  # points for the end
     while (room := min(most - run.count, run.affordable()) - kept) >= 1:
         goal = next((turn for turn in turns if turn > run.count), most)
         count = min(goal - run.count, room)

@@ -57,6 +57,9 @@ class Simulable(Protocol):
     def work(self) -> int:
         """Instructions that one machine's simulation passes; its time is about proportional to them."""
 
+    def prepare(self) -> None:
+        """Make what all machines share, so that simulations take time for machines alone."""
+
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         """The program's cycles on these machines, side by side on so many threads (all processors by default)."""
 
@@ -84,16 +87,25 @@ class SimulableTrace:
             self._sampled = SimulableLivePoints(self.path, own_live_points(self.path, progress=self._progress))
         return self._sampled
 
+    def prepare(self) -> None:
+        """Decode the static instructions."""
+        self._instructions()
+
+    def _instructions(self) -> StaticInstructions:
+        if self._decoded is None:
+            with Trace(self.path) as trace:
+                self._decoded = decode(trace.address, trace.code, trace.isa)
+        return self._decoded
+
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         """As `Simulable`'s; a point for an interval."""
         cycles: list[float] = []
+        instructions = self._instructions()
         hidden = None if self._progress else True
         with Trace(self.path) as trace, tqdm(total=len(machines), desc="simulate", unit="point", disable=hidden) as bar:
-            if self._decoded is None:
-                self._decoded = decode(trace.address, trace.code, trace.isa)
             for first in range(0, len(machines), _TOGETHER):
                 some = machines[first : first + _TOGETHER]
-                with Simulations(some, self._decoded, threads or processors()) as running:
+                with Simulations(some, instructions, threads or processors()) as running:
                     for chunk in timed(trace, running, self._span, progress=False):
                         running.run(chunk)
                     cycles += [simulation.counters["cycles"] for simulation in running.each]
@@ -116,6 +128,9 @@ class SimulableLivePoints:
     def work(self) -> int:
         """As `Simulable`'s."""
         return self._simulator.work
+
+    def prepare(self) -> None:
+        """Nothing is left to be made."""
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         """As `Simulable`'s; the interval is of the sampling."""

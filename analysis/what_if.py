@@ -156,6 +156,9 @@ class Kept:
         except (OSError, ValueError, TypeError, InputError):
             self._known = {}  # none yet, or damaged: simulated again
 
+    def prepare(self) -> None:
+        """Nothing: where all is known, nothing is simulated."""
+
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         """As `Simulable`'s."""
         keys = [hashlib.sha256(str(configuration_key(machine)).encode()).hexdigest()[:24] for machine in machines]

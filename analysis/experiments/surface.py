@@ -26,6 +26,9 @@ class _Measured:
         self.name, self._cycles = study.programs[program], study.cycles[program]
         self.instructions = self.work = 1
 
+    def prepare(self) -> None:
+        pass
+
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         cycles = self._cycles[[int(machine.name.split()[-1]) for machine in machines]]
         return Estimates(cycles, cycles, cycles)

@@ -24,6 +24,9 @@ class Known:
 
     name, isa, instructions, work = "known", "x86-64", 1, 1
 
+    def prepare(self) -> None:
+        pass
+
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         cycles = np.array([1e6 * self._cpi(machine) for machine in machines])
         return Estimates(cycles, cycles, cycles)

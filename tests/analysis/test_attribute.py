@@ -129,6 +129,9 @@ class Multiplied:
 
     name, isa, instructions, work = "m", "x86-64", 1000, 1000
 
+    def prepare(self):
+        pass
+
     def simulate(self, machines, threads=None):
         cycles = np.array(
             [1e6 * (1 + 1 / machine.l1d.size_kib) * (1 + machine.l2.latency / 10) for machine in machines]

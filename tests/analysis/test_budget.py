@@ -39,6 +39,9 @@ class Known:
     def __init__(self, work=1_000_000, of=cycles_of):
         self.work, self.asked, self._of = work, [], of
 
+    def prepare(self):
+        pass
+
     def simulate(self, machines, threads=None):
         self.asked += machines
         cycles = np.array([self._of(machine) for machine in machines])
@@ -149,6 +152,33 @@ def test_points_that_are_ranked_are_scaled_to_the_few_that_were_simulated(monkey
     ratio = np.prod(5.0 / model[own]) ** (1 / 3)
     assert found.cycles[~own] == pytest.approx(ratio * model[~own]) and (found.cycles[own] == 5.0).all()
     assert "scaled to these" in capsys.readouterr().err
+
+
+def test_what_is_made_once_is_not_in_the_rate(monkeypatch):
+    now = [0.0]
+
+    class Slow(Known):
+        def prepare(self):
+            now[0] += 15
+
+        def simulate(self, machines, threads=None):
+            now[0] += 0.1 * len(machines)
+            return super().simulate(machines, threads)
+
+    monkeypatch.setattr(budget.time, "perf_counter", lambda: now[0])
+    found = budget.answer(
+        Slow(of=lambda machine: 5.0), space_design("default", 30).columns, 20.0, refused, progress=False
+    )
+    assert found.simulated == 30
+
+
+def test_few_points_are_not_all_kept_for_the_end(design, monkeypatch):
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(11 - self.count, 0))
+    found = budget.answer(
+        Known(), design.columns, 60.0, refused, score=lambda cycles: cycles.copy(), best=10, progress=False
+    )
+    assert found.simulated == 11
+    assert set(found.sources) == {"simulated", "corrected"}
 
 
 @pytest.mark.slow

@@ -22,6 +22,9 @@ class Known:
     def __init__(self, factor=1.0):
         self._factor = factor
 
+    def prepare(self):
+        pass
+
     def simulate(self, machines, threads=None):
         cycles = self._factor * np.array([cycles_of(machine) for machine in machines])
         return Estimates(cycles, cycles * 0.9, cycles * 1.1)
@@ -79,6 +82,9 @@ def test_a_grid_is_corrected(monkeypatch):
 
 
 class Refusing(SimulableTrace):
+    def prepare(self):
+        pass
+
     def simulate(self, machines, threads=None):
         pytest.fail("simulated again")
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 #include <vector>
 
 #include "../random.hpp"
@@ -280,7 +281,8 @@ class TageScl final : public DirectionPredictor {
         }
     }
 
-    FoldedHistory<SIZES.lengths> history_;
+    // The large variant's registers have 12 bits at most: twice as many in one of the host's.
+    FoldedHistory<SIZES.lengths, std::conditional_t<SIZES.small, std::uint32_t, std::uint16_t>> history_;
     Bimodal bimodal_;
     std::vector<TaggedEntry> entries_;
     Loops loops_;
