@@ -124,10 +124,14 @@ def loop_of_one_group(found: Measurements, width: int) -> int:
     """
     sizes, times = found.curves["loops"]["cycles a round"]
     shortest = float(np.median(times[:4]))
-    fetched = [
-        int(size) for size, time in zip(sizes, times, strict=True) if time <= (max(size / width, shortest) + 2) / 2
-    ]
-    return max(fetched, default=0)
+    largest, behind = 0, False
+    for size, time in zip(sizes, times, strict=True):
+        above = time > (max(size / width, shortest) + 2) / 2
+        if above and behind:  # a single one was disturbed
+            break
+        behind = above
+        largest = largest if above else int(size)
+    return largest
 
 
 def _windows(put: Any, found: Measurements, base: Machine) -> None:
