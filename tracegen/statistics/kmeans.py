@@ -3,8 +3,8 @@
 Kept for the time of a whole process, which clusters once or a few times: importing scikit-learn's k-means takes 2 s.
 Points of 32 and 64 dimensions, into 8 clusters (5 starts) and 48 (2 starts): 300 take 0.02 to 0.03 s by these and 0.02
 to 0.04 s by scikit-learn's, 3,000 take 0.06 to 0.26 s and 0.04 to 0.09 s, 20,000, the most that are fitted, 0.4 to
-1.9 s and 0.2 to 0.4 s. Its greedy starts give sums of squares that are 7 to 21 % lower for 48 clusters, and within 1 % for 8
-(`benchmarks/libraries.py`, 2026-11-25, processor time, two cores of an AMD EPYC virtual machine).
+1.9 s and 0.2 to 0.4 s. Its greedy starts give sums of squares that are 7 to 21 % lower for 48 clusters, and within 1 %
+for 8 (`benchmarks/libraries.py`, 2026-11-25, processor time, two cores of an AMD EPYC virtual machine).
 """
 
 from __future__ import annotations
