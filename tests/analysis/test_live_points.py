@@ -52,7 +52,8 @@ def test_a_running_program_leaves_its_vector_in_the_same_pass(small_model, trace
     assert vector.instructions == found.instructions == pytest.approx(kept.instructions, rel=0.01)  # of another run
     base = small_model.machine_vectors([load_machine("base")])[0]
     width = sum(one.sampling.half_width(base)[0] if one.sampling else 0.0 for one in (vector, kept))
-    assert abs((vector.vector - kept.vector) @ base[0]) <= max(2 * width, 0.02 * abs(kept.vector @ base[0]))
+    difference = vector.vector - kept.vector  # random weights: a machine's cycles may be what nearly cancels
+    assert np.linalg.norm(difference) <= 0.03 * np.linalg.norm(kept.vector) or abs(difference @ base[0]) <= 2 * width
 
 
 @pytest.mark.slow
