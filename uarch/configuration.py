@@ -136,9 +136,7 @@ class Machine:
     microcode: str = GEM5  # whose micro-operations: gem5's, or a real family's (tracegen/decode/native)
     tlb: Tlb | None = None  # None: 64 entries, whose misses cost nothing
     first_touch: str = MEMORY  # where a store finds a page never touched before; cache: the kernel has just zeroed it
-    indirect_delay: int | None = (
-        None  # cycles until a return's target is known, or an indirect jump's other one; None: 0
-    )
+    indirect_delay: int | None = None  # cycles until the target of a return or of a retargeted jump is known; None: 0
     forward_latency: int | None = None  # cycles from a store's data to the load that waits for them; None: gem5's
 
     def to_dict(self) -> dict[str, Any]:

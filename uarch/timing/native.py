@@ -72,9 +72,8 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     divides = rows[:, DIVIDER] != NOT_DIVIDER
     busy = np.where(native.busy > 0, np.rint(native.busy), rows[:, LATENCY])
     rows[divides, BEFORE] = np.maximum(busy[divides], 1)
-    several = (
-        native.busy > 0
-    ) & ~divides  # as many on its unit as keep it busy so long; the others are on units of their own
+    # As many on its unit as keep it busy so long; the others are on units of their own.
+    several = (native.busy > 0) & ~divides
     booked = np.rint(native.busy[several] * _unit_counts(machine)[rows[several, UNIT]])
     rows[several, COMPUTES] = np.clip(booked, 1, rows[several, COMPUTES])
     return rows
