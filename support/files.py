@@ -274,11 +274,15 @@ def read_slice(dataset: h5py.Dataset, selection: Any) -> Any:
 
 
 def read_text(file: h5py.File, name: str) -> str:
-    """The file's attribute `name`, a text."""
+    """Return the file's attribute `name`, a text in UTF-8."""
     with damage_in(file.filename, f"the attribute {name!r}"):
         value = file.attrs[name]
     if not isinstance(value, str):
         raise InputError(f"{file.filename}: the attribute {name!r} is {type(value).__name__}; a text is expected")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # h5py reads bytes that are no UTF-8 as surrogates, and writes none
+        raise InputError(f"{file.filename}: the attribute {name!r} is not UTF-8; the file is damaged") from error
     return value
 
 

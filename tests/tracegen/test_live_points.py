@@ -280,6 +280,8 @@ DAMAGE = {
     "accesses": ("pieces/accesses", lambda d: d.__setitem__(0, 77)),
     "unit": ("pieces/unit", lambda d: d.__setitem__(0, 1 << 40)),
     "weight": ("sample/weight", lambda d: d.__setitem__(0, np.nan)),
+    "constant": ("sample/signature", lambda d: d.__setitem__((0, 0), 0)),
+    "signature": ("sample/signature", lambda d: d.__setitem__((0, 1), 1e30)),
     "stratum": ("sample/stratum", lambda d: d.__setitem__(0, 1 << 20)),
     "is_store": ("pieces/is_store", lambda d: d.__setitem__(0, 2)),
     "operation": ("static/operation", lambda d: d.__setitem__(slice(None), 255)),

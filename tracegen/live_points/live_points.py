@@ -291,6 +291,10 @@ def _misfit(points: LivePoints) -> str | None:
         return "weights are not finite"
     if np.any(sample.size <= 0) or np.any(np.bincount(sample.stratum, minlength=strata) == 0):
         return "a stratum is empty"
+    # A constant, then columns of mean 0 and variance 1 over the run's units, which bounds them.
+    most = 1 + 1.01 * np.sqrt(sample.size.sum())
+    if sample.signature.shape[1] == 0 or np.any(sample.signature[:, 0] != 1) or np.abs(sample.signature).max() > most:
+        return "sample/signature holds no signatures"
     return None
 
 

@@ -85,6 +85,8 @@ def broken(path, how):
                 file["memory/size"].resize(1, axis=0)
             elif how == "isa":
                 file.attrs["isa"] = "z80"
+            elif how == "utf-8":
+                file.attrs.create("program", b"/bin/\xff", dtype=h5py.string_dtype())
             elif how == "ids":
                 file["dynamic/static_id"][1] = 77
             elif how == "order":
@@ -93,7 +95,7 @@ def broken(path, how):
 
 
 @pytest.mark.parametrize(
-    "how", ["truncated", "text", "absent", "foreign", "version", "dataset", "lengths", "isa", "ids", "order"]
+    "how", ["truncated", "text", "absent", "foreign", "version", "dataset", "lengths", "isa", "utf-8", "ids", "order"]
 )
 def test_damage_is_one_clear_line(tmp_path, how):
     path = write(tmp_path / "t.trace.h5", [0, 1, 2, 3, 1], [0, 1, 2])
