@@ -87,12 +87,13 @@ def _batch(
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=_ROOT) as worker:
         assert worker.stdout is not None and worker.stderr is not None
-        case, rest, waiting = begin - 1, b"", _Waiting(worker.pid, cpu_s)
+        case, begun, rest, waiting = begin - 1, False, b"", _Waiting(worker.pid, cpu_s)
         try:
             while True:
                 if not select.select([worker.stdout], [], [], _POLL_S)[0]:
                     if case >= begin and waiting.too_long():
-                        yield case, "hang", f"more than {cpu_s:.0f} s"
+                        if begun:  # a process that is slow to end has answered already
+                            yield case, "hang", f"more than {cpu_s:.0f} s"
                         return
                     continue
                 more = os.read(worker.stdout.fileno(), 1 << 16)
@@ -101,8 +102,8 @@ def _batch(
                 *lines, rest = (rest + more).split(b"\n")
                 for line in lines:
                     number, outcome, seconds, memory, message = line.decode().split("\t", 4)
-                    case, waiting = int(number), _Waiting(worker.pid, cpu_s)
-                    if outcome:  # otherwise: it begins
+                    case, begun, waiting = int(number), not outcome, _Waiting(worker.pid, cpu_s)
+                    if not begun:
                         worst.take(float(seconds), int(memory))
                         yield case, outcome, message
             status = worker.wait()
