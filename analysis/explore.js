@@ -53,8 +53,9 @@ const applied = (x, layer) => layer.weight ? affine(layer, x) : functions[layer]
 function cyclesOf(fields) {  // of every program
   const values = { ...fields };
   for (const [name, formula] of quantities) values[name] = formula(values);
-  const x = Array.from(encoder.mean, (mean, k) =>
+  const plain = Array.from(encoder.mean, (mean, k) =>
     Math.max(-encoder.limit, Math.min(encoder.limit, (Math.fround(+features[k](values)) - mean) * encoder.scale[k])));
+  const x = [...plain, ...encoder.hinges.flatMap(hinge => plain.map(value => Math.max(0, value - hinge)))];
   const corrected = encoder.correction.reduce(applied, x);
   const output = affine(encoder.linear, x).map((value, k) => value + corrected[k]);
   const pace = Math.exp(encoder.pace + output[0]);

@@ -159,6 +159,7 @@ def _weights(encoder: MachineEncoder) -> dict[str, Any]:
     return {
         "pace": float(encoder.pace),
         "limit": float(encoder.limit) if torch.isfinite(encoder.limit) else None,
+        "hinges": encoder.hinges.tolist(),
         "mean": _packed(encoder.mean),
         "scale": _packed(encoder.scale),
         "linear": _layer(encoder.linear),

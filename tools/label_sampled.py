@@ -1,16 +1,19 @@
-"""Label windows on machines of their own: TRACES LATENCIES OUTPUT [--machines N] [--count K] [--seed S].
+"""Label windows on machines of their own: TRACES OUTPUT [--latencies FOLDER] [--windows N] [--count K] [--machines M].
 
-Each window of LATENCIES, a folder of latency files of those traces, gets the embedded simulator's labels of its first K
-instructions on N machines sampled for it alone: of each two the second is the first with one field changed. So a few
-machines a window are thousands together, which teach a model's encoder (`perfvec train --sampled-latencies OUTPUT`).
-Files that are there stay.
+N windows of K instructions are taken of each trace, or of each window that a file of FOLDER labels, evenly apart. Each
+gets the embedded simulator's labels on M machines sampled for it alone: of each two the second is the first with one
+field changed. So a few machines a window are thousands together, which teach a model's encoder (`perfvec train
+--sampled-latencies OUTPUT`). Files that are there stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from tqdm import tqdm
 
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
@@ -20,38 +23,59 @@ from uarch.space import sample_pairs
 
 
 def label_windows(
-    traces: Path, latencies: Path, output: Path, *, machines: int, count: int, seed: int, pool: int = 64
+    traces: Path, output: Path, *, latencies: Path | None, windows: int, machines: int, count: int, seed: int, pool: int
 ) -> None:
     """See the module's description. `pool`: machines of which those changed fields have their values.
 
     Raises InputError as `tracegen.label.label` does, and where a labelled trace is missing.
     """
+    paths = sorted(traces.glob("*.trace.h5"))
+    ranges = _whole(paths) if latencies is None else _labelled(paths, latencies)
+    places = [(path, start) for path, first, length in ranges for start in _evenly(first, length, windows, count)]
+    for number, (path, start) in enumerate(tqdm(places, desc="windows", unit="window", disable=None)):
+        drawn = sample_pairs(max(pool, machines), seed + number)[:machines]
+        label([path], drawn, output, start=start, count=count, workers=1, touches=True, progress=False)
+
+
+def _whole(paths: list[Path]) -> Iterator[tuple[Path, int, int]]:
+    """(trace, 0, length) of each trace."""
+    for path in paths:
+        with Trace(path) as trace:
+            yield path, 0, len(trace)
+
+
+def _labelled(paths: list[Path], latencies: Path) -> Iterator[tuple[Path, int, int]]:
+    """(trace, first instruction, length) of each latency file."""
     by_digest = {}
-    for path in sorted(traces.glob("*.trace.h5")):
+    for path in paths:
         with Trace(path) as trace:
             by_digest[trace.digest] = path
-    for number, path in enumerate(sorted(latencies.glob("*.latency.h5"))):
+    for path in sorted(latencies.glob("*.latency.h5")):
         with LatencyFile(path) as file:
             if file.trace_digest not in by_digest:
-                raise InputError(f"{path}: its trace is not in {traces}")
-            trace_path, start, length = by_digest[file.trace_digest], file.start, len(file)
-        drawn = sample_pairs(max(pool, machines), seed + number)[:machines]
-        label([trace_path], drawn, output, start=start, count=min(count, length), workers=1, touches=True)
+                raise InputError(f"{path}: its trace is not among the traces")
+            yield by_digest[file.trace_digest], file.start, len(file)
+
+
+def _evenly(first: int, length: int, windows: int, count: int) -> list[int]:
+    """Where windows in the middles of so many equal parts of a range begin; none where they would overlap."""
+    if length < windows * count:
+        return []
+    return [first + (2 * k + 1) * length // (2 * windows) - count // 2 for k in range(windows)]
 
 
 def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("traces", "latencies", "output"):
+    for name in ("traces", "output"):
         parser.add_argument(name, type=Path)
+    parser.add_argument("--latencies", type=Path)
+    parser.add_argument("--windows", type=int, default=1)
     parser.add_argument("--machines", type=int, default=32)
-    parser.add_argument("--count", type=int, default=60_000)
+    parser.add_argument("--count", type=int, default=15_000)
     parser.add_argument("--seed", type=int, default=1000)
-    given = parser.parse_args()
     try:
-        label_windows(
-            given.traces, given.latencies, given.output, machines=given.machines, count=given.count, seed=given.seed
-        )
+        label_windows(**vars(parser.parse_args()), pool=64)
     except InputError as error:
         print(f"label_sampled: {error}", file=sys.stderr)
         return 2

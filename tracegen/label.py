@@ -17,6 +17,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -240,10 +241,12 @@ def label_one(
     """Label instructions [start, stop) of one trace on these machines. `touches`: caches are warmed by the lines that
     were touched before, in the order of the last touch, which takes a hundredth of the time.
     """
-    with Trace(path) as trace, Simulations(machines, decode(trace.address, trace.code, trace.isa), threads) as running:
+    with Trace(path) as trace, ExitStack() as stack:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        running = stack.enter_context(Simulations(machines, instructions, threads))
         timed = max(0, start - warmup)
         if touches:
-            lines = last_touches(trace, decode(trace.address, trace.code, trace.isa), timed)
+            lines = last_touches(trace, instructions, timed)
             for simulation in running.each:
                 simulation.touch(lines)
         else:

@@ -29,6 +29,7 @@ class Architecture(nn.Module):
     # Inference batch size: the sequences that a chunk is cut into, each behind a warm-up. A recurrent step
     # is a product over the batch, which hardly takes longer for more; what takes many steps at once needs few.
     BATCH: ClassVar[int] = 32
+    MEMORY: ClassVar[bool] = True  # r[t] depends on more than x[t]
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         raise NotImplementedError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from perfvec.architectures.contract import Architecture, State
@@ -9,6 +11,8 @@ from perfvec.architectures.contract import Architecture, State
 
 class Linear(Architecture):
     """One map, whatever `layers`; no state."""
+
+    MEMORY: ClassVar[bool] = False
 
     def __init__(self, inputs: int, width: int, layers: int) -> None:
         super().__init__()

@@ -6,6 +6,8 @@ whose reference machines have seen the context, it is the cheapest architecture.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from perfvec.architectures.contract import Architecture, State, absorb_into
@@ -13,6 +15,8 @@ from perfvec.architectures.contract import Architecture, State, absorb_into
 
 class Mlp(Architecture):
     """`layers` hidden layers of `width`, then a linear one; no state."""
+
+    MEMORY: ClassVar[bool] = False
 
     def __init__(self, inputs: int, width: int, layers: int) -> None:
         super().__init__()

@@ -45,6 +45,7 @@ def field_names() -> list[str]:
     return [*names, *(f"memory.model = {model}" for model in memory_models())]
 
 
+HINGES = (-1.0, 0.0, 1.0)  # in deviations of a normalised feature
 _DROPOUT = 0.1
 _TOLD = 4  # fields in one warning
 _COVERED = 0.9  # of a range of the default space, in the logarithm: 160 sampled machines cover 0.91 of every field's
@@ -55,14 +56,19 @@ class MachineEncoder(nn.Module):
 
     m = exp(pace) · (mean direction + coordinates · basis): how slow a machine is spans two orders of magnitude, where
     its time goes is a mixture of what the table's machines show. Pace and coordinates are an affine map of the
-    normalised features plus a two-layer correction. Sizes are read from the tensors when a state is loaded.
+    normalised features plus a two-layer correction. With `hinges` max(0, x − h) is added for each feature x and each h
+    of HINGES, so that the affine map is piecewise linear in each feature (Friedman, Multivariate Adaptive Regression
+    Splines, 1991, without its products). Sizes are read from the tensors when a state is loaded.
     """
 
-    def __init__(self, width: int, *, features: int = 1, coordinates: int = 1, hidden: int = 64) -> None:
+    def __init__(
+        self, width: int, *, features: int = 1, coordinates: int = 1, hidden: int = 64, hinges: Sequence[float] = ()
+    ) -> None:
         super().__init__()
-        self.linear = nn.Linear(features, 1 + coordinates)
+        inputs = features * (1 + len(hinges))
+        self.linear = nn.Linear(inputs, 1 + coordinates)
         self.correction = nn.Sequential(
-            nn.Linear(features, hidden),
+            nn.Linear(inputs, hidden),
             nn.SiLU(),
             nn.Linear(hidden, hidden),
             nn.SiLU(),
@@ -77,6 +83,7 @@ class MachineEncoder(nn.Module):
             ("mean", torch.zeros(features)),
             ("scale", torch.ones(features)),
             ("limit", torch.tensor(4.0)),
+            ("hinges", torch.tensor(tuple(hinges))),
             ("pace", torch.tensor(0.0)),
             ("basis_mean", torch.zeros(width)),
             ("basis_scale", torch.ones(coordinates)),
@@ -89,6 +96,7 @@ class MachineEncoder(nn.Module):
         self.mean: Tensor
         self.scale: Tensor
         self.limit: Tensor
+        self.hinges: Tensor
         self.pace: Tensor
         self.basis: Tensor
         self.basis_mean: Tensor
@@ -98,8 +106,8 @@ class MachineEncoder(nn.Module):
         self.eval()  # dropout is for training alone
 
     def _normalised(self, features: Tensor) -> Tensor:
-        x = (features[:, : len(self.mean)] - self.mean) * self.scale
-        return x.clamp(-self.limit, self.limit)
+        x = ((features[:, : len(self.mean)] - self.mean) * self.scale).clamp(-self.limit, self.limit)
+        return torch.cat([x, *(torch.relu(x - hinge) for hinge in self.hinges)], dim=1)
 
     def forward(self, features: Tensor) -> Tensor:
         hidden = x = self._normalised(features)
@@ -113,10 +121,12 @@ class MachineEncoder(nn.Module):
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Load a state of any sizes."""
-        state = dict(state_dict)
-        hidden, features = state["correction.0.weight"].shape
+        state = {"hinges": torch.empty(0), **state_dict}
+        hidden, features = len(state["correction.0.weight"]), len(state["mean"])
         coordinates, width = state["basis"].shape
-        MachineEncoder.__init__(self, width, features=features, coordinates=coordinates, hidden=hidden)
+        MachineEncoder.__init__(
+            self, width, features=features, coordinates=coordinates, hidden=hidden, hinges=state["hinges"].tolist()
+        )
         self.low, self.high = torch.empty_like(state["low"]), torch.empty_like(state["high"])
         return super().load_state_dict(state, strict, assign)
 

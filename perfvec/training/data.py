@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
@@ -28,7 +29,7 @@ from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.formats.latency import LatencyFile
-from tracegen.formats.trace import Trace
+from tracegen.formats.trace import Chunk, Trace
 from uarch.configuration import Machine
 
 WARMUP = 128  # instructions kept before the labelled ones
@@ -190,20 +191,23 @@ def prepare_sampled(
     for shard in labels.shards:
         with LatencyFile(shard.latency_file) as file:
             begins.append((shard, file.start))
+    of_traces: dict[Path, list[Path]] = {}
+    for trace_path, latency_path in pair_files(traces, latencies):
+        of_traces.setdefault(trace_path, []).append(latency_path)
     found = []
-    pairs = list(pair_files(traces, latencies))
-    for trace_path, latency_path in tqdm(pairs, desc="sampled", unit="file", disable=None if progress else True):
-        with LatencyFile(latency_path) as file:
-            _check_distinct(file)
-            around = next((pair for pair in begins if _lies_in(file, *pair)), None)
-            place = _place(file, schema, folder)
-            if around is None:
-                _made(trace_path, file, schema, place, wait=True)
-                shard = _shard(latency_path, place, schema)
-            else:
-                shard = _part_of(*around, file, latency_path, place)
-            machines = tuple(file.machines)
-        found.append(SampledShard(shard, machines, features_of_machines(machines)))
+    for trace_path, paths in tqdm(of_traces.items(), desc="sampled", unit="trace", disable=None if progress else True):
+        with ExitStack() as open_files:
+            files = [open_files.enter_context(LatencyFile(path)) for path in paths]
+            for file in files:
+                _check_distinct(file)
+            places = [_place(file, schema, folder) for file in files]
+            around = [next((pair for pair in begins if _lies_in(file, *pair)), None) for file in files]
+            alone = [k for k, pair in enumerate(around) if pair is None]
+            _made(trace_path, [files[k] for k in alone], schema, [places[k] for k in alone], wait=True)
+            for file, path, place, pair in zip(files, paths, places, around, strict=True):
+                shard = _shard(path, place, schema) if pair is None else _part_of(*pair, file, path, place)
+                machines = tuple(file.machines)
+                found.append(SampledShard(shard, machines, features_of_machines(machines)))
     return tuple(found)
 
 
@@ -243,9 +247,8 @@ def prepare(traces: Path, latencies: Path, schema: Schema, folder: Path, *, prog
     machines: tuple[Machine, ...] | None = None
     keys: list[str] = []
     places: list[Path] = []
-    others: list[int] = []  # that other runs are making
-    shown = tqdm(pairs, desc="features", unit="file", disable=None if progress else True)
-    for index, (trace_path, latency_path) in enumerate(shown):
+    of_traces: dict[Path, list[int]] = {}
+    for index, (trace_path, latency_path) in enumerate(pairs):
         with LatencyFile(latency_path) as file:
             here = [configuration_key(machine) for machine in file.machines]
             if machines is None:
@@ -254,11 +257,18 @@ def prepare(traces: Path, latencies: Path, schema: Schema, folder: Path, *, prog
             elif here != keys:
                 raise InputError(f"{latency_path}: its machines are not those of {pairs[0][1]}; label all traces alike")
             places.append(_place(file, schema, folder))
-            if not _made(trace_path, file, schema, places[-1], wait=False):
-                others.append(index)
-    for index in others:
-        with LatencyFile(pairs[index][1]) as file:
-            _made(pairs[index][0], file, schema, places[index], wait=True)
+        of_traces.setdefault(trace_path, []).append(index)
+
+    def make(indices: Sequence[int], *, wait: bool) -> list[int]:
+        """Return those of them, all of one trace, that other runs are making."""
+        with ExitStack() as open_files:
+            files = [open_files.enter_context(LatencyFile(pairs[index][1])) for index in indices]
+            done = _made(pairs[indices[0]][0], files, schema, [places[index] for index in indices], wait=wait)
+        return [index for index, whole in zip(indices, done, strict=True) if not whole]
+
+    shown = tqdm(of_traces.values(), desc="features", unit="trace", disable=None if progress else True)
+    for index in [index for indices in shown for index in make(indices, wait=False)]:
+        make([index], wait=True)
     assert machines is not None
     return Labels(machines, tuple(_shard(pair[1], place, schema) for pair, place in zip(pairs, places, strict=True)))
 
@@ -282,24 +292,38 @@ def _place(file: LatencyFile, schema: Schema, shards: Path) -> Path:
     return shards / f"{file.trace}-{file.start}-{key}"
 
 
-def _made(trace_path: Path, file: LatencyFile, schema: Schema, shard: Path, *, wait: bool) -> bool:
-    """Make the shard where it is missing; False where another run is making it, unless that is waited for."""
-    if _complete(shard).exists():
-        return True
-    lock_path, scratch = shard.with_name(f".{shard.name}.lock"), shard.with_name(f".{shard.name}.part")
-    with lock_path.open("w") as lock:
+def _made(
+    trace_path: Path, files: Sequence[LatencyFile], schema: Schema, shards: Sequence[Path], *, wait: bool
+) -> list[bool]:
+    """Make the shards of these files of one trace where they are missing, in one pass over it; False for each that
+    another run is making, unless that is waited for.
+    """
+    with ExitStack() as locks:
+        ours = [_complete(shard).exists() or _locked(shard, locks, wait=wait) for shard in shards]
+        missing = [k for k, shard in enumerate(shards) if ours[k] and not _complete(shard).exists()]
+        scratch = [shards[k].with_name(f".{shards[k].name}.part") for k in missing]
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))  # goes with the process, however it ends
-        except BlockingIOError:
-            return False
-        try:
-            if not _complete(shard).exists():
-                rmtree(scratch, ignore_errors=True)  # of a run that was killed
-                make_shard(trace_path, file, schema, scratch)
-                scratch.rename(shard)
+            for folder in scratch:
+                rmtree(folder, ignore_errors=True)  # of a run that was killed
+            if missing:
+                make_shards(trace_path, [files[k] for k in missing], schema, scratch)
+            for folder, k in zip(scratch, missing, strict=True):
+                folder.rename(shards[k])
         finally:
-            rmtree(scratch, ignore_errors=True)
-            lock_path.unlink(missing_ok=True)
+            for folder in scratch:
+                rmtree(folder, ignore_errors=True)
+    return ours
+
+
+def _locked(shard: Path, locks: ExitStack, *, wait: bool) -> bool:
+    """Whether this run alone may make the shard, until the stack ends."""
+    path = shard.with_name(f".{shard.name}.lock")
+    lock = locks.enter_context(path.open("w"))  # it goes with the process, however that ends
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    locks.callback(path.unlink, missing_ok=True)
     return True
 
 
@@ -324,32 +348,55 @@ def _shard(latency_path: Path, folder: Path, schema: Schema) -> Shard:
         )
 
 
-def make_shard(trace_path: Path, file: LatencyFile, schema: Schema, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    mean = _copy_latencies(file, folder / "latency")  # first: unusable labels are told before the features are made
-    with Trace(trace_path) as trace, (folder / "static_id").open("wb") as ids, (folder / "stored").open("wb") as stored:
+def make_shards(trace_path: Path, files: Sequence[LatencyFile], schema: Schema, folders: Sequence[Path]) -> None:
+    """Write the shards of latency files of one trace, in one pass over it, each into a folder of its own."""
+    windows = []
+    for file, folder in zip(files, folders, strict=True):
+        folder.mkdir(parents=True, exist_ok=True)
+        mean = _copy_latencies(file, folder / "latency")  # first: unusable labels are told before the features are made
+        windows.append(_Window(file, folder, mean))
+    with Trace(trace_path) as trace, ExitStack() as open_files:
         instructions = decode(trace.address, trace.code, trace.isa)
         extractor = schema.extractor(instructions)
-        lead = min(WARMUP, file.start)
-        begin, end = file.start - lead, file.start + len(file)
-        if end > len(trace):
-            raise InputError(f"{file.path}: labels up to instruction {end}, but {trace_path} has only {len(trace)}")
-        number = np.full(len(instructions), -1, np.int64)  # of those that the window executes, in order of appearance
-        used: list[NDArray[np.int64]] = []
-        for chunk in trace.chunks(stop=end):  # from the start: distances depend on everything before
-            features = extractor.extract(chunk)
-            skip = max(begin - chunk.start, 0)
-            if skip < len(chunk):
-                here = chunk.static_id[skip:]
-                new = np.unique(here[number[here] < 0]).astype(np.int64)
-                number[new] = np.arange(len(new)) + sum(map(len, used))
-                used.append(new)
-                ids.write(number[here].astype("<u4").tobytes())
-                stored.write(np.ascontiguousarray(features[skip:], schema.dtype).tobytes())
-        np.save(folder / "static.npy", schema.static(instructions)[np.concatenate(used)])
-        program = trace.name
-    information = {"program": program, "lead": lead, "mean": mean.tolist()}
-    _complete(folder).write_text(json.dumps(information))
+        for window in windows:
+            if window.end > len(trace):
+                raise InputError(
+                    f"{window.file.path}: labels up to instruction {window.end}, but {trace_path} has only {len(trace)}"
+                )
+            window.open(len(instructions), open_files)
+        for chunk in trace.chunks(stop=max(window.end for window in windows)):
+            features = extractor.extract(chunk)  # from the start: distances depend on everything before
+            for window in windows:
+                window.take(chunk, features, schema.dtype)
+        static = schema.static(instructions)
+        for window in windows:
+            np.save(window.folder / "static.npy", static[np.concatenate(window.used)])
+            information = {"program": trace.name, "lead": window.lead, "mean": window.mean.tolist()}
+            _complete(window.folder).write_text(json.dumps(information))
+
+
+class _Window:
+    """What a shard keeps of a pass over its trace."""
+
+    def __init__(self, file: LatencyFile, folder: Path, mean: NDArray[np.float64]) -> None:
+        self.file, self.folder, self.mean = file, folder, mean
+        self.lead = min(WARMUP, file.start)
+        self.begin, self.end = file.start - self.lead, file.start + len(file)
+        self.used: list[NDArray[np.int64]] = []  # static instructions that it executes, in order of appearance
+
+    def open(self, instructions: int, files: ExitStack) -> None:
+        self._number = np.full(instructions, -1, np.int64)
+        self._ids = files.enter_context((self.folder / "static_id").open("wb"))
+        self._stored = files.enter_context((self.folder / "stored").open("wb"))
+
+    def take(self, chunk: Chunk, features: NDArray, dtype: str) -> None:
+        rows = slice(max(self.begin - chunk.start, 0), max(self.end - chunk.start, 0))
+        here = chunk.static_id[rows]
+        new = np.unique(here[self._number[here] < 0]).astype(np.int64)
+        self._number[new] = np.arange(len(new)) + sum(map(len, self.used))
+        self.used.append(new)
+        self._ids.write(self._number[here].astype("<u4").tobytes())
+        self._stored.write(np.ascontiguousarray(features[rows], dtype).tobytes())
 
 
 def _copy_latencies(file: LatencyFile, path: Path) -> NDArray[np.float64]:

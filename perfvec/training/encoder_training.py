@@ -21,7 +21,8 @@ from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, configuration_key
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import sequence_sums
-from perfvec.training.data import Labels, Shard, pair_files
+from perfvec.training import sampled_encoder
+from perfvec.training.data import Labels, SampledShard, Shard, pair_files
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from uarch.configuration import Machine
@@ -39,63 +40,97 @@ def fit_encoder(
     model: Model,
     labels: Labels,
     traces: Path,
-    latencies: Sequence[Path],
+    latencies: Path | None,
     *,
-    initial: MachineEncoder | None = None,
+    sampled: Sequence[SampledShard] = (),
+    together: MachineEncoder | None = None,
     seed: int,
     progress: bool = True,
 ) -> tuple[MachineEncoder, NDArray[np.float64]]:
-    """The encoder for `model`, from its training labels and optional folders of further latency files, those of other
-    traces not counted; `initial` is an encoder to go on from. Also the mean vector per instruction of each of
-    `model.programs` [P, d] over the windows it learned from.
+    """The encoder for `model`, from its training labels and an optional folder of further latency files, those of other
+    traces not counted; or from `sampled` windows, where `together` is the encoder that was trained with the model. Also
+    the mean vector per instruction of each of `model.programs` [P, d] over the windows it learned from.
     """
     foundation = rounded(model.foundation)  # as programs will be represented
-    machines: list[Machine] = list(model.machines)
-    row_of = {configuration_key(machine): row for row, machine in enumerate(machines)}
     vectors: list[NDArray[np.float64]] = []
-    samples: list[tuple[int, int, float]] = []  # window, machine, cycles
-    windows_of: dict[str, list[tuple[Shard, int, int]]] = {}  # by trace digest: shard, first instruction, window
+    cycles: list[NDArray[np.float64]] = []
+    windows_of: dict[str, list[tuple[int, int]]] = {}  # by trace digest: first instruction, window
     for shard, start in tqdm(_starts(labels), desc="windows", disable=None if progress else True):
         for begin in _window_begins(len(shard)):
-            windows_of.setdefault(shard.trace_digest, []).append((shard, start + begin, len(vectors)))
-            cycles = shard.latency[begin : begin + MEAN_OVER].sum(axis=0, dtype=np.float64)
-            samples += [(len(vectors), row, float(value)) for row, value in enumerate(cycles)]
-            vectors.append(_window_vector(foundation, shard, begin))
-    for _, path in (pair for folder in latencies for pair in pair_files(traces, folder)):
+            windows_of.setdefault(shard.trace_digest, []).append((start + begin, len(vectors)))
+            cycles.append(shard.latency[begin : begin + MEAN_OVER].sum(axis=0, dtype=np.float64))
+            vectors.append(_window_vector(foundation, shard, begin, MEAN_OVER))
+    table, times = np.array(vectors), np.array(cycles)
+    if together is None:
+        encoder = _taught(model, table, times, windows_of, traces, latencies, seed=seed, progress=progress)
+    else:
+        shown = tqdm(sampled, desc="sampled windows", disable=None if progress else True)
+        encoder = sampled_encoder.refined(
+            together,
+            [_sampled_window(foundation, one) for one in shown],
+            sampled_encoder.Windows(table / MEAN_OVER, times / MEAN_OVER, features_of_machines(model.machines)[None]),
+            seed=seed,
+            progress=progress,
+        )
+        encoder.remember([*model.machines, *(machine for one in sampled for machine in one.machines)])
+    return encoder, _program_vectors(model, windows_of, table)
+
+
+def _sampled_window(foundation: FoundationModel, one: SampledShard) -> sampled_encoder.Windows:
+    count = min(len(one.shard), MEAN_OVER)
+    vector = _window_vector(foundation, one.shard, 0, count) / count
+    latency = one.shard.latency[:count].mean(axis=0, dtype=np.float64)
+    return sampled_encoder.Windows(vector[None], latency[None], one.features[None])
+
+
+def _taught(
+    model: Model,
+    vectors: NDArray[np.float64],
+    cycles: NDArray[np.float64],
+    windows_of: dict[str, list[tuple[int, int]]],
+    traces: Path,
+    latencies: Path | None,
+    *,
+    seed: int,
+    progress: bool,
+) -> MachineEncoder:
+    """The encoder that learns from the table's windows, and from what `latencies` say of the same windows."""
+    machines: list[Machine] = list(model.machines)
+    row_of = {configuration_key(machine): row for row, machine in enumerate(machines)}
+    samples = [(window, row, float(value)) for window, of in enumerate(cycles) for row, value in enumerate(of)]
+    for _, path in pair_files(traces, latencies) if latencies else ():
         with LatencyFile(path) as file:
-            for machine in file.machines if file.trace_digest in windows_of else ():
-                if row_of.setdefault(configuration_key(machine), len(machines)) == len(machines):
-                    machines.append(machine)
             if file.trace_digest not in windows_of:
                 continue
+            for machine in file.machines:
+                if row_of.setdefault(configuration_key(machine), len(machines)) == len(machines):
+                    machines.append(machine)
             rows = [row_of[configuration_key(machine)] for machine in file.machines]
-            for _, begin, window in windows_of.get(file.trace_digest, ()):
+            for begin, window in windows_of[file.trace_digest]:
                 if file.start <= begin and begin + MEAN_OVER <= file.start + len(file):
-                    cycles = file.read(begin - file.start, begin - file.start + MEAN_OVER).sum(axis=1, dtype=np.float64)
-                    samples += [(window, row, float(value)) for row, value in zip(rows, cycles, strict=True)]
-    features = features_of_machines(machines)
+                    found = file.read(begin - file.start, begin - file.start + MEAN_OVER).sum(axis=1, dtype=np.float64)
+                    samples += [(window, row, float(value)) for row, value in zip(rows, found, strict=True)]
     windows, rows_of_samples, cycles_of_samples = (np.array(column) for column in zip(*samples, strict=True))
     encoder = learn(
-        features,
-        np.array(vectors),
+        features_of_machines(machines),
+        vectors,
         windows,
         rows_of_samples,
         cycles_of_samples,
         model.table(),
-        initial=initial,
         seed=seed,
         progress=progress,
     )
     encoder.remember(machines)
-    return encoder, _program_vectors(model, windows_of, np.array(vectors))
+    return encoder
 
 
 def _program_vectors(
-    model: Model, windows_of: dict[str, list[tuple[Shard, int, int]]], vectors: NDArray[np.float64]
+    model: Model, windows_of: dict[str, list[tuple[int, int]]], vectors: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     means = np.zeros((len(model.programs), vectors.shape[1]))
     for row, program in enumerate(model.programs):
-        if windows := [window for _, _, window in windows_of.get(program.digest, ())]:  # none: of the initial model
+        if windows := [window for _, window in windows_of.get(program.digest, ())]:  # none: of the initial model
             means[row] = vectors[windows].mean(axis=0) / MEAN_OVER
     return means
 
@@ -114,10 +149,10 @@ def _window_begins(length: int) -> list[int]:
     return sorted(set(np.linspace(0, length - MEAN_OVER, _MEANS).astype(int).tolist()))
 
 
-def _window_vector(foundation: FoundationModel, shard: Shard, begin: int) -> NDArray[np.float64]:
+def _window_vector(foundation: FoundationModel, shard: Shard, begin: int, count: int) -> NDArray[np.float64]:
     first = begin + shard.lead
     lead = min(first, 128)
-    rows = slice(first - lead, first + MEAN_OVER)
+    rows = slice(first - lead, first + count)
     ids, stored = np.asarray(shard.static_id[rows]), np.asarray(shard.stored[rows])
     return sequence_sums(foundation, shard.static, ids, stored, lead, batch=_SEQUENCES, bf16=native_bf16()).sum(axis=0)
 
@@ -130,18 +165,16 @@ def learn(
     cycles: NDArray[np.float64],
     table: NDArray[np.float64],
     *,
-    initial: MachineEncoder | None = None,
     seed: int,
     steps: int = _STEPS,
     progress: bool = True,
 ) -> MachineEncoder:
     """Fit on samples: window `window[k]` took `cycles[k]` on the machine with features `features[row[k]]`.
 
-    `vectors` [W, d]; `table` [U, d] gives the directions in which machine vectors vary; with `initial`
-    learning goes on from that encoder, whose directions stay.
+    `vectors` [W, d]; `table` [U, d] gives the directions in which machine vectors vary.
     """
     torch.manual_seed(seed)
-    encoder = _fresh(features, vectors, table) if initial is None else _copy(initial)
+    encoder = _fresh(features, vectors, table)
     spread = features.std(axis=0)
     jitter = torch.from_numpy(_JITTER * spread)
     x = torch.from_numpy(features)
@@ -179,13 +212,6 @@ def _fresh(features: NDArray[np.float32], vectors: NDArray[np.float64], table: N
     spread = features.std(axis=0)
     encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
     encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
-    return encoder
-
-
-def _copy(initial: MachineEncoder) -> MachineEncoder:
-    """The same weights; directions that were learned with the foundation model stay as they are."""
-    encoder = MachineEncoder(1)
-    encoder.load_state_dict({name: value.detach().clone() for name, value in initial.state_dict().items()})
     return encoder
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfvec.architectures import complete
+from perfvec.architectures import ARCHITECTURES, complete
 from perfvec.training.data import WARMUP
 from perfvec.training.loss import SEGMENTS
 from perfvec.training.optimizer import OPTIMIZERS
@@ -58,6 +58,11 @@ class Recipe:
     @property
     def steps(self) -> int:
         return max(1, self.instructions // (self.sequence * self.batch_size))
+
+    @property
+    def lead(self) -> int:
+        """Instructions before those of a sequence that count; none where an architecture has no memory."""
+        return self.warmup if ARCHITECTURES[self.architecture].MEMORY else 0
 
     @property
     def sampled(self) -> int:

@@ -35,7 +35,7 @@ from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
 from perfvec.precision import flushed_subnormals, native_bf16
 from perfvec.representation.represent import CHUNK, sequence_sums
-from perfvec.training import encoder_training
+from perfvec.training import encoder_training, sampled_encoder
 from perfvec.training.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
 from perfvec.training.data import (
     WARMUP,
@@ -58,7 +58,6 @@ from perfvec.training.recipe import Recipe
 from support.errors import InputError
 from support.files import require_writable
 from tracegen.features import Schema, get_schema
-from uarch.configuration import Machine
 
 CHECKPOINT_SECONDS = 60.0
 _ENCODED, _CHANGES = 0.5, 1.0  # weights in the loss: rows told by the encoder, and differences between two machines
@@ -89,8 +88,9 @@ def train(
     With `initial` training goes on from that model's weights (and its recipe's schema and shape must be these).
     `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder;
     `table_latencies` such whose machines get vectors of their own, fitted with the foundation model frozen.
-    `sampled_latencies` are latency files whose machines differ from file to file: with them the encoder is trained
-    together with the foundation model, and on from there afterwards. Without `encoder` the model knows no other
+    `sampled_latencies` are latency files of traces in `traces`, also of programs without other labels, whose machines
+    differ from file to file: with them the encoder is trained together with the foundation model, and then, with that
+    frozen, on whole windows. Without `encoder` the model knows no other
     machines. `device` is auto, cpu, cuda or cuda:N; `tensorboard` a folder for its files. Beside `output` a
     `*.metrics.csv` has one row a step. `shards` is a folder for the training data that stays, for other runs on the
     same labels, also at the same time.
@@ -99,6 +99,8 @@ def train(
     torchrun the first process writes; the others return their model without an encoder.
     """
     recipe = replace(recipe or Recipe(), initial=initial.digest if initial else "")
+    if encoder_latencies and sampled_latencies:
+        raise InputError("encoder_latencies and sampled_latencies both teach the encoder; give one of them")
     require_writable(output)
     device_of(device)
     if tensorboard:
@@ -128,7 +130,7 @@ def train(
                 raise InputError(
                     f"{sampled_latencies}: every labelled program is held out; nothing is left to train on"
                 )
-        together = train_together(division.training.machines, sampled, recipe) if sampled else None
+        together = sampled_encoder.fresh(division.training.machines, sampled, recipe) if sampled else None
         if table_latencies:  # before the work, not behind it
             require_trained(_programs(division, initial), traces, table_latencies)
         work.mkdir(parents=True, exist_ok=True)
@@ -153,8 +155,9 @@ def train(
             model,
             division.training,
             Path(traces),
-            [Path(folder) for folder in (encoder_latencies, sampled_latencies) if folder],
-            initial=together,
+            Path(encoder_latencies) if encoder_latencies else None,
+            sampled=sampled,
+            together=together,
             seed=recipe.seed,
             progress=progress,
         )
@@ -309,7 +312,7 @@ def fit(
     if initial is not None:
         _start_from(foundation, initial, labels, scales.machine)
     bf16 = native_bf16(ranks.device)
-    objective = Objective(foundation, scales.machine, recipe.warmup, bf16, together).to(ranks.device)
+    objective = Objective(foundation, scales.machine, recipe.lead, bf16, together).to(ranks.device)
     optimizer = optimizer_for(
         foundation,
         recipe.optimizer,
@@ -451,7 +454,7 @@ def _batches(
         which = rng.choice(len(lengths), own, p=share)
         begin = (rng.random(own) * (lengths[which] - recipe.sequence + 1)).astype(np.int64)
         which, begin = which[ours], begin[ours]
-        x, y, present = batch(shards, schema, which, begin, recipe.warmup, recipe.sequence)
+        x, y, present = batch(shards, schema, which, begin, recipe.lead, recipe.sequence)
         if not others:
             return step, x, present, y, which, None
         chosen = rng.choice(len(sampled), others)
@@ -487,30 +490,8 @@ def _sampled_sequence(
     drawn = np.random.default_rng(seed).choice(pairs, wanted, replace=wanted > pairs)
     rows = np.stack([2 * drawn, 2 * drawn + 1], axis=1).reshape(-1)
     where = np.zeros(1, np.int64)
-    x, y, present = batch([one.shard], schema, where, where + begin, recipe.warmup, recipe.sequence)
+    x, y, present = batch([one.shard], schema, where, where + begin, recipe.lead, recipe.sequence)
     return x, present, y[:, 0, rows], one.shard.mean[rows], one.features[rows]
-
-
-def train_together(machines: Sequence[Machine], sampled: Sequence[SampledShard], recipe: Recipe) -> MachineEncoder:
-    """An untrained encoder of all these machines, whose directions are learned."""
-    features = np.concatenate([features_of_machines(machines), *(one.features for one in sampled)])
-    spread = features.std(axis=0)
-    torch.manual_seed(recipe.seed)
-    encoder = MachineEncoder(
-        recipe.width, features=features.shape[1], coordinates=min(recipe.width, 48), hidden=recipe.encoder_layers
-    )
-    encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
-    encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
-    paces = np.concatenate([np.log(one.shard.mean) for one in sampled])
-    encoder.pace.copy_(torch.tensor(float(paces.mean())))
-    learned = {
-        "basis": torch.randn(encoder.basis.shape) / recipe.width**0.5,
-        "basis_mean": torch.randn(recipe.width) / recipe.width**0.5,
-    }
-    for name, value in learned.items():
-        delattr(encoder, name)
-        encoder.register_parameter(name, nn.Parameter(value))
-    return encoder.train()
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import torch
 
 from analysis.parts import Parts
 from analysis.predicted_parts import collect
-from perfvec.machines.encoder import MachineEncoder, machine_features
+from perfvec.machines.encoder import HINGES, MachineEncoder, machine_features
 from perfvec.model import FoundationModel, Model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
@@ -29,7 +29,7 @@ def small_model() -> Model:
     torch.manual_seed(4)
     machines = (load_machine("base"), load_machine("cortex-a53"))
     foundation = FoundationModel(get_schema("default"), 2, width=16, layers=1).eval()
-    encoder = MachineEncoder(16, features=len(machine_features(machines[0])), coordinates=4)
+    encoder = MachineEncoder(16, features=len(machine_features(machines[0])), coordinates=4, hinges=HINGES)
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     encoder.basis.normal_()

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from perfvec.model import load_model, save_model
+from perfvec.training import sampled_encoder
 from perfvec.training import train as training
 from perfvec.training.data import Split, prepare, prepare_sampled
 from perfvec.training.loss import difference_loss
@@ -30,7 +31,7 @@ SCHEMA = get_schema("default")
 def sampled(data, tmp_path_factory):
     """Latency files of the data's windows, six machines each."""
     folder = tmp_path_factory.mktemp("sampled")
-    label_windows(data.traces, data.latencies, folder, machines=6, count=3000, seed=7, pool=8)
+    label_windows(data.traces, folder, latencies=data.latencies, windows=1, machines=6, count=3000, seed=7, pool=8)
     return folder
 
 
@@ -77,7 +78,7 @@ def test_the_encoder_learns_with_the_model_and_a_run_continues_bit_for_bit(data,
     windows = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path / "work", division.training, progress=False)
 
     def run(checkpoint, stop=None):
-        encoder = training.train_together(division.training.machines, windows, RECIPE)
+        encoder = sampled_encoder.fresh(division.training.machines, windows, RECIPE)
         if stop is not None:
             monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
             monkeypatch.setattr(training, "save_checkpoint", stopping(stop))
@@ -103,7 +104,7 @@ def test_the_encoder_learns_with_the_model_and_a_run_continues_bit_for_bit(data,
     again = run(tmp_path / "cut.pt")
     assert expected.keys() == again.keys()
     assert all(torch.equal(expected[name], again[name]) for name in expected)
-    fresh = training.train_together(division.training.machines, windows, RECIPE).state_dict()
+    fresh = sampled_encoder.fresh(division.training.machines, windows, RECIPE).state_dict()
     assert not torch.equal(fresh["basis"], expected["basis"])
 
 

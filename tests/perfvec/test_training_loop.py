@@ -426,18 +426,18 @@ def test_runs_that_share_shards_make_each_once_also_at_the_same_time(data, tmp_p
         labels = prepare(data.traces, data.latencies, get_schema(name), tmp_path, progress=False)
         return {shard.static_id.path.parent for shard in labels.shards}
 
-    make, made = training_data.make_shard, []
+    make, made = training_data.make_shards, []
 
     def counted(trace_path: Path, *arguments: Any) -> None:
         made.append(trace_path)
         make(trace_path, *arguments)
 
-    monkeypatch.setattr(training_data, "make_shard", counted)
+    monkeypatch.setattr(training_data, "make_shards", counted)
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: shards(), range(3)))
     assert found[0] == found[1] == found[2] == set(tmp_path.iterdir())  # nothing else is left there
     assert len(made) == len(set(made)) == len(found[0])
-    monkeypatch.setattr(training_data, "make_shard", None)  # all is there, whichever columns are hidden
+    monkeypatch.setattr(training_data, "make_shards", None)  # all is there, whichever columns are hidden
     assert shards("default~load") == found[0]
 
 
@@ -447,12 +447,12 @@ from pathlib import Path
 from perfvec.training import data
 from tracegen.features import get_schema
 
-def killed(trace_path, file, schema, folder):
-    folder.mkdir()
-    (folder / "latency").write_bytes(b"half")
+def killed(trace_path, files, schema, folders):
+    folders[0].mkdir()
+    (folders[0] / "latency").write_bytes(b"half")
     os._exit(9)
 
-data.make_shard = killed
+data.make_shards = killed
 data.prepare(Path(sys.argv[1]), Path(sys.argv[2]), get_schema("default"), Path(sys.argv[3]), progress=False)
 """
 

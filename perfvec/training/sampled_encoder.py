@@ -1,0 +1,118 @@
+"""The machine encoder of windows that are labelled on sampled machines, each window on others.
+
+It is trained together with the foundation model (`perfvec.training.train.Objective`), whose sequences of some hundred
+instructions show a machine's times only roughly. Then the foundation model is frozen, and the encoder learns on from
+whole windows: from times, and from what a change of one field costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import smooth_l1_loss
+from tqdm import tqdm
+
+from perfvec.machines.encoder import HINGES, MachineEncoder
+from perfvec.machines.features import features_of_machines
+from perfvec.training.data import SampledShard
+from perfvec.training.recipe import Recipe
+from uarch.configuration import Machine
+
+_COORDINATES = 48
+_STEPS = 3000
+_WINDOWS, _MACHINES, _ROWS = 64, 32, 128  # of a step: sampled windows, machines of each, and windows of the table
+_TABLE = 0.5  # weight of the table's machines in the loss
+_LEVEL, _CHANGE = 0.1, 0.03  # relative errors beyond which they count linearly (Huber)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows on machines: vectors [W, d] and latencies [W, M], means over instructions; features [W or 1, M, F]."""
+
+    vectors: NDArray[np.float64]
+    latencies: NDArray[np.float64]
+    features: NDArray[np.float32]
+
+
+def fresh(machines: Sequence[Machine], sampled: Sequence[SampledShard], recipe: Recipe) -> MachineEncoder:
+    """Return an untrained encoder of all these machines, whose directions are parameters too."""
+    features = np.concatenate([features_of_machines(machines), *(one.features for one in sampled)])
+    spread = features.std(axis=0)
+    torch.manual_seed(recipe.seed)
+    encoder = MachineEncoder(
+        recipe.width,
+        features=features.shape[1],
+        coordinates=min(recipe.width, _COORDINATES),
+        hidden=recipe.encoder_layers,
+        hinges=HINGES,
+    )
+    encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
+    encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
+    paces = np.concatenate([np.log(one.shard.mean) for one in sampled])
+    encoder.pace.copy_(torch.tensor(float(paces.mean())))
+    learned = {
+        "basis": torch.randn(encoder.basis.shape) / recipe.width**0.5,
+        "basis_mean": torch.randn(recipe.width) / recipe.width**0.5,
+    }
+    for name, value in learned.items():
+        delattr(encoder, name)
+        encoder.register_parameter(name, nn.Parameter(value))
+    return encoder.train()
+
+
+def refined(
+    together: MachineEncoder, sampled: Sequence[Windows], table: Windows, *, seed: int, progress: bool = True
+) -> MachineEncoder:
+    """Return the encoder after training on whole windows; of each two of a sampled window's machines the second is the
+    first with one field changed. `sampled` are of a window each.
+    """
+    torch.manual_seed(seed)
+    generator = np.random.default_rng(seed)
+    encoder = deepcopy(together).train()
+    vectors, latencies, features = (
+        torch.from_numpy(value).float() for value in (table.vectors, table.latencies, table.features[0])
+    )
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=1.0)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, _STEPS)
+    for _ in tqdm(range(_STEPS), desc="encoder", unit="step", disable=None if progress else True):
+        vector, latency, x = _drawn(sampled, generator)
+        machines = encoder(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        relative = (machines * vector[:, None]).sum(dim=-1) / latency
+        ratio = latency[:, 1::2] / latency[:, ::2]
+        change = ratio * (relative[:, 1::2] - 1) - (relative[:, ::2] - 1)
+        rows = torch.from_numpy(generator.integers(0, len(vectors), _ROWS))
+        of_table = vectors[rows] @ encoder(features).T / latencies[rows]
+        loss = _huber(relative - 1, _LEVEL) + _huber(change, _CHANGE) + _TABLE * _huber(of_table - 1, _LEVEL)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    found = MachineEncoder(1)
+    found.load_state_dict({name: value.detach().clone() for name, value in encoder.state_dict().items()})
+    return found.eval()
+
+
+def _huber(error: Tensor, beta: float) -> Tensor:
+    return smooth_l1_loss(error, torch.zeros_like(error), beta=beta)
+
+
+def _drawn(sampled: Sequence[Windows], generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Vectors [W, d], latencies [W, M] and features [W, M, F] of windows drawn at random, on pairs of their machines:
+    with replacement where there are fewer.
+    """
+    parts = []
+    for index in generator.integers(0, len(sampled), _WINDOWS):
+        window = sampled[index]
+        pairs, wanted = window.latencies.shape[1] // 2, _MACHINES // 2
+        first = 2 * generator.choice(pairs, wanted, replace=wanted > pairs)
+        rows = np.stack([first, first + 1], axis=1).reshape(-1)
+        parts.append((window.vectors[0], window.latencies[0, rows], window.features[0, rows]))
+    vectors, latencies, features = (torch.from_numpy(np.stack(column)).float() for column in zip(*parts, strict=True))
+    return vectors, latencies, features
