@@ -3,14 +3,16 @@
 # that a run that was stopped continues when it is started again.
 #
 # GEM5 is a folder with traces and gem5's own labels of them (as `perfvec label --simulator gem5` writes): its machines
-# are the model's table. Without it the machine's own programs are traced, and the embedded simulator labels them on the
-# presets and 64 machines of the design space. Either way the first 60,000 instructions of each window are labelled by the
-# embedded simulator on machines of their own too, by which the encoder is trained together with the foundation model. The
-# model and its five folds, each without a fifth of the programs and 16 machines, are made alike; the folds give the model
-# its intervals.
+# are the model's table. Without it the machine's own programs are labelled by the embedded simulator on the presets and
+# 64 machines of the design space. Either way windows of those programs, and of all others of the catalogue that the
+# machine has, are labelled by the embedded simulator on sampled machines, each window on others: these teach the
+# encoder, and the foundation model what other programs do. Programs of GEM5's names, other runs of six of them, and
+# gnugo and k_hash, which gem5 has been run on too, are left out: no model sees what it is judged on. The model and its
+# five folds, each without a fifth of the programs and 16 machines, are made alike; the folds give the model its
+# intervals.
 #
-# ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (5000000) and MACHINES (32 a window) in the environment
-# change the recipe; FOLDS="2 5" makes these folds only, and no model.
+# ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (6000000) and MACHINES (128 a window of the labelled
+# programs) in the environment change the recipe; FOLDS="2 5" makes these folds only, and no model.
 set -eu
 perfvec=$1 out=$2 model=$3 gem5=${4:-}
 here=$(dirname "$0")
@@ -19,22 +21,51 @@ case $python in */*) ;; *) python=python3 ;; esac
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
+for set in default debian mix; do
+    "$perfvec" suite run --set "$set" -o "$out/traces" --max-instructions 3300000
+done
+"$perfvec" suite run --set loops -o "$out/traces" --max-instructions 1300000
+"$perfvec" suite run --set laps -o "$out/traces" --max-instructions 2300000
+mkdir -p "$out/programs" "$out/kernels" "$out/all"
+for path in "$out"/traces/*.trace.h5; do
+    name=$(basename "$path" .trace.h5)
+    if [ -n "$gem5" ] && [ -e "$gem5/$name.trace.h5" ]; then
+        continue
+    fi
+    case $name in
+        k_mix_* | k_loops_* | k_laps_*) ln -sf "$path" "$out/kernels" ;;
+        perl-sieve | awk | sha256sum | unxz | k_chase_small | k_stream_small | gnugo | k_hash)
+            test -n "$gem5" || ln -sf "$path" "$out/programs"
+            ;;
+        *) ln -sf "$path" "$out/programs" ;;
+    esac
+done
 if [ -z "$gem5" ]; then
     gem5=$out/windows
-    "$perfvec" suite run --set default -o "$gem5" --max-instructions 3300000
-    "$perfvec" label "$gem5"/*.trace.h5 --presets --sample 64 --seed 1 --start 1000000 --count 200000 -o "$gem5" \
+    "$perfvec" label "$out"/programs/*.trace.h5 --presets --sample 64 --seed 1 --start 1000000 --count 200000 -o "$gem5" \
         >/dev/null
+    ln -sf "$out"/programs/*.trace.h5 "$gem5"
 fi
 gem5=$(cd "$gem5" && pwd)
-PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" "$python" "$here/label_sampled.py" "$gem5" "$gem5" "$out/sampled" \
-    --machines "${MACHINES:-32}"
+for folder in "$gem5" "$out/programs" "$out/kernels"; do
+    ln -sf "$folder"/*.trace.h5 "$out/all"
+done
+sampled() { # TRACES SEED OPTIONS…
+    traces=$1 seed=$2
+    shift 2
+    PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" "$python" "$here/label_sampled.py" "$traces" "$out/sampled" \
+        --seed "$seed" "$@"
+}
+sampled "$gem5" 1000000 --latencies "$gem5" --windows 5 --machines "${MACHINES:-128}"
+sampled "$out/programs" 100000 --windows 4
+sampled "$out/kernels" 200000
 
 train() { # MODEL OPTIONS…
     made=$1
     shift
-    test -e "$made" || "$perfvec" train --traces "$gem5" --latencies "$gem5" --sampled-latencies "$out/sampled" \
+    test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$gem5" --sampled-latencies "$out/sampled" \
         --schema timed --architecture "${ARCHITECTURE:-mlp}" --width "${WIDTH:-128}" --layers "${LAYERS:-2}" \
-        --instructions "${INSTRUCTIONS:-5000000}" --seed 1 --shards "$out/shards" -o "$made" "$@"
+        --skip-connection --instructions "${INSTRUCTIONS:-6000000}" --seed 1 --shards "$out/shards" -o "$made" "$@"
 }
 given=
 for fold in ${FOLDS:-1 2 3 4 5}; do

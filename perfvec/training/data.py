@@ -218,10 +218,16 @@ def _lies_in(file: LatencyFile, shard: Shard, start: int) -> bool:
 
 def _part_of(shard: Shard, start: int, file: LatencyFile, path: Path, folder: Path) -> Shard:
     """The part of `shard`, which begins at instruction `start`, that `file` labels: its labels lie in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if not _complete(folder).exists():
-        mean = _copy_latencies(file, folder / "latency")
-        _complete(folder).write_text(json.dumps({"mean": mean.tolist()}))
+    scratch = folder.with_name(f".{folder.name}.part")
+    with ExitStack() as locks:
+        if not _complete(folder).exists():
+            _locked(folder, locks, wait=True)
+        if not _complete(folder).exists():  # no other run has made it meanwhile
+            rmtree(scratch, ignore_errors=True)
+            scratch.mkdir()
+            mean = _copy_latencies(file, scratch / "latency")
+            _complete(scratch).write_text(json.dumps({"mean": mean.tolist()}))
+            scratch.rename(folder)
     mean = np.array(json.loads(_complete(folder).read_text())["mean"])
     latency = Rows(folder / "latency", "<u2", len(file), (len(file.machines),))
     return replace(shard, latency_file=str(path), lead=shard.lead + file.start - start, latency=latency, mean=mean)

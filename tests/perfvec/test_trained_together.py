@@ -1,5 +1,7 @@
 """An encoder that is trained with the foundation model, on windows that are labelled on machines of their own."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -70,6 +72,28 @@ def test_windows_take_their_features_from_the_labels_they_lie_in(data, sampled, 
         with LatencyFile(a.latency_file) as file:
             assert (file.read(0, len(file)) == a.latency[0 : len(a)].T).all()
         assert one.features.shape[0] == len(one.machines) == 6
+
+
+@pytest.mark.slow
+def test_runs_that_share_sampled_windows_make_each_once_at_the_same_time(data, sampled, tmp_path, monkeypatch):
+    labels = prepare(data.traces, data.latencies, SCHEMA, tmp_path, progress=False)
+    read, copied = LatencyFile.read, []
+
+    def slowly(file, first, last):
+        copied.append((file.path, first))
+        time.sleep(0.02)
+        return read(file, first, last)
+
+    monkeypatch.setattr(LatencyFile, "read", slowly)
+    with ThreadPoolExecutor(3) as pool:
+        runs = [
+            pool.submit(prepare_sampled, data.traces, sampled, SCHEMA, tmp_path, labels, progress=False)
+            for _ in range(3)
+        ]
+        found = [[one.shard.mean.tolist() for one in run.result()] for run in runs]
+    assert found[0] == found[1] == found[2]
+    assert len(copied) == len(set(copied)) == len(found[0])
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.slow
