@@ -322,7 +322,7 @@ def _made(
 
 
 def _locked(shard: Path, locks: ExitStack, *, wait: bool) -> bool:
-    """Whether this run alone may make the shard, until the stack ends."""
+    """Lock the shard until the stack ends; return False where another run has it, unless that is waited for."""
     path = shard.with_name(f".{shard.name}.lock")
     lock = locks.enter_context(path.open("w"))  # it goes with the process, however that ends
     try:
@@ -382,7 +382,7 @@ def make_shards(trace_path: Path, files: Sequence[LatencyFile], schema: Schema, 
 
 
 class _Window:
-    """What a shard keeps of a pass over its trace."""
+    """The part of a pass over a trace that one shard keeps."""
 
     def __init__(self, file: LatencyFile, folder: Path, mean: NDArray[np.float64]) -> None:
         self.file, self.folder, self.mean = file, folder, mean
