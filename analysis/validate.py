@@ -30,7 +30,7 @@ from support.errors import InputError
 from support.files import atomic_path
 from tracegen.suite.host_clock import Clock
 from tracegen.suite.host_cpu import matched
-from tracegen.suite.whole_run import LEAST_SECONDS, Run, Timed, others_busy, recorded, require_names, run_of, timed
+from tracegen.suite.whole_run import LEAST_SECONDS, Disturbed, Run, Timed, others_busy, recorded, require_names, run_of, timed
 from tracegen.suite.workloads import select
 from uarch.configuration import Machine
 from uarch.host.told import Told, told
@@ -38,6 +38,7 @@ from uarch.stated_error import StatedError
 from uarch.timing.stack import GROUPS
 
 SET = "validate"
+PASSES = 3
 TIMES = "times.json"  # in the folder: times by the name of the live-points
 MODEL = "model"  # the column of the model's predictions, of the first machine
 _BUSY, _LEAST_FREE = 0.3, 0.9  # processors: that others keep busy for a remark, that must be free
@@ -109,13 +110,15 @@ def validate(
     folder: str | os.PathLike[str] = "validation",
     model: Any = None,
     least_seconds: float = LEAST_SECONDS,
+    passes: int = PASSES,
     keep_times: bool = False,
     progress: bool = True,
 ) -> Validation:
     """Time workloads (all of a set by default) or a `program` on this computer, and simulate them on `machines`.
 
     Live-points and times are kept in `folder`: a second call only times and simulates, or with `keep_times` times only
-    what was not timed before, and leaves that out while the computer is busy. `model` adds the predictions of a loaded
+    what was not timed before, and leaves that out while the computer is busy. All are timed in each of `passes`, and
+    the quickest is kept: what other tenants of a computer do lasts longer than one program's repeats. `model` adds the predictions of a loaded
     model for the first machine. Raises InputError where no program is left, or for an unknown name.
     """
     known = told()
@@ -140,7 +143,7 @@ def validate(
         busy = 0.0
         if lacking:
             try:
-                new, busy = _times(lacking, known, least_seconds, left_out, progress)
+                new, busy = _times(lacking, known, least_seconds, passes, left_out, progress)
             except InputError as error:  # the computer is busy
                 if not kept:
                     raise
@@ -190,26 +193,43 @@ def _keep_times(folder: Path, times: dict[str, Any]) -> None:
 
 
 def _times(
-    runs: Sequence[Run], known: Told, least_seconds: float, left_out: dict[str, str], progress: bool
+    runs: Sequence[Run], known: Told, least_seconds: float, passes: int, left_out: dict[str, str], progress: bool
 ) -> tuple[dict[str, Timed], float]:
-    """Times of the runs, with the clock measured around each, and the processors that others kept busy."""
+    """Times of the runs in the quickest of their passes, with the clock measured around each, and the processors that
+    others kept busy.
+    """
     cpu = matched(known)
     busy = others_busy()
     if busy > known.processors - _LEAST_FREE:
         raise InputError(f"this computer is busy: others use {busy:.1f} of its processors; wait until it is quiet")
-    times: dict[str, Timed] = {}
-    with Clock() as clock:
+    found: dict[str, list[Timed]] = {}
+    refused: dict[str, str] = {}
+    with Clock() as clock, tqdm(total=passes * len(runs), desc="time", disable=None if progress else True) as bar:
         before = clock.ghz(3)
-        for run in tqdm(runs, desc="time", unit="program", disable=None if progress else True):
-            try:
-                time = timed(run, cpu, least_seconds)
-            except InputError as error:
-                left_out[run.name] = str(error)
-                continue
-            after = clock.ghz()
-            times[run.name] = replace(time, ghz=(before + after) / 2)
-            before = after
-    return times, busy
+        for _ in range(passes):
+            for run in runs:
+                bar.update()
+                if run.name in left_out:
+                    continue
+                try:
+                    time = timed(run, cpu, least_seconds)
+                except Disturbed as error:
+                    refused[run.name] = str(error)
+                    continue
+                except InputError as error:
+                    left_out[run.name] = str(error)
+                    continue
+                after = clock.ghz()
+                found.setdefault(run.name, []).append(replace(time, ghz=(before + after) / 2))
+                before = after
+    left_out |= {name: why for name, why in refused.items() if name not in found}
+    return {name: _quickest(times) for name, times in found.items()}, busy
+
+
+def _quickest(passes: Sequence[Timed]) -> Timed:
+    """Return the pass of the least cycles: what disturbs only adds."""
+    least = min(passes, key=lambda time: time.cycles)
+    return replace(least, between=max(time.cycles for time in passes) / least.cycles - 1)
 
 
 def _compared(
@@ -221,12 +241,13 @@ def _compared(
         frame = simulate([points[name]], machines, progress=False)
         groups = groups_of(frame)
         instructions = float(frame["instructions"].iloc[0])
-        cycles = time.seconds * time.ghz * 1e9
+        cycles = time.cycles
         row: dict[str, Any] = {
             "program": name,
             "instructions": instructions,
             "seconds": time.seconds,
             "spread": time.spread,
+            "between": time.between,
             "kernel": time.kernel,
             "repeats": time.repeats,
             "cycles": cycles,

@@ -36,6 +36,9 @@ def validate(
     least_seconds: Annotated[
         float, typer.Option(min=0.0, help="Shortest total time of a program's repeats, in seconds.")
     ] = 0.3,
+    passes: Annotated[
+        int, typer.Option(min=1, help="Times all programs are timed, one after another; the quickest counts.")
+    ] = 3,
     keep_times: Annotated[
         bool, typer.Option("--keep-times", help="Use the times in the folder; measure only those that are missing.")
     ] = False,
@@ -70,6 +73,7 @@ def validate(
         folder=folder,
         model=model,
         least_seconds=least_seconds,
+        passes=passes,
         keep_times=keep_times,
     )
     if state is not None:

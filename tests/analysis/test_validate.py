@@ -14,7 +14,7 @@ from tracegen.live_points.live_points import load
 from tracegen.suite.host_cpu import matched
 from tracegen.suite.host_time import HostTime
 from tracegen.suite.inputs import compile_c
-from tracegen.suite.whole_run import Run, Timed, of_times, others_busy, recorded, require_names, timed
+from tracegen.suite.whole_run import Disturbed, Run, Timed, of_times, others_busy, recorded, require_names, timed
 from tracegen.suite.workloads import Workload, select
 from uarch.configuration import load_machine
 from uarch.host.told import Told, told
@@ -178,3 +178,28 @@ def test_on_a_busy_computer_times_that_are_kept_are_judged_and_the_others_named(
     assert found.table["program"].tolist() == ["one_O1"]
     assert list(found.left_out) == ["one_O3"]
     assert "busy" in found.left_out["one_O3"]
+
+
+@pytest.mark.slow
+@x86
+def test_the_quickest_of_the_passes_counts_and_a_disturbed_one_is_made_up_for(tmp_path, monkeypatch):
+    workloads = [
+        Workload(name, "kernel", ("{kernel}", "6"), "validate", kernel="queens", optimise=level)
+        for name, level in (("one_O1", 1), ("one_O3", 3))
+    ]
+    answers = {"one_O1": [Disturbed("busy"), 3.0, 2.0], "one_O3": [InputError("it has threads")]}
+
+    def answer(run, cpu, least_seconds):
+        found = answers[run.name].pop(0)
+        if isinstance(found, InputError):
+            raise found
+        return Timed(found, 0.0, 0.0, 7)
+
+    monkeypatch.setattr(validation, "select", lambda names, set_name: workloads)
+    monkeypatch.setattr(validation, "others_busy", lambda: 0.0)
+    monkeypatch.setattr(validation, "timed", answer)
+    monkeypatch.setattr(validation.Clock, "ghz", lambda self, repeats=1: 3.0)
+    found = validation.validate([load_machine("zen2")], folder=tmp_path / "v", passes=3, progress=False)
+    assert found.left_out == {"one_O3": "it has threads"}
+    assert found.table["cycles"].tolist() == [pytest.approx(6e9)]
+    assert found.table["between"].tolist() == [pytest.approx(0.5)]

@@ -37,6 +37,10 @@ _TICKS = 0.02  # seconds that the kernel's sums by ticks may be off
 _MOST_OTHERS, _TRIES = 0.1, 4
 
 
+class Disturbed(InputError):
+    """A time that others' work disturbed; a later one may be good."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A program with its arguments and surroundings."""
@@ -59,6 +63,12 @@ class Timed:
     kernel: float  # share
     repeats: int
     ghz: float = 0.0  # of the core before and after; 0 where it was not measured
+    between: float = 0.0  # cycles of the slowest pass over those of the quickest, less 1
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of one run in user mode."""
+        return self.seconds * self.ghz * 1e9
 
 
 def run_of(workload: Workload, inputs: Path, scratch: Path) -> Run:
@@ -68,7 +78,9 @@ def run_of(workload: Workload, inputs: Path, scratch: Path) -> Run:
 
 
 def timed(run: Run, cpu: HostCpu, least_seconds: float = LEAST_SECONDS) -> Timed:
-    """Time a run on this computer. Raises InputError for a time that is not its instructions', saying why."""
+    """Time a run on this computer. Raises InputError for a time that is not its instructions', saying why:
+    Disturbed where a later one may be.
+    """
     environment = {**os.environ, **cpu.here, **run.env}
     if (threads := _threads(run, environment)) > 1:
         raise InputError(f"{run.command[0]} has {threads} threads, of which one is simulated")
@@ -86,7 +98,7 @@ def timed(run: Run, cpu: HostCpu, least_seconds: float = LEAST_SECONDS) -> Timed
         wall = time.perf_counter() - wall
         if others <= _MOST_OTHERS * wall + _TICKS:
             return of_times(run.command[0], found)
-    raise InputError(f"{run.command[0]}: others kept {others / wall:.1f} processors busy meanwhile; time it again")
+    raise Disturbed(f"{run.command[0]}: others kept {others / wall:.1f} processors busy meanwhile; time it again")
 
 
 def _own_seconds() -> float:
@@ -115,7 +127,9 @@ def _threads(run: Run, environment: Mapping[str, str]) -> int:
 
 
 def of_times(program: str, found: HostTime) -> Timed:
-    """Judge the times of the runs. Raises InputError where they are mostly the kernel's, or too far apart."""
+    """Judge the times of the runs. Raises InputError where they are mostly the kernel's, Disturbed where they are
+    too far apart.
+    """
     user, system = np.array(found.user), np.array(found.system)
     both = user + system
     kernel = float(system.sum() / both.sum())
@@ -124,7 +138,7 @@ def of_times(program: str, found: HostTime) -> Timed:
     least, low, middle = np.percentile(both, [0, 25, 50])
     spread = float((middle - least) / least)
     if spread > _MOST_SPREAD:
-        raise InputError(f"{program}: times differ by {spread:.0%}: the computer is busy; time it again")
+        raise Disturbed(f"{program}: times differ by {spread:.0%}: the computer is busy; time it again")
     return Timed(float(low) * (1 - kernel), spread, kernel, len(both))
 
 
