@@ -30,7 +30,17 @@ from support.errors import InputError
 from support.files import atomic_path
 from tracegen.suite.host_clock import Clock
 from tracegen.suite.host_cpu import matched
-from tracegen.suite.whole_run import LEAST_SECONDS, Disturbed, Run, Timed, others_busy, recorded, require_names, run_of, timed
+from tracegen.suite.whole_run import (
+    LEAST_SECONDS,
+    Disturbed,
+    Run,
+    Timed,
+    others_busy,
+    recorded,
+    require_names,
+    run_of,
+    timed,
+)
 from tracegen.suite.workloads import select
 from uarch.configuration import Machine
 from uarch.host.told import Told, told
@@ -118,8 +128,9 @@ def validate(
 
     Live-points and times are kept in `folder`: a second call only times and simulates, or with `keep_times` times only
     what was not timed before, and leaves that out while the computer is busy. All are timed in each of `passes`, and
-    the quickest is kept: what other tenants of a computer do lasts longer than one program's repeats. `model` adds the predictions of a loaded
-    model for the first machine. Raises InputError where no program is left, or for an unknown name.
+    the quickest is kept: what other tenants of a computer do lasts longer than one program's repeats. `model` adds the
+    predictions of a loaded model for the first machine. Raises InputError where no program is left, or for an unknown
+    name.
     """
     known = told()
     cpu = matched(known)

@@ -392,17 +392,34 @@ def _number(text: str) -> int | float:
 
 
 PRESETS = Path(__file__).parent / "presets"
+# Presets that there is also with a real family's micro-operations (`microcode`), for x86-64 programs.
+_FAMILIES = {
+    "golden-cove": "golden-cove",
+    "haswell": "haswell",
+    "skylake-sp": "skylake",
+    "zen2": "zen2",
+    "zen4": "zen4",
+}
+_NATIVE = "-native"
 
 
 def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
+def native_names() -> list[str]:
+    """The presets with a real family's micro-operations in place of gem5's: `zen4-native` and others."""
+    return [name + _NATIVE for name in sorted(_FAMILIES)]
+
+
 def load_machine(name_or_path: str | Path) -> Machine:
-    """A preset by its name, or a .yaml, .yml or .json file of one machine. `FILE:NAME` picks one of a list in a file.
-    Raises InputError.
+    """A preset by its name (`native_names` too), or a .yaml, .yml or .json file of one machine. `FILE:NAME` picks one of
+    a list in a file. Raises InputError.
     """
     text = str(name_or_path)
+    if text in native_names():
+        preset = text.removesuffix(_NATIVE)
+        return replace_fields(load_machine(preset), {"name": text, "microcode": _FAMILIES[preset]})
     if text in preset_names():
         return machine_from_dict(read_yaml(PRESETS / f"{text}.yaml", "machine file"))
     path, wanted = Path(text), None
@@ -410,7 +427,7 @@ def load_machine(name_or_path: str | Path) -> Machine:
         file, _, wanted = text.rpartition(":")
         path = Path(file)
     if path.suffix not in (".yaml", ".yml", ".json"):
-        hint = nearest(text, preset_names()) or f" (presets: {', '.join(preset_names())})"
+        hint = nearest(text, [*preset_names(), *native_names()]) or f" (presets: {', '.join(preset_names())})"
         raise InputError(f"{text} is neither a preset nor a .yaml, .yml or .json file{hint}")
     machines = load_machines(path)
     if wanted is not None:

@@ -21,7 +21,7 @@ PREFETCHERS = ("none", "stride", "tagged")
 CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
 MEMORY, CACHE = "memory", "cache"  # of `first_touch`
-MICROCODES = (GEM5, "haswell", "icelake", "skylake", "zen2", "zen3")
+MICROCODES = (GEM5, "golden-cove", "haswell", "icelake", "skylake", "zen2", "zen3", "zen4")
 
 
 @cache

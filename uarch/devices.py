@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from support.text import nearest, show
 from support.yaml_files import read_yaml
-from uarch.configuration import Machine, SimpleMemory, load_machine, preset_names
+from uarch.configuration import Machine, SimpleMemory, load_machine, native_names, preset_names
 
 DEVICES = Path(__file__).parent / "devices"
 
@@ -90,9 +90,10 @@ def load_device(name_or_path: str | Path) -> Device:
     text = str(name_or_path)
     if text in device_names():
         return _device(DEVICES / f"{text}.yaml")
-    if text in preset_names() or not text.endswith((".yaml", ".yml")):
-        if text not in preset_names() and not text.endswith(".json") and ":" not in text:
-            names = [*device_names(), *preset_names()]
+    presets = [*preset_names(), *native_names()]
+    if text in presets or not text.endswith((".yaml", ".yml")):
+        if text not in presets and not text.endswith(".json") and ":" not in text:
+            names = [*device_names(), *presets]
             raise InputError(
                 f"unknown device {text}{nearest(text, names)} (devices: {', '.join(names)}; or a .yaml file)"
             )

@@ -24,7 +24,9 @@ app = typer.Typer(help="Show, compare, sample, import and export machines.", no_
 @app.command("list")
 def uarch_list(as_json: Json = False) -> None:
     """List the presets."""
-    found = machines_named(None)
+    from uarch.configuration import native_names, preset_names
+
+    found = machines_named([*preset_names(), *native_names()])
     if as_json:
         print(json.dumps([machine.to_dict() for machine in found]))
         return

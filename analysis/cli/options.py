@@ -10,9 +10,9 @@ import typer
 
 def _presets_that_begin(incomplete: str) -> list[str]:
     """Presets for the shell's completion."""
-    from uarch.configuration import preset_names
+    from uarch.configuration import native_names, preset_names
 
-    return [name for name in preset_names() if name.startswith(incomplete)]
+    return [name for name in [*preset_names(), *native_names()] if name.startswith(incomplete)]
 
 
 Targets = Annotated[

@@ -24,7 +24,9 @@ def validate(
     machines: Annotated[
         list[str] | None,
         typer.Option(
-            "--uarch", help="Machine, as from perfvec uarch host; repeat for more. The nearest preset is added."
+            "--uarch",
+            help="Machine, as from perfvec uarch host; repeat for more. The nearest preset is added, with native "
+            "micro-operations where there are tables.",
         ),
     ] = None,
     set_name: Annotated[str, typer.Option("--set", help="Set of workloads to run.")] = "validate",
@@ -54,13 +56,14 @@ def validate(
     from analysis.cli.inputs import machines_named
     from perfvec.model import load_model
     from support.files import atomic_path, require_writable
-    from uarch.configuration import load_machine
+    from uarch.configuration import load_machine, native_names
     from uarch.host.told import told
     from uarch.stated_error import stated_error_yaml
 
     if state is not None:
         require_writable(state)
-    nearest = load_machine(told().preset)
+    preset = told().preset
+    nearest = load_machine(f"{preset}-native" if f"{preset}-native" in native_names() else preset)
     chosen = machines_named(machines) if machines else []
     if nearest.name not in [machine.name for machine in chosen]:
         chosen.append(nearest)

@@ -27,7 +27,15 @@ from uarch.constraints import GEM5
 from uarch.instructions import LAST, Chunk, Flag, Operation
 from uarch.timing.simulation import Simulation
 
-_CPUS = {"zen2": "znver2", "zen3": "znver3", "haswell": "haswell", "skylake": "skylake", "icelake": "icelake-server"}
+_CPUS = {
+    "zen2": "znver2",
+    "zen3": "znver3",
+    "zen4": "znver4",
+    "haswell": "haswell",
+    "skylake": "skylake",
+    "icelake": "icelake-server",
+    "golden-cove": "sapphirerapids",
+}
 _LEFT_OUT = Flag.CALL | Flag.RETURN | Flag.STRING | Flag.SYSCALL | Flag.SERIALIZING | Flag.BARRIER | Flag.ATOMIC
 _ROUNDS = 200
 

@@ -137,7 +137,7 @@ def test_the_set_has_fifteen_programs_in_two_builds():
 @x86
 def test_a_program_is_timed_simulated_and_shown(tmp_path):
     source, program = tmp_path / "sum.c", tmp_path / "sum"
-    source.write_text("int main(void) { volatile long s = 0; for (long i = 0; i < 8000000; i++) s += i; return 0; }\n")
+    source.write_text("int main(void) { volatile long s = 0; for (long i = 0; i < 24000000; i++) s += i; return 0; }\n")
     compile_c(source, program, ["-O1"])
     zen2, small = load_machine("zen2"), load_machine("cortex-a53")
     try:

@@ -152,13 +152,15 @@ def test_a_division_that_waits_does_not_hold_up_one_that_is_ready():
     assert native_cycles(program, 400, latency=5, busy=4.0) == pytest.approx(10, abs=0.5)  # the chain of two fives
 
 
-def jumps(targets, fields):
-    """Cycles a round of an indirect jump that goes to so many targets by turns, which the predictor knows."""
+def jumps(targets, fields, apart=1):
+    """Cycles a round of an indirect jump that goes to so many targets by turns, which the predictor knows; there are
+    `apart` instructions from it, and from one target, to the next.
+    """
     indirect = Instruction(Operation.BRANCH, (1,), (), Flag.BRANCH | Flag.INDIRECT)
-    program = Program([indirect, *[Instruction(Operation.BRANCH, flags=Flag.BRANCH)] * 3])  # the second is jumped over
+    program = Program([indirect, *[Instruction(Operation.BRANCH, flags=Flag.BRANCH)] * (3 * apart)])
     for k in range(4000):
         program.execute(0)
-        program.execute(2 + k % targets)
+        program.execute((1 + k % targets) * apart + (apart == 1))  # not behind it: that would be no jump
     simulation = Simulation(replace_fields(BASE, fields), as_native(program.static()))
     simulation.run(program.chunk())
     simulation.reset_counters()
@@ -190,4 +192,6 @@ def test_a_returns_target_is_found_later():
 def test_a_jump_to_another_target_than_the_last_is_found_later():
     delayed = {"microcode": "zen3", "indirect_delay": 3}
     assert jumps(1, delayed) == jumps(1, {"microcode": "zen3"})
-    assert jumps(2, delayed) - jumps(2, {"microcode": "zen3"}) == pytest.approx(3, abs=0.1)
+    for apart in (1, 20):  # in the same line of code, in another
+        added = jumps(2, delayed, apart) - jumps(2, {"microcode": "zen3"}, apart)
+        assert added == pytest.approx(3, abs=0.1)

@@ -3,7 +3,7 @@
 Programs and libraries choose among variants of their functions by CPUID. QEMU's `max` has every feature that QEMU
 emulates; with the vendor, family and model of this computer, and without the features that it lacks, a program chooses
 as it does here. Thresholds that glibc computes from cache sizes are handed over. What QEMU cannot do is listed; OpenSSL
-is told on both sides to do without it.
+and glibc are told here to do without it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _MAY_LACK = {
 }
 # Features that programs choose by and QEMU 7.2 lacks.
 _QEMU_LACKS = ("sha_ni", "vaes", "vpclmulqdq", "avx512f", "gfni", "fsrm")
-_OPENSSL_WITHOUT = ":~0x60020000000"  # SHA extensions, VAES, VPCLMULQDQ: words 2 and 3 of OPENSSL_ia32cap(3)
+# Words 2 and 3 of OPENSSL_ia32cap(3): SHA extensions, VAES and VPCLMULQDQ; the parts of AVX-512.
+_OPENSSL_WITHOUT, _OPENSSL_AVX512 = 0x600_2000_0000, 0xC023_0000
+_GLIBC_AVX512 = "glibc.cpu.hwcaps=-AVX512F,-AVX512BW,-AVX512VL"
 _TUNABLES = ("x86_data_cache_size", "x86_shared_cache_size", "x86_non_temporal_threshold", "x86_rep_movsb_threshold")
 _LOADER = Path("/lib64/ld-linux-x86-64.so.2")
 
@@ -60,23 +62,29 @@ def matched(told: Told) -> HostCpu:
     cpu = ",".join(
         ["max", f"vendor={told.vendor}", f"family={family}", f"model={model}", f"stepping={stepping}", *without]
     )
-    here = {"OPENSSL_ia32cap": _OPENSSL_WITHOUT}
-    tunables = ":".join(f"glibc.cpu.{name}={value:#x}" for name, value in _thresholds().items())
-    emulated = {**here, "QEMU_CPU": cpu}
+    here: dict[str, str] = {}
+    disabled = _OPENSSL_WITHOUT
+    emulated = {"OPENSSL_ia32cap": f":~{disabled:#x}", "QEMU_CPU": cpu}
+    if "avx512f" in told.features:
+        here["GLIBC_TUNABLES"], without = _GLIBC_AVX512, disabled | _OPENSSL_AVX512
+    here["OPENSSL_ia32cap"] = f":~{disabled:#x}"
+    tunables = ":".join(f"glibc.cpu.{name}={value:#x}" for name, value in _thresholds(here).items())
     if tunables:
         emulated["GLIBC_TUNABLES"] = tunables
     return HostCpu(here, emulated, tuple(name for name in _QEMU_LACKS if name in told.features))
 
 
-def _thresholds() -> dict[str, int]:
-    """The values that this computer's C library has for _TUNABLES; none where it does not tell."""
+def _thresholds(here: Mapping[str, str]) -> dict[str, int]:
+    """The values that this computer's C library has for _TUNABLES with the variables `here`; none where it does not
+    tell.
+    """
     try:
         run = subprocess.run(
             [str(_LOADER), "--list-tunables"],
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, "GLIBC_TUNABLES": ""},
+            env={**os.environ, "GLIBC_TUNABLES": "", **here},
         )
     except OSError:
         return {}

@@ -107,8 +107,11 @@ def _ns(found: Measurements, level: str) -> str:
 
 
 def _widths(put: Any, found: Measurements) -> None:
-    """Measure what can be renamed a cycle with instructions that need no unit; a micro-operation cache feeds it."""
-    most = max(found.per_cycle[name] for name in ("nop", "copy", "zero"))
+    """Measure what can be renamed a cycle with instructions that need no unit; a micro-operation cache feeds it.
+
+    Not with nops, which Zen 4 joins in pairs.
+    """
+    most = max(found.per_cycle[name] for name in ("copy", "zero"))
     width = max(int(most + 0.6), 1)
     note = f"{most:.2f} instructions a cycle"
     for field in ("decode_width", "rename_width", "commit_width"):
@@ -223,9 +226,15 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
         put(f"{level}.size_kib", size, TOLD, "sysfs")
         put(f"{level}.associativity", ways, TOLD, "sysfs")
         seen = seen_size(found, level)
-        if level in ("l2", "l3") and seen is not None and seen < _SHARE * size:
-            share = 1 << int(np.log2(seen) + 0.25)
-            put(f"{level}.size_kib", share, MEASURED, f"seen of the {size} KiB told; others have the rest")
+        if level == "l3" and seen is not None and seen < _SHARE * size:
+            eighth = 1 << max(int(np.log2(seen)) - 3, 4)  # with 8 to 15 ways the sets are a power of two
+            put(
+                "l3.size_kib",
+                int(seen / eighth) * eighth,
+                MEASURED,
+                f"seen of the {size} KiB told; others have the rest",
+            )
+            put("l3.associativity", int(seen / eighth), MEASURED, "as many as its size has")
     before = _INTO_L1D
     for level in ("l1d", "l2", "l3"):
         if values[level] is None:

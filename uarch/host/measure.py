@@ -19,6 +19,7 @@ Curve = tuple[list[float], list[float]]  # x, y
 
 _RANDOM = 1 << 20  # bits, which no predictor keeps
 _MEMORY_KIB = 1 << 17  # at least, for what is to be in no cache
+_BESIDE = {"divide 32": 2, "divide 64": 2}  # cycles of an `and` and an `add`, which make the operands again
 _BUSY = 0.05  # spread of repeats beyond which a computer is busy
 SYSTEM_CALLS = ("plain", "read", "write", "mmap", "first touches", "clock")
 
@@ -47,7 +48,7 @@ def measure(told: Told, progress: Callable[[str], object] = lambda _: None, repe
     with Probe(told.features, repeats) as probe:
         progress("clock")
         found = Measurements(1 / probe.ask("clock", 15))
-        for subject, measured in _SUBJECTS.items():
+        for subject, measured in _SUBJECTS:
             progress(subject)
             measured(probe, told, found)
         found.spread = float(np.median(probe.spreads))
@@ -55,29 +56,35 @@ def measure(told: Told, progress: Callable[[str], object] = lambda _: None, repe
 
 
 def _operations(probe: Probe, told: Told, found: Measurements) -> None:
+    """Latencies and throughputs, each the best of this pass and those before."""
     for snippet in probe.snippets:
         kind, _, name = snippet.name.partition(" ")
         if kind == "latency":
-            found.latency[name] = probe.cycles(snippet.name)
+            beside = found.latency["fp multiply"] if name == "fp divide" else _BESIDE.get(name, 0)
+            cycles = probe.cycles(snippet.name) - beside
+            found.latency[name] = min(cycles, found.latency.get(name, cycles))
         elif kind == "throughput":
-            found.per_cycle[name] = 1 / probe.cycles(snippet.name)
-    for name in ("divide 32", "divide 64"):  # an `and` and an `add` make the operands again
-        found.latency[name] -= 2
-    found.latency["fp divide"] -= found.latency["fp multiply"]
+            found.per_cycle[name] = max(1 / probe.cycles(snippet.name), found.per_cycle.get(name, 0.0))
 
 
 def _chases(probe: Probe, told: Told, found: Measurements) -> None:
-    """Latency by size, in huge pages and in those of 4 KiB, and by stride."""
+    """Latency by size, in huge pages and in those of 4 KiB, and by stride; the least of this pass and those before."""
     last = max((cache.size_kib for cache in told.caches.values()), default=32768)
     most = max(min(8 * last, 1 << 19), _MEMORY_KIB)
-    sizes = [int(4 * 2 ** (k / 2)) for k in range(64) if 4 * 2 ** (k / 2) <= most]
+    # Four sizes an octave beyond the second level, where the part that others leave of the last one ends.
+    octaves = [k / 4 for k in range(128) if k % 2 == 0 or 2 * _of(told, "l2", last) < 4 * 2 ** (k / 4) < last]
+    sizes = [int(4 * 2**k) for k in octaves if 4 * 2**k <= most]
     for name, huge in (("huge pages", 1), ("4 KiB pages", 0)):
         steps = [1 << 17 if size < 4096 else 1 << 16 for size in sizes]
         times = [
             probe.ask("chase", size << 10, 64, huge, count, 5 if size < 1 << 16 else 3)
             for size, count in zip(sizes, steps, strict=True)
         ]
-        found.curves.setdefault("latency", {})[name] = ([float(size) for size in sizes], times)
+        before = found.curves.setdefault("latency", {}).get(name, (sizes, times))[1]
+        found.curves["latency"][name] = (
+            [float(size) for size in sizes],
+            [min(pair) for pair in zip(times, before, strict=True)],
+        )
     level_latencies(told, found)
     strides = [64, 128, 256, 512, 1024, 2048, 4096]
     for level, size in (("L2", _of(told, "l2", 512) // 2), ("memory", min(most, _MEMORY_KIB))):
@@ -247,14 +254,18 @@ def _system(probe: Probe, told: Told, found: Measurements) -> None:
     found.system_calls["first touches"] = (found.system_calls["first touches"] - found.system_calls["mmap"]) / 16
 
 
-_SUBJECTS = {
-    "operations": _operations,
-    "loops": _loops,
-    "latency by size": _chases,
-    "translation": _tlb,
-    "bandwidth": _bandwidth,
-    "parallel misses": _parallel,
-    "branches": _branches,
-    "windows": _windows,
-    "system calls": _system,
-}
+# What most of a machine depends on is measured three times, some seconds apart: other tenants of a computer disturb for
+# longer than the repeats of one measurement take.
+_AGAIN = (("operations", _operations), ("latency by size", _chases))
+_SUBJECTS = (
+    *_AGAIN,
+    ("loops", _loops),
+    ("branches", _branches),
+    *_AGAIN,
+    ("parallel misses", _parallel),
+    ("windows", _windows),
+    *_AGAIN,
+    ("translation", _tlb),
+    ("bandwidth", _bandwidth),
+    ("system calls", _system),
+)

@@ -91,9 +91,9 @@ def _throughputs() -> list[Snippet]:
 
 
 # What fills the window between two misses (Wong, "Measuring Reorder Buffer Capacity", 2013): each takes an entry of
-# what it is named after, and of the reorder buffer.
+# what it is named after, and of the reorder buffer. Zero idioms take nothing else; nops are joined in pairs by Zen 4.
 _FILLERS = {
-    "reorder buffer": ["nop"],
+    "reorder buffer": [f"xor r{k}d, r{k}d" for k in range(8, 15)],
     "integer registers": [f"lea r{k}, [rcx + 1]" for k in range(8, 15)],
     "vector registers": [f"paddd xmm{k}, xmm8" for k in range(8)],
     "load queue": [f"mov r{k}d, [rcx]" for k in range(8, 15)],

@@ -154,6 +154,17 @@ def test_a_vectors_access_is_one():
     assert cycles([LOAD128] * 8, GEM5, [pair] * 8) == pytest.approx(8, abs=0.3)
 
 
+def test_the_stack_engine_keeps_the_stack_pointer():
+    """Pops wait for no pop before them; what adds to the stack pointer is waited for."""
+    pop, add = "5b", "4883c408"  # pop rbx; add rsp, 8
+    load = [(0x10000000, 8, 0)]
+    for family in ("zen3", "skylake"):
+        found = instructions_of(pop, add).native(family).instructions
+        assert [4 in row for row in found.sources.tolist()] == [True, True]
+        assert [4 in row for row in found.destinations.tolist()] == [False, True]
+    assert cycles([pop] * 8, "zen3", [load] * 8) == pytest.approx(4, abs=0.2)  # two loads a cycle
+
+
 def test_machines_without_the_field_stay_as_they_are():
     machine = load_machine("zen2")
     assert machine.microcode == GEM5

@@ -18,10 +18,12 @@ from uarch.instructions import NO_REGISTER, Flag, NativeInstructions, Operation,
 
 _MOST = 24  # micro-operations on a unit; what is longer is microcode, whose latency tells
 # Instructions that fuse with a conditional branch behind them: Fog, "The microarchitecture of Intel, AMD and VIA CPUs"
-# (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3).
+# (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3); AMD 57647 section 2.9.3 (Zen 4).
 _COMPARES = frozenset(("cmp", "test"))
 _INTEL = _COMPARES | {"add", "sub", "and", "inc", "dec"}
-_FUSE = {"zen2": _COMPARES, "zen3": _INTEL | {"or", "xor"}, "haswell": _INTEL, "skylake": _INTEL, "icelake": _INTEL}
+_ZEN = _INTEL | {"or", "xor"}
+_FUSE = dict.fromkeys(("haswell", "skylake", "icelake", "golden-cove"), _INTEL)
+_FUSE |= {"zen2": _COMPARES, "zen3": _ZEN, "zen4": _ZEN}
 _NOTHING = frozenset(("nop", "endbr64", "endbr32", "prefetch"))
 _UNKNOWN = (1, -1)
 
@@ -37,7 +39,8 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     loads = np.zeros(size, np.uint8)  # cycles until what is loaded is in a vector register
     fuses, conditional = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     known: dict[bytes, tuple[str, str]] = {}
-    flags, operation, sources = instructions.flags, instructions.operation, instructions.sources.copy()
+    flags, operation = instructions.flags, instructions.operation
+    sources, destinations = instructions.sources.copy(), instructions.destinations.copy()
     accesses = (flags & (Flag.LOAD | Flag.STORE)) != 0
     for row in range(size):
         raw = code[row].tobytes()
@@ -50,6 +53,8 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
         operations, cycles = _UNKNOWN if cost is None else (cost.micro_operations, cost.latency)
         if mnemonic in _KEEP_UPPER and family.startswith("zen"):
             _drop_merged(sources[row], instructions.destinations[row], name)
+        if mnemonic in _STACK:
+            destinations[row][destinations[row] == _STACK_POINTER] = NO_REGISTER
         moves = operation[row] in (Operation.NONE, Operation.MOVE)
         if moves and accesses[row]:
             front[row], computes[row] = min(operations, 2) if mnemonic[:4] in ("push", "call") else 1, 0
@@ -85,6 +90,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     cracked = replace(
         instructions,
         sources=sources,
+        destinations=destinations,
         micro_operations=front,
         compute_operations=computes,
         cycles_before=np.zeros(size, np.uint8),
@@ -96,6 +102,10 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     )
     return NativeInstructions(cracked, latency, busy, table.vector_load_cycles, table.vector_store_cycles)
 
+
+# What the stack engine keeps out of the registers: the stack pointer is that of the last explicit write and a distance,
+# known before renaming (Intel 248966 section 2.5.4, "Stack Pointer Tracker"; AMD 56305 section 2.7, "Stack Engine").
+_STACK, _STACK_POINTER = frozenset(("push", "pop", "call", "ret")), 4
 
 # Moves that renaming does: the vendors' optimisation guides (AMD 56305 section 2.9.3, Intel 248966 section 2.1).
 _WHOLE_MOVES = frozenset(("mov r64,r64", "mov r32,r32"))

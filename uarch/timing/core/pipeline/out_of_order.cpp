@@ -643,7 +643,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
             front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
         } else if (outcome == Redirect::Retarget) {
             const Line line = line_of(target) == front_.line() ? front_.line() : FrontEnd::NO_LINE;
-            front_.go_on(fetched.last + 1 + indirect_delay_, line, 0, MispredictDecode);
+            front_.go_on(fetched.last + indirect_delay_, line, front_.fetch_width(), MispredictDecode);
         } else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
             front_.end_group(target);
     } else {
