@@ -413,8 +413,8 @@ def native_names() -> list[str]:
 
 
 def load_machine(name_or_path: str | Path) -> Machine:
-    """A preset by its name (`native_names` too), or a .yaml, .yml or .json file of one machine. `FILE:NAME` picks one of
-    a list in a file. Raises InputError.
+    """A preset by its name (`native_names` too), or a .yaml, .yml or .json file of one machine. `FILE:NAME` picks one
+    of a list in a file. Raises InputError.
     """
     text = str(name_or_path)
     if text in native_names():

@@ -35,13 +35,13 @@ def uarch_list(as_json: Json = False) -> None:
 
 def _print_machines(machines: Sequence[Machine]) -> None:
     """A line a machine, in 80 columns."""
-    print(f"{'machine':16} {'core':12} {'GHz':>5} {'L1I':>5} {'L1D':>5} {'L2':>6} {'L3':>6} memory, caches KiB")
+    print(f"{'machine':18} {'core':12} {'GHz':>5} {'L1I':>4} {'L1D':>4} {'L2':>6} {'L3':>6} memory, caches KiB")
     for machine in machines:
         l1i, l1d, l2, l3 = (
             str(level.size_kib) if level else "-" for level in (machine.l1i, machine.l1d, machine.l2, machine.l3)
         )
         print(
-            f"{machine.name:16} {machine.core:12} {machine.frequency_ghz:5.2f} {l1i:>5} {l1d:>5} {l2:>6} {l3:>6} "
+            f"{machine.name:18} {machine.core:12} {machine.frequency_ghz:5.2f} {l1i:>4} {l1d:>4} {l2:>6} {l3:>6} "
             f"{machine.memory.model}"
         )
 

@@ -66,7 +66,8 @@ def matched(told: Told) -> HostCpu:
     disabled = _OPENSSL_WITHOUT
     emulated = {"OPENSSL_ia32cap": f":~{disabled:#x}", "QEMU_CPU": cpu}
     if "avx512f" in told.features:
-        here["GLIBC_TUNABLES"], without = _GLIBC_AVX512, disabled | _OPENSSL_AVX512
+        here["GLIBC_TUNABLES"] = _GLIBC_AVX512
+        disabled |= _OPENSSL_AVX512
     here["OPENSSL_ia32cap"] = f":~{disabled:#x}"
     tunables = ":".join(f"glibc.cpu.{name}={value:#x}" for name, value in _thresholds(here).items())
     if tunables:
