@@ -11,8 +11,9 @@ import datetime
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from analysis.simulate import groups_of, simulate
 from support.errors import InputError
 from support.files import atomic_path
 from tracegen.suite.host_clock import Clock
-from tracegen.suite.host_cpu import matched
+from tracegen.suite.host_cpu import HostCpu, matched
 from tracegen.suite.whole_run import (
     LEAST_SECONDS,
     Disturbed,
@@ -142,9 +143,10 @@ def validate(
             runs = [Run(Path(program[0]).name, tuple(program))]
         require_names(runs)
         points: dict[str, Path] = {}
+        record = recorded if model is None else _recorder_with_vectors(model)
         for run in tqdm(runs, desc="record", unit="program", disable=None if progress else True):
             try:
-                points[run.name] = recorded(run, cpu, folder, progress=False)
+                points[run.name] = record(run, cpu, folder)
             except InputError as error:
                 left_out[run.name] = str(error)
         known_times = _known_times(folder)
@@ -171,6 +173,20 @@ def validate(
         columns_of.append(MODEL)
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     return Validation(table, stacks, tuple(columns_of), left_out, known, ghz, date, busy)
+
+
+def _recorder_with_vectors(model: Any) -> Callable[[Run, HostCpu, Path], Path]:
+    """Return `recorded` for live-points that hold the program's vector by the model."""
+    from analysis.targets import target_of
+    from perfvec.representation.live_points import live_points_of_stream
+
+    def usable(path: Path) -> bool:
+        try:
+            return bool(target_of(model, path).vector)
+        except InputError:  # none, or another model's
+            return False
+
+    return partial(recorded, sample=partial(live_points_of_stream, model, progress=False), usable=usable)
 
 
 def _runs(names: Sequence[str], set_name: str, inputs: Path, scratch: Path, left_out: dict[str, str]) -> list[Run]:

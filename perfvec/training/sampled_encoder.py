@@ -25,7 +25,7 @@ from perfvec.training.recipe import Recipe
 from uarch.configuration import Machine
 
 _COORDINATES = 48
-_STEPS = 3000
+STEPS = 3000
 _WINDOWS, _MACHINES, _ROWS = 64, 32, 128  # of a step: sampled windows, machines of each, and windows of the table
 _TABLE = 0.5  # weight of the table's machines in the loss
 _LEVEL, _CHANGE = 0.1, 0.03  # relative errors beyond which they count linearly (Huber)
@@ -79,8 +79,8 @@ def refined(
         torch.from_numpy(value).float() for value in (table.vectors, table.latencies, table.features[0])
     )
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=1.0)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, _STEPS)
-    for _ in tqdm(range(_STEPS), desc="encoder", unit="step", disable=None if progress else True):
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    for _ in tqdm(range(STEPS), desc="encoder", unit="step", disable=None if progress else True):
         vector, latency, x = _drawn(sampled, generator)
         machines = encoder(x.flatten(0, 1)).unflatten(0, x.shape[:2])
         relative = (machines * vector[:, None]).sum(dim=-1) / latency

@@ -120,6 +120,13 @@ def page(result, tmp_path_factory):
     return written
 
 
+@pytest.fixture(scope="module", params=PAGES)
+def shown(request, browser, page):
+    """The name of the page that the browser shows."""
+    browser.open(page(request.param))
+    return request.param
+
+
 def whole(browser) -> None:
     """No label is cut off, once the figures have taken their size."""
     end = time.monotonic() + 5
@@ -129,9 +136,7 @@ def whole(browser) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
-def test_the_answer_comes_first_with_its_source(browser, page, name):
-    browser.open(page(name))
+def test_the_answer_comes_first_with_its_source(browser, shown):
     number, sentence, source = (
         browser.js(f"return document.getElementById('{name}').textContent") for name in ("big", "sentence", "source")
     )
@@ -144,31 +149,27 @@ def test_the_answer_comes_first_with_its_source(browser, page, name):
     assert places[2] > max(places[:2])
     big = "return parseFloat(getComputedStyle(document.getElementById('big')).fontSize)"
     assert browser.js(big) >= 2 * browser.js(big.replace("'big'", "'sentence'"))
-    if name != "explore":
+    if shown != "explore":
         without = "[...document.querySelectorAll('details.section')].filter(one => !one.querySelector('p.source'))"
         assert browser.js(f"return {without}.map(one => one.querySelector('h2').textContent)") == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
-def test_it_fits_a_phone_a_window_and_a_wide_screen(browser, page, name):
-    with browser.phone():
-        browser.open(page(name))
-        assert browser.js("return document.documentElement.scrollWidth") <= 390
-        whole(browser)
-    browser.open(page(name))
+def test_it_fits_a_phone_a_window_and_a_wide_screen(browser, page, shown):
     for width in (1300, 1920):
         with browser.window(width):
             whole(browser)
             assert browser.js("return document.documentElement.scrollWidth") <= width
             used = "return document.querySelector('main').getBoundingClientRect().width"
             assert browser.js(used) >= 0.9 * width
+    with browser.phone():
+        browser.open(page(shown))
+        assert browser.js("return document.documentElement.scrollWidth") <= 390
+        whole(browser)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
-def test_texts_are_readable_in_light_and_dark(browser, page, name):
-    browser.open(page(name))
+def test_texts_are_readable_in_light_and_dark(browser, shown):
     texts = "h1, h2, #big, #unit, .sentence, .source, details.section > p, nav a, th, td"
     grounds = []
     try:

@@ -160,7 +160,7 @@ def test_a_program_is_timed_simulated_and_shown(tmp_path):
 
 @pytest.mark.slow
 @x86
-def test_on_a_busy_computer_times_that_are_kept_are_judged_and_the_others_named(tmp_path, monkeypatch):
+def test_on_a_busy_computer_times_that_are_kept_are_judged_and_the_others_named(tmp_path, monkeypatch, small_model):
     workloads = [
         Workload(name, "kernel", ("{kernel}", "6"), "validate", kernel="queens", optimise=level)
         for name, level in (("one_O1", 1), ("one_O3", 3))
@@ -178,6 +178,9 @@ def test_on_a_busy_computer_times_that_are_kept_are_judged_and_the_others_named(
     assert found.table["program"].tolist() == ["one_O1"]
     assert list(found.left_out) == ["one_O3"]
     assert "busy" in found.left_out["one_O3"]
+    found = validation.validate([zen2], folder=folder, keep_times=True, model=small_model, progress=False)
+    assert found.machines == ("zen2", "model")
+    assert found.table["error.model"].notna().all()
 
 
 @pytest.mark.slow

@@ -133,7 +133,8 @@ def test_the_encoder_learns_with_the_model_and_a_run_continues_bit_for_bit(data,
 
 
 @pytest.mark.slow
-def test_a_model_has_that_encoder(data, sampled, tmp_path):
+def test_a_model_has_that_encoder(data, sampled, tmp_path, monkeypatch):
+    monkeypatch.setattr(sampled_encoder, "STEPS", 50)
     path = tmp_path / "m.safetensors"
     model = train(
         data.traces,

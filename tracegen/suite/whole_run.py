@@ -11,16 +11,18 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from support.errors import InputError
-from tracegen.live_points.live_points import SUFFIX, save
+from tracegen.live_points.live_points import SUFFIX, LivePoints, save
 from tracegen.live_points.record import of_stream
 from tracegen.qemu import stream
+from tracegen.qemu.stream import ProgramStream
 from tracegen.suite.host_cpu import HostCpu
 from tracegen.suite.host_time import HostTime, host_time
 from tracegen.suite.workloads import Workload
@@ -142,15 +144,22 @@ def of_times(program: str, found: HostTime) -> Timed:
     return Timed(float(low) * (1 - kernel), spread, kernel, len(both))
 
 
-def recorded(run: Run, cpu: HostCpu, folder: Path, *, progress: bool = True) -> Path:
-    """The run's live-points in `folder`, recorded in QEMU where they are not there yet.
+def recorded(
+    run: Run,
+    cpu: HostCpu,
+    folder: Path,
+    *,
+    sample: Callable[[ProgramStream], LivePoints] = partial(of_stream, progress=False),
+    usable: Callable[[Path], bool] = Path.exists,
+) -> Path:
+    """The run's live-points in `folder`, recorded in QEMU by `sample` where no `usable` ones are there yet.
 
     A file is found again by the command and its surroundings, and by the bytes of the program and of files that the
     command names. Raises InputError where the run fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run.name}-{_digest(run, cpu)}{SUFFIX}"
-    if path.exists():
+    if path.exists() and usable(path):
         return path
     environment = {**os.environ, **cpu.emulated, **run.env}
     with (
@@ -158,7 +167,7 @@ def recorded(run: Run, cpu: HostCpu, folder: Path, *, progress: bool = True) -> 
         Path(os.devnull).open("wb") as unheard,
         stream(run.command, stdin=given, stdout=unheard, stderr=unheard, env=environment) as running,
     ):
-        points = of_stream(running, progress=progress)
+        points = sample(running)
     outcome = running.outcome
     if outcome is None:
         raise KeyboardInterrupt
