@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.figure import Axis, Figure, Lines, Mark, Panel
+from analysis.headline import Headline
 from analysis.report import Section
 from analysis.result import Result
 from uarch.configuration import flatten
@@ -117,6 +118,23 @@ def result(described: Host) -> Result:
         picture=lambda: Figure([_panel(found, subject) for subject in _PICTURES if subject in found.curves], 3),
         subtitle=f"{described.told.family}, measured {described.date}",
         notes=tuple(notes),
+        headline=lambda: headline(described),
+    )
+
+
+def headline(described: Host) -> Headline:
+    """How many fields were measured, and what most programs depend on: width, window, latencies."""
+    frame, found = table(described), described.measurements
+    origins = frame["origin"].value_counts()
+    wide = described.machine.to_dict()["pipeline"]
+    levels = [found.latency[level] for level in ("l1d", "l2", "l3", "memory") if level in found.latency]
+    latencies = ", ".join(f"{cycles:.0f}" for cycles in levels)
+    return Headline(
+        str(origins.get(MEASURED, 0)),
+        f"of {len(frame)} fields measured",
+        f"{described.told.model_name} renames {wide.get('rename_width', wide.get('width'))} instructions a cycle at "
+        f"{described.machine.frequency_ghz:.2f} GHz; its caches and memory answer after {latencies} cycles.",
+        f"measured on this computer; {origins.get(TOLD, 0)} fields told, {origins.get(ASSUMED, 0)} assumed",
     )
 
 

@@ -23,6 +23,7 @@ from scipy.stats import spearmanr
 from tqdm import tqdm
 
 from analysis.figure import Axis, Bars, Figure, Lines, Mark, Panel, Points
+from analysis.headline import Headline, percent
 from analysis.profile import columns
 from analysis.report import Section
 from analysis.result import Result
@@ -321,6 +322,20 @@ def result(found: Validation) -> Result:
         picture=lambda: plot(found),
         subtitle=f"{len(found.table)} programs, {found.date}, clock {found.ghz:.2f} GHz",
         notes=tuple(notes),
+        headline=lambda: headline(found),
+    )
+
+
+def headline(found: Validation) -> Headline:
+    """The median error of the first machine, and those of the others beside it."""
+    first, *others = found.summary()
+    beside = "".join(f"; {each['machine']} {percent(each['median'])}" for each in others)
+    return Headline(
+        percent(first["median"]),
+        "median error",
+        f"Simulated on {first['machine']}, {first['programs']} programs are off by {percent(first['median'])} in the "
+        f"median and {percent(first['mean'])} in the mean{beside}.",
+        f"simulated, beside times on this computer ({found.told.model_name}, {found.told.family})",
     )
 
 

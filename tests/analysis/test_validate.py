@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis import validate as validation
+from analysis.headline import percent
 from support.errors import InputError
 from tracegen.live_points.live_points import load
 from tracegen.suite.host_cpu import matched
@@ -152,6 +153,9 @@ def test_a_program_is_timed_simulated_and_shown(tmp_path):
     assert 0.2 < row["cycles.zen2"] / row["cycles"] < 5
     assert sum(found.stacks["sum", "zen2"].values()) == pytest.approx(row["cpi.zen2"], rel=1e-6)
     answer = validation.result(found)
+    first = answer.headline()
+    assert first.number == percent(abs(row["error.zen2"])) and "1 programs" in first.sentence
+    assert "; cortex-a53 " in first.sentence and "beside times" in first.source
     assert max(map(len, str(answer).splitlines())) <= 80
     assert json.loads(answer.to_json())["programs"][0]["program"] == "sum"
     assert "Measured and simulated" in answer.to_html()

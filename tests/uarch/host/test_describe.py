@@ -232,6 +232,9 @@ def test_a_busy_machine_is_told():
 
 def test_the_answer_is_text_json_and_a_page():
     answer = answers.result(describe(ZEN3, made_up(), "2026-11-25"))
+    first = answer.headline()
+    assert "renames 6 instructions a cycle at 3.00 GHz" in first.sentence
+    assert "after 4, 12, 50, 400 cycles" in first.sentence and "fields told" in first.source
     assert max(map(len, str(answer).splitlines())) <= 80
     document = json.loads(answer.to_json())
     assert machine_from_dict(document["machine"]).name == "host"
