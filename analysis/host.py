@@ -123,7 +123,7 @@ def result(described: Host) -> Result:
 
 
 def headline(described: Host) -> Headline:
-    """How many fields were measured, and what most programs depend on: width, window, latencies."""
+    """Return how many fields were measured, and what most programs depend on: width and latencies."""
     frame, found = table(described), described.measurements
     origins = frame["origin"].value_counts()
     wide = described.machine.to_dict()["pipeline"]
