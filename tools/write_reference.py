@@ -60,6 +60,7 @@ _MEANINGS = {
     "walk_latency": "Further cost of a page walk, where the second level misses too, in cycles.",
     "first_touch": "Where a first-touched page is: in memory, or in the cache (zeroed by the kernel); optional.",
     "indirect_delay": "Fetch bubble of returns and of indirect jumps to new targets, in cycles; optional, default 0.",
+    "system_call_latency": "A system call's cycles in the kernel; optional, default 0.",
     "forward_latency": "Store-to-load forwarding, in cycles; optional, gem5's 2 by default.",
     "microcode": "Micro-operations of x86-64: gem5's or a real family's; optional, gem5 by default.",
     "fp_add_latency": "Floating-point addition, in cycles.",

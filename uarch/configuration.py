@@ -138,6 +138,7 @@ class Machine:
     first_touch: str = MEMORY  # where a store finds a page never touched before; cache: the kernel has just zeroed it
     indirect_delay: int | None = None  # cycles until the target of a return or of a retargeted jump is known; None: 0
     forward_latency: int | None = None  # cycles from a store's data to the load that waits for them; None: gem5's
+    system_call_latency: int | None = None  # cycles in the kernel; None: 0
 
     def to_dict(self) -> dict[str, Any]:
         """As in the latency files."""
@@ -149,7 +150,7 @@ class Machine:
             del values["microcode"]
         if self.first_touch == MEMORY:
             del values["first_touch"]
-        for field in ("tlb", "indirect_delay", "forward_latency"):
+        for field in ("tlb", "indirect_delay", "forward_latency", "system_call_latency"):
             if values[field] is None:
                 del values[field]
         return values
@@ -170,7 +171,8 @@ class RelationError(InputError):
 
 
 # Fields that a machine may be without.
-OPTIONAL = ("functional_units.div_step_latency", "microcode", "tlb", "first_touch", "indirect_delay", "forward_latency")
+_OPTIONAL_FIELDS = ("microcode", "first_touch", "indirect_delay", "forward_latency", "system_call_latency")
+OPTIONAL = ("functional_units.div_step_latency", "tlb", *_OPTIONAL_FIELDS)
 _SECTIONS: dict[str, type] = {
     "functional_units": FunctionalUnits,
     "branch_predictor": BranchPredictor,
@@ -191,7 +193,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
     where = f"machine {name_of(values.get('name', '(unnamed)'))}"
     _refuse_unknown(where, values)
     _match_names(where, "", values, [field.name for field in dataclasses.fields(Machine)])
-    for field in ("name", "core", "frequency_ghz", "microcode", "first_touch", "indirect_delay", "forward_latency"):
+    for field in ("name", "core", "frequency_ghz", *_OPTIONAL_FIELDS):
         if field in values:
             check_value(where, field, values[field], RULES[field])
     pipeline = _section(where, "pipeline", values, _PIPELINES[values["core"]], values["core"])
@@ -209,6 +211,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
         first_touch=values.get("first_touch", MEMORY),
         indirect_delay=values.get("indirect_delay"),
         forward_latency=values.get("forward_latency"),
+        system_call_latency=values.get("system_call_latency"),
         **sections,
     )
     flat = flatten(machine.to_dict())

@@ -105,6 +105,7 @@ RULES: dict[str, Rule] = {
     "first_touch": Rule(str, names=lambda: (MEMORY, CACHE)),
     "indirect_delay": Rule(int, 0, 100),
     "forward_latency": _latency(),
+    "system_call_latency": Rule(int, 0, 1_000_000),
     "microcode": Rule(str, names=lambda: MICROCODES),
     "branch_predictor.kind": Rule(str, names=lambda: PREDICTORS),
     "branch_predictor.entries": Rule(int, 0, 1 << 20, power_of_two=True),

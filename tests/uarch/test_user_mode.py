@@ -195,3 +195,20 @@ def test_a_jump_to_another_target_than_the_last_is_found_later():
     for apart in (1, 20):  # in the same line of code, in another
         added = jumps(2, delayed, apart) - jumps(2, {"microcode": "zen3"}, apart)
         assert added == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.parametrize("name", ["zen2", "cortex-a53"])
+def test_a_system_call_takes_its_time_in_the_kernel(name):
+    program = Program([Instruction(), Instruction(Operation.SYSTEM, flags=Flag.SYSCALL | Flag.SERIALIZING)])
+    for k in range(2000):
+        program.execute(k % 2)
+
+    def cycles(fields):
+        simulation = Simulation(replace_fields(load_machine(name), fields), program.static())
+        simulation.run(program.chunk())
+        return simulation.counters["cycles"] / 1000
+
+    assert cycles({"system_call_latency": 600}) - cycles({}) == pytest.approx(600, abs=1)
+    assert "system_call_latency" not in load_machine(name).to_dict()
+    with pytest.raises(InputError, match="system_call_latency = -1 must be"):
+        replace_fields(load_machine(name), {"system_call_latency": -1})

@@ -64,6 +64,7 @@ struct Machine {
     bool native = false;     // micro-operations of a real family: nothing beyond those that compute and access
     bool zeroed_pages = false;  // a page's lines are in L1D when it is stored to first
     int indirect_delay = 0;   // cycles of fetch until a return's target is known, or an indirect jump's other one
+    int system_call_latency = 0;  // cycles in the kernel
     int forward_latency = 2;  // from a store's data to those of a load that waits for them
     double vector_load = 0, vector_store = 0;  // cycles of one of many; 0: as others
     Ideal ideal;

@@ -24,6 +24,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       halves_(machine.total_store_order),
       width_(machine.in_order->width),
       frontend_delay_(machine.in_order->frontend_delay),
+      system_call_latency_(machine.system_call_latency),
       memory_width_(machine.in_order->memory_width),
       store_buffer_(machine.in_order->store_buffer),
       memory_in_flight_(machine.in_order->memory_in_flight),
@@ -639,7 +640,7 @@ inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle comm
             refetch(follow(pc), FetchBandwidth);
         }
     } else if (row.is(SYSCALL)) {
-        refetch(committed + TRAP, Serialize);
+        refetch(committed + TRAP + system_call_latency_, Serialize);
     }
 }
 

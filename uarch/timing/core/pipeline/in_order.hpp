@@ -168,7 +168,7 @@ class InOrderCore final : public Core {
     bool halves_;  // vector registers are two halves (x86-64's)
     std::int64_t usual_operations_ = UNIT;  // of the program's instructions, on average
     Address usual_length_ = 4;
-    std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_;
+    std::int64_t width_, frontend_delay_, system_call_latency_, memory_width_, store_buffer_, memory_in_flight_;
 
     std::vector<Pipe> pipes_[RESOURCES];
     Pipe memory_unit_, int_divider_, fp_divider_;
