@@ -1,6 +1,6 @@
 """Write the tables of native micro-operations (tracegen/decode/native/*.json) from LLVM's scheduling models.
 
-python tools/write_native_micro_operations.py [--llvm-mca llvm-mca-14] [--family zen3] [FILE…]
+python tools/write_native_micro_operations.py [--llvm-mca llvm-mca-19] [--family zen3] [FILE…]
 
 Divisions of Zen 3 and 4, of which LLVM's models know one time for all operands, are measured instead (MEASURED).
 
@@ -27,14 +27,15 @@ from tracegen.decode.native.form import form
 from tracegen.decode.native.table import families, native_table
 
 FOLDER = Path(__file__).parents[1] / "tracegen" / "decode" / "native"
+# Family → LLVM's name of it, and the oldest of Debian's llvm-mca that has its model.
 CPUS = {
-    "zen2": "znver2",
-    "zen3": "znver3",
-    "zen4": "znver4",
-    "haswell": "haswell",
-    "skylake": "skylake",
-    "icelake": "icelake-server",
-    "golden-cove": "sapphirerapids",
+    "zen2": ("znver2", "llvm-mca-14"),
+    "zen3": ("znver3", "llvm-mca-14"),
+    "zen4": ("znver4", "llvm-mca-19"),
+    "haswell": ("haswell", "llvm-mca-14"),
+    "skylake": ("skylake", "llvm-mca-14"),
+    "icelake": ("icelake-server", "llvm-mca-14"),
+    "golden-cove": ("sapphirerapids", "llvm-mca-19"),
 }
 _LIBRARIES = ("libc.so.6", "libm.so.6", "libcrypto.so.3", "libsqlite3.so.0", "liblzma.so.5", "libzstd.so.1")
 DEFAULT = [
@@ -89,11 +90,8 @@ def costs(tool: str, cpu: str, known: dict[str, str]) -> dict[str, tuple[int, in
         values = None
         try:
             run = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=_SECONDS)
-        except (
-            subprocess.CalledProcessError,
-            subprocess.TimeoutExpired,
-        ):  # LLVM 19 never ends on some of Golden Cove's
-            pass
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            pass  # LLVM 19 never ends on some instructions of Golden Cove
         else:
             values = json.loads(run.stdout)["CodeRegions"][0]["InstructionInfoView"]["InstructionList"]
         if values is None or len(values) != len(part):
@@ -108,17 +106,19 @@ def costs(tool: str, cpu: str, known: dict[str, str]) -> dict[str, tuple[int, in
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--llvm-mca", default="llvm-mca-14")
+    parser.add_argument("--llvm-mca", help="by default the oldest one that has the family's model")
     parser.add_argument("--family", choices=CPUS, action="append")
     options = parser.parse_args(arguments)
     files = options.files or [path for path in map(Path, DEFAULT) if path.exists()]
     known = examples(files)
-    version = subprocess.run([options.llvm_mca, "--version"], capture_output=True, text=True, check=True).stdout
-    release = next(line.strip() for line in version.splitlines() if "version" in line)
     for family in options.family or CPUS:
+        cpu, tool = CPUS[family]
+        tool = options.llvm_mca or tool
+        version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout
+        release = next(line.strip() for line in version.splitlines() if "version" in line)
         forms = dict(native_table(family).forms) if family in families() else {}
-        forms |= costs(options.llvm_mca, CPUS[family], known) | MEASURED.get(family, {})
-        source = f"llvm-mca -mcpu={CPUS[family]} of {release}, by tools/write_native_micro_operations.py"
+        forms |= costs(tool, cpu, known) | MEASURED.get(family, {})
+        source = f"llvm-mca -mcpu={cpu} of {release}, by tools/write_native_micro_operations.py"
         source += "; divisions measured" if family in MEASURED else ""
         date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(list(forms[name]))}" for name in sorted(forms))
