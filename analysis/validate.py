@@ -244,13 +244,14 @@ def _times(
                 except Disturbed as error:
                     refused[run.name] = str(error)
                     continue
-                except InputError as error:
+                except InputError as error:  # of no use in another pass either
                     left_out[run.name] = str(error)
+                    found.pop(run.name, None)
                     continue
                 after = clock.ghz()
                 found.setdefault(run.name, []).append(replace(time, ghz=(before + after) / 2))
                 before = after
-    left_out |= {name: why for name, why in refused.items() if name not in found}
+    left_out |= {name: why for name, why in refused.items() if name not in found and name not in left_out}
     return {name: _quickest(times) for name, times in found.items()}, busy
 
 

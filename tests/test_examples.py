@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 TOLD = {
     "cache_study": (["seq", "2000"], r"best time x .*: an L2 of \d+ KiB[^$]*cycles compared with zen4"),
     "compiler_diff": ([], r"zen4: -O3 saves \d\d\.\d% .*\n.*cortex-a53: -O3 saves \d\d\.\d%"),
-    "hot_spots": (["seq", "30"], r"hottest loop: .*% of the cycles[^$]*the ideal machine itself"),
+    "hot_spots": (["seq", "300"], r"hottest loop: .*% of the cycles[^$]*the ideal machine itself"),
     "new_architecture": (["4"], r"base .* cycles predicted .* simulated\nzen4 "),
     "new_predictor": ([], r"gshare +\d+\.\d\d[^$]*tage +\d+\.\d\d[^$]*branch misprediction"),
 }

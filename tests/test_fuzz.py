@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 SLOW = [name for name in READERS if name.startswith(("unsealed.", "gem5.", "stats.", "ideal."))]
 
 
-@pytest.mark.parametrize(("names", "each"), [(SLOW, 2), ([name for name in READERS if name not in SLOW], 12)])
+@pytest.mark.parametrize(("names", "each"), [(SLOW, 2), ([name for name in READERS if name not in SLOW], 20)])
 def test_mutated_files_are_refused_in_a_line_or_read(tmp_path, names, each):
     found, told = fuzz(names, each * len(names), seed=7, folder=tmp_path)
     assert told == [] and found.total() == each * len(names)

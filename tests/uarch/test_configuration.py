@@ -24,9 +24,11 @@ from uarch.configuration import (
     load_machine,
     load_machines,
     machine_from_dict,
+    native_names,
     parse_value,
     preset_names,
     replace_field,
+    replace_fields,
 )
 from uarch.space import sample
 
@@ -223,6 +225,15 @@ def test_pipes_and_devices_are_refused(tmp_path):
 def test_a_huge_number_is_one_line():
     assert "l1d.size_kib" in message(lambda: replace_field(BASE, "l1d.size_kib", 10**5000))
     assert "frequency_ghz" in message(lambda: replace_field(BASE, "frequency_ghz", 10**400))
+
+
+def test_native_presets_differ_in_their_micro_operations_alone():
+    for name in native_names():
+        machine, preset = load_machine(name), load_machine(name.removesuffix("-native"))
+        assert machine.name == name and machine.microcode != preset.microcode == "gem5"
+        assert replace_fields(machine, {"name": preset.name, "microcode": "gem5"}) == preset
+    with pytest.raises(InputError, match="did you mean zen4-native"):
+        load_machine("zen5-native")
 
 
 MACHINES = [load_machine(name) for name in preset_names()]

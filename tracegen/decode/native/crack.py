@@ -18,7 +18,7 @@ from uarch.instructions import NO_REGISTER, Flag, NativeInstructions, Operation,
 
 _MOST = 24  # micro-operations on a unit; what is longer is microcode, whose latency tells
 # Instructions that fuse with a conditional branch behind them: Fog, "The microarchitecture of Intel, AMD and VIA CPUs"
-# (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3); AMD 57647 section 2.9.3 (Zen 4).
+# (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3). Zen 4 as Zen 3.
 _COMPARES = frozenset(("cmp", "test"))
 _INTEL = _COMPARES | {"add", "sub", "and", "inc", "dec"}
 _ZEN = _INTEL | {"or", "xor"}
@@ -104,7 +104,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
 
 
 # What the stack engine keeps out of the registers: the stack pointer is that of the last explicit write and a distance,
-# known before renaming (Intel 248966 section 2.5.4, "Stack Pointer Tracker"; AMD 56305 section 2.7, "Stack Engine").
+# known before renaming (Fog, "The microarchitecture of Intel, AMD and VIA CPUs", of the stack engine).
 _STACK, _STACK_POINTER = frozenset(("push", "pop", "call", "ret")), 4
 
 # Moves that renaming does: the vendors' optimisation guides (AMD 56305 section 2.9.3, Intel 248966 section 2.1).
