@@ -70,6 +70,7 @@ _MEANINGS = {
     "entries": "Entries of its main table; some kinds have fixed sizes.",
     "btb_entries": "Entries of the branch target buffer.",
     "ras_entries": "Entries of the return address stack.",
+    "indirect": "Predictor of indirect jumps and calls; optional, gem5's target-table by default.",
     "size_kib": "Capacity, in KiB.",
     "associativity": "Ways.",
     "latency": "Latency of a hit, this level alone, in cycles.",

@@ -17,7 +17,7 @@ import yaml
 from support.errors import InputError
 from support.text import name_of, nearest, show
 from support.yaml_files import read_yaml
-from uarch.constraints import GEM5, MEMORY, RELATIONS, RULES, Rule, memory_models
+from uarch.constraints import GEM5, ITTAGE, MEMORY, RELATIONS, RULES, TARGET_TABLE, Rule, memory_models
 from uarch.formula import is_power_of_two
 
 
@@ -83,6 +83,7 @@ class BranchPredictor:
     entries: int
     btb_entries: int
     ras_entries: int
+    indirect: str = TARGET_TABLE  # what predicts the targets of indirect jumps and calls
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,8 @@ class Machine:
         values["memory"] = {"model": self.memory.model} | values["memory"]
         if self.functional_units.div_step_latency is None:
             del values["functional_units"]["div_step_latency"]
+        if self.branch_predictor.indirect == TARGET_TABLE:
+            del values["branch_predictor"]["indirect"]
         if self.microcode == GEM5:
             del values["microcode"]
         if self.first_touch == MEMORY:
@@ -172,7 +175,7 @@ class RelationError(InputError):
 
 # Fields that a machine may be without.
 _OPTIONAL_FIELDS = ("microcode", "first_touch", "indirect_delay", "forward_latency", "system_call_latency")
-OPTIONAL = ("functional_units.div_step_latency", "tlb", *_OPTIONAL_FIELDS)
+OPTIONAL = ("functional_units.div_step_latency", "branch_predictor.indirect", "tlb", *_OPTIONAL_FIELDS)
 _SECTIONS: dict[str, type] = {
     "functional_units": FunctionalUnits,
     "branch_predictor": BranchPredictor,
@@ -395,7 +398,8 @@ def _number(text: str) -> int | float:
 
 
 PRESETS = Path(__file__).parent / "presets"
-# Presets that there is also with a real family's micro-operations (`microcode`), for x86-64 programs.
+# Presets that there is also as silicon: with a real family's micro-operations, for x86-64 programs, and histories of
+# indirect jumps (docs/explanation/real-computers.md).
 _FAMILIES = {
     "golden-cove": "golden-cove",
     "haswell": "haswell",
@@ -422,7 +426,8 @@ def load_machine(name_or_path: str | Path) -> Machine:
     text = str(name_or_path)
     if text in native_names():
         preset = text.removesuffix(_NATIVE)
-        return replace_fields(load_machine(preset), {"name": text, "microcode": _FAMILIES[preset]})
+        native = {"name": text, "microcode": _FAMILIES[preset], "branch_predictor.indirect": ITTAGE}
+        return replace_fields(load_machine(preset), native)
     if text in preset_names():
         return machine_from_dict(read_yaml(PRESETS / f"{text}.yaml", "machine file"))
     path, wanted = Path(text), None

@@ -17,6 +17,7 @@ import yaml
 from uarch.formula import Formula, evaluate
 
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
+TARGET_TABLE, ITTAGE = INDIRECT_PREDICTORS = ("target-table", "ittage")
 PREFETCHERS = ("none", "stride", "tagged")
 CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
@@ -111,6 +112,7 @@ RULES: dict[str, Rule] = {
     "branch_predictor.entries": Rule(int, 0, 1 << 20, power_of_two=True),
     "branch_predictor.btb_entries": Rule(int, 0, 1 << 20, power_of_two=True),
     "branch_predictor.ras_entries": Rule(int, 0, 1024),
+    "branch_predictor.indirect": Rule(str, names=lambda: INDIRECT_PREDICTORS),
     **{f"{level}.{field}": rule for level in ("l1i", "l1d", "l2", "l3") for field, rule in _CACHE.items()},
     "memory.model": Rule(str, names=memory_models),
     "memory.latency_ns": Rule(float, 0.1, 1e5),

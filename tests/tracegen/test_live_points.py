@@ -245,9 +245,9 @@ def test_branches_without_a_core_are_those_of_a_front_end_with_the_same_times():
     branch = np.flatnonzero(static.flags[whole.static_id] & Flag.BRANCH)[:-1]
     ids, following = whole.static_id[branch], whole.next_static_id[branch]
     steps = np.diff(branch, prepend=-1).astype(np.uint16)
-    found = timing.TimelessBranches(kind="ltage", entries=4096, btb_entries=1024, ras_entries=16, window=40).outcomes(
-        static.address, static.length, static.flags, ids, following, steps
-    )
+    found = timing.TimelessBranches(
+        kind="ltage", entries=4096, btb_entries=1024, ras_entries=16, indirect="target-table", window=40
+    ).outcomes(static.address, static.length, static.flags, ids, following, steps)
     unit, now, expected = timing.parts.BranchUnit("ltage", 4096, 1024, 16), 0, []
     for row, after, step in zip(ids.tolist(), following.tolist(), steps.tolist(), strict=True):
         pc = int(static.address[row])

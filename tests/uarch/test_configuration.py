@@ -227,11 +227,13 @@ def test_a_huge_number_is_one_line():
     assert "frequency_ghz" in message(lambda: replace_field(BASE, "frequency_ghz", 10**400))
 
 
-def test_native_presets_differ_in_their_micro_operations_alone():
+def test_native_presets_differ_in_micro_operations_and_indirect_predictor_alone():
     for name in native_names():
         machine, preset = load_machine(name), load_machine(name.removesuffix("-native"))
         assert machine.name == name and machine.microcode != preset.microcode == "gem5"
-        assert replace_fields(machine, {"name": preset.name, "microcode": "gem5"}) == preset
+        assert machine.branch_predictor.indirect == "ittage"
+        gem5s = {"name": preset.name, "microcode": "gem5", "branch_predictor.indirect": "target-table"}
+        assert replace_fields(machine, gem5s) == preset
     with pytest.raises(InputError, match="did you mean zen4-native"):
         load_machine("zen5-native")
 

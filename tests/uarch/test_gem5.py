@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 from support.errors import InputError
 from tests.command import perfvec
 from tests.errors import message
-from uarch.configuration import field_names, get_field, load_machine, machine_from_dict, preset_names, replace_field
+from uarch.configuration import (
+    field_names,
+    get_field,
+    load_machine,
+    machine_from_dict,
+    preset_names,
+    replace_field,
+    replace_fields,
+)
 from uarch.gem5.config import import_config, machine_from_config
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import as_read_back, as_simulated, digest, plainest
@@ -147,6 +155,20 @@ def test_the_script_names_the_machine_and_what_gem5_does_otherwise():
         assert note in text
     assert digest(machine) == digest(replace_field(machine, "name", "other"))
     assert digest(machine) != digest(replace_field(machine, "l1d.latency", 4))
+
+
+def test_what_gem5_does_not_have_is_left_out_and_said():
+    plain = load_machine("zen4")
+    fields = {"microcode": "zen4", "branch_predictor.indirect": "ittage", "first_touch": "cache", "indirect_delay": 3}
+    fields |= {"forward_latency": 5, "system_call_latency": 100}
+    values = replace_fields(plain, fields).to_dict()
+    values["tlb"] = {"entries": 64, "l2_entries": 2048, "l2_latency": 8, "walk_latency": 30}
+    simulated, notes = as_simulated(machine_from_dict(values))
+    expected, few = as_simulated(plain)
+    assert simulated == expected
+    left_out = [note.partition(" = ")[0] for note in notes if "is left out" in note]
+    assert sorted(left_out) == sorted([*fields, "tlb"]) and notes[len(left_out) :] == few
+    assert "tlb = entries 64, l2_entries 2048" in " ".join(notes)
 
 
 def test_a_machines_name_cannot_become_code():

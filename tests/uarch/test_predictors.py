@@ -11,6 +11,7 @@ import pytest
 from uarch.instructions import Flag
 from uarch.timing._core import parts
 
+INDIRECT = ("target-table", "ittage")
 KINDS = ("local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
 CONDITIONAL = int(Flag.BRANCH | Flag.CONDITIONAL)
 JUMP = int(Flag.BRANCH)
@@ -21,8 +22,10 @@ LENGTH, AWAY = 4, 0x100
 RIGHT, DECODE_REDIRECT, EXECUTE_REDIRECT = parts.Redirect.NONE, parts.Redirect.DECODE, parts.Redirect.EXECUTE
 
 
-def front_end(kind: str, entries: int = 1024, btb: int = 1024, ras: int = 16) -> parts.BranchUnit:
-    return parts.BranchUnit(kind, entries, btb, ras)
+def front_end(
+    kind: str, entries: int = 1024, btb: int = 1024, ras: int = 16, indirect: str = "target-table"
+) -> parts.BranchUnit:
+    return parts.BranchUnit(kind, entries, btb, ras, indirect)
 
 
 def go(
@@ -227,25 +230,55 @@ def test_a_return_without_a_call_is_a_surprise():
     assert go(front_end("local"), 0x4000, 1, RETURN) == EXECUTE_REDIRECT
 
 
-def test_an_indirect_jump_to_one_target_is_learnt():
-    state = front_end("local")
+@pytest.mark.parametrize("indirect", INDIRECT)
+def test_an_indirect_jump_to_one_target_is_learnt(indirect):
+    state = front_end("local", indirect=indirect)
     outcomes = [go(state, 0x4000, 1, INDIRECT_JUMP) for _ in range(40)]
     assert outcomes[0] == EXECUTE_REDIRECT
     assert outcomes[20:] == [RIGHT] * 20
 
 
-def test_an_indirect_jump_that_follows_a_pattern_is_learnt_by_its_path():
-    state = front_end("local")
+@pytest.mark.parametrize("indirect", INDIRECT)
+def test_an_indirect_jump_that_follows_a_pattern_is_learnt_by_its_path(indirect):
+    state = front_end("local", indirect=indirect)
     targets = [0x8000, 0x9010, 0xA020, 0x9010]
     outcomes = [go(state, 0x4000, 1, INDIRECT_JUMP, targets[k % 4]) for k in range(400)]
     assert outcomes[200:] == [RIGHT] * 200
 
 
-def test_random_indirect_targets_are_not_learnt():
-    state = front_end("local")
+@pytest.mark.parametrize("indirect", INDIRECT)
+def test_random_indirect_targets_are_not_learnt(indirect):
+    state = front_end("local", indirect=indirect)
     targets = 0x8000 + 0x40 * np.random.default_rng(5).integers(0, 16, 2000)
     outcomes = [go(state, 0x4000, 1, INDIRECT_JUMP, int(target)) for target in targets]
     assert np.mean(np.array(outcomes[1000:]) == EXECUTE_REDIRECT) > 0.8
+
+
+@pytest.mark.parametrize("indirect, least, most", [("target-table", 0.6, 1), ("ittage", 0, 0.05)])
+def test_ittage_alone_tells_targets_that_need_a_long_history(indirect, least, most):
+    # Four targets in an order of 64, in which the last three do not tell the next; targets differ in low bits alone.
+    state = front_end("local", indirect=indirect)
+    order = (0x8000 + 9 * np.random.default_rng(1).integers(0, 4, 64)).tolist()
+    outcomes = [go(state, 0x4000, 1, INDIRECT_JUMP, order[k % 64]) for k in range(6400)]
+    assert least <= np.mean(np.array(outcomes[3200:]) == EXECUTE_REDIRECT) <= most
+
+
+def test_ittage_tells_targets_by_the_directions_of_branches_before():
+    state = front_end("local", indirect="ittage")
+    wrong_ones = []
+    for bits in np.random.default_rng(2).integers(0, 2, (3000, 2)).tolist():
+        for k, bit in enumerate(bits):
+            go(state, 0x4000 + 16 * k, bit)
+        wrong_ones.append(go(state, 0x4100, 1, INDIRECT_JUMP, 0x8000 + 0x40 * (bits[0] + 2 * bits[1])) != RIGHT)
+    assert np.mean(wrong_ones[1500:]) < 0.05
+
+
+def test_a_return_leaves_the_indirect_predictor_alone():
+    state = front_end("local", indirect="ittage")
+    for _ in range(3):
+        assert go(state, 0x4000, 1, CALL, 0x9000) in (RIGHT, DECODE_REDIRECT)
+        assert go(state, 0x9000, 1, RETURN, 0x4004) == RIGHT
+    assert go(state, 0x9000, 1, INDIRECT_JUMP, 0x4004) == EXECUTE_REDIRECT  # nothing was learnt of this address
 
 
 # Parts.

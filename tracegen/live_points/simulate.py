@@ -101,6 +101,7 @@ class LivePointsSimulator:
                 entries=predictor.entries,
                 btb_entries=predictor.btb_entries,
                 ras_entries=predictor.ras_entries,
+                indirect=predictor.indirect,
                 window=window,
             ).outcomes(static.address, static.length, static.flags, self._branches, self._following, self._steps)
             with self._lock:

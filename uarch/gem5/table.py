@@ -375,6 +375,21 @@ def predicts(machine: Machine, isa: str) -> bool:
     return machine.core == "out-of-order" or isa != "x86-64"
 
 
+_NOT_IN_GEM5 = {
+    "microcode": "gem5 has micro-operations of its own",
+    "branch_predictor.indirect": "gem5's table of indirect targets takes its place",
+    "tlb": "misses cost nothing in gem5's system-call emulation",
+    "first_touch": "a page of gem5's is in memory",
+    "indirect_delay": "gem5 finds all targets at once",
+    "forward_latency": "gem5 forwards in 2 cycles",
+    "system_call_latency": "gem5 emulates system calls in no time",
+}
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(f"{name} {one}" for name, one in value.items()) if isinstance(value, dict) else str(value)
+
+
 def as_simulated(machine: Machine, isa: str = "x86-64") -> tuple[Machine, list[str]]:
     """The machine that stock gem5 simulates for `machine`, and one line for each thing that is different there.
     Raises InputError where gem5 cannot run it at all.
@@ -389,7 +404,14 @@ def as_simulated(machine: Machine, isa: str = "x86-64") -> tuple[Machine, list[s
             simulated = replace_field(simulated, field, new)
             notes.append(f"{field} = {old} becomes {new}: {why}")
 
-    pipeline = machine.to_dict()["pipeline"]
+    values = machine.to_dict()
+    for field, why in _NOT_IN_GEM5.items():
+        section, _, name = field.rpartition(".")
+        if name in (fields := values[section] if section else values):
+            notes.append(f"{field} = {_shown(fields.pop(name))} is left out: {why}")
+    simulated = machine_from_dict(values)
+
+    pipeline = values["pipeline"]
     for parameter in CORE[machine.core]:
         old = pipeline.get(parameter.field.partition(".")[2])
         if parameter.most is not None:

@@ -15,7 +15,9 @@ class Chunk:
     def __init__(self, chunk: ProgramChunk, instructions: int) -> None: ...
 
 class TimelessBranches:
-    def __init__(self, *, kind: str, entries: int, btb_entries: int, ras_entries: int, window: int) -> None: ...
+    def __init__(
+        self, *, kind: str, entries: int, btb_entries: int, ras_entries: int, indirect: str, window: int
+    ) -> None: ...
     def outcomes(
         self,
         pc: NDArray[np.uint64],
@@ -75,7 +77,14 @@ class parts:  # a module: parts of the model by themselves (core/parts.cpp)
     class BranchUnit:
         """Predictor, target buffer, return stack and indirect targets (branch/branch_unit.hpp)."""
 
-        def __init__(self, kind: str, entries: int = 1024, btb_entries: int = 1024, ras_entries: int = 16) -> None: ...
+        def __init__(
+            self,
+            kind: str,
+            entries: int = 1024,
+            btb_entries: int = 1024,
+            ras_entries: int = 16,
+            indirect: str = "target-table",
+        ) -> None: ...
         def fetch(
             self, pc: int, fall_through: int, target: int, flags: int, fetched: int = 0, retired: int = -1
         ) -> parts.Redirect: ...

@@ -73,7 +73,8 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
                     field<int>(units, "store_ports")};
     const py::object predictor = machine.attr("branch_predictor");
     result.branch_predictor = {field<std::string>(predictor, "kind"), field<int>(predictor, "entries"),
-                               field<int>(predictor, "btb_entries"), field<int>(predictor, "ras_entries")};
+                               field<int>(predictor, "btb_entries"), field<int>(predictor, "ras_entries"),
+                               field<std::string>(predictor, "indirect")};
     result.l1i = cache_from(machine.attr("l1i"));
     result.l1d = cache_from(machine.attr("l1d"));
     result.l2 = cache_from(machine.attr("l2"));
@@ -377,8 +378,8 @@ PYBIND11_MODULE(_core, module) {
     py::class_<HeldChunk>(module, "Chunk")
         .def(py::init<const py::handle&, std::size_t>(), py::arg("chunk"), py::arg("instructions"));
     py::class_<TimelessBranches>(module, "TimelessBranches")
-        .def(py::init<const std::string&, int, int, int, int>(), py::kw_only(), py::arg("kind"), py::arg("entries"),
-             py::arg("btb_entries"), py::arg("ras_entries"), py::arg("window"))
+        .def(py::init<const std::string&, int, int, int, const std::string&, int>(), py::kw_only(), py::arg("kind"), py::arg("entries"),
+             py::arg("btb_entries"), py::arg("ras_entries"), py::arg("indirect"), py::arg("window"))
         .def("outcomes", &outcomes);
     py::class_<Simulation>(module, "Simulation")
         .def(py::init(&make_simulation), py::kw_only(), py::arg("machine"), py::arg("dram"), py::arg("int_registers"),

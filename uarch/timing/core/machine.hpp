@@ -26,6 +26,7 @@ struct FunctionalUnitCounts {
 struct BranchPredictorConfiguration {
     std::string kind;
     int entries, btb_entries, ras_entries;
+    std::string indirect;
 };
 
 struct CacheConfiguration {

@@ -35,12 +35,14 @@ void bind_branches(py::module_& module) {
         .value("EXECUTE", Redirect::Execute)
         .value("RETARGET", Redirect::Retarget);
     py::class_<BranchUnit>(module, "BranchUnit")
-        .def(py::init([](const std::string& kind, int entries, int btb_entries, int ras_entries) {
+        .def(py::init([](const std::string& kind, int entries, int btb_entries, int ras_entries,
+                         const std::string& indirect) {
                  require(kind == "none" || (power_of_two(entries) && entries >= 16), "entries: a power of two from 16 on");
                  require(kind == "none" || power_of_two(btb_entries), "btb_entries: a power of two");
-                 return std::make_unique<BranchUnit>(kind, entries, btb_entries, ras_entries);
+                 return std::make_unique<BranchUnit>(kind, entries, btb_entries, ras_entries, indirect);
              }),
-             arg("kind"), arg("entries") = 1024, arg("btb_entries") = 1024, arg("ras_entries") = 16)
+             arg("kind"), arg("entries") = 1024, arg("btb_entries") = 1024, arg("ras_entries") = 16,
+             arg("indirect") = "target-table")
         .def("fetch", &BranchUnit::fetch, arg("pc"), arg("fall_through"), arg("target"), arg("flags"),
              arg("fetched") = 0, arg("retired") = -1)
         .def("on_wrong_path", &BranchUnit::on_wrong_path, arg("pc"))

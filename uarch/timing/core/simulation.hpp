@@ -22,7 +22,8 @@ class Simulation {
           native_(machine.native),
           caches(machine),
           branches(machine.branch_predictor.kind, machine.branch_predictor.entries,
-                   machine.branch_predictor.btb_entries, machine.branch_predictor.ras_entries) {
+                   machine.branch_predictor.btb_entries, machine.branch_predictor.ras_entries,
+                   machine.branch_predictor.indirect) {
         if (machine.in_order)
             core = std::make_unique<InOrderCore>(machine, program_, caches, branches);
         else

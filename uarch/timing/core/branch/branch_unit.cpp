@@ -12,11 +12,13 @@ int log2_of(int entries) {
 
 }  // namespace
 
-BranchUnit::BranchUnit(const std::string& kind, int entries, int btb_entries, int ras_entries)
+BranchUnit::BranchUnit(const std::string& kind, int entries, int btb_entries, int ras_entries,
+                       const std::string& indirect)
     : predictor_(make_predictor(kind, entries)),
       target_buffer_(std::max(btb_entries, 1)),
       target_buffer_shift_(2 + log2_of(std::max(btb_entries, 1))),
-      return_stack_(std::max(ras_entries, 1), NOWHERE) {}
+      return_stack_(std::max(ras_entries, 1), NOWHERE),
+      indirect_(make_indirect_predictor(indirect)) {}
 
 Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std::uint16_t flags, Cycle fetched,
                            Cycle retired) {
@@ -29,7 +31,7 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
         return taken ? Redirect::Execute : Redirect::None;
     }
     update_until(fetched);
-    const bool conditional = flags & CONDITIONAL, direct = !(flags & INDIRECT);
+    const bool conditional = flags & CONDITIONAL, direct = !(flags & INDIRECT), asked = !direct && !(flags & RETURN);
     const int slot = (oldest_ + waiting_) & (IN_FLIGHT - 1);
     const bool predicted = conditional ? predictor_->predict(slot, pc) : true;
     predictor_->speculate(slot, pc, taken, conditional);
@@ -41,14 +43,15 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
         const Address top = return_stack_[top_];
         if (top != NOWHERE) expected = top;
         top_ = top_ == 0 ? return_stack_.size() - 1 : top_ - 1;
-    } else if (!direct) {
-        expected = indirect(pc, target, expected);
+    } else if (asked) {
+        expected = indirect_->predict(slot, pc, expected);
     }
     if (flags & CALL) {
         top_ = top_ == return_stack_.size() - 1 ? 0 : top_ + 1;
         return_stack_[top_] = fall_through;
     }
-    recent_ = ((recent_ << 1) | taken) & ((1 << DIRECTIONS) - 1);
+    const BranchOutcome branch{pc, target, taken, conditional, direct};
+    indirect_->speculate(slot, branch, asked);
 
     Redirect outcome = Redirect::None;
     if (!direct || !taken || expected == NOWHERE) {
@@ -59,7 +62,7 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
     }
     if (outcome != Redirect::None && taken && direct) entry = {tag, target};
 
-    in_flight_[slot] = {{pc, target, taken, conditional, direct}, retired};
+    in_flight_[slot] = {branch, retired, asked};
     ++waiting_;
     redirected_at_decode += outcome == Redirect::Decode;
     if (outcome == Redirect::Execute) {
@@ -105,32 +108,11 @@ void BranchUnit::update_until(Cycle fetched) {
         const InFlight& branch = in_flight_[oldest_];
         if (branch.retired >= fetched && waiting_ < IN_FLIGHT) return;
         predictor_->update(oldest_, branch.outcome);
+        if (branch.indirect) indirect_->update(oldest_, branch.outcome);
         oldest_ = (oldest_ + 1) & (IN_FLIGHT - 1);
         --waiting_;
     }
     oldest_ = 0;  // the records of a few branches stay in the host's cache
-}
-
-// Where the indirect branch is expected to go; learns where it goes.
-Address BranchUnit::indirect(Address pc, Address target, Address otherwise) {
-    std::int64_t set = (pc >> 2) ^ recent_;
-    for (int back = 0; back < 3; ++back) set ^= ((path_ >> (20 * back)) & 0xFFFFF) >> (2 + 2 * back);
-    auto& ways = indirect_targets_[set & (SETS - 1)];
-    const Address tag = (pc >> 2) & ((1 << TAG_BITS) - 1);
-    Address expected = otherwise;
-    Target* hit = nullptr;
-    for (Target& way : ways) {
-        if (way.tag != tag) continue;
-        hit = &way;
-        expected = way.target;
-        break;
-    }
-    if (expected != target) {
-        if (hit == nullptr) hit = &ways[random_.next() & (WAYS - 1)];
-        *hit = {tag, target};
-    }
-    path_ = ((path_ << 20) | (target & 0xFFFFF)) & 0xFFFFFFFFFFFFFFF;
-    return expected;
 }
 
 }  // namespace perfvec

@@ -5,8 +5,7 @@
 // - a branch taken by prediction goes where the BTB says (direct-mapped, 16-bit tags, address by 4 bytes, so that two
 //   branches in 4 bytes are one to it); without an entry it is taken for not taken. An entry is made when a direct branch
 //   taken went elsewhere than expected; decode notices that for an unconditional branch, and for one predicted taken;
-// - a return asks the stack, any other indirect branch a table of 256 sets of 2 targets, indexed by address, the last 13
-//   directions and the last 3 indirect targets, which learns the targets of mispredicted branches;
+// - a return asks the stack, any other indirect branch the indirect predictor (gem5's is target_table.hpp);
 // - what a predictor learns at retirement, younger branches do not know that are fetched before. The core says when a
 //   branch is fetched and when it retires; one without such times teaches at once. Most to the predictors whose histories
 //   move at retirement, this is worth half of their mispredictions.
@@ -25,8 +24,8 @@
 #include <vector>
 
 #include "../instruction.hpp"
-#include "../random.hpp"
 #include "direction_predictor.hpp"
+#include "indirect_predictor.hpp"
 
 namespace perfvec {
 
@@ -38,7 +37,8 @@ struct Mispredictions {  // by what was wrong
 
 class BranchUnit {
   public:
-    BranchUnit(const std::string& kind, int entries, int btb_entries, int ras_entries);
+    BranchUnit(const std::string& kind, int entries, int btb_entries, int ras_entries,
+               const std::string& indirect = "target-table");
 
     // Where fetch is redirected from after the branch at `pc`, which goes to `target`: nowhere when it goes where the front
     // end expected. `fetched` and `retired` are cycles, or left out: what the branch teaches is known to those fetched after
@@ -72,9 +72,8 @@ class BranchUnit {
     Mispredictions by_kind;
 
   private:
-    static constexpr Address NOWHERE = -1;
+    static constexpr Address NOWHERE = IndirectPredictor::NOWHERE;
     static constexpr int TAG_BITS = 16;
-    static constexpr int SETS = 256, WAYS = 2, DIRECTIONS = 13;  // of the indirect predictor
     static constexpr int LAST_TARGETS = 512;
 
     struct Target {
@@ -83,11 +82,11 @@ class BranchUnit {
     struct InFlight {  // fetched, not yet learnt
         BranchOutcome outcome;
         Cycle retired;
+        bool indirect;  // asked the indirect predictor
     };
 
     Redirect followed();
     void update_until(Cycle fetched);
-    Address indirect(Address pc, Address target, Address otherwise);
     void count_misprediction(std::uint16_t flags, bool wrong_direction);
 
     const std::uint8_t* followed_ = nullptr;
@@ -97,12 +96,9 @@ class BranchUnit {
     int target_buffer_shift_;
     std::vector<Address> return_stack_;  // circular
     std::size_t top_ = 0;
-    std::array<std::array<Target, WAYS>, SETS> indirect_targets_;
-    std::int64_t path_ = 0;    // 20 bits of each of the last three indirect targets, the latest lowest
-    std::int64_t recent_ = 0;  // the last directions
+    std::unique_ptr<IndirectPredictor> indirect_;
     bool tells_retargets_ = false;
     std::vector<Address> last_targets_ = std::vector<Address>(LAST_TARGETS, NOWHERE);  // of indirect jumps, by address
-    Random random_{0x1234567};
     std::array<InFlight, IN_FLIGHT> in_flight_{};  // circular
     int oldest_ = 0, waiting_ = 0;
 };

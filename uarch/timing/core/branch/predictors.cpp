@@ -1,14 +1,17 @@
-// All direction predictors by name, as uarch/constraints.py (PREDICTORS) has them.
+// All predictors by name, as uarch/constraints.py (PREDICTORS, INDIRECT_PREDICTORS) has them.
 #include <cmath>
 #include <stdexcept>
 
 #include "bimode.hpp"
 #include "direction_predictor.hpp"
+#include "indirect_predictor.hpp"
+#include "ittage.hpp"
 #include "local.hpp"
 #include "ltage.hpp"
 #include "multiperspective_perceptron.hpp"
 #include "tage.hpp"
 #include "tage_sc_l.hpp"
+#include "target_table.hpp"
 #include "tournament.hpp"
 
 namespace perfvec {
@@ -39,6 +42,12 @@ std::unique_ptr<DirectionPredictor> make_predictor(const std::string& kind, int 
     }
     throw std::invalid_argument("branch predictor " + kind +
                                 ": none, local, bimode, tournament, tage, ltage, tage-sc-l and perceptron are known");
+}
+
+std::unique_ptr<IndirectPredictor> make_indirect_predictor(const std::string& kind) {
+    if (kind == "target-table") return std::make_unique<TargetTable>();
+    if (kind == "ittage") return std::make_unique<Ittage>();
+    throw std::invalid_argument("indirect predictor " + kind + ": target-table and ittage are known");
 }
 
 }  // namespace perfvec

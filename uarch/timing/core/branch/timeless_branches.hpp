@@ -14,8 +14,9 @@ namespace perfvec {
 
 class TimelessBranches {
   public:
-    TimelessBranches(const std::string& kind, int entries, int btb_entries, int ras_entries, int window)
-        : unit_(kind, entries, btb_entries, ras_entries), window_(window) {
+    TimelessBranches(const std::string& kind, int entries, int btb_entries, int ras_entries, const std::string& indirect,
+                     int window)
+        : unit_(kind, entries, btb_entries, ras_entries, indirect), window_(window) {
         unit_.tell_retargets(true);
     }
 
