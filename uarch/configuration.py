@@ -17,7 +17,19 @@ import yaml
 from support.errors import InputError
 from support.text import name_of, nearest, show
 from support.yaml_files import read_yaml
-from uarch.constraints import GEM5, ITTAGE, MEMORY, RELATIONS, RULES, TARGET_TABLE, Rule, memory_models
+from uarch.constraints import (
+    FIXED,
+    GEM5,
+    ITTAGE,
+    MEMORY,
+    RELATIONS,
+    RULES,
+    SMALL_PAGE,
+    TARGET_TABLE,
+    VIRTUAL,
+    Rule,
+    memory_models,
+)
 from uarch.formula import is_power_of_two
 
 
@@ -97,12 +109,14 @@ class Cache:
 
 @dataclass(frozen=True)
 class Tlb:
-    """Translation of 4 KiB pages, for data and for instructions each."""
+    """Translation, for data and for instructions each."""
 
     entries: int
     l2_entries: int
     l2_latency: int  # cycles of a miss that the second level knows
     walk_latency: int  # cycles more where it does not
+    page_kib: int = SMALL_PAGE  # of data; code has pages of 4 KiB
+    walk: str = FIXED  # caches: the page table is read through them, which takes its time besides walk_latency
 
 
 @dataclass(frozen=True)
@@ -136,6 +150,7 @@ class Machine:
     memory: SimpleMemory | DramMemory
     microcode: str = GEM5  # whose micro-operations: gem5's, or a real family's (tracegen/decode/native)
     tlb: Tlb | None = None  # None: 64 entries, whose misses cost nothing
+    frames: str = VIRTUAL  # the physical pages that caches see: the virtual ones, or as the kernel hands them out
     first_touch: str = MEMORY  # where a store finds a page never touched before; cache: the kernel has just zeroed it
     indirect_delay: int | None = None  # cycles until the target of a return or of a retargeted jump is known; None: 0
     forward_latency: int | None = None  # cycles from a store's data to the load that waits for them; None: gem5's
@@ -151,8 +166,13 @@ class Machine:
             del values["branch_predictor"]["indirect"]
         if self.microcode == GEM5:
             del values["microcode"]
-        if self.first_touch == MEMORY:
-            del values["first_touch"]
+        for field, usual in (("first_touch", MEMORY), ("frames", VIRTUAL)):
+            if values[field] == usual:
+                del values[field]
+        if self.tlb is not None:
+            for field, default in (("page_kib", SMALL_PAGE), ("walk", FIXED)):
+                if values["tlb"][field] == default:
+                    del values["tlb"][field]
         for field in ("tlb", "indirect_delay", "forward_latency", "system_call_latency"):
             if values[field] is None:
                 del values[field]
@@ -174,8 +194,15 @@ class RelationError(InputError):
 
 
 # Fields that a machine may be without.
-_OPTIONAL_FIELDS = ("microcode", "first_touch", "indirect_delay", "forward_latency", "system_call_latency")
-OPTIONAL = ("functional_units.div_step_latency", "branch_predictor.indirect", "tlb", *_OPTIONAL_FIELDS)
+_OPTIONAL_FIELDS = ("microcode", "frames", "first_touch", "indirect_delay", "forward_latency", "system_call_latency")
+OPTIONAL = (
+    "functional_units.div_step_latency",
+    "branch_predictor.indirect",
+    "tlb",
+    "tlb.page_kib",
+    "tlb.walk",
+    *_OPTIONAL_FIELDS,
+)
 _SECTIONS: dict[str, type] = {
     "functional_units": FunctionalUnits,
     "branch_predictor": BranchPredictor,
@@ -211,6 +238,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
         pipeline=pipeline,
         memory=_memory(where, values["memory"]),
         microcode=values.get("microcode", GEM5),
+        frames=values.get("frames", VIRTUAL),
         first_touch=values.get("first_touch", MEMORY),
         indirect_delay=values.get("indirect_delay"),
         forward_latency=values.get("forward_latency"),

@@ -22,6 +22,9 @@ PREFETCHERS = ("none", "stride", "tagged")
 CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
 MEMORY, CACHE = "memory", "cache"  # of `first_touch`
+FIXED, CACHES = "fixed", "caches"  # of `tlb.walk`
+VIRTUAL, IN_ORDER, DRAWN = FRAMES = ("virtual", "in-order", "drawn")
+SMALL_PAGE = 4  # KiB
 MICROCODES = (GEM5, "golden-cove", "haswell", "icelake", "skylake", "zen2", "zen3", "zen4")
 
 
@@ -103,6 +106,9 @@ RULES: dict[str, Rule] = {
     "tlb.l2_entries": Rule(int, 8, 1 << 20, power_of_two=True),
     "tlb.l2_latency": Rule(int, 0, 500),
     "tlb.walk_latency": Rule(int, 0, 5000),
+    "tlb.page_kib": Rule(int, SMALL_PAGE, 2048, power_of_two=True),
+    "tlb.walk": Rule(str, names=lambda: (FIXED, CACHES)),
+    "frames": Rule(str, names=lambda: FRAMES),
     "first_touch": Rule(str, names=lambda: (MEMORY, CACHE)),
     "indirect_delay": Rule(int, 0, 100),
     "forward_latency": _latency(),

@@ -35,6 +35,63 @@ def test_misses_of_both_levels_cost_what_the_machine_says(pages, added):
     assert chase(translating, pages) - chase(BASE, pages) == pytest.approx(added, abs=0.05 * added + 0.1)
 
 
+def test_huge_pages_need_few_translations():
+    huge = replace_fields(BASE, {"tlb": TLB | {"page_kib": 2048}})  # 8,192 lines lie in 16 of them
+    assert chase(huge, 8192) - chase(BASE, 8192) == pytest.approx(0, abs=0.1)
+
+
+def test_a_walk_reads_the_page_table_through_the_caches():
+    # The entries of 8,192 pages are 1,024 lines, which are in L2 by the second round.
+    program = [replace_fields(BASE, {"tlb": TLB | {"walk_latency": 0, "walk": walk}}) for walk in ("fixed", "caches")]
+    fixed, through = (chase(machine, 8192) for machine in program)
+    in_l2 = BASE.l1d.latency + BASE.l2.latency
+    assert in_l2 <= through - fixed <= 3 * in_l2
+    none, few = (chase(machine, 256) for machine in program)
+    assert few == none  # the second level knows them
+
+
+def counters_of(machine, addresses):
+    """What loads of these addresses count, the second time."""
+    program = Program([Instruction(Operation.NONE, (7,), (), Flag.LOAD, 1)])
+    for address in [*addresses, *addresses]:
+        program.execute(0, (int(address), 8, 0))
+    simulation = Simulation(machine, program.static())
+    simulation.run(program.chunk(0, len(addresses)))
+    simulation.reset_counters()
+    simulation.run(program.chunk(len(addresses)))
+    return simulation.counters
+
+
+@pytest.mark.parametrize("frames", ["in-order", "drawn"])
+def test_frames_undo_what_virtual_addresses_have_in_common(frames):
+    # Twice as many pages as L2 has ways, all of which are one set's in virtual addresses.
+    way = BASE.l2.size_kib // BASE.l2.associativity << 10
+    addresses = 0x10000000 + way * np.arange(2 * BASE.l2.associativity)
+    conflicting = counters_of(BASE, addresses)
+    spread = counters_of(replace_fields(BASE, {"frames": frames}), addresses)
+    assert conflicting["l2_misses"] == len(addresses)
+    assert spread["l2_misses"] <= len(addresses) // 4
+
+
+def test_frames_in_order_are_those_of_the_first_touch():
+    # Pages of every second set of L2 fill half of it, where frames follow each other all of it.
+    pages = BASE.l2.size_kib // 4
+    addresses = 0x10000000 + 2 * PAGE * np.arange(pages)[:, None] + 64 * np.arange(64)
+    assert counters_of(BASE, addresses.ravel())["l2_misses"] == addresses.size
+    assert counters_of(replace_fields(BASE, {"frames": "in-order"}), addresses.ravel())["l2_misses"] == 0
+
+
+def test_code_and_data_of_one_page_are_in_one_frame():
+    # Constants lie beside the code that reads them: with any order of frames its line is in L2 by the instruction fetch.
+    program = Program([Instruction(Operation.NONE, (7,), (), Flag.LOAD, 1)])
+    for _ in range(50):
+        program.execute(0, (int(program.static().address[0]), 8, 0))
+    for frames in ("virtual", "in-order", "drawn"):
+        simulation = Simulation(replace_fields(BASE, {"frames": frames}), program.static())
+        simulation.run(program.chunk())
+        assert simulation.counters["l2_misses"] == 1, frames
+
+
 def stores(machine, native=False):
     """The simulation of stores to every line of 64 pages, never touched before."""
     program = Program([Instruction(Operation.NONE, (7,), (), Flag.STORE, 1)])
@@ -66,9 +123,11 @@ def test_a_real_familys_stores_pass_through_the_cache_one_behind_another():
 
 
 def test_the_fields_are_optional_and_kept():
-    machine = replace_fields(BASE, {"tlb": TLB, "first_touch": "cache", "forward_latency": 5})
+    tlb = TLB | {"page_kib": 2048, "walk": "caches"}
+    machine = replace_fields(BASE, {"tlb": tlb, "frames": "drawn", "first_touch": "cache", "forward_latency": 5})
     assert machine_from_dict(machine.to_dict()) == machine
-    assert not {"tlb", "first_touch", "forward_latency"} & set(BASE.to_dict())
+    assert replace_fields(BASE, {"tlb": TLB}).to_dict()["tlb"] == TLB
+    assert not {"tlb", "frames", "first_touch", "forward_latency"} & set(BASE.to_dict())
     with pytest.raises(InputError, match=r"tlb\.l2_entries"):
         replace_fields(BASE, {"tlb": TLB | {"l2_entries": 1000}})
     with pytest.raises(InputError, match=r"tlb\.walk_latency is missing"):

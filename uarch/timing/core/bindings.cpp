@@ -82,7 +82,12 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
     result.memory = memory_from(machine.attr("memory"), dram);
     if (const py::object tlb = machine.attr("tlb"); !tlb.is_none())
         result.tlb = {field<int>(tlb, "entries"), field<int>(tlb, "l2_entries"), field<int>(tlb, "l2_latency"),
-                      field<int>(tlb, "walk_latency")};
+                      field<int>(tlb, "walk_latency"), field<int>(tlb, "page_kib"),
+                      field<std::string>(tlb, "walk") == "caches"};
+    const auto frames = field<std::string>(machine, "frames");
+    result.frames = frames == "drawn"      ? FrameOrder::Drawn
+                    : frames == "in-order" ? FrameOrder::InOrder
+                                           : FrameOrder::Virtual;
     result.zeroed_pages = field<std::string>(machine, "first_touch") == "cache";
     if (const py::object cycles = machine.attr("forward_latency"); !cycles.is_none())
         result.forward_latency = cycles.cast<int>();

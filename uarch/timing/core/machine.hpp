@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "frames.hpp"
 #include "memory/dram.hpp"
 
 namespace perfvec {
@@ -42,6 +43,8 @@ struct MemoryConfiguration {
 // Entries are powers of two from 8 on; without a second level misses cost nothing.
 struct TlbConfiguration {
     int entries = 64, l2_entries = 0, l2_latency = 0, walk_latency = 0;
+    int page_kib = 4;            // of data; code has pages of 4 KiB
+    bool walks_caches = false;  // a walk reads the page table through the caches, besides its latency
 };
 
 // What to make ideal, to see what it costs (docs/explanation/cpi-stacks.md).
@@ -60,6 +63,7 @@ struct Machine {
     std::optional<CacheConfiguration> l3;
     MemoryConfiguration memory;
     TlbConfiguration tlb;
+    FrameOrder frames = FrameOrder::Virtual;
     double frequency_ghz;
     bool total_store_order;  // x86-64's
     bool native = false;     // micro-operations of a real family: nothing beyond those that compute and access

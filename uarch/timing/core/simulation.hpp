@@ -63,8 +63,11 @@ class Simulation {
     // sees only those that may still be in it in the end: a few times as many as it has.
     void touch(const std::uint64_t* touches, std::size_t count) {
         for (std::size_t k = 0; k < count; ++k) {
-            if (k + TOUCHED_AHEAD < count) caches.prepare(static_cast<Line>(touches[k + TOUCHED_AHEAD] >> 2));
-            const int level = touches[k] & TOUCHED_CODE ? L1I : L1D;
+            if (k + TOUCHED_AHEAD < count) {
+                const std::uint64_t ahead = touches[k + TOUCHED_AHEAD];
+                caches.prepare(level_of(ahead), static_cast<Line>(ahead >> 2));
+            }
+            const int level = level_of(touches[k]);
             const Line line = static_cast<Line>(touches[k] >> 2);
             caches.touch(level, line, touches[k] & TOUCHED_DIRTY, count - k);
             if (level == L1I)
@@ -74,6 +77,7 @@ class Simulation {
     }
 
     static constexpr std::uint64_t TOUCHED_DIRTY = 1, TOUCHED_CODE = 2;
+    static int level_of(std::uint64_t touch) { return touch & TOUCHED_CODE ? L1I : L1D; }
     static constexpr std::size_t TOUCHED_AHEAD = 8;
     static constexpr int CODE_AHEAD = 2;  // lines that an in-order core fetches beyond the one in use, taken or not
 

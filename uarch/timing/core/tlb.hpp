@@ -1,9 +1,10 @@
-// A translation lookaside buffer of 4 KiB pages: by default 64 entries, 8-way with LRU, whose misses cost nothing.
+// A translation lookaside buffer: by default 64 entries of 4 KiB pages, 8-way with LRU, whose misses cost nothing.
 //
 // gem5's are fully associative; eight ways come close and are quicker to search. A miss is counted but costs nothing: in
 // gem5's system-call emulation the x86 TLB is refilled from the page table without a walk. A machine may say what silicon
-// has: a second level, what a hit in it costs, and what a walk costs where it misses too. Caches and memory see virtual
-// addresses, as in cachegrind: where a system puts its pages is not known from a trace.
+// has: a second level, what a hit in it costs, and what a walk costs where it misses too. A walk may read the page table
+// through the caches (`walk`): the entry of the page, and before it the entry of its table, which the 32 tables used last
+// do not need (paging-structure caches; Intel, Software Developer's Manual, volume 3).
 //
 // It may also remember all pages: what is stored to a page that was never touched finds it in the cache, as the kernel has
 // just zeroed or copied it (Machine::zeroed_pages).
@@ -23,8 +24,9 @@ namespace perfvec {
 class Tlb {
   public:
     // With `remembers` it knows every page that it has translated (`fresh`).
-    explicit Tlb(const TlbConfiguration& configuration = {}, bool remembers = false)
+    explicit Tlb(const TlbConfiguration& configuration = {}, int page_bits = 12, bool remembers = false)
         : remembers_(remembers),
+          page_bits_(page_bits),
           first_(configuration.entries),
           second_(configuration.l2_entries),
           second_latency_(configuration.l2_latency),
@@ -32,7 +34,7 @@ class Tlb {
 
     // Cycles until the address is translated, beyond those of a hit.
     Cycle translate(Address address) {
-        const std::int64_t page = address >> 12;
+        const std::int64_t page = address >> page_bits_;
         return first_.recent(page) ? 0 : look_up(page);
     }
 
@@ -41,6 +43,14 @@ class Tlb {
 
     // Whether the page translated last was never translated before; once.
     bool fresh() { return std::exchange(fresh_, false); }
+
+    // Whether the page translated last needed a walk; once.
+    bool walked() { return std::exchange(walked_, false); }
+
+    // Physical addresses of what a walk reads: the page's entry, and its table's; whether the latter is known.
+    Address entry(Address address) const { return TABLES + (address >> page_bits_) * ENTRY; }
+    Address table(Address address) const { return UPPER_TABLES + (address >> (page_bits_ + TABLE_BITS)) * ENTRY; }
+    bool knows_table(Address address) { return tables_.use(address >> (page_bits_ + TABLE_BITS)); }
 
     std::int64_t misses = 0;
 
@@ -74,12 +84,18 @@ class Tlb {
         ++misses;
         if (remembers_) fresh_ = known_.insert(page).second;
         if (second_.empty()) return 0;
-        return second_.use(page) ? second_latency_ : second_latency_ + walk_latency_;
+        if (second_.use(page)) return second_latency_;
+        walked_ = true;
+        return second_latency_ + walk_latency_;
     }
 
-    bool remembers_, fresh_ = false;
+    static constexpr int ENTRY = 8, TABLE_BITS = 9;  // bytes of an entry, 2^9 in a table
+    static constexpr Address TABLES = Address{1} << 50, UPPER_TABLES = Address{1} << 51;  // beyond what programs address
+
+    bool remembers_, fresh_ = false, walked_ = false;
+    int page_bits_;
     std::unordered_set<std::int64_t> known_;
-    Pages first_, second_;
+    Pages first_, second_, tables_{32};
     Cycle second_latency_, walk_latency_;
 };
 

@@ -6,7 +6,7 @@
 namespace perfvec {
 
 using Cycle = std::int64_t;
-using Address = std::int64_t;  // of bytes; virtual, as traces have them
+using Address = std::int64_t;  // of bytes; traces have virtual ones
 using Line = std::int64_t;     // an address without its lowest six bits
 
 constexpr int LINE_BITS = 6;

@@ -13,6 +13,8 @@ constexpr int CROSSBAR = 1;  // cycles to pass the crossbar between levels, each
 constexpr int PAYLOAD = 2;   // further cycles until all of a line has passed it, 32 bytes wide
 // gem5's SystemXBar: frontend 3 + forward 4 and its snoop filter 1, response 2.
 constexpr int SYSTEM_REQUEST = 8, SYSTEM_RESPONSE = 2;
+constexpr int SMALL_PAGE = 4;  // KiB
+constexpr Address LARGE_PAGES = Address{1} << 49;  // where their frames are, apart from those of small ones
 constexpr double PICOSECONDS = 1000;  // of a nanosecond; gem5's clock periods are whole ones
 
 std::unique_ptr<MainMemory> make_memory(const Machine& machine) {
@@ -21,6 +23,8 @@ std::unique_ptr<MainMemory> make_memory(const Machine& machine) {
     if (memory.dram) return std::make_unique<Dram>(*memory.dram, frequency);
     return std::make_unique<SimpleMemory>(memory.latency_ns, memory.bandwidth_gbs, frequency);
 }
+
+int page_bits(int kib) { return 10 + __builtin_ctz(static_cast<unsigned>(kib)); }
 
 // Of a real family `tagged` follows streams.
 Cache make_cache(const CacheConfiguration& configuration, int next, Random& random, bool native) {
@@ -43,10 +47,15 @@ Cache make_cache(const CacheConfiguration& configuration, int next, Random& rand
 
 Hierarchy::Hierarchy(const Machine& machine)
     : instruction_tlb(machine.tlb),
-      data_tlb(machine.tlb, machine.zeroed_pages),
+      data_tlb(machine.tlb, page_bits(machine.tlb.page_kib), machine.zeroed_pages),
       memory(make_memory(machine)),
       ideal_(machine.ideal),
-      zeroed_pages_(machine.zeroed_pages) {
+      zeroed_pages_(machine.zeroed_pages),
+      walks_caches_(machine.tlb.walks_caches),
+      page_lines_(machine.tlb.page_kib * 16),
+      small_frames_(machine.frames, page_bits(SMALL_PAGE)),
+      large_frames_(machine.frames, page_bits(machine.tlb.page_kib), LARGE_PAGES),
+      data_frames_(machine.tlb.page_kib == SMALL_PAGE ? small_frames_ : large_frames_) {
     levels[L1I] = make_cache(machine.l1i, L2, random_, machine.native);
     levels[L1D] = make_cache(machine.l1d, L2, random_, machine.native);
     levels[L2] = make_cache(machine.l2, machine.l3 ? L3 : -1, random_, machine.native);
@@ -55,19 +64,24 @@ Hierarchy::Hierarchy(const Machine& machine)
 
 Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address pc, bool timed) {
     const int first = answered_;
-    const Cycle translated = data_tlb.translate(address);
-    if (timed) cycle += translated;
-    if (zeroed_pages_ && data_tlb.fresh() && write) zero_page(address);
-    const Cycle data = access(L1D, address, cycle, write, pc, timed);
+    cycle = translate(L1D, address, cycle, write, timed);
+    const Cycle data = access(L1D, data_frames_.physical(address), cycle, write, pc, timed);
     answered_ = std::max(first, answered_);
     return data;
 }
 
+// The page table's entries are read as data of their own; returns the cycle in which the last one is there.
+Cycle Hierarchy::walk(Tlb& tlb, Address address, Cycle cycle, bool timed) {
+    constexpr Address WALKER = 0;  // in place of a program counter
+    if (!tlb.knows_table(address)) cycle = access(L1D, tlb.table(address), cycle, false, WALKER, timed);
+    return access(L1D, tlb.entry(address), cycle, false, WALKER, timed);
+}
+
 // The kernel has written all of the page, in no time of the program's.
 void Hierarchy::zero_page(Address address) {
-    constexpr int LINES = 64;
-    const Line first = line_of(address) & ~Line{LINES - 1};
-    for (Line line = first; line < first + LINES; ++line)
+    const Address page = address & ~((Address{page_lines_} << LINE_BITS) - 1);
+    const Line first = line_of(data_frames_.physical(page));
+    for (Line line = first; line < first + page_lines_; ++line)
         if (levels[L1D].find(line) < 0) install(L1D, line, Cache::DIRTY, 0, false);
 }
 
@@ -266,13 +280,22 @@ void Hierarchy::send_prefetches() {
 }
 
 void Hierarchy::touch(int level, Line line, bool write, std::size_t later) {
-    constexpr std::size_t LASTING = 4;  // times as many lines as a level has may follow one that is in it in the end
     const Address address = line << LINE_BITS;
     Tlb& tlb = level == L1I ? instruction_tlb : data_tlb;
     if (later < 1024 || tlb.lasts()) {
         tlb.translate(address);
         tlb.fresh();
+        if (walks_caches_ && tlb.walked()) {
+            if (!tlb.knows_table(address)) touch_physical(L1D, line_of(tlb.table(address)), false, later);
+            touch_physical(L1D, line_of(tlb.entry(address)), false, later);
+        }
     }
+    touch_physical(level, line_of(frames(level).physical(address)), write, later);
+}
+
+void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t later) {
+    constexpr std::size_t LASTING = 4;  // times as many lines as a level has may follow one that is in it in the end
+    const Address address = line << LINE_BITS;
     const int requester = level == L1I ? CODE_REQUEST : DATA_REQUEST;
     bool demand = true;
     for (int where = level; where >= 0; where = levels[where].next) {

@@ -33,12 +33,10 @@ class Hierarchy {
             answered_ = L1D;
             return cycle + levels[L1D].latency;
         }
-        const Cycle translated = data_tlb.translate(address);
-        if (timed) cycle += translated;
-        if (zeroed_pages_ && data_tlb.fresh() && write) zero_page(address);
-        Cycle data = access(L1D, address, cycle, write, pc, timed);
+        const Cycle begin = translate(L1D, address, cycle, write, timed);
+        Cycle data = access(L1D, data_frames_.physical(address), begin, write, pc, timed);
         const Address second = ((address + size - 1) >> LINE_BITS) << LINE_BITS;
-        if (second > address) data = std::max(data, access_second(second, cycle, write, pc, timed));
+        if (second > address) data = std::max(data, access_second(second, begin, write, pc, timed));
         return data;
     }
 
@@ -48,9 +46,9 @@ class Hierarchy {
             answered_ = L1I;
             return cycle + levels[L1I].latency;
         }
-        const Cycle translated = instruction_tlb.translate(line << LINE_BITS);
-        if (timed) cycle += translated;
-        return access(L1I, line << LINE_BITS, cycle, false, pc, timed);
+        const Address address = line << LINE_BITS;
+        cycle = translate(L1I, address, cycle, false, timed);
+        return access(L1I, code_frames_.physical(address), cycle, false, pc, timed);
     }
 
     // An access of an L1 to a line that takes no time, with what prefetchers make of it; `later` others follow. All levels
@@ -59,7 +57,8 @@ class Hierarchy {
 
     // A line that will be touched soon: asks the host for its sets in the levels that do not stay in its first caches, and
     // for those that a prefetcher there will want next.
-    void prepare(Line line) const {
+    void prepare(int level, Line line) {
+        line = line_of(frames(level).physical(line << LINE_BITS));
         const Line last = line + (levels[L2].prefetcher ? 2 : 0);
         for (; line <= last; ++line)
             for (int where = L2; where >= 0; where = levels[where].next) levels[where].prefetch(line);
@@ -100,9 +99,22 @@ class Hierarchy {
         return std::max(cycle + cache.latency, cache.ready(place));
     }
 
+    // The cycle in which an access of an L1 at `cycle` knows its physical address.
+    Cycle translate(int level, Address address, Cycle cycle, bool write, bool timed) {
+        Tlb& tlb = level == L1I ? instruction_tlb : data_tlb;
+        const Cycle translated = tlb.translate(address);
+        if (timed) cycle += translated;
+        if (walks_caches_ && tlb.walked()) cycle = walk(tlb, address, cycle, timed);
+        if (zeroed_pages_ && level == L1D && data_tlb.fresh() && write) zero_page(address);
+        return cycle;
+    }
+    Frames& frames(int level) { return level == L1I ? code_frames_ : data_frames_; }
+
+    Cycle walk(Tlb& tlb, Address address, Cycle cycle, bool timed);
     Cycle access_second(Address address, Cycle cycle, bool write, Address pc, bool timed);
     Cycle touched(int level, std::int64_t place, Address address, Cycle cycle, std::uint8_t flags, Address pc);
     Cycle missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed);
+    void touch_physical(int level, Line line, bool write, std::size_t later);
     Cycle fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed);
     void zero_page(Address address);
     void install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed);
@@ -131,7 +143,11 @@ class Hierarchy {
         Cycle from = -1;
     };
     Ideal ideal_;
-    bool zeroed_pages_;
+    bool zeroed_pages_, walks_caches_;
+    int page_lines_;  // of a data page
+    // One for both where pages are of one size: constants are read from pages of code.
+    Frames small_frames_, large_frames_;
+    Frames &code_frames_ = small_frames_, &data_frames_;
     int answered_ = L1D;
     std::array<std::array<Waiting, MERGING>, 2> waiting_;
     std::array<std::array<Lost, EVICTED>, 2> lost_;
