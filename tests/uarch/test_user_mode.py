@@ -82,7 +82,7 @@ def test_frames_in_order_are_those_of_the_first_touch():
 
 
 def test_code_and_data_of_one_page_are_in_one_frame():
-    # Constants lie beside the code that reads them: with any order of frames its line is in L2 by the instruction fetch.
+    # Constants lie beside the code that reads them: whatever the frames, the fetch brought their line into L2.
     program = Program([Instruction(Operation.NONE, (7,), (), Flag.LOAD, 1)])
     for _ in range(50):
         program.execute(0, (int(program.static().address[0]), 8, 0))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from uarch.configuration import Machine, flatten, load_machine, machine_from_dict
-from uarch.constraints import CACHE, MICROCODES
+from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES, TARGET_TABLE
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
 
@@ -27,6 +27,7 @@ _CROSSBAR, _TO_MEMORY = 2, 10  # both ways, behind a level and behind the last o
 # cycles from rename to the issue queue (tests/uarch/host/test_describe.py simulates them again).
 _DELAYS = (1, 3, 5, 8, 12)
 _GEM5_COSTS, _NATIVE_COSTS = (16.9, 17.2, 18.5, 20.1, 24.0), (11.9, 13.8, 15.8, 18.7, 22.9)
+_TABLE_MISSES = 0.8  # of the jumps `an order of 64` by a target table (tests/uarch/host/test_describe.py)
 _SHARE = 0.6  # of the told size of a cache that must be seen, else others have the rest
 
 
@@ -81,6 +82,11 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     if "retargeted jump" in found.latency:
         bubble = found.latency["retargeted jump"]
         put("indirect_delay", max(round(bubble), 0), MEASURED, f"{bubble:.1f} cycles beyond a jump to its last target")
+    if "mispredicted_jumps" in found.numbers:
+        share = found.numbers["mispredicted_jumps"]
+        kind = ITTAGE if share < _TABLE_MISSES / 2 else TARGET_TABLE
+        put("branch_predictor.indirect", kind, MEASURED, f"{share:.0%} mispredicted of four targets in an order of 64")
+    put("frames", DRAWN, ASSUMED, "the kernel's free pages are in no order")
     if "store to load" in found.latency:
         whole = found.latency["store to load"]
         put("forward_latency", max(round(whole) - _INTO_STORE, 1), MEASURED, f"{whole:.1f} cycles store and load")
@@ -260,8 +266,10 @@ def _translation(put: Any, values: dict[str, Any], found: Measurements) -> None:
     for field, count in (("entries", numbers["tlb_entries"]), ("l2_entries", numbers["tlb2_entries"])):
         put(f"tlb.{field}", 1 << int(np.log2(count) + 0.5), MEASURED, f"pages are known up to {count:.0f}")
     put("tlb.l2_latency", max(round(second), 0), MEASURED, f"{second:.1f} cycles beyond the first level's")
-    walk = numbers["walk"] - second
-    put("tlb.walk_latency", max(round(walk), 0), MEASURED, f"{walk:.1f} cycles more, one line a page")
+    walk, in_l2 = numbers["walk"] - second, found.latency.get("l2", 14.0)
+    told = f"{walk:.1f} cycles more, one line a page, less {in_l2:.1f} to read its entry in L2"
+    put("tlb.walk_latency", max(round(walk - in_l2), 0), MEASURED, told)
+    put("tlb.walk", CACHES, ASSUMED, "page tables are cached as data are")
 
 
 def ways_of(size_kib: int, ways: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from uarch.host.probe import Probe
-from uarch.host.snippets import DEPTHS, JUMPS, LOOP_SIZES, WINDOW_SIZES, WINDOWS
+from uarch.host.snippets import DEPTHS, INDIRECT_ORDER, JUMPS, LOOP_SIZES, WINDOW_SIZES, WINDOWS
 from uarch.host.told import Told
 
 Curve = tuple[list[float], list[float]]  # x, y
@@ -215,6 +215,8 @@ def _branches(probe: Probe, told: Told, found: Measurements) -> None:
         found.numbers["btb_entries"] = reach
     to_last, to_others = (_least_cycles(probe, f"indirect jump, {name}") for name in ("one target", "four targets"))
     found.latency["retargeted jump"] = max(to_others - to_last, 0.0)
+    in_order = _least_cycles(probe, f"indirect jump, {INDIRECT_ORDER}")
+    found.numbers["mispredicted_jumps"] = max(in_order - to_others, 0.0) / cost
     times = [probe.cycles(f"calls {depth}", 500) for depth in DEPTHS]
     found.curves["calls"] = {"cycles a call": ([float(depth) for depth in DEPTHS], times)}
     flat = float(np.median([time for depth, time in zip(DEPTHS, times, strict=True) if depth <= 14]))

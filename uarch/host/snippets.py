@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from random import Random
 
 from support.errors import InputError
 
@@ -17,6 +18,7 @@ WINDOW_SIZES = (*range(16, 128, 8), *range(128, 720, 16))
 JUMPS = (128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 DEPTHS = (4, 8, 12, 14, 15, 16, 17, 18, 20, 24, 28, 30, 31, 32, 33, 34, 36, 40, 48, 64)
 JUMP_DISTANCE = 16  # bytes between jumps
+INDIRECT_ORDER = "an order of 64"
 LOOP_SIZES = tuple(range(2, 17))  # micro-operations of a loop, its branch with them
 
 
@@ -117,16 +119,23 @@ def _windows() -> list[Snippet]:
     return found
 
 
+def order_of_jumps() -> list[int]:
+    """The targets, 0 to 3, of 64 jumps, after which the order begins again."""
+    random = Random(1)
+    return [random.randrange(4) for _ in range(64)]
+
+
 def _indirect() -> list[Snippet]:
-    """An indirect jump that goes where it went last, and one that goes to four targets by turns."""
-    body = "add r9, r10\nand r9, 3\nmovsxd rax, dword ptr [rbp + 4*r9]\nadd rax, rbp\njmp rax\n"
-    body += "".join(f"{k + 3}: add rbx, {k}\njmp 8f\n" for k in range(4))
-    body += ".balign 4\n7: " + "".join(f".long {k + 3}b - 7b\n" for k in range(4)) + "8:"
-    before = "lea rbp, [rip + 7f]\nxor r9d, r9d\nmov r10d, {}"
-    return [
-        Snippet(f"indirect jump, {name}", body, before=before.format(step))
-        for name, step in (("one target", 0), ("four targets", 1))
-    ]
+    """An indirect jump to one target, to four by turns, and to four in an order that only a long history tells."""
+    orders = {"one target": (0, [0, 1, 2, 3]), "four targets": (1, [0, 1, 2, 3]), INDIRECT_ORDER: (1, order_of_jumps())}
+    found = []
+    for name, (step, order) in orders.items():
+        body = f"add r9, r10\nand r9, {len(order) - 1}\nmovsxd rax, dword ptr [rbp + 4*r9]\nadd rax, rbp\njmp rax\n"
+        body += "".join(f"{k + 3}: add rbx, {k}\njmp 8f\n" for k in range(4))
+        body += ".balign 4\n7: " + "".join(f".long {k + 3}b - 7b\n" for k in order) + "8:"
+        before = f"lea rbp, [rip + 7f]\nxor r9d, r9d\nmov r10d, {step}"
+        found.append(Snippet(f"indirect jump, {name}", body, before=before))
+    return found
 
 
 def _branches() -> list[Snippet]:

@@ -15,9 +15,10 @@ from uarch.host.describe import ASSUMED, MEASURED, TOLD, describe, loop_of_one_g
 from uarch.host.machine_file import machine_file, origins
 from uarch.host.measure import Measurements, level_latencies, measure, read_tlb, step_at, window_end
 from uarch.host.probe import Probe
-from uarch.host.snippets import LOOP_SIZES, WINDOW_SIZES, all_snippets, assembly
+from uarch.host.snippets import LOOP_SIZES, WINDOW_SIZES, all_snippets, assembly, order_of_jumps
 from uarch.host.told import Told, ToldCache, microarchitecture, told
 from uarch.instructions import Flag, NativeInstructions, Operation
+from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation
 
 CACHES = {
@@ -113,6 +114,24 @@ def test_a_loop_larger_than_a_group_of_fetch_takes_two_cycles():
     assert machine.indirect_delay == 3
 
 
+@pytest.mark.parametrize("indirect, share", [("target-table", 0.8), ("ittage", 0.0)])
+def test_an_order_of_jumps_tells_predictors_apart(indirect, share):
+    unit, missed = parts.BranchUnit("tage-sc-l", indirect=indirect), []
+    for target in order_of_jumps() * 60:
+        to = 0x401000 + 8 * target
+        for pc, there, flags in ((0x400000, to, Flag.INDIRECT), (to, 0x402000, 0), (0x402000, 0x400000, 0)):
+            missed.append(unit.fetch(pc, pc + 4, there, int(Flag.BRANCH | flags)))
+    wrong = [one == parts.Redirect.EXECUTE for one in missed[::3]][len(missed) // 6 :]
+    assert np.mean(wrong) == pytest.approx(share, abs=0.05)
+
+
+@pytest.mark.parametrize("share, indirect", [(0.2, "ittage"), (0.7, "target-table")])
+def test_a_computer_has_histories_of_jumps_where_few_are_missed(share, indirect):
+    found = made_up()
+    found.numbers["mispredicted_jumps"] = share
+    assert describe(ZEN3, found, "2026-11-25").machine.branch_predictor.indirect == indirect
+
+
 def test_steps_of_curves():
     assert step_at([1, 2, 4, 8], [0, 5, 0, 5], 3) == 4
     assert step_at([1, 2, 4, 8], [0, 0, 0, 0], 3) is None
@@ -130,6 +149,9 @@ def test_tlbs_are_read_from_the_curve():
     read_tlb(ZEN3, found)
     assert (found.numbers["tlb_entries"], found.numbers["tlb2_entries"]) == (64, 1536)
     assert (found.numbers["tlb2_latency"], found.numbers["walk"]) == (7.0, 120.0)
+    machine = describe(ZEN3, found, "2026-11-25").machine
+    assert (machine.tlb.walk, machine.tlb.walk_latency) == ("caches", 101)  # 12 cycles read the entry
+    assert machine.frames == "drawn"
 
 
 def test_every_field_has_an_origin():
@@ -158,7 +180,8 @@ def chase(machine, kib):
 
 def test_the_machine_has_the_measured_latencies():
     machine = describe(ZEN3, made_up(memory=380.0), "2026-11-25").machine
-    machine = replace_fields(machine, {"l1d.prefetcher": "none", "l2.prefetcher": "none", "l3.size_kib": 1024})
+    alone = {"l1d.prefetcher": "none", "l2.prefetcher": "none", "l3.size_kib": 1024, "frames": "virtual"}
+    machine = replace_fields(machine, alone)
     assert chase(machine, 16) == pytest.approx(4, abs=0.1)
     assert chase(machine, 256) == pytest.approx(12, abs=1)
     assert chase(machine, 800) == pytest.approx(50, abs=3)
