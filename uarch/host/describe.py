@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from uarch.configuration import Machine, flatten, load_machine, machine_from_dict
-from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES, TARGET_TABLE
+from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
 
@@ -82,10 +82,11 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     if "retargeted jump" in found.latency:
         bubble = found.latency["retargeted jump"]
         put("indirect_delay", max(round(bubble), 0), MEASURED, f"{bubble:.1f} cycles beyond a jump to its last target")
-    if "mispredicted_jumps" in found.numbers:
-        share = found.numbers["mispredicted_jumps"]
-        kind = ITTAGE if share < _TABLE_MISSES / 2 else TARGET_TABLE
-        put("branch_predictor.indirect", kind, MEASURED, f"{share:.0%} mispredicted of four targets in an order of 64")
+    share = found.numbers.get("mispredicted_jumps", 1.0)
+    if share < _TABLE_MISSES / 2:
+        put(
+            "branch_predictor.indirect", ITTAGE, MEASURED, f"{share:.0%} mispredicted of four targets in an order of 64"
+        )
     put("frames", DRAWN, ASSUMED, "the kernel's free pages are in no order")
     if "store to load" in found.latency:
         whole = found.latency["store to load"]
