@@ -29,6 +29,7 @@ from tracegen.suite.inputs import compile_c
 from uarch.configuration import load_machine, replace_field
 from uarch.instructions import Flag
 from uarch.timing import _core as timing
+from uarch.timing.simulation import Simulation
 from uarch.timing.simulations import simulated_cycles
 
 SOURCE = """
@@ -259,6 +260,17 @@ def test_branches_without_a_core_are_those_of_a_front_end_with_the_same_times():
         now += 40 if redirect == timing.parts.Redirect.EXECUTE else 0
     assert (found & 3).tolist() == expected
     assert 2 in expected
+
+
+def test_real_families_mispredict_on_live_points_as_in_the_whole_run(traced, points):
+    machine = load_machine("zen4-native")  # its histories move with fetch, not as late as gem5's
+    with Trace(traced) as opened:
+        static = decode(opened.address, opened.code, opened.isa)
+        whole = Simulation(machine, static)
+        for chunk in opened.chunks():
+            whole.run(chunk)
+    (counts,) = LivePointsSimulator(points).simulate([machine]).counts
+    assert counts["mispredictions"] == pytest.approx(whole.counters["mispredictions"], rel=0.15)
 
 
 def test_a_file_is_read_as_it_was_written(points, tmp_path):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from tracegen.live_points.live_points import UNIT, LivePoints
 from uarch.configuration import BranchPredictor, InOrderPipeline, Machine
+from uarch.constraints import GEM5
 from uarch.instructions import Flag
 from uarch.timing import _core
 from uarch.timing.simulation import Simulation, new_stack
@@ -208,8 +209,12 @@ class LivePointsSimulator:
 
 
 def _window(machine: Machine) -> int:
-    """Instructions in flight behind a branch, to the nearest power of two, so that many machines share it."""
+    """Instructions in flight behind a branch, to the nearest power of two, so that many machines share it; 0 where
+    histories move with fetch, as those of real families do.
+    """
     pipeline = machine.pipeline
+    if machine.microcode != GEM5:
+        return 0
     if isinstance(pipeline, InOrderPipeline):
         return _FEW
     return int(2 ** round(math.log2(max(min(pipeline.rob_entries, _MOST_IN_FLIGHT) * _IN_FLIGHT, _FEW))))
