@@ -2,11 +2,12 @@
 
 python tools/write_native_micro_operations.py [--llvm-mca llvm-mca-19] [--family zen3] [FILE…]
 
-Divisions of Zen 3 and 4, of which LLVM's models know one time for all operands, are measured instead (MEASURED).
+Divisions of Zen 3 and 4, of which LLVM's models know one time for all operands, are measured instead (MEASURED). What
+LLVM's model of a family is known not to have is left out (LEFT_OUT): a machine's own latencies stand there.
 
 Forms are those of the instructions in the executables FILE (by default programs and libraries of this system); a form
-that a table has stays where no file has it. llvm-mca tells the micro-operations, latency and reciprocal throughput of
-one example of each form.
+that a table has stays where no file has it, and so does a family of whose instruction set there is no file. llvm-mca
+tells the micro-operations, latency and reciprocal throughput of one example of each form.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,8 +25,9 @@ import capstone
 from elftools.elf.elffile import ELFFile
 
 from support.files import atomic_path
-from tracegen.decode.native.form import form
+from tracegen.decode.native.crack import RULES
 from tracegen.decode.native.table import families, native_table
+from uarch.constraints import FAMILIES
 
 FOLDER = Path(__file__).parents[1] / "tracegen" / "decode" / "native"
 # Family → LLVM's name of it, and the oldest of Debian's llvm-mca that has its model.
@@ -36,7 +39,11 @@ CPUS = {
     "skylake": ("skylake", "llvm-mca-14"),
     "icelake": ("icelake-server", "llvm-mca-14"),
     "golden-cove": ("sapphirerapids", "llvm-mca-19"),
+    "cortex-a72": ("cortex-a72", "llvm-mca-19"),
+    "neoverse-n1": ("neoverse-n1", "llvm-mca-19"),
 }
+TRIPLES = {"x86-64": "x86_64", "aarch64": "aarch64"}
+_MACHINES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64"}
 _LIBRARIES = ("libc.so.6", "libm.so.6", "libcrypto.so.3", "libsqlite3.so.0", "liblzma.so.5", "libzstd.so.1")
 DEFAULT = [
     *(f"/usr/bin/{name}" for name in ("gzip", "perl", "python3", "lz4", "mawk", "sort", "sed", "od", "jq", "openssl")),
@@ -49,36 +56,44 @@ _DIVISIONS = {
     f"{name} {kind}": cost for name in ("div", "idiv") for kind, cost in (("r64", (2, 15, 8.0)), ("r32", (2, 11, 6.0)))
 }
 MEASURED: dict[str, dict[str, tuple[int, int, float]]] = {"zen3": _DIVISIONS, "zen4": _DIVISIONS}
+# LLVM has Cortex-A57's model for Cortex-A72, whose divisions, roots and scalar additions and products are quicker (Arm
+# UAN 0016, from which the preset has them).
+LEFT_OUT = {"cortex-a72": re.compile(r"[su]div |fdiv |fsqrt |(fadd|fsub|fn?mul|fn?m(add|sub)) [sd],")}
 _MOST = 150_000  # instructions of a file
 _AT_ONCE = 250
 _SECONDS = 5
 
 
-def examples(files: Sequence[Path]) -> dict[str, str]:
-    """Form → text in AT&T syntax of the first instruction that has it."""
-    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    engine.detail, engine.skipdata = True, False
-    other = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    other.syntax = capstone.CS_OPT_SYNTAX_ATT
-    found: dict[str, str] = {}
+def examples(files: Sequence[Path]) -> dict[str, dict[str, str]]:
+    """Instruction set → form → text, as assemblers take it, of the first instruction that has it."""
+    found: dict[str, dict[str, str]] = {}
     for path in files:
         with path.open("rb") as stream:
-            code = ELFFile(stream).get_section_by_name(".text").data()
+            file = ELFFile(stream)
+            section = file.get_section_by_name(".text")
+            if section is None or file["e_machine"] not in _MACHINES:
+                raise SystemExit(f"{path}: no code of {' or '.join(RULES)}")
+            isa, code = _MACHINES[file["e_machine"]], section.data()
+        rules, known = RULES[isa], found.setdefault(isa, {})
+        engine, other = (capstone.Cs(rules.architecture, rules.mode) for _ in range(2))
+        engine.detail = True
+        if isa == "x86-64":
+            other.syntax = capstone.CS_OPT_SYNTAX_ATT
         at = left = 0
         while at < len(code) and left < _MOST:
             before = at
             for instruction in engine.disasm(code[at : at + 65536], at):
                 at = instruction.address + instruction.size
                 left += 1
-                name = form(instruction)
-                if name not in found:
+                name = rules.form(instruction)
+                if name not in known:
                     _, _, mnemonic, operands = next(other.disasm_lite(bytes(instruction.bytes), 0, 1))
-                    found[name] = f"{mnemonic} {operands}"
-            at += at == before
+                    known[name] = f"{mnemonic} {operands}"
+            at += (at == before) * rules.shortest
     return found
 
 
-def costs(tool: str, cpu: str, known: dict[str, str]) -> dict[str, tuple[int, int, float]]:
+def costs(tool: str, triple: str, cpu: str, known: dict[str, str]) -> dict[str, tuple[int, int, float]]:
     """Form → micro-operations, latency, reciprocal throughput; forms that the tool does not know are left out."""
     found: dict[str, tuple[int, int, float]] = {}
     names = list(known)
@@ -86,7 +101,7 @@ def costs(tool: str, cpu: str, known: dict[str, str]) -> dict[str, tuple[int, in
     while waiting:
         part = waiting.pop()
         text = "\n".join(known[name] for name in part) + "\n"
-        command = [tool, f"-mcpu={cpu}", "-iterations=1", "--instruction-info", "--json"]
+        command = [tool, f"-mtriple={triple}", f"-mcpu={cpu}", "-iterations=1", "--instruction-info", "--json"]
         values = None
         try:
             run = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=_SECONDS)
@@ -110,16 +125,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--family", choices=CPUS, action="append")
     options = parser.parse_args(arguments)
     files = options.files or [path for path in map(Path, DEFAULT) if path.exists()]
-    known = examples(files)
+    of_isa = examples(files)
     for family in options.family or CPUS:
+        if (known := of_isa.get(FAMILIES[family])) is None:
+            continue
+        triple = TRIPLES[FAMILIES[family]]
         cpu, tool = CPUS[family]
         tool = options.llvm_mca or tool
         version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout
         release = next(line.strip() for line in version.splitlines() if "version" in line)
         forms = dict(native_table(family).forms) if family in families() else {}
-        forms |= costs(tool, cpu, known) | MEASURED.get(family, {})
+        forms |= costs(tool, triple, cpu, known) | MEASURED.get(family, {})
+        if family in LEFT_OUT:
+            forms = {name: cost for name, cost in forms.items() if not LEFT_OUT[family].match(name)}
         source = f"llvm-mca -mcpu={cpu} of {release}, by tools/write_native_micro_operations.py"
         source += "; divisions measured" if family in MEASURED else ""
+        source += "; of Cortex-A57, without divisions, roots, scalar sums and products" if family in LEFT_OUT else ""
         date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(list(forms[name]))}" for name in sorted(forms))
         head = f'{{"source": {json.dumps(source)},\n"date": "{date}",\n"columns": ["micro-operations", "latency", '

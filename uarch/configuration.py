@@ -426,11 +426,13 @@ def _number(text: str) -> int | float:
 
 
 PRESETS = Path(__file__).parent / "presets"
-# Presets that there is also as silicon: with a real family's micro-operations, for x86-64 programs, and histories of
-# indirect jumps (docs/explanation/real-computers.md).
+# Presets that there is also as silicon: with a real family's micro-operations, for programs of its instruction set, and
+# histories of indirect jumps (docs/explanation/real-computers.md).
 _FAMILIES = {
+    "cortex-a72": "cortex-a72",
     "golden-cove": "golden-cove",
     "haswell": "haswell",
+    "neoverse-n1": "neoverse-n1",
     "skylake-sp": "skylake",
     "zen2": "zen2",
     "zen4": "zen4",

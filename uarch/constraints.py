@@ -25,7 +25,10 @@ MEMORY, CACHE = "memory", "cache"  # of `first_touch`
 FIXED, CACHES = "fixed", "caches"  # of `tlb.walk`
 VIRTUAL, IN_ORDER, DRAWN = FRAMES = ("virtual", "in-order", "drawn")
 SMALL_PAGE = 4  # KiB
-MICROCODES = (GEM5, "golden-cove", "haswell", "icelake", "skylake", "zen2", "zen3", "zen4")
+# Families whose micro-operations there are tables of (tracegen/decode/native), with their instruction set.
+FAMILIES = dict.fromkeys(("cortex-a72", "neoverse-n1"), "aarch64")
+FAMILIES |= dict.fromkeys(("golden-cove", "haswell", "icelake", "skylake", "zen2", "zen3", "zen4"), "x86-64")
+MICROCODES = (GEM5, *FAMILIES)
 
 
 @cache

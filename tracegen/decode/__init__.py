@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from tracegen.decode import aarch64, champsim, riscv64, x86_64
 from tracegen.decode.decoded import Decoded
-from tracegen.decode.native.crack import native_instructions
+from tracegen.decode.native.crack import RULES, native_instructions
 from uarch.instructions import (
     MAX_DESTINATIONS,
     MAX_SOURCES,
@@ -139,7 +139,7 @@ def decode(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) -> St
 
 def with_native(instructions: StaticInstructions, code: NDArray[np.uint8]) -> StaticInstructions:
     """Return the instructions, whose bytes are `code` [S, 16], with what cracks them as a real family does."""
-    if instructions.isa != "x86-64":
+    if instructions.isa not in RULES:
         return instructions
     plain = instructions
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from support.errors import InputError
 from uarch.configuration import DramMemory, Machine
-from uarch.constraints import GEM5, dram_models
+from uarch.constraints import FAMILIES, GEM5, dram_models
 from uarch.gem5.table import ADDED_REGISTERS, ISAS
 from uarch.instructions import Chunk, NativeInstructions, StaticInstructions
 from uarch.timing.ideal import idealised
@@ -178,10 +178,16 @@ def _native(machine: Machine, instructions: StaticInstructions) -> NativeInstruc
     """The instructions as a family's micro-operations; None where the machine's are gem5's. Raises InputError."""
     if machine.microcode == GEM5:
         return None
+    isa, where = FAMILIES[machine.microcode], f"machine {machine.name}: microcode = {machine.microcode}"
     if instructions.native is None:
         raise InputError(
-            f"machine {machine.name}: microcode = {machine.microcode} needs the machine code of x86-64, which this "
-            "trace does not have; set microcode to gem5"
+            f"{where} needs the machine code of {isa}, which this trace does not have; set microcode to gem5"
+        )
+    if instructions.isa != isa:
+        right = ", ".join(family for family in FAMILIES if FAMILIES[family] == instructions.isa)
+        raise InputError(
+            f"{where} has the micro-operations of {isa}, but the program is of {instructions.isa}; set microcode to "
+            f"gem5 or to one of {right}"
         )
     return instructions.native(machine.microcode)
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from support.errors import InputError
 from support.text import nearest
-from tracegen.decode.native.form import SAME, of_registers
+from tracegen.decode.native.x86_64_form import SAME, of_registers
+from uarch.constraints import FAMILIES
 
 _FOLDER = Path(__file__).parent
 
@@ -24,6 +25,20 @@ class Cost(NamedTuple):
     throughput: float
 
 
+class Accesses(NamedTuple):
+    """Forms that tell the time of accesses: a load into a general and into a vector register, a store from one."""
+
+    load: str
+    vector_load: str
+    vector_store: str
+
+
+_ACCESSES = {
+    "x86-64": Accesses("mov r64,m64", "movups x,m128", "movups m128,x"),
+    "aarch64": Accesses("ldr x,[x]", "ldr q,[x]", "str q,[x]"),
+}
+
+
 @dataclass(frozen=True)
 class NativeTable:
     """`forms` as the model has them, loads included; `cost` takes loads out, whose time is the caches'."""
@@ -34,19 +49,23 @@ class NativeTable:
     forms: MappingProxyType[str, tuple[int, int, float]]
 
     @property
+    def _accesses(self) -> Accesses:
+        return _ACCESSES[FAMILIES.get(self.family, "x86-64")]
+
+    @property
+    def load_latency(self) -> int:
+        """Latency of a load into a general register."""
+        return self.forms[self._accesses.load][1]
+
+    @property
     def vector_load(self) -> int:
         """Cycles that a load into a vector register takes longer than one into a general register."""
-        return max(self.forms["movups x,m128"][1] - self.forms["mov r64,m64"][1], 0)
+        return max(self.forms[self._accesses.vector_load][1] - self.load_latency, 0)
 
     @property
-    def vector_load_cycles(self) -> float:
-        """Reciprocal throughput of loads into vector registers."""
-        return self.forms["movups x,m128"][2]
-
-    @property
-    def vector_store_cycles(self) -> float:
-        """Reciprocal throughput of stores from vector registers."""
-        return self.forms["movups m128,x"][2]
+    def vector_cycles(self) -> tuple[float, float]:
+        """Reciprocal throughput of loads into vector registers, and of stores from them."""
+        return self.forms[self._accesses.vector_load][2], self.forms[self._accesses.vector_store][2]
 
     def _known(self, form: str) -> tuple[int, int, float] | None:
         """The form, or else it with other, or the same, registers as sources; one that renaming does is no example."""

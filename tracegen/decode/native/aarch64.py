@@ -1,0 +1,46 @@
+"""How Arm's families of AArch64 crack instructions.
+
+What is decoded and renamed are macro-operations; dispatch splits them into micro-operations, of which it takes about
+twice as many a cycle: Cortex-A72 three and five, Neoverse N1 four and eight (the comments of LLVM's
+AArch64SchedNeoverseN1.td; Arm's software optimization guides). So two micro-operations count as one of the front end.
+Neither eliminates moves in LLVM's models, or fuses a compare with a branch (Cortex-A77 is the first).
+"""
+
+from __future__ import annotations
+
+import capstone
+
+from tracegen.decode.native.aarch64_form import form
+from tracegen.decode.native.rules import Instruction, Parts, Rules, computed
+from tracegen.decode.native.table import NativeTable
+from uarch.instructions import Flag
+
+_IN_ONE = 2  # micro-operations of a macro-operation
+_NOTHING = frozenset(("nop", "bti", "hint", "yield", "prfm", "prfum"))
+_MEMORY = Flag.LOAD | Flag.STORE
+# Neighbours that are decoded as one where both write the same register: the features FuseAES and FuseLiterals of LLVM's
+# AArch64Processors.td.
+_AES = frozenset((("aese", "aesmc"), ("aesd", "aesimc")))
+_FUSE = {"cortex-a72": _AES | {("mov", "movk"), ("movz", "movk")}, "neoverse-n1": _AES}
+
+
+def _parts(instruction: Instruction, table: NativeTable) -> Parts:
+    cost = table.cost(instruction.form)
+    operations = 1 if cost is None else max(cost.micro_operations, 1)
+    front = -(-operations // _IN_ONE)
+    if instruction.flags & Flag.BRANCH:
+        return Parts(front, 1, 1)
+    if instruction.moves and instruction.flags & _MEMORY:
+        loads = cost is not None and instruction.flags & Flag.LOAD
+        return Parts(front, 0, load_after=max(cost.latency - table.load_latency, 0) if cost and loads else 0)
+    if instruction.mnemonic in _NOTHING or not instruction.form or (cost is not None and cost.latency == 0):
+        return Parts(1, 0)
+    return computed(front, operations, instruction.operation, cost)
+
+
+def _fuses(first: Instruction, second: Instruction, family: str) -> bool:
+    pair = (first.mnemonic, second.mnemonic)
+    return pair in _FUSE[family] and bool(first.destinations[0] == second.destinations[0])
+
+
+RULES = Rules(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, 4, form, _parts, _fuses)

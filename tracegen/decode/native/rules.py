@@ -1,0 +1,67 @@
+"""What an instruction set tells of cracking: the forms of its instructions, and what a family makes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from capstone import CsInsn
+from numpy.typing import NDArray
+
+from tracegen.decode.native.table import Cost, NativeTable
+from uarch.instructions import Operation
+
+_MOST = 24  # micro-operations on a unit; what is longer is microcode, whose latency tells
+_DIVIDES = (Operation.INT_DIV, Operation.FP_DIV, Operation.FP_SQRT, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
+
+
+class Instruction(NamedTuple):
+    """A static instruction; what changes its registers writes them in place. Unknown to the disassembler: no names."""
+
+    mnemonic: str
+    form: str
+    operation: int
+    flags: int
+    sources: NDArray[np.uint8]
+    destinations: NDArray[np.uint8]
+
+    @property
+    def moves(self) -> bool:
+        """Whether it computes nothing."""
+        return self.operation in (Operation.NONE, Operation.MOVE)
+
+
+class Parts(NamedTuple):
+    """Micro-operations that the front end takes, those on the operation's unit, and their costs in cycles (as
+    `NativeInstructions`); cycles that what is loaded takes longer than into a general register.
+    """
+
+    front: int
+    computes: int
+    latency: int = -1
+    busy: float = 0.0
+    load_after: int = 0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """An instruction set's. `parts` may change the registers; `fuses` tells of two neighbours whether they are one."""
+
+    architecture: int  # capstone's
+    mode: int
+    shortest: int  # bytes of an instruction
+    form: Callable[[CsInsn], str]
+    parts: Callable[[Instruction, NativeTable], Parts]
+    fuses: Callable[[Instruction, Instruction, str], bool]
+
+
+def computed(front: int, operations: int, operation: int, cost: Cost | None) -> Parts:
+    """Parts of what computes, of so many micro-operations; the latency is the operation's where the cost is unknown."""
+    if cost is None:
+        return Parts(front, 1 if operation in _DIVIDES else min(operations, _MOST))
+    latency = min(max(cost.latency, 1), 2000)
+    if operation in _DIVIDES:
+        return Parts(front, 1, latency, cost.throughput)
+    return Parts(front, min(operations, _MOST), latency, cost.throughput if operations > 1 else 0.0)

@@ -1,0 +1,93 @@
+"""How families of x86-64 crack instructions: one with a memory operand is as many micro-operations of the front end as
+with a register, a compare and the branch behind it one.
+"""
+
+from __future__ import annotations
+
+import capstone
+
+from tracegen.decode.native.rules import Instruction, Parts, Rules, computed
+from tracegen.decode.native.table import NativeTable
+from tracegen.decode.native.x86_64_form import SAME, form
+from uarch.instructions import NO_REGISTER, Flag
+
+# Instructions that fuse with a conditional branch behind them: Fog, "The microarchitecture of Intel, AMD and VIA CPUs"
+# (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3). Zen 4 as Zen 3.
+_COMPARES = frozenset(("cmp", "test"))
+_INTEL = _COMPARES | {"add", "sub", "and", "inc", "dec"}
+_ZEN = _INTEL | {"or", "xor"}
+_FUSE = dict.fromkeys(("haswell", "skylake", "icelake", "golden-cove"), _INTEL)
+_FUSE |= {"zen2": _COMPARES, "zen3": _ZEN, "zen4": _ZEN}
+_NOTHING = frozenset(("nop", "endbr64", "endbr32", "prefetch"))
+_MEMORY = Flag.LOAD | Flag.STORE
+# What the stack engine keeps out of the registers: the stack pointer is that of the last explicit write and a distance,
+# known before renaming (Fog, "The microarchitecture of Intel, AMD and VIA CPUs", of the stack engine).
+_STACK, _STACK_POINTER = frozenset(("push", "pop", "call", "ret")), 4
+
+# Moves that renaming does: the vendors' optimisation guides (AMD 56305 section 2.9.3, Intel 248966 section 2.1).
+_WHOLE_MOVES = frozenset(("mov r64,r64", "mov r32,r32"))
+_VECTOR_MOVES = frozenset(
+    f"{prefix}mov{kind} " for prefix in ("", "v") for kind in ("aps", "apd", "ups", "upd", "dqa", "dqu")
+)
+# Scalar operations that keep the upper half of their result's register: Zen knows where that half is zero, as scalar
+# code leaves it, and waits for nothing (AMD 56665, "XMM register merge optimization").
+_KEEP_UPPER = frozenset("cvtsi2ss cvtsi2sd cvtsd2ss cvtss2sd sqrtss sqrtsd rcpss rsqrtss roundss roundsd".split())
+
+
+def _parts(instruction: Instruction, table: NativeTable) -> Parts:
+    mnemonic, name, operation, flags, _, destinations = instruction
+    if mnemonic in _KEEP_UPPER and table.family.startswith("zen"):
+        _drop_merged(instruction)
+    if mnemonic in _STACK:
+        destinations[destinations == _STACK_POINTER] = NO_REGISTER
+    cost = table.cost(name)
+    operations = 1 if cost is None else cost.micro_operations
+    accesses, idle = bool(flags & _MEMORY), _eliminated(name, flags, table.family)
+    if instruction.moves and accesses:
+        parts = Parts(min(operations, 2) if mnemonic[:4] in ("push", "call") else 1, 0)
+    elif idle or (cost is not None and cost.latency == 0) or mnemonic in _NOTHING or (instruction.moves and not name):
+        parts = Parts(1, 0)
+    else:
+        front = min(max(operations - _beside(accesses, table.family), 1), 255)
+        parts = computed(front, front, operation, cost)
+    if flags & Flag.BRANCH:
+        parts = parts._replace(front=min(parts.front, 2), computes=1, latency=1)
+    return parts._replace(load_after=table.vector_load) if flags & Flag.LOAD and _vector(name) else parts
+
+
+def _eliminated(name: str, flags: int, family: str) -> bool:
+    """Return whether renaming does it: zero idioms; moves of whole registers (Ice Lake: of vectors alone)."""
+    if flags & Flag.ZEROING:
+        return True
+    plain = name.removesuffix(SAME)
+    if plain in _WHOLE_MOVES:
+        return family != "icelake"
+    mnemonic, _, kinds = plain.partition(" ")
+    return f"{mnemonic} " in _VECTOR_MOVES and kinds in ("x,x", "y,y")
+
+
+def _drop_merged(instruction: Instruction) -> None:
+    """Take the result's register from the sources, unless it is the operand too."""
+    if not instruction.form.endswith(SAME):
+        sources = instruction.sources
+        kept = sources[sources != instruction.destinations[0]]
+        sources[:] = NO_REGISTER
+        sources[: len(kept)] = kept
+
+
+def _vector(name: str) -> bool:
+    """Return whether an instruction of this form has vector registers."""
+    return any(kind in ("x", "y", "z") for kind in name.removesuffix(SAME).partition(" ")[2].split(","))
+
+
+def _beside(accesses: bool, family: str) -> int:
+    """Micro-operations of loads and stores, which Intel's models count and its front end fuses."""
+    return int(accesses and not family.startswith("zen"))
+
+
+def _fuses(first: Instruction, second: Instruction, family: str) -> bool:
+    with_number = first.flags & _MEMORY and first.form.endswith(",i")
+    return bool(second.flags & Flag.CONDITIONAL) and first.mnemonic in _FUSE[family] and not with_number
+
+
+RULES = Rules(capstone.CS_ARCH_X86, capstone.CS_MODE_64, 1, form, _parts, _fuses)
