@@ -21,9 +21,10 @@ import capstone
 import numpy as np
 
 from tracegen.decode import decode
+from tracegen.decode.native.crack import RULES
 from tracegen.live_points.live_points import LivePoints, load
 from uarch.configuration import Machine, load_machine, replace_fields
-from uarch.constraints import GEM5
+from uarch.constraints import FAMILIES, GEM5
 from uarch.instructions import LAST, Chunk, Flag, Operation
 from uarch.timing.simulation import Simulation
 
@@ -35,7 +36,10 @@ _CPUS = {
     "skylake": "skylake",
     "icelake": "icelake-server",
     "golden-cove": "sapphirerapids",
+    "cortex-a72": "cortex-a72",
+    "neoverse-n1": "neoverse-n1",
 }
+_TRIPLES = {"x86-64": "x86_64", "aarch64": "aarch64"}
 _LEFT_OUT = Flag.CALL | Flag.RETURN | Flag.STRING | Flag.SYSCALL | Flag.SERIALIZING | Flag.BARRIER | Flag.ATOMIC
 _ROUNDS = 200
 
@@ -71,24 +75,26 @@ def blocks_of(points: LivePoints, most: int) -> list[Block]:
     return sorted(found, key=lambda block: -block.times)[:most]
 
 
-def by_llvm_mca(block: Block, cpu: str, tool: str) -> float | None:
+def by_llvm_mca(block: Block, isa: str, cpu: str, tool: str) -> float | None:
     """Cycles of a round; None where the tool does not know an instruction."""
-    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    engine.syntax = capstone.CS_OPT_SYNTAX_ATT
+    rules = RULES[isa]
+    engine = capstone.Cs(rules.architecture, rules.mode)
+    if isa == "x86-64":
+        engine.syntax = capstone.CS_OPT_SYNTAX_ATT
     lines = [next(engine.disasm_lite(raw.tobytes(), 0, 1), None) for raw in block.code]
     if any(line is None for line in lines):
         return None
     text = "\n".join(f"{line[2]} {line[3]}" for line in lines if line is not None) + "\n"
-    command = [tool, f"-mcpu={cpu}", f"-iterations={_ROUNDS}", "--summary-view", "--resource-pressure=0"]
-    command.append("--instruction-info=0")
+    command = [tool, f"-mtriple={_TRIPLES[isa]}", f"-mcpu={cpu}", f"-iterations={_ROUNDS}"]
+    command += ["--summary-view", "--resource-pressure=0", "--instruction-info=0"]
     run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     total = re.search(r"Total Cycles:\s+(\d+)", run.stdout)
     return int(total[1]) / _ROUNDS if run.returncode == 0 and total else None
 
 
-def simulated(block: Block, machine: Machine) -> float:
+def simulated(block: Block, isa: str, machine: Machine) -> float:
     """Cycles of a round by the simulator."""
-    static = decode(block.address, block.code, "x86-64")
+    static = decode(block.address, block.code, isa)
     size = len(static)
     counts, stores = [], []
     for k in range(size):
@@ -128,13 +134,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     machine = replace_fields(load_machine(options.machine), {"microcode": options.family})
     gem5 = replace_fields(load_machine(options.machine), {"microcode": GEM5})
+    isa = FAMILIES[options.family]
     ratios: list[tuple[float, float]] = []
     share = -(-options.blocks // len(options.points))
     for path in options.points:
         for block in blocks_of(load(path), share):
-            expected = by_llvm_mca(block, _CPUS[options.family], options.llvm_mca)
+            expected = by_llvm_mca(block, isa, _CPUS[options.family], options.llvm_mca)
             if expected:
-                ratios.append((simulated(block, machine) / expected, simulated(block, gem5) / expected))
+                ratios.append((simulated(block, isa, machine) / expected, simulated(block, isa, gem5) / expected))
     native, micro = np.array(ratios).T
     for name, found in ((f"microcode {options.family}", native), ("microcode gem5", micro)):
         low, middle, high = np.percentile(found, [10, 50, 90])

@@ -1,4 +1,4 @@
-"""How Arm's families of AArch64 crack instructions.
+"""Cracking by Arm's families of AArch64.
 
 What is decoded and renamed are macro-operations; dispatch splits them into micro-operations, of which it takes about
 twice as many a cycle: Cortex-A72 three and five, Neoverse N1 four and eight (the comments of LLVM's

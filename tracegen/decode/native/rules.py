@@ -1,4 +1,4 @@
-"""What an instruction set tells of cracking: the forms of its instructions, and what a family makes of each."""
+"""Rules of cracking, as an instruction set gives them: the forms of instructions, and what a family makes of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Instruction(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether it computes nothing."""
+        """Return whether it computes nothing."""
         return self.operation in (Operation.NONE, Operation.MOVE)
 
 

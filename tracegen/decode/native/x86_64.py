@@ -1,4 +1,4 @@
-"""How families of x86-64 crack instructions: one with a memory operand is as many micro-operations of the front end as
+"""Cracking by families of x86-64: an instruction with a memory operand is as many micro-operations of the front end as
 with a register, a compare and the branch behind it one.
 """
 
