@@ -56,8 +56,8 @@ _DIVISIONS = {
     f"{name} {kind}": cost for name in ("div", "idiv") for kind, cost in (("r64", (2, 15, 8.0)), ("r32", (2, 11, 6.0)))
 }
 MEASURED: dict[str, dict[str, tuple[int, int, float]]] = {"zen3": _DIVISIONS, "zen4": _DIVISIONS}
-# LLVM has Cortex-A57's model for Cortex-A72, whose divisions, roots and scalar additions and products are quicker (Arm
-# UAN 0016, from which the preset has them).
+# LLVM has Cortex-A57's model for Cortex-A72, whose divisions, roots and scalar additions and products are quicker: the
+# preset has them, by its head from Arm's guide UAN 0016.
 LEFT_OUT = {"cortex-a72": re.compile(r"[su]div |fdiv |fsqrt |(fadd|fsub|fn?mul|fn?m(add|sub)) [sd],")}
 _MOST = 150_000  # instructions of a file
 _AT_ONCE = 250

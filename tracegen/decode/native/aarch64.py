@@ -1,9 +1,10 @@
 """Cracking by Arm's families of AArch64.
 
 What is decoded and renamed are macro-operations; dispatch splits them into micro-operations, of which it takes about
-twice as many a cycle: Cortex-A72 three and five, Neoverse N1 four and eight (the comments of LLVM's
-AArch64SchedNeoverseN1.td; Arm's software optimization guides). So two micro-operations count as one of the front end.
-Neither eliminates moves in LLVM's models, or fuses a compare with a branch (Cortex-A77 is the first).
+twice as many a cycle: Neoverse N1 four and eight (comments and issue width of LLVM's AArch64SchedNeoverseN1.td),
+Cortex-A72 three and five (published descriptions). So two micro-operations count as one of the front end, which is an
+estimate. Neither eliminates moves in LLVM's models, or fuses a compare with a branch (in LLVM's Cortex-A77 is the
+first).
 """
 
 from __future__ import annotations
