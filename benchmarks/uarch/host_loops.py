@@ -59,6 +59,11 @@ class Loop:
     rounds: int = 2000
 
     @property
+    def longer(self) -> int:
+        """Times as many rounds on this computer, whose clock is read in 2,000 cycles; a walk takes long enough."""
+        return 20 if self.size <= 1 << 16 else 1
+
+    @property
     def snippet(self) -> Snippet:
         return Snippet(self.name, self.body, self.count, self.before)
 
@@ -118,11 +123,27 @@ def _units() -> list[Loop]:
         _eight("stores of vectors", "movups [rdi + {at}], xmm{k}"),
         _eight("stores of vectors, unaligned", "movups [rdi + {at} + 1], xmm{k}"),
         _eight("stores of vectors across lines", "movups [rdi + {at} + 56], xmm{k}"),
+        Loop("two stores to a line", "mov [rdi], rax\nmov [rdi + 8], rbx"),
+        Loop("two stores to two lines", "mov [rdi], rax\nmov [rdi + 64], rbx"),
+        *_chained_loads(),
         _eight("bytes added", "paddb xmm{k}, xmm9"),
         _eight("shuffles", "pshufd xmm{k}, xmm9, 3"),
         _eight("lea of three parts", "lea {r}, [rdi + rsi + 5]"),
         _eight("conditional moves", "cmove {r}, rdi"),
     ]
+
+
+def _chained_loads() -> list[Loop]:
+    """Loads that wait for one another, by the form of the address and what is done to the number."""
+    again = "and eax, 0\n"  # one cycle
+    kinds = {
+        "base and index": "mov eax, [rdi + rax]",
+        "base and scaled index": "mov eax, [rdi + 4*rax]",
+        "base, index and constant": "mov eax, [rdi + rax + 64]",
+        "zeros in front": "movzx eax, byte ptr [rdi + rax]",
+        "signs in front": "movsx eax, byte ptr [rdi + rax]",
+    }
+    return [Loop(f"load and a cycle: {kind}", again + text) for kind, text in kinds.items()]
 
 
 def _branches() -> list[Loop]:
@@ -143,7 +164,12 @@ def _branches() -> list[Loop]:
         for period in (4, 16, 64, 256, 4096, 16384)
     ]
     jumps = [Loop(f"jumps every {step} bytes", f"jmp 2f\n.balign {step}\n2:\n" * 32, 32) for step in (4, 8, 16, 64)]
-    return [*jumps, Loop("calls and returns", "call 3f\njmp 4f\n3: ret\n4:"), *random]
+    adds = "\n".join(f"add {register}, rdi" for register in ("rax", "rbx", "rdx", "r8"))
+    fused = [
+        Loop("four additions, a compare and a branch", f"{adds}\ncmp rdi, 0\njz 2f\n2:"),
+        Loop("a shift by cl and another of its flags", "shl rax, cl\nand rdx, rax\nand edx, 1", 1, "mov ecx, 1"),
+    ]
+    return [*jumps, *fused, Loop("calls and returns", "call 3f\njmp 4f\n3: ret\n4:"), *random]
 
 
 def _walks() -> list[Loop]:
@@ -239,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     native = {}
     if not options.no_native:
         with Probe(told().features, more=[loop.snippet for loop in loops]) as probe:
-            native = {loop.name: probe.cycles(loop.name, loop.rounds, loop.size) for loop in loops}
+            native = {loop.name: probe.cycles(loop.name, loop.rounds * loop.longer, loop.size) for loop in loops}
     with tempfile.TemporaryDirectory(prefix="perfvec-") as name:
         traces = Traces.built(loops, Path(name))
         for loop in loops:
