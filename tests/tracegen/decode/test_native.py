@@ -12,7 +12,7 @@ from tracegen.decode.native.table import NativeTable, families, native_table
 from tracegen.decode.native.x86_64_form import form, of_registers
 from uarch.configuration import load_machine, machine_from_dict, replace_fields
 from uarch.constraints import FAMILIES, GEM5, MICROCODES
-from uarch.instructions import LAST, NO_REGISTER, Chunk
+from uarch.instructions import FLAGS_REGISTER, LAST, NO_REGISTER, Chunk
 from uarch.timing.simulation import Simulation
 
 ADD, ADD_MEMORY, IMUL, MOV, XOR = "4801d8", "480303", "480fafc3", "4889d8", "31c0"
@@ -87,7 +87,8 @@ def test_cracked_as_zen3_does():
     native = instructions_of(ADD, ADD_MEMORY, MOV, XOR, NOP, CMP, JNE, LOAD128, IMUL).native("zen3")
     cracked = native.instructions
     assert cracked.micro_operations.tolist() == [1, 1, 1, 1, 1, 1, 0, 1, 1]  # the branch is fused with the compare
-    assert cracked.compute_operations.tolist() == [1, 1, 0, 0, 0, 1, 1, 0, 1]
+    assert cracked.compute_operations.tolist() == [1, 1, 0, 0, 0, 0, 1, 0, 1]  # both take the branch's unit
+    assert cracked.cycles_after.tolist() == [0, 0, 0, 0, 0, 1, 0, 3, 0]  # the compare's flags; a vector's load
     assert native.latency[[0, 1, 8]].tolist() == [1, 1, 3]
     assert not cracked.cycles_before.any()
     assert not cracked.chained.any()
@@ -123,7 +124,7 @@ def test_no_fusion_across_a_gap_or_with_memory_and_immediate():
     assert instructions_of(ADD, JNE).native("zen3").instructions.micro_operations.tolist() == [1, 0]
 
 
-def cycles(code, microcode, accesses=(), rounds=400):
+def cycles(code, microcode, accesses=(), rounds=400, machine=None):
     """Cycles a round of the code repeated on Zen 2; `accesses`: of each instruction, (address, size, is_store)s."""
     static = instructions_of(*code)
     accesses = list(accesses) or [()] * len(code)
@@ -135,7 +136,7 @@ def cycles(code, microcode, accesses=(), rounds=400):
         for k, dtype in enumerate((np.uint64, np.uint8, np.uint8))
     ]
     chunk = Chunk(0, ids, np.append(ids[1:], LAST).astype(np.uint32), offset, *columns)
-    machine = replace_fields(load_machine("zen2"), {"microcode": microcode})
+    machine = replace_fields(machine or load_machine("zen2"), {"microcode": microcode})
     simulation = Simulation(machine, static, ("branches", "instructions"))
     simulation.run(chunk)
     simulation.reset_counters()
@@ -167,6 +168,36 @@ def test_the_stack_engine_keeps_the_stack_pointer():
         assert [4 in row for row in found.sources.tolist()] == [True, True]
         assert [4 in row for row in found.destinations.tolist()] == [False, True]
     assert cycles([pop] * 8, "zen3", [load] * 8) == pytest.approx(4, abs=0.2)  # two loads a cycle
+
+
+def test_a_compare_and_its_branch_take_one_unit():
+    sub, far = "4829c3", "48ffc0"  # sub rbx, rax; inc rax, which depends on nothing but itself
+    others = ["4883c101", "4883c201", "4883c601", "4883c701"]  # add rcx, rdx, rsi, rdi, 1
+    assert cycles([*others, CMP, JNE], "zen3") == pytest.approx(5 / 4, abs=0.05)  # five on four units
+    assert cycles([sub, JNE, far] * 4, "zen3") == pytest.approx(4, abs=0.1)  # what is subtracted is waited for a cycle
+
+
+def test_loads_that_extend():
+    """On Zen zeros cost nothing and signs a cycle; Zen 4's addresses of a scaled index or three parts cost one."""
+    zeros, signs, plain = "0fb60418", "0fbe0418", "8b0418"  # movzx, movsx eax, byte ptr [rax + rbx]; mov
+    scaled, parts = "8b0498", "8b441840"  # mov eax, [rax + 4*rbx]; mov eax, [rax + rbx + 64]
+    load = [(0x10000000, 8, 0)]
+    time = {
+        (family, code): cycles([code] * 4, family, [load] * 4) / 4
+        for family in ("zen3", "zen4", "skylake")
+        for code in (zeros, signs, plain, scaled, parts)
+    }
+    for family, sign, slow in (("zen3", 1, 0), ("zen4", 1, 1), ("skylake", 0, 0)):
+        more = [time[family, code] - time[family, plain] for code in (zeros, signs, scaled, parts)]
+        assert more == pytest.approx([0, sign, slow, slow], abs=0.05)
+
+
+def test_zen_4_shifts_wait_for_no_flags():
+    shift, test = "d3e3", "4885c0"  # shl ebx, cl; test rax, rax
+    for family, reads in (("zen3", True), ("zen4", False)):
+        found = instructions_of(shift, test).native(family).instructions.sources[0].tolist()
+        assert (FLAGS_REGISTER in found) == reads
+        assert 1 in found and 3 in found  # cl and ebx
 
 
 def test_machines_without_the_field_stay_as_they_are():

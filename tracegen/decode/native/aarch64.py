@@ -33,7 +33,7 @@ def _parts(instruction: Instruction, table: NativeTable) -> Parts:
         return Parts(front, 1, 1)
     if instruction.moves and instruction.flags & _MEMORY:
         loads = cost is not None and instruction.flags & Flag.LOAD
-        return Parts(front, 0, load_after=max(cost.latency - table.load_latency, 0) if cost and loads else 0)
+        return Parts(front, 0, after=max(cost.latency - table.load_latency, 0) if cost and loads else 0)
     if instruction.mnemonic in _NOTHING or not instruction.form or (cost is not None and cost.latency == 0):
         return Parts(1, 0)
     return computed(front, operations, instruction.operation, cost)

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracegen.decode.native import aarch64, x86_64
-from tracegen.decode.native.rules import Instruction, Parts
+from tracegen.decode.native.rules import Instruction, Parts, before_branch
 from tracegen.decode.native.table import native_table
-from uarch.instructions import NativeInstructions, StaticInstructions
+from uarch.instructions import Flag, NativeInstructions, StaticInstructions
 
 RULES = {"x86-64": x86_64.RULES, "aarch64": aarch64.RULES}
 
@@ -29,35 +29,40 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     engine.detail = True
     size = len(instructions)
     sources, destinations = instructions.sources.copy(), instructions.destinations.copy()
-    known: dict[bytes, tuple[str, str]] = {}
+    known: dict[bytes, tuple[str, str, bool]] = {}
     found: list[Instruction] = []
     for row in range(size):
         raw = code[row].tobytes()
         names = known.get(raw)
         if names is None:
             instruction = next(engine.disasm(raw, 0, 1), None)
-            names = ("", "") if instruction is None else (instruction.mnemonic, rules.form(instruction))
+            names = ("", "", False)
+            if instruction is not None:
+                names = (instruction.mnemonic, rules.form(instruction), rules.slow_address(instruction))
             known[raw] = names
+        mnemonic, form, slow = names
         operation, flags = int(instructions.operation[row]), int(instructions.flags[row])
-        found.append(Instruction(*names, operation, flags, sources[row], destinations[row]))
+        found.append(Instruction(mnemonic, form, operation, flags, sources[row], destinations[row], slow))
     parts = [rules.parts(one, table) for one in found]
     ends = instructions.address[:-1] + instructions.length[:-1]
     for row in (np.flatnonzero(ends == instructions.address[1:]) + 1).tolist():
         if rules.fuses(found[row - 1], found[row], family):
             parts[row] = parts[row]._replace(front=0)
+            if found[row].flags & Flag.BRANCH:
+                parts[row - 1] = before_branch(parts[row - 1], bool(found[row - 1].flags & (Flag.LOAD | Flag.STORE)))
     return _native(replace(instructions, sources=sources, destinations=destinations), parts, *table.vector_cycles)
 
 
 def _native(
     instructions: StaticInstructions, parts: list[Parts], vector_load: float, vector_store: float
 ) -> NativeInstructions:
-    front, computes, latency, busy, load_after = np.array(parts, np.float64).reshape(-1, len(Parts._fields)).T
+    front, computes, latency, busy, after = np.array(parts, np.float64).reshape(-1, len(Parts._fields)).T
     cracked = replace(
         instructions,
         micro_operations=front.astype(np.uint8),
         compute_operations=computes.astype(np.uint8),
         cycles_before=np.zeros(len(parts), np.uint8),
-        cycles_after=load_after.astype(np.uint8),
+        cycles_after=after.astype(np.uint8),
         chained=np.zeros(len(parts), np.uint8),
         merges_flags=None,
         interruption=None,

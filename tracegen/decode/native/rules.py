@@ -26,6 +26,7 @@ class Instruction(NamedTuple):
     flags: int
     sources: NDArray[np.uint8]
     destinations: NDArray[np.uint8]
+    slow_address: bool = False
 
     @property
     def moves(self) -> bool:
@@ -35,19 +36,22 @@ class Instruction(NamedTuple):
 
 class Parts(NamedTuple):
     """Micro-operations that the front end takes, those on the operation's unit, and their costs in cycles (as
-    `NativeInstructions`); cycles that what is loaded takes longer than into a general register.
+    `NativeInstructions`); cycles after which its result is there: beyond those of a load into a general register, or of
+    what another's unit computes.
     """
 
     front: int
     computes: int
     latency: int = -1
     busy: float = 0.0
-    load_after: int = 0
+    after: int = 0
 
 
 @dataclass(frozen=True)
 class Rules:
-    """An instruction set's. `parts` may change the registers; `fuses` tells of two neighbours whether they are one."""
+    """An instruction set's. `parts` may change the registers; `fuses` tells of two neighbours whether they are one;
+    `slow_address` whether the address takes some families longer.
+    """
 
     architecture: int  # capstone's
     mode: int
@@ -55,6 +59,12 @@ class Rules:
     form: Callable[[CsInsn], str]
     parts: Callable[[Instruction, NativeTable], Parts]
     fuses: Callable[[Instruction, Instruction, str], bool]
+    slow_address: Callable[[CsInsn], bool] = lambda instruction: False
+
+
+def before_branch(parts: Parts, accesses: bool) -> Parts:
+    """Parts of what is fused with the branch behind it, on whose unit both are computed."""
+    return parts._replace(computes=0, after=1) if not accesses and parts.computes == parts.latency == 1 else parts
 
 
 def computed(front: int, operations: int, operation: int, cost: Cost | None) -> Parts:

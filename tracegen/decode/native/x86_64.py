@@ -4,12 +4,15 @@ with a register, a compare and the branch behind it one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import capstone
+import numpy as np
 
 from tracegen.decode.native.rules import Instruction, Parts, Rules, computed
 from tracegen.decode.native.table import NativeTable
-from tracegen.decode.native.x86_64_form import SAME, form
-from uarch.instructions import NO_REGISTER, Flag
+from tracegen.decode.native.x86_64_form import SAME, form, slow_address
+from uarch.instructions import CARRY_REGISTER, FLAGS_REGISTER, NO_REGISTER, OVERFLOW_REGISTER, Flag
 
 # Instructions that fuse with a conditional branch behind them: Fog, "The microarchitecture of Intel, AMD and VIA CPUs"
 # (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3). Zen 4 as Zen 3.
@@ -33,17 +36,25 @@ _VECTOR_MOVES = frozenset(
 # code leaves it, and waits for nothing (AMD 56665, "XMM register merge optimization").
 _KEEP_UPPER = frozenset("cvtsi2ss cvtsi2sd cvtsd2ss cvtss2sd sqrtss sqrtsd rcpss rsqrtss roundss roundsd".split())
 
+# What loops on a Zen 4 show (benchmarks/uarch/host_loops.py): slow addresses take a cycle more, and a shift by `cl`
+# does not wait for the flags, which it leaves where `cl` is zero.
+_MEASURED = frozenset(("zen4",))
+_SHIFTS = frozenset(("shl", "shr", "sal", "sar", "rol", "ror"))
+_FLAGS = (FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER)
+
 
 def _parts(instruction: Instruction, table: NativeTable) -> Parts:
-    mnemonic, name, operation, flags, _, destinations = instruction
+    mnemonic, name, operation, flags, _, destinations, slow = instruction
     if mnemonic in _KEEP_UPPER and table.family.startswith("zen"):
         _drop_merged(instruction)
     if mnemonic in _STACK:
         destinations[destinations == _STACK_POINTER] = NO_REGISTER
+    if mnemonic in _SHIFTS and name.endswith(",cl") and table.family in _MEASURED:
+        _drop(instruction, _FLAGS)
     cost = table.cost(name)
     operations = 1 if cost is None else cost.micro_operations
     accesses, idle = bool(flags & _MEMORY), _eliminated(name, flags, table.family)
-    if instruction.moves and accesses:
+    if accesses and (instruction.moves or _extends_loaded(name, table.family)):
         parts = Parts(min(operations, 2) if mnemonic[:4] in ("push", "call") else 1, 0)
     elif idle or (cost is not None and cost.latency == 0) or mnemonic in _NOTHING or (instruction.moves and not name):
         parts = Parts(1, 0)
@@ -52,7 +63,9 @@ def _parts(instruction: Instruction, table: NativeTable) -> Parts:
         parts = computed(front, front, operation, cost)
     if flags & Flag.BRANCH:
         parts = parts._replace(front=min(parts.front, 2), computes=1, latency=1)
-    return parts._replace(load_after=table.vector_load) if flags & Flag.LOAD and _vector(name) else parts
+    if flags & Flag.LOAD:
+        parts = parts._replace(after=table.vector_load * _vector(name) + (slow and table.family in _MEASURED))
+    return parts
 
 
 def _eliminated(name: str, flags: int, family: str) -> bool:
@@ -69,10 +82,22 @@ def _eliminated(name: str, flags: int, family: str) -> bool:
 def _drop_merged(instruction: Instruction) -> None:
     """Take the result's register from the sources, unless it is the operand too."""
     if not instruction.form.endswith(SAME):
-        sources = instruction.sources
-        kept = sources[sources != instruction.destinations[0]]
-        sources[:] = NO_REGISTER
-        sources[: len(kept)] = kept
+        _drop(instruction, instruction.destinations[:1].tolist())
+
+
+def _drop(instruction: Instruction, registers: Sequence[int]) -> None:
+    """Take registers from the sources."""
+    sources = instruction.sources
+    kept = sources[~np.isin(sources, registers)]
+    sources[:] = NO_REGISTER
+    sources[: len(kept)] = kept
+
+
+def _extends_loaded(name: str, family: str) -> bool:
+    """Return whether the load does all of it: zeros in front; on Intel signs too (Fog, "Instruction tables")."""
+    mnemonic, _, kinds = name.partition(" ")
+    signs = mnemonic in ("movsx", "movsxd") and not family.startswith("zen")
+    return (mnemonic == "movzx" or signs) and kinds.startswith(("r32,m", "r64,m"))
 
 
 def _vector(name: str) -> bool:
@@ -90,4 +115,4 @@ def _fuses(first: Instruction, second: Instruction, family: str) -> bool:
     return bool(second.flags & Flag.CONDITIONAL) and first.mnemonic in _FUSE[family] and not with_number
 
 
-RULES = Rules(capstone.CS_ARCH_X86, capstone.CS_MODE_64, 1, form, _parts, _fuses)
+RULES = Rules(capstone.CS_ARCH_X86, capstone.CS_MODE_64, 1, form, _parts, _fuses, slow_address)

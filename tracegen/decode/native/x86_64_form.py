@@ -39,6 +39,12 @@ def _kind(instruction: CsInsn, operand: X86Op, mnemonic: str) -> str:
     return "k" if name[:1] == "k" else f"r{operand.size * 8}"
 
 
+def slow_address(instruction: CsInsn) -> bool:
+    """Return whether the memory operand's address has a scaled index, or three parts."""
+    memory = next((operand.mem for operand in instruction.operands if operand.type == x86.X86_OP_MEM), None)
+    return memory is not None and memory.index != 0 and (memory.scale > 1 or (memory.base != 0 and memory.disp != 0))
+
+
 def of_registers(name: str) -> list[str]:
     """Forms with a register in place of the memory operand, the likely ones first; none without a memory operand."""
     mnemonic, _, rest = name.partition(" ")

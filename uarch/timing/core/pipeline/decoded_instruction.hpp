@@ -43,7 +43,7 @@ struct alignas(64) DecodedInstruction {
     Register destinations[MAX_DESTINATIONS];
     Register bases[MAX_DESTINATIONS];  // of the destinations: the address register moved on
 
-    // Of `native` micro-operations `cycles_after` is of what is loaded.
+    // Of `native` micro-operations `cycles_after` is of what is loaded, if anything is.
     DecodedInstruction(const StaticInstruction& row, Address where, bool native = false)
         : pc(where),
           flags(row.flags),
@@ -57,7 +57,7 @@ struct alignas(64) DecodedInstruction {
           unit(byte(row.unit)),
           execution(byte(row.execution)),
           cycles_before(byte(native ? std::int16_t{0} : row.cycles_before)),
-          cycles_after(byte(native ? std::int16_t{0} : row.cycles_after)),
+          cycles_after(byte(native && row.is(LOAD) ? std::int16_t{0} : row.cycles_after)),
           load_after(byte(native ? row.cycles_after : std::int16_t{0})),
           int_destinations(byte(row.int_destinations)),
           fp_destinations(byte(row.fp_destinations)),
