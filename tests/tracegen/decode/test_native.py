@@ -200,6 +200,15 @@ def test_zen_4_shifts_wait_for_no_flags():
         assert 1 in found and 3 in found  # cl and ebx
 
 
+def test_a_cycles_stores_go_to_one_line():
+    store = "488903"  # mov [rbx], rax
+    machine = replace_fields(load_machine("zen4-native"), {"functional_units.store_ports": 2})
+    for apart, expected in ((8, 1), (64, 2)):
+        accesses = [[(0x10000000, 8, 1)], [(0x10000000 + apart, 8, 1)], [], []]
+        found = cycles([store] * 2 + [NOP] * 2, "zen4", accesses, machine=machine)
+        assert found == pytest.approx(expected, abs=0.1)
+
+
 def test_machines_without_the_field_stay_as_they_are():
     machine = load_machine("zen2")
     assert machine.microcode == GEM5

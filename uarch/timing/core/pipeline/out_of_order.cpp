@@ -142,10 +142,17 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const Decoded
     return cycle;
 }
 
+// When a store can go to the cache. Silicon writes several in a cycle to one line alone.
+inline Cycle OutOfOrderCore::writes_at(const RetiredStore& store) const {
+    const bool beside = native_ && sent_ > 0 && store.earliest <= written_ && line_of(store.address) != written_line_;
+    return std::max(store.earliest, written_ + beside);
+}
+
 // The oldest store that waits goes to the cache; its queue entry is free when it and all before it are there.
 void OutOfOrderCore::write_next() {
     const RetiredStore& store = waiting(writes_);
-    const Cycle start = std::max(store.earliest, written_);
+    const Cycle start = writes_at(store);
+    written_line_ = line_of(store.address);
     Cycle done = caches_.access_data(store.address, store.size, start, true, store.pc);
     if (stacked_) {
         written_history_.add_gap(start - std::max(written_, start - HISTORY));
@@ -174,7 +181,7 @@ void OutOfOrderCore::write_next() {
 // The stores that can go to the cache before `cycle`, which all later loads reach not before it, do so.
 inline void OutOfOrderCore::write_before(Cycle cycle) {
     while (writes_ < store_queue_.handed_out()) {
-        if (std::max(waiting(writes_).earliest, written_) >= cycle) break;
+        if (writes_at(waiting(writes_)) >= cycle) break;
         write_next();
     }
 }

@@ -109,6 +109,7 @@ class OutOfOrderCore final : public Core {
     void fetched_beyond(std::uint32_t here, Cycle fetched, Cycle decoded);
     WrongPath::Place expected(std::uint32_t here, Address target) const;
     Cycle load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle);
+    Cycle writes_at(const RetiredStore& store) const;
     void write_next();
     void write_before(Cycle cycle);
     void write_until(std::int64_t number);
@@ -146,6 +147,7 @@ class OutOfOrderCore final : public Core {
     std::int64_t writes_ = 0;   // stores sent to the cache so far
     std::int64_t sent_ = 0;     // of them in the cycle written_
     Cycle written_ = 0;         // when the next store can be sent
+    Line written_line_ = 0;     // of the last one
     Cycle drained_ = 0;         // when all sent so far are there
     Cycle memory_order_ = 0;    // after the last atomic or fence
     Cycle memory_last_ = 0;     // when the last memory operation so far is complete
