@@ -146,21 +146,29 @@ def loop_of_one_group(found: Measurements, width: int) -> int:
 
 def _windows(put: Any, found: Measurements, base: Machine) -> None:
     sizes, windows = "misses overlap across so many", found.windows
+    assumed = base.to_dict()["pipeline"]
+    most = assumed.get("rob_entries")
     if "reorder buffer" in windows:
         # The load behind them needs an entry too, and the answer lies between two sizes.
-        put("pipeline.rob_entries", windows["reorder buffer"] + 1, MEASURED, sizes)
-    for field, name in (("load_queue_entries", "load queue"), ("store_queue_entries", "store queue")):
-        if name in windows:
-            put(f"pipeline.{field}", windows[name], MEASURED, f"{sizes} {name.split()[0]}s")
+        most = windows["reorder buffer"] + 1
+        put("pipeline.rob_entries", most, MEASURED, sizes)
+    queues = {
+        f"{name.replace(' ', '_')}_entries": (windows[name], f"{sizes} {name.split()[0]}s")
+        for name in ("load queue", "store queue")
+        if name in windows
+    }
+    schedulers = [windows[name] for name in ("integer scheduler", "vector scheduler") if name in windows]
+    if len(schedulers) == 2:
+        queues["issue_queue_entries"] = sum(schedulers), f"{schedulers[0]} integer, {schedulers[1]} vector"
+    for field in ("issue_queue_entries", "load_queue_entries", "store_queue_entries"):
+        if field in queues:
+            size, note = queues[field]
+            put(f"pipeline.{field}", min(size, most or size), MEASURED, note)
+        elif most is not None and assumed.get(field, 0) > most:
+            put(f"pipeline.{field}", most, ASSUMED, f"as {base.name}, but no more than the reorder buffer")
     for field, name in (("int_registers", "integer registers"), ("fp_registers", "vector registers")):
         if name in windows:
             put(f"pipeline.{field}", windows[name] + _ARCHITECTURAL, MEASURED, f"{sizes} results, and {_ARCHITECTURAL}")
-    queues = [windows[name] for name in ("integer scheduler", "vector scheduler") if name in windows]
-    if len(queues) == 2:
-        most = windows.get("reorder buffer", base.to_dict()["pipeline"].get("rob_entries", sum(queues)))
-        put(
-            "pipeline.issue_queue_entries", min(sum(queues), most), MEASURED, f"{queues[0]} integer, {queues[1]} vector"
-        )
 
 
 def _units(put: Any, found: Measurements) -> None:

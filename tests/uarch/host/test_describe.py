@@ -132,6 +132,16 @@ def test_a_computer_has_histories_of_jumps_where_few_are_missed(share, indirect)
     assert describe(ZEN3, found, "2026-11-25").machine.branch_predictor.indirect == indirect
 
 
+def test_no_queue_is_longer_than_a_reorder_buffer_that_a_busy_computer_shows():
+    found = made_up()
+    found.windows = {"reorder buffer": 40, "load queue": 116}  # the preset's issue queue has 92 entries
+    host = describe(ZEN3, found, "2026-11-25")
+    pipeline = host.machine.pipeline
+    assert pipeline.rob_entries == pipeline.issue_queue_entries == pipeline.load_queue_entries == 41
+    assert host.fields["pipeline.issue_queue_entries"].origin == ASSUMED
+    assert host.fields["pipeline.load_queue_entries"].origin == MEASURED
+
+
 def test_steps_of_curves():
     assert step_at([1, 2, 4, 8], [0, 5, 0, 5], 3) == 4
     assert step_at([1, 2, 4, 8], [0, 0, 0, 0], 3) is None
