@@ -30,18 +30,7 @@ LONGEST = (
     "test_examples.py",
     "test_fuzz.py",
     "test_distributed.py",
-    "test_live_points.py",
-    "test_report.py",
-    "test_training_loop.py",
-    "test_command.py",
-    "test_suite.py",
-    "test_disk.py",
-    "test_trained_together.py",
-    "test_explore.py",
-    "test_replay.py",
-    "test_elsewhere.py",
     "test_walkthrough.py",
-    "test_stream.py",
 )
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 INSTRUCTIONS = 60_000
