@@ -160,22 +160,11 @@ class Machine:
         """As in the latency files."""
         values = dataclasses.asdict(self)
         values["memory"] = {"model": self.memory.model} | values["memory"]
-        if self.functional_units.div_step_latency is None:
-            del values["functional_units"]["div_step_latency"]
-        if self.branch_predictor.indirect == TARGET_TABLE:
-            del values["branch_predictor"]["indirect"]
-        if self.microcode == GEM5:
-            del values["microcode"]
-        for field, usual in (("first_touch", MEMORY), ("frames", VIRTUAL)):
-            if values[field] == usual:
-                del values[field]
-        if self.tlb is not None:
-            for field, default in (("page_kib", SMALL_PAGE), ("walk", FIXED)):
-                if values["tlb"][field] == default:
-                    del values["tlb"][field]
-        for field in ("tlb", "indirect_delay", "forward_latency", "system_call_latency"):
-            if values[field] is None:
-                del values[field]
+        for field in OPTIONAL:  # those of a section before the section itself
+            section, _, name = field.rpartition(".")
+            holder = values[section] if section else values
+            if holder is not None and holder[name] == getattr(_SECTIONS[section] if section else Machine, name):
+                del holder[name]
         return values
 
     def with_(self, **fields: Any) -> Machine:
@@ -198,9 +187,9 @@ _OPTIONAL_FIELDS = ("microcode", "frames", "first_touch", "indirect_delay", "for
 OPTIONAL = (
     "functional_units.div_step_latency",
     "branch_predictor.indirect",
-    "tlb",
     "tlb.page_kib",
     "tlb.walk",
+    "tlb",
     *_OPTIONAL_FIELDS,
 )
 _SECTIONS: dict[str, type] = {
@@ -237,12 +226,7 @@ def machine_from_dict(values: Mapping[str, Any]) -> Machine:
         frequency_ghz=values["frequency_ghz"],
         pipeline=pipeline,
         memory=_memory(where, values["memory"]),
-        microcode=values.get("microcode", GEM5),
-        frames=values.get("frames", VIRTUAL),
-        first_touch=values.get("first_touch", MEMORY),
-        indirect_delay=values.get("indirect_delay"),
-        forward_latency=values.get("forward_latency"),
-        system_call_latency=values.get("system_call_latency"),
+        **{field: values[field] for field in _OPTIONAL_FIELDS if field in values},
         **sections,
     )
     flat = flatten(machine.to_dict())

@@ -159,7 +159,13 @@ def test_the_script_names_the_machine_and_what_gem5_does_otherwise():
 
 def test_what_gem5_does_not_have_is_left_out_and_said():
     plain = load_machine("zen4")
-    fields = {"microcode": "zen4", "branch_predictor.indirect": "ittage", "first_touch": "cache", "indirect_delay": 3}
+    fields = {
+        "microcode": "zen4",
+        "branch_predictor.indirect": "ittage",
+        "first_touch": "cache",
+        "indirect_delay": 3,
+        "frames": "drawn",
+    }
     fields |= {"forward_latency": 5, "system_call_latency": 100}
     values = replace_fields(plain, fields).to_dict()
     values["tlb"] = {"entries": 64, "l2_entries": 2048, "l2_latency": 8, "walk_latency": 30}

@@ -51,7 +51,7 @@ def test_a_walk_reads_the_page_table_through_the_caches():
 
 
 def counters_of(machine, addresses):
-    """What loads of these addresses count, the second time."""
+    """Counters of loads of these addresses, the second time."""
     program = Program([Instruction(Operation.NONE, (7,), (), Flag.LOAD, 1)])
     for address in [*addresses, *addresses]:
         program.execute(0, (int(address), 8, 0))

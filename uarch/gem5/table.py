@@ -379,6 +379,7 @@ _NOT_IN_GEM5 = {
     "microcode": "gem5 has micro-operations of its own",
     "branch_predictor.indirect": "gem5's table of indirect targets takes its place",
     "tlb": "misses cost nothing in gem5's system-call emulation",
+    "frames": "gem5 hands out its pages in order",
     "first_touch": "a page of gem5's is in memory",
     "indirect_delay": "gem5 finds all targets at once",
     "forward_latency": "gem5 forwards in 2 cycles",
