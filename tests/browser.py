@@ -28,24 +28,29 @@ _FLAGS = (
 
 
 class Browser:
-    """Pages as a reader has them."""
+    """Pages as a reader has them, each in its turn as the file `page`.
 
-    def __init__(self, driver: webdriver.Chrome) -> None:
-        self.driver = driver
+    Chromium keeps what it compiled of a script, as of plotly.js, for a page of the same address alone: half the work of
+    a page.
+    """
+
+    def __init__(self, driver: webdriver.Chrome, page: Path) -> None:
+        self.driver, self._page = driver, page
 
     def open(self, path: Path) -> None:
         """Open a page and wait until it is drawn; it must be small, and silent on the console and the network."""
         assert path.stat().st_size < MOST_BYTES
         self.requests(), self.driver.get_log("browser")  # what came before is of another page
-        self.driver.get(path.as_uri())
+        shutil.copyfile(path, self._page)
+        self.driver.get(self._page.as_uri())
         self.wait("return document.documentElement.dataset.ready === 'yes'")
-        self.quiet(path)
+        self.quiet()
 
-    def quiet(self, path: Path) -> None:
+    def quiet(self) -> None:
         """Nothing was told on the console, nothing asked for but the page itself."""
         assert self.driver.get_log("browser") == []
         own = ("data:", "blob:", "chrome:", "chrome-")  # the last two: the browser's first tab
-        assert [url for url in self.requests() if not url.startswith(own) and url != path.as_uri()] == []
+        assert [url for url in self.requests() if not url.startswith(own) and url != self._page.as_uri()] == []
 
     def requests(self) -> list[str]:
         """What was asked for since the last call."""
@@ -89,18 +94,18 @@ class Browser:
 
 
 @contextmanager
-def chromium(profile: Path) -> Iterator[Browser]:
-    """Skips where Chromium or its driver is absent. `profile` is an empty folder."""
+def chromium(folder: Path) -> Iterator[Browser]:
+    """Skips where Chromium or its driver is absent. `folder`, an empty one, is for its profile and the page."""
     binary, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
     if binary is None or driver is None:
         pytest.skip("pages are tested in headless Chromium: chromium and chromedriver are not here")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+    for flag in (*_FLAGS, f"--user-data-dir={folder / 'profile'}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     running = webdriver.Chrome(options=options, service=Service(driver))
     try:
-        yield Browser(running)
+        yield Browser(running, folder / "page.html")
     finally:
         running.quit()

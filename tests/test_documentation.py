@@ -159,7 +159,7 @@ def site(tmp_path_factory):
 @pytest.mark.slow
 def test_the_site_opens_without_an_error_or_a_request(site, tmp_path):
     pages = ["index.html", "reference/commands.html", "reference/api.html", "explanation/how-good-it-is.html"]
-    with chromium(tmp_path / "profile") as browser:
+    with chromium(tmp_path) as browser:
         for page in pages:
             browser.requests(), browser.driver.get_log("browser")
             browser.driver.get((site / page).as_uri())
@@ -172,7 +172,7 @@ def test_the_site_opens_without_an_error_or_a_request(site, tmp_path):
 
 @pytest.mark.slow
 def test_the_site_searches_and_fits_a_phone(site, tmp_path):
-    with chromium(tmp_path / "profile") as browser:
+    with chromium(tmp_path) as browser:
         browser.driver.get((site / "reference" / "configuration.html").as_uri())
         browser.wait("return document.readyState === 'complete'")
         with browser.phone():

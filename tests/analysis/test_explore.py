@@ -111,7 +111,7 @@ def test_random_machines_are_predicted_as_the_command_does(browser, page):
         np.testing.assert_allclose(found[:, 0], frame["seconds"] * 1e3, rtol=1e-3)
         np.testing.assert_allclose(found[:, 1], frame["cycles"], rtol=1e-3)
         np.testing.assert_allclose(found[:, 2], frame["cpi"], rtol=1e-3)
-    browser.quiet(page)
+    browser.quiet()
 
 
 def test_sliders_move_their_fields(browser, page):
@@ -242,7 +242,7 @@ def test_on_a_telephone_the_prediction_stays_beside_the_sliders(browser, page):
         )
         browser.wait(INSIDE)
     browser.wait(INSIDE)
-    browser.quiet(page)
+    browser.quiet()
 
 
 def test_every_group_of_fields_has_a_title_and_a_field(browser, page):
@@ -253,7 +253,7 @@ def test_every_group_of_fields_has_a_title_and_a_field(browser, page):
     )
     assert len(shown) >= 8
     assert all(title and title != "undefined" and fields > 0 for title, fields in shown), shown
-    browser.quiet(page)
+    browser.quiet()
 
 
 def test_what_is_no_machine_is_told_as_the_command_does(browser, page):
@@ -404,7 +404,7 @@ def test_the_grid_is_what_a_sweep_says_with_source_and_interval(browser, explore
         assert head[1].startswith(f"Source: {row['source']}")
         if told == "corrected":
             assert [low / 3e9, high / 3e9] == pytest.approx([row["low"], row["high"]], rel=1e-6)
-    browser.quiet(path)
+    browser.quiet()
 
 
 @pytest.mark.slow

@@ -153,7 +153,7 @@ def test_a_closed_section_is_drawn_when_it_opens(browser, tmp_path):
     assert browser.js(f"return {drawn}") == [True, False]
     browser.js("document.querySelectorAll('summary')[0].click(); document.querySelectorAll('summary')[1].click()")
     browser.wait(f"return {drawn}.join() === 'false,true'")
-    browser.quiet(page)
+    browser.quiet()
 
 
 def test_the_pointer_shows_the_numbers(browser, tmp_path):
