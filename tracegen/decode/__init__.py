@@ -51,6 +51,7 @@ _ISAS = {
 _RECORDS: dict[str, Callable[[bytes], tuple[int, Decoded]]] = {"champsim": champsim.decode_record}
 ISAS = (*_ISAS, *_RECORDS)
 _CONTEXT = 8  # instructions looked back at
+_MOST_KEPT = 1 << 16  # encodings of an instruction set, some 40 MB
 _UNKNOWN = Decoded(Operation.NONE)
 
 
@@ -93,6 +94,12 @@ def _in_front(address: NDArray[np.uint64], length: NDArray[np.uint8], row: int) 
         yield before
 
 
+@cache
+def _kept(isa: str) -> dict[bytes, tuple[int, Decoded]]:
+    """The meanings of the first encodings of this process: a trace is decoded for each question asked of it."""
+    return {}
+
+
 class Decoder:
     """Decodes instructions part after part; an encoding that was met before costs a look-up."""
 
@@ -102,7 +109,8 @@ class Decoder:
             raise InputError(f"unsupported instruction set {isa!r}; one of {', '.join(ISAS)}")
         self.isa = isa
         self._engine = _engine(isa) if isa in _ISAS else None
-        self._known: dict[bytes, tuple[int, Decoded]] = {}
+        self._kept = _kept(isa)
+        self._known: dict[bytes, tuple[int, Decoded]] = {}  # beyond what is kept
 
     def decode(self, address: NDArray[np.uint64], code: NDArray[np.uint8]) -> StaticInstructions:
         """Decode `code` u8 [S, 16] at `address` u64 [S]; about 40 thousand new encodings a second.
@@ -126,9 +134,11 @@ class Decoder:
         return _columns(address, length, meanings, which, self.isa)
 
     def _one(self, raw: bytes) -> tuple[int, Decoded]:
-        known = self._known.get(raw)
+        known = self._known.get(raw) or self._kept.get(raw)
         if known is None:
-            known = self._known[raw] = _decode_one(raw, self.isa, self._engine)
+            known = _decode_one(raw, self.isa, self._engine)
+            keeping = self._kept if len(self._kept) < _MOST_KEPT else self._known
+            keeping[raw] = known
         return known
 
 
