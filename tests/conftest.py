@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import importlib
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import Machine, load_machine
 from uarch.space import sample
+
+# As in `make test`: what is imported here, and by the many processes that tests start, is compiled once and kept.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 SLOW_FIXTURES = {"browser", "dask", "tvm", "collected", "trained"}  # Chromium, processes, TVM, many models
 LONGEST = (
