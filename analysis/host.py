@@ -57,6 +57,12 @@ _PICTURES = {
         Axis("instructions between two misses", zero=True),
         Axis("cycles", zero=True),
     ),
+    "stores": (
+        "Memory renaming",
+        "A load of what the first of so many stores wrote: the time rises where it waits for the store queue.",
+        Axis("stores", zero=True),
+        Axis("cycles a round"),
+    ),
     "branch patterns": (
         "Branch prediction",
         "A branch on random bits that repeat after a length: the share mispredicted.",

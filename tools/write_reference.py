@@ -65,6 +65,7 @@ _MEANINGS = {
     "indirect_delay": "Fetch bubble of returns and of indirect jumps to new targets, in cycles; optional, default 0.",
     "system_call_latency": "A system call's cycles in the kernel; optional, default 0.",
     "forward_latency": "Store-to-load forwarding, in cycles; optional, gem5's 2 by default.",
+    "memory_renaming": "Last stores whose register a load of it takes in no time; optional, default none.",
     "microcode": "Micro-operations: gem5's or a real family's; optional, gem5 by default.",
     "fp_add_latency": "Floating-point addition, in cycles.",
     "fp_mul_latency": "Floating-point multiplication, in cycles.",

@@ -115,6 +115,7 @@ RULES: dict[str, Rule] = {
     "first_touch": Rule(str, names=lambda: (MEMORY, CACHE)),
     "indirect_delay": Rule(int, 0, 100),
     "forward_latency": _latency(),
+    "memory_renaming": Rule(int, 1, 256),
     "system_call_latency": Rule(int, 0, 1_000_000),
     "microcode": Rule(str, names=lambda: MICROCODES),
     "branch_predictor.kind": Rule(str, names=lambda: PREDICTORS),

@@ -94,17 +94,23 @@ def _through_memory() -> list[Loop]:
     return [
         *sums,
         Loop("integer through memory", "mov [rdi], rax\nmov rax, [rdi]"),
+        Loop("byte through memory", "mov [rdi], al\nmovzx eax, byte ptr [rdi]"),
+        Loop("operand in memory", "mov [rdi], rax\nmov rax, r8\nimul rax, [rdi]"),
+        Loop("additions in memory, the same registers", "add [rdi], r8"),
+        Loop("additions in memory, other registers", "add [rdi], r8\nadd [rbx], r8", 2, "mov rbx, rdi"),
         Loop("double through memory", "movsd [rdi], xmm0\nmovsd xmm0, [rdi]"),
         Loop("half of what is stored", "mov [rdi], rax\nmov eax, [rdi + 4]"),
         Loop("two stores, one load", "mov [rdi], eax\nmov [rdi + 4], eax\nmov rax, [rdi]"),
         Loop("store beside a load", "imul rax, rax\nmov [rdi], rax\nmov rbx, [rdi + 8]\nadd rcx, rbx"),
         Loop("push and pop", "push rax\npush rbx\npop rbx\npop rax"),
+        Loop("push and an addition to the stack pointer", "push rax\nadd rsp, 8"),
     ]
 
 
 def _units() -> list[Loop]:
     """Dividers, ports of vectors."""
     divide = "mov rax, r13\nxor edx, edx\ndiv rbp"
+    lea = "lea r9, [rdi + 1]\n"
     return [
         _eight("divisions of 46 bits side by side", divide, "mov rbp, 262144\nmov r13, 0x3f23456789abcdef"),
         _eight("divisions of 59 bits side by side", divide, "mov rbp, 7\nmov r13, 0x3f23456789abcdef"),
@@ -126,11 +132,33 @@ def _units() -> list[Loop]:
         Loop("two stores to a line", "mov [rdi], rax\nmov [rdi + 8], rbx"),
         Loop("two stores to two lines", "mov [rdi], rax\nmov [rdi + 64], rbx"),
         *_chained_loads(),
+        *_there_and_back(),
+        _eight("shifts", "shl {r}, 3"),
+        _eight("moves to vector registers", "movq xmm{k}, rdi"),
+        Loop("a chain of additions beside three others", "add rbx, 1\n" + lea * 3, 1),
+        Loop("three chains of additions", "add rbx, 1\nadd rdx, 1\nadd r8, 1"),
+        Loop("eight bytes loaded and added", "movzx ecx, byte ptr [rdi]\n" + "add cl, [rdi + 1]\n" * 8),
         _eight("bytes added", "paddb xmm{k}, xmm9"),
         _eight("shuffles", "pshufd xmm{k}, xmm9, 3"),
         _eight("lea of three parts", "lea {r}, [rdi + rsi + 5]"),
         _eight("conditional moves", "cmove {r}, rdi"),
     ]
+
+
+def _there_and_back() -> list[Loop]:
+    """Chains from a general register to a vector register and back."""
+    kinds = {
+        "by moves": "movq xmm0, rax\nmovq rax, xmm0",
+        "by a conversion from an integer": "cvtsi2sd xmm0, rax\nmovq rax, xmm0",
+        "by a conversion to an integer": "movq xmm0, rax\ncvttsd2si rax, xmm0",
+        "by a mask": "movq xmm0, rax\npmovmskb eax, xmm0",
+        "by a mask of 32 bytes": "vmovq xmm0, rax\nvpmovmskb eax, ymm0",
+        "by a comparison": "movq xmm0, rax\ncomisd xmm0, xmm1\nsbb rax, rax",
+        "by a test": "movq xmm0, rax\nptest xmm0, xmm1\nsetb al",
+        "by an element put in": "pinsrq xmm0, rax, 0\nmovq rax, xmm0",
+        "by an element taken out": "movq xmm0, rax\npextrq rax, xmm0, 1",
+    }
+    return [Loop(f"there and back {kind}", text) for kind, text in kinds.items()]
 
 
 def _chained_loads() -> list[Loop]:

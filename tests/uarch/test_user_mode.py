@@ -101,7 +101,9 @@ def stores(machine, native=False):
     if native:
         size = len(static)
         own = replace(static, micro_operations=np.ones(size, np.uint8), compute_operations=np.zeros(size, np.uint8))
-        found = NativeInstructions(own, np.full(size, -1, np.int16), np.zeros(size, np.float32), 0.0, 0.0)
+        found = NativeInstructions(
+            own, np.full(size, -1, np.int16), np.zeros(size, np.float32), np.zeros(size, np.uint8), 0.0, 0.0
+        )
         static = replace(static, native=lambda family: found)
     simulation = Simulation(machine, static)
     simulation.run(program.chunk())
@@ -140,7 +142,9 @@ def as_native(static, latency=-1, busy=0.0, vector=0.0):
     moves = (static.flags & (Flag.LOAD | Flag.STORE)) != 0
     own = replace(static, micro_operations=np.ones(size, np.uint8), compute_operations=(~moves).astype(np.uint8))
     costs = np.full(size, latency, np.int16), np.full(size, busy, np.float32)
-    return replace(static, native=lambda family: NativeInstructions(own, *costs, vector, vector))
+    return replace(
+        static, native=lambda family: NativeInstructions(own, *costs, np.zeros(size, np.uint8), vector, vector)
+    )
 
 
 def native_cycles(program, rounds, **costs):

@@ -383,6 +383,7 @@ _NOT_IN_GEM5 = {
     "first_touch": "a page of gem5's is in memory",
     "indirect_delay": "gem5 finds all targets at once",
     "forward_latency": "gem5 forwards in 2 cycles",
+    "memory_renaming": "gem5 loads from stores through its queue alone",
     "system_call_latency": "gem5 emulates system calls in no time",
 }
 

@@ -26,7 +26,7 @@ _CROSSBAR, _TO_MEMORY = 2, 10  # both ways, behind a level and behind the last o
 # Cycles of a misprediction of the loop `pattern` (snippets.py), simulated with these delays of the front end and 2
 # cycles from rename to the issue queue (tests/uarch/host/test_describe.py simulates them again).
 _DELAYS = (1, 3, 5, 8, 12)
-_GEM5_COSTS, _NATIVE_COSTS = (16.9, 17.2, 18.5, 20.1, 24.0), (11.9, 13.8, 15.8, 18.7, 22.9)
+_GEM5_COSTS, _NATIVE_COSTS = (16.9, 17.2, 18.5, 20.1, 24.0), (11.1, 13.0, 14.9, 17.8, 21.6)
 _TABLE_MISSES = 0.8  # of the jumps `an order of 64` by a target table (tests/uarch/host/test_describe.py)
 _SHARE = 0.6  # of the told size of a cache that must be seen, else others have the rest
 
@@ -89,8 +89,11 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
         )
     put("frames", DRAWN, ASSUMED, "the kernel's free pages are in no order")
     if "store to load" in found.latency:
-        whole = found.latency["store to load"]
+        reach = found.numbers.get("renamed_stores")
+        whole = found.latency["store to load" if reach is None else "store to load of a byte"]
         put("forward_latency", max(round(whole) - _INTO_STORE, 1), MEASURED, f"{whole:.1f} cycles store and load")
+        if reach is not None:
+            put("memory_renaming", int(reach), MEASURED, f"{found.latency['store to load']:.1f} cycles so far back")
     values["memory"] = {"model": "simple", "latency_ns": 0.0, "bandwidth_gbs": 0.0}
     for field in [field for field in fields if field.startswith("memory.")]:
         del fields[field]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from uarch.host.probe import Probe
-from uarch.host.snippets import DEPTHS, INDIRECT_ORDER, JUMPS, LOOP_SIZES, WINDOW_SIZES, WINDOWS
+from uarch.host.snippets import DEPTHS, INDIRECT_ORDER, JUMPS, LOOP_SIZES, RENAMED, WINDOW_SIZES, WINDOWS
 from uarch.host.told import Told
 
 Curve = tuple[list[float], list[float]]  # x, y
@@ -200,9 +200,23 @@ def _loops(probe: Probe, told: Told, found: Measurements) -> None:
     found.curves["loops"] = {"cycles a round": ([float(size) for size in LOOP_SIZES], times)}
 
 
+def _renaming(probe: Probe, told: Told, found: Measurements) -> None:
+    """Read from how many last stores a load takes its register: with more between it waits for the store queue.
+
+    The least of this pass and those before.
+    """
+    _, before = found.curves.get("stores", {}).get("cycles a round", ([], [np.inf] * len(RENAMED)))
+    times = [min(_least_cycles(probe, f"stores {count}"), least) for count, least in zip(RENAMED, before, strict=True)]
+    found.curves["stores"] = {"cycles a round": ([float(count) for count in RENAMED], times)}
+    forwarded = found.latency["store to load of a byte"]
+    if found.latency["store to load"] < forwarded / 2:
+        reach = step_at(RENAMED, times, min(times) + forwarded / 2)
+        found.numbers["renamed_stores"] = RENAMED[-1] if reach is None else reach
+
+
 def _branches(probe: Probe, told: Told, found: Measurements) -> None:
     lengths = [1 << k for k in range(2, 21)]
-    even = (probe.pattern(4096, 1) + probe.pattern(4096, 2)) / 2
+    even = sum(min(probe.pattern(4096, kind) for _ in range(3)) for kind in (1, 2)) / 2
     times = [probe.pattern(length, 0, max(100_000, 2 * length)) for length in lengths]
     least = min(probe.pattern(length, 0, 2 * length) for length in (_RANDOM // 2, _RANDOM, _RANDOM))
     cost = (min(least, times[-1]) - even) * 2  # half of the random branches are mispredicted
@@ -259,7 +273,7 @@ def _system(probe: Probe, told: Told, found: Measurements) -> None:
 
 # What most of a machine depends on is measured three times, some seconds apart: other tenants of a computer disturb for
 # longer than the repeats of one measurement take.
-_AGAIN = (("operations", _operations), ("latency by size", _chases))
+_AGAIN = (("operations", _operations), ("latency by size", _chases), ("renaming", _renaming))
 _SUBJECTS = (
     *_AGAIN,
     ("loops", _loops),

@@ -16,6 +16,8 @@ CHAIN = 200  # additions of the reference chain an iteration; REFERENCE_CHAIN of
 REPEATED = 64  # a chain's or a throughput's instructions an iteration
 WINDOW_SIZES = (*range(16, 128, 8), *range(128, 720, 16))
 JUMPS = (128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
+RENAMED = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48)  # stores that a load may take its register from
+RENAMED_CHAIN = 24  # multiplications of a round
 DEPTHS = (4, 8, 12, 14, 15, 16, 17, 18, 20, 24, 28, 30, 31, 32, 33, 34, 36, 40, 48, 64)
 JUMP_DISTANCE = 16  # bytes between jumps
 INDIRECT_ORDER = "an order of 64"
@@ -66,6 +68,7 @@ def _latencies() -> list[Snippet]:
         _chain("divide 64", divide.format("r10"), "mov r10, 7\nmov r9, 1000000000000000003\nmov rax, r9"),
         _chain("load", "mov rdi, [rdi]", "mov [rdi], rdi"),
         _chain("store to load", "mov [rdi], rax\nmov rax, [rdi]"),
+        _chain("store to load of a byte", "mov [rdi], al\nmovzx eax, byte ptr [rdi]"),
         _chain("fp add", "addsd xmm0, xmm1", _VALUES),
         _chain("fp multiply", "mulsd xmm0, xmm2", _VALUES + "mov rax, 0x3ff0000000000000\nmovq xmm2, rax\n"),
         _chain("fp divide", "divsd xmm0, xmm1\nmulsd xmm0, xmm1", _VALUES),
@@ -90,6 +93,16 @@ def _throughputs() -> list[Snippet]:
         _side_by_side("zero", [f"xor {register}, {register}" for register in ("eax", "ebx", "edx", "r8d", "r9d")]),
         _side_by_side("compare and branch", ["cmp rax, rbx\njne 9f"], "mov rbx, rax"),
     ]
+
+
+def _renaming() -> list[Snippet]:
+    """A load and a store of its place with others between, in a chain that takes longer than all of them."""
+    chain = "imul rax, r8\n" * RENAMED_CHAIN
+    found = []
+    for count in RENAMED:
+        others = "".join(f"mov [rdi + {64 + 8 * k}], r9\n" for k in range(count - 1))
+        found.append(Snippet(f"stores {count}", f"mov [rdi], rax\n{others}mov rax, [rdi]\n{chain}"))
+    return found
 
 
 # What fills the window between two misses (Wong, "Measuring Reorder Buffer Capacity", 2013): each takes an entry of
@@ -158,7 +171,7 @@ def _branches() -> list[Snippet]:
 def all_snippets() -> list[Snippet]:
     """The snippets of x86-64, the reference chain first."""
     reference = Snippet("reference", f".rept {CHAIN}\nadd rax, r8\n.endr", CHAIN)
-    return [reference, *_latencies(), *_throughputs(), *_windows(), *_branches(), *_indirect()]
+    return [reference, *_latencies(), *_renaming(), *_throughputs(), *_windows(), *_branches(), *_indirect()]
 
 
 def assembly(snippets: list[Snippet], machine: str) -> str:

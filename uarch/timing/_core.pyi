@@ -150,6 +150,12 @@ class parts:  # a module: parts of the model by themselves (core/parts.cpp)
         @property
         def writes_waiting(self) -> int: ...
 
+    class BoundPorts:
+        """Ports that integer operations are bound to (pipeline/bound_ports.hpp)."""
+
+        def __init__(self, ports: int) -> None: ...
+        def reserve(self, among: int, dispatched: int, cycle: int) -> int: ...
+
     class ReleaseRing:
         """When the entries of a structure are free again (pipeline/release_ring.hpp)."""
 

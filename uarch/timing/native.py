@@ -13,6 +13,7 @@ from uarch.timing.static import (
     AFTER,
     BASE_UPDATES,
     BEFORE,
+    CHAINED,
     COLUMNS,
     COMPUTES,
     DESTINATION_COUNT,
@@ -53,6 +54,7 @@ _UNITS = {
 }
 _FP_DIVIDES = (Operation.FP_DIV, Operation.FP_SQRT, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
 _FP_DIVIDER = 2
+MOST_PORTS = 3  # that are told from all, as in core/pipeline/out_of_order.cpp
 
 
 def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
@@ -72,10 +74,15 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     divides = rows[:, DIVIDER] != NOT_DIVIDER
     busy = np.where(native.busy > 0, np.rint(native.busy), rows[:, LATENCY])
     rows[divides, BEFORE] = np.maximum(busy[divides], 1)
+    counts = _unit_counts(machine)[rows[:, UNIT]]
     # As many on its unit as keep it busy so long; the others are on units of their own.
-    several = (native.busy > 0) & ~divides
-    booked = np.rint(native.busy[several] * _unit_counts(machine)[rows[several, UNIT]])
+    several = (native.busy > 0) & ~divides & (rows[:, COMPUTES] > 1)
+    booked = np.rint(native.busy[several] * counts[several])
     rows[several, COMPUTES] = np.clip(booked, 1, rows[several, COMPUTES])
+    # One that not all units of its kind can do: it is slower than they are many.
+    single = (native.busy > 0) & ~divides & (native.instructions.compute_operations == 1)
+    ports = np.maximum(np.rint(1 / np.where(single, native.busy, 1)), 1)
+    rows[:, BEFORE] = np.where(single & (ports < np.minimum(counts, MOST_PORTS + 1)), ports, rows[:, BEFORE])
     return rows
 
 
@@ -92,6 +99,7 @@ def _shared(native: NativeInstructions) -> SharedRows:
     instructions = native.instructions
     rows = np.zeros((len(instructions), COLUMNS), np.int16)
     rows[:, AFTER] = instructions.cycles_after
+    rows[:, CHAINED] = native.stack
     rows[:, MICRO_OPERATIONS] = instructions.micro_operations
     rows[:, COMPUTES] = instructions.compute_operations
     rows[:, FLAGS] = instructions.flags.view(np.int16)

@@ -12,7 +12,8 @@ from tracegen.decode.native.table import NativeTable, families, native_table
 from tracegen.decode.native.x86_64_form import form, of_registers
 from uarch.configuration import load_machine, machine_from_dict, replace_fields
 from uarch.constraints import FAMILIES, GEM5, MICROCODES
-from uarch.instructions import FLAGS_REGISTER, LAST, NO_REGISTER, Chunk
+from uarch.instructions import FLAGS_REGISTER, LAST, NO_REGISTER, STACK_MOVED, STACK_READ, Chunk
+from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation
 
 ADD, ADD_MEMORY, IMUL, MOV, XOR = "4801d8", "480303", "480fafc3", "4889d8", "31c0"
@@ -170,11 +171,81 @@ def test_the_stack_engine_keeps_the_stack_pointer():
     assert cycles([pop] * 8, "zen3", [load] * 8) == pytest.approx(4, abs=0.2)  # two loads a cycle
 
 
+def test_the_stack_pointer_is_read_a_cycle_after_the_stack_engine_moved_it():
+    push, add, sub, pop = "53", "4883c408", "4883ec08", "5b"  # rbx; rsp, 8
+    store, load = [(0x10000000, 8, 1)], [(0x10000000, 8, 0)]
+    assert cycles([sub, add], "zen4") == pytest.approx(2, abs=0.05)
+    assert cycles([push, add], "zen4", [store, []]) == pytest.approx(2, abs=0.05)  # one cycle would be the addition's
+    assert cycles([push, pop], "zen4", [store, load]) == pytest.approx(1, abs=0.05)  # one store a cycle
+    found = instructions_of(push, add, ADD).native("zen4").stack
+    assert found.tolist() == [STACK_MOVED, STACK_READ, 0]
+    filled = [push, add, *[NOP] * 9]  # and the micro-operation that adds what was pushed: 12, decoded four a cycle
+    assert cycles(filled, "zen4", [store, *[[]] * 10]) == pytest.approx(3, abs=0.05)
+    assert cycles([sub, *filled[1:]], "zen4") == pytest.approx(11 / 4, abs=0.05)
+
+
+def renamed(between, first, load, machine):
+    """Cycles of a chain: a store of rax, `between` stores elsewhere, a load of rax, a multiplication by itself."""
+    others = [[(0x10000008 + 8 * k, 8, 1)] for k in range(between)]  # of one line, as many as a cycle writes
+    code = [first, *["488911"] * between, load, "480fafc0"]  # mov [rcx], rdx; imul rax, rax
+    accesses = [[(0x10000000, 8, 1)], *others, [(0x10000000, 8, 0)], []]
+    return cycles(code, "zen4", accesses, machine=machine)
+
+
+def test_a_load_takes_its_register_from_one_of_the_last_stores():
+    store, load, other = "488903", "488b03", "488b06"  # mov [rbx], rax; mov rax, [rbx]; mov rax, [rsi]
+    fields = {"forward_latency": 5, "functional_units.store_ports": 8, "pipeline.rob_entries": 512}
+    without = replace_fields(load_machine("zen4"), fields)
+    machine = replace_fields(without, {"memory_renaming": 4})
+    slow = renamed(0, store, load, without)
+    assert slow == pytest.approx(3 + 1 + 5, abs=0.1)  # into the store queue, and out of it
+    assert renamed(0, store, load, machine) == pytest.approx(3, abs=0.1)
+    assert renamed(0, store, other, machine) == pytest.approx(3, abs=0.1)  # whatever the address is made of
+    assert renamed(3, store, load, machine) == pytest.approx(3, abs=0.1)
+    assert renamed(4, store, load, machine) == pytest.approx(slow, abs=0.5)  # of the fifth last
+    assert renamed(0, store, "480fbe03", machine) > slow  # movsx rax, byte ptr [rbx]
+
+
+def test_arithmetic_in_memory_is_renamed_too():
+    same, other = "480103", "480106"  # add [rbx], rax; add [rsi], rax
+    access = [(0x10000000, 8, 0), (0x10000000, 8, 1)]
+    machine = replace_fields(load_machine("zen4"), {"forward_latency": 5, "memory_renaming": 16})
+    assert cycles([same, same], "zen4", [access, access], machine=machine) == pytest.approx(2, abs=0.1)
+    assert cycles([same, other], "zen4", [access, access], machine=machine) == pytest.approx(2, abs=0.1)
+    slow = replace_fields(load_machine("zen4"), {"forward_latency": 5})
+    assert cycles([same, other], "zen4", [access, access], machine=slow) == pytest.approx(2 * 7, abs=0.2)
+
+
+def test_what_not_all_units_can_do_is_slower():
+    """Zen 4 shifts and sets two a cycle and moves one between general and vector registers, of four of each kind."""
+    shift, add, set_, move = "48c1e{}03", "4883c{}01", "0f94c{}", "66480f6e{}"  # shl, add r, i; sete r8; movq x, rdi
+    for text, numbers, expected in (
+        (shift, "0123", 2),
+        (add, "0123", 1),
+        (set_, "0123", 2),
+        (move, ("c7", "cf", "d7", "df"), 4),
+    ):
+        code = [text.format(number) for number in numbers]
+        assert cycles(code, "zen4") == pytest.approx(expected, abs=0.05)
+
+
+def test_an_operation_keeps_its_port():
+    """Four ports take operations by how many wait there; a port that is idle takes none that another waits with."""
+    ports = parts.BoundPorts(4)
+    assert [ports.reserve(0, 0, 0) for _ in range(8)] == [0] * 4 + [1] * 4
+    assert ports.reserve(2, 0, 0) == 2  # of the first two ports
+    assert ports.reserve(0, 3, 3) == 3  # those have left
+    late = [ports.reserve(0, 3, 9) for _ in range(3)]  # each on another port, which then has one that waits
+    assert late == [9, 9, 9]
+    assert ports.reserve(1, 3, 9) == 10  # the first port alone, which is taken then
+
+
 def test_a_compare_and_its_branch_take_one_unit():
     sub, far = "4829c3", "48ffc0"  # sub rbx, rax; inc rax, which depends on nothing but itself
     others = ["4883c101", "4883c201", "4883c601", "4883c701"]  # add rcx, rdx, rsi, rdi, 1
     assert cycles([*others, CMP, JNE], "zen3") == pytest.approx(5 / 4, abs=0.05)  # five on four units
-    assert cycles([sub, JNE, far] * 4, "zen3") == pytest.approx(4, abs=0.1)  # what is subtracted is waited for a cycle
+    many = replace_fields(load_machine("zen2"), {"functional_units.int_alu": 16})  # no port is taken by others
+    assert cycles([sub, JNE, far] * 4, "zen3", machine=many) == pytest.approx(4, abs=0.1)  # it is waited for a cycle
 
 
 def test_loads_that_extend():

@@ -203,7 +203,9 @@ def as_native(static):
     size = len(static)
     computes = ((static.flags & Flag.LOAD) == 0).astype(np.uint8)
     cracked = replace(static, micro_operations=np.ones(size, np.uint8), compute_operations=computes)
-    own = NativeInstructions(cracked, np.full(size, -1, np.int16), np.zeros(size, np.float32), 0.0, 0.0)
+    own = NativeInstructions(
+        cracked, np.full(size, -1, np.int16), np.zeros(size, np.float32), np.zeros(size, np.uint8), 0.0, 0.0
+    )
     return replace(static, native=lambda family: own)
 
 
@@ -235,6 +237,18 @@ def test_the_machine_mispredicts_at_the_measured_cost(family):
     even = (cycles([0] * 4000) + cycles([1] * 4000)) / 2
     random = cycles(np.random.default_rng(1).integers(0, 2, 8000).tolist())
     assert 2 * (random - even) == pytest.approx(18.5, rel=0.2)
+
+
+def test_what_renaming_takes_from_stores_is_told_from_what_the_store_queue_forwards():
+    found = made_up()
+    found.latency |= {"store to load": 1.0, "store to load of a byte": 6.2}
+    found.numbers["renamed_stores"] = 16.0
+    told_by = describe(ZEN3, found, "2026-11-26")
+    assert (told_by.machine.forward_latency, told_by.machine.memory_renaming) == (5, 16)
+    assert {told_by.fields[field].origin for field in ("forward_latency", "memory_renaming")} == {MEASURED}
+    del found.numbers["renamed_stores"]
+    machine = describe(ZEN3, found, "2026-11-26").machine
+    assert (machine.forward_latency, machine.memory_renaming) == (1, None)
 
 
 def test_the_file_is_a_machine_and_says_where_its_fields_come_from(tmp_path):

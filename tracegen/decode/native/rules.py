@@ -45,6 +45,7 @@ class Parts(NamedTuple):
     latency: int = -1
     busy: float = 0.0
     after: int = 0
+    stack: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,4 +75,4 @@ def computed(front: int, operations: int, operation: int, cost: Cost | None) -> 
     latency = min(max(cost.latency, 1), 2000)
     if operation in _DIVIDES:
         return Parts(front, 1, latency, cost.throughput)
-    return Parts(front, min(operations, _MOST), latency, cost.throughput if operations > 1 else 0.0)
+    return Parts(front, min(operations, _MOST), latency, cost.throughput)

@@ -12,7 +12,15 @@ import numpy as np
 from tracegen.decode.native.rules import Instruction, Parts, Rules, computed
 from tracegen.decode.native.table import NativeTable
 from tracegen.decode.native.x86_64_form import SAME, form, slow_address
-from uarch.instructions import CARRY_REGISTER, FLAGS_REGISTER, NO_REGISTER, OVERFLOW_REGISTER, Flag
+from uarch.instructions import (
+    CARRY_REGISTER,
+    FLAGS_REGISTER,
+    NO_REGISTER,
+    OVERFLOW_REGISTER,
+    STACK_MOVED,
+    STACK_READ,
+    Flag,
+)
 
 # Instructions that fuse with a conditional branch behind them: Fog, "The microarchitecture of Intel, AMD and VIA CPUs"
 # (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3). Zen 4 as Zen 3.
@@ -44,7 +52,8 @@ _FLAGS = (FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER)
 
 
 def _parts(instruction: Instruction, table: NativeTable) -> Parts:
-    mnemonic, name, operation, flags, _, destinations, slow = instruction
+    mnemonic, name, operation, flags, sources, destinations, slow = instruction
+    stack = STACK_MOVED if mnemonic in _STACK else STACK_READ if (sources == _STACK_POINTER).any() else 0
     if mnemonic in _KEEP_UPPER and table.family.startswith("zen"):
         _drop_merged(instruction)
     if mnemonic in _STACK:
@@ -62,10 +71,10 @@ def _parts(instruction: Instruction, table: NativeTable) -> Parts:
         front = min(max(operations - _beside(accesses, table.family), 1), 255)
         parts = computed(front, front, operation, cost)
     if flags & Flag.BRANCH:
-        parts = parts._replace(front=min(parts.front, 2), computes=1, latency=1)
+        parts = parts._replace(front=min(parts.front, 2), computes=1, latency=1, busy=0.0)
     if flags & Flag.LOAD:
         parts = parts._replace(after=table.vector_load * _vector(name) + (slow and table.family in _MEASURED))
-    return parts
+    return parts._replace(stack=stack)
 
 
 def _eliminated(name: str, flags: int, family: str) -> bool:

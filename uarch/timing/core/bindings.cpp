@@ -91,6 +91,8 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
     result.zeroed_pages = field<std::string>(machine, "first_touch") == "cache";
     if (const py::object cycles = machine.attr("forward_latency"); !cycles.is_none())
         result.forward_latency = cycles.cast<int>();
+    if (const py::object stores = machine.attr("memory_renaming"); !stores.is_none())
+        result.memory_renaming = stores.cast<int>();
     if (const py::object cycles = machine.attr("system_call_latency"); !cycles.is_none())
         result.system_call_latency = cycles.cast<int>();
     if (const py::object cycles = machine.attr("indirect_delay"); !cycles.is_none())

@@ -28,6 +28,8 @@ enum Flag : std::uint16_t {
 constexpr int VECTOR_REGISTERS = 32;  // the first of as many
 constexpr int REGISTERS = 78;  // architectural ones; one more takes what has no register
 constexpr int MICROCODE_FLAGS = 76;  // one of them: what gem5's microcode of a divide tests (uarch/timing/static.py)
+constexpr int STACK_POINTER = 4;  // x86-64's
+constexpr int STACK_MOVED = 1, STACK_READ = 2;  // by the stack engine; by others (tracegen/decode/native/x86_64.py)
 constexpr int MAX_SOURCES = 8, MAX_DESTINATIONS = 6;
 constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a trace
 
@@ -56,9 +58,10 @@ struct StaticInstruction {
     std::int16_t destinations[MAX_DESTINATIONS];
     std::int16_t base_updates;  // a bit for each destination that is the address register moved on
     std::int16_t cycles_before;  // of micro-operations before it can access memory or compute; of real families how long
-                                 // a division keeps its unit
+                                 // a division keeps its unit, and how many units can do anything else (0: all)
     std::int16_t cycles_after;   // until its registers have the results; of real families what it loads alone
-    std::int16_t chained;        // 1: computes only after the last such one; 2: also, and its second half after the first
+    std::int16_t chained;        // 1: computes only after the last such one; 2: also, and its second half after the first;
+                                 // of real families STACK_MOVED or STACK_READ
     std::int16_t execution;      // its column of the CPI stack (`Cause`)
     Interruption interruption;
 

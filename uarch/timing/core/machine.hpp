@@ -71,6 +71,7 @@ struct Machine {
     int indirect_delay = 0;   // cycles of fetch until a return's target is known, or an indirect jump's other one
     int system_call_latency = 0;  // cycles in the kernel
     int forward_latency = 2;  // from a store's data to those of a load that waits for them
+    int memory_renaming = 0;  // of so many stores the last ones' registers are known to loads
     double vector_load = 0, vector_store = 0;  // cycles of one of many; 0: as others
     Ideal ideal;
     bool taken_path_only = false;  // nothing is fetched from a path that is not taken

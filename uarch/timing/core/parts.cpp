@@ -180,6 +180,19 @@ void bind_caches(py::module_& module) {
 }
 
 void bind_pipeline(py::module_& module) {
+    py::class_<BoundPorts>(module, "BoundPorts")
+        .def(py::init([](int ports) {
+                 require(ports > 0 && ports <= BoundPorts::MOST, "ports: 1 to 16");
+                 return std::make_unique<BoundPorts>(ports);
+             }),
+             arg("ports"))
+        .def(
+            "reserve",
+            [](BoundPorts& ports, int among, Cycle dispatched, Cycle cycle) {
+                require(among >= 0 && dispatched <= cycle, "among: at least 0; cycle: not before dispatched");
+                return ports.reserve(among, dispatched, cycle);
+            },
+            arg("among"), arg("dispatched"), arg("cycle"));
     py::class_<ReleaseRing>(module, "ReleaseRing")
         .def(py::init([](std::int64_t entries, Cycle free_at) {
                  require(entries > 0, "an entry at least is needed");

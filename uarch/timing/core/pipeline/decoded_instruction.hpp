@@ -32,7 +32,10 @@ struct alignas(64) DecodedInstruction {
     std::uint8_t load_after;  // cycles until what it loads is in its register, beyond those of the cache
     std::uint8_t int_destinations, fp_destinations;
     std::uint8_t chained;
-    bool vector;  // of native micro-operations: accesses memory from or to vector registers
+    std::uint8_t ports;  // of native micro-operations: how many of its kind of units can do it; 0: all
+    // Of native micro-operations: accesses memory from or to vector registers; moves a general register from or to memory,
+    // or computes in memory; moves the stack pointer by the stack engine; reads it otherwise.
+    bool vector : 1, renames : 1, stack_engine : 1, stack_read : 1;
     bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
     bool few_destinations;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
     std::uint8_t rounds;  // of a divide
@@ -61,8 +64,13 @@ struct alignas(64) DecodedInstruction {
           load_after(byte(native ? row.cycles_after : std::int16_t{0})),
           int_destinations(byte(row.int_destinations)),
           fp_destinations(byte(row.fp_destinations)),
-          chained(byte(row.chained)),
+          chained(byte(native ? std::int16_t{0} : row.chained)),
+          ports(byte(native && row.divider == Divider::None ? row.cycles_before : std::int16_t{0})),
           vector(native && row.is(LOAD | STORE) && has_vectors(row)),
+          renames(native && row.is(LOAD | STORE) && !vector && !row.is(ATOMIC) &&
+                  (row.computes == 0 || (row.is(LOAD) && row.is(STORE)))),
+          stack_engine(native && row.chained == STACK_MOVED),
+          stack_read(native && row.chained == STACK_READ),
           few_destinations(row.destination_count < USUAL_DESTINATIONS),
           rounds(byte(static_cast<std::int16_t>(row.rounds()))),
           source_count(byte(row.source_count)),
@@ -89,7 +97,7 @@ struct alignas(64) DecodedInstruction {
         plain = !is(STRING | ATOMIC | BARRIER | SERIALIZING | SYSCALL) && interruption == Interruption::None &&
                 divider == Divider::None && !chained && computes <= 1 && places &&
                 destination_count <= USUAL_DESTINATIONS && base_count <= USUAL_BASES &&
-                std::max<int>({micro_operations, int_destinations, fp_destinations}) <= ReleaseRing::USUAL;
+                std::max<int>({micro_operations + stack_read, int_destinations, fp_destinations}) <= ReleaseRing::USUAL;
     }
 
     bool is(std::uint16_t mask) const { return (flags & mask) != 0; }

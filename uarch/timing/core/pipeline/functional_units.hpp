@@ -24,6 +24,8 @@ class FunctionalUnits {
             none_taken_ += std::uint64_t(FULL - units_[resource]) << (8 * resource);
     }
 
+    static constexpr int MOST = 127;  // units of a kind
+
     std::int64_t units(int resource) const { return units_[resource]; }
 
     // First cycle from `cycle` on with a free unit of `resource` and a free issue slot; books both.
@@ -60,7 +62,7 @@ class FunctionalUnits {
   private:
     static constexpr int WINDOW = 4096;  // cycles; bookings further apart than this do not see one another
     // A byte for each resource: FULL where all its units are taken, so that one more sets the highest bit.
-    static constexpr int FULL = 127;
+    static constexpr int FULL = MOST;
     static constexpr std::uint64_t BEYOND = 0x8080808080808080;
     struct Row {
         Cycle cycle = -1;

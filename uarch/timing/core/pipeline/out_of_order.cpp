@@ -13,6 +13,9 @@ std::size_t power_of_two(int at_least) {
     return power;
 }
 
+constexpr int LEAST_RENAMED = 4;  // bytes
+constexpr int MOST_PORTS = 3;  // that are told from all, as in uarch/timing/native.py
+
 // Ports, in 1/PORT, of an access whose throughput is one in `cycles`.
 std::int64_t ports_of(double cycles, int ports) {
     return std::max<std::int64_t>(OutOfOrderCore::PORT, std::llround(OutOfOrderCore::PORT * cycles * ports));
@@ -38,10 +41,12 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_, machine.native),
       wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
+      int_ports_(machine.units.int_alu),
       int_dividers_(machine.units.int_mul),
       fp_dividers_(machine.units.fp_mul),
       vector_load_(ports_of(machine.vector_load, machine.units.load_ports)),
       vector_store_(ports_of(machine.vector_store, machine.units.store_ports)),
+      renaming_(machine.memory_renaming),
       store_sets_(machine.native),
       issue_queue_(machine.out_of_order->issue_queue_entries, dispatch_delay_),
       reorder_buffer_(machine.out_of_order->rob_entries, -LATE_RELEASE),
@@ -52,6 +57,9 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       waiting_(power_of_two(machine.out_of_order->store_queue_entries)),
       stack_(std::min({front_.fetch_width(), front_.decode_width(), rename_width_, commit_width_})) {
     responses_.fill(-1);
+    if (native_)
+        for (int ports = 1; ports <= MOST_PORTS; ++ports)
+            some_units_.emplace_back(FunctionalUnits::MOST, FunctionalUnitCounts{ports, ports, ports, ports, ports, ports, ports});
     branches_.tell_retargets(indirect_delay_ > 0);
 }
 
@@ -452,6 +460,13 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
     const bool string = !PLAIN && row.is(STRING), ordering = !PLAIN && row.is(ATOMIC | BARRIER);
     const bool serializing = !PLAIN && row.is(SERIALIZING);
     std::int64_t operations = row.micro_operations, own = row.computes;
+    if (row.stack_engine) {
+        stack_moved_ = true;
+    } else if (row.stack_read && stack_moved_) {  // a micro-operation adds what the stack engine has counted
+        stack_moved_ = false;
+        ++operations;
+        ++ready_[STACK_POINTER];
+    }
     std::int64_t others = native_ ? 0 : std::max<std::int64_t>(operations - own - accesses, 0);
     if (string) {  // micro-operations of each access
         operations += (1 + row.computes) * accesses;
@@ -530,7 +545,9 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         if (several) before = latest = waits_;
         each(false, [&](std::int64_t which) {
             if (several) waits_ = before;
-            const Cycle loaded = load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed) + row.load_after;
+            Cycle loaded = load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed) + row.load_after;
+            if (row.renames && renaming_.active() && chunk.bytes(which) >= LEAST_RENAMED)
+                loaded = std::min(loaded, std::max(begin, renaming_.find(chunk.address[which], chunk.bytes(which))));
             if constexpr (STACK) waits_.add(LoadL1d, row.load_after);
             if (row.vector) take_more_ports(LOAD_PORT, chunk.address[which], chunk.bytes(which), addressed);
             issue_queue_.leave(loaded);
@@ -551,6 +568,10 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         if (!PLAIN && row.chained) start = std::max(start, chain_[row.chained == PAIR]);
         for (std::int64_t operation = 0; operation < own; ++operation) {
             if (!PLAIN && row.chained == PAIR && 2 * operation == own) start = result;
+            if (native_ && row.unit == INT_ALU)
+                start = int_ports_.reserve(row.ports, dispatched, start);
+            else if (row.ports > 0)
+                start = some_units_[row.ports - 1].reserve(row.unit, start);
             const Cycle issue = !PLAIN && row.divider != Divider::None ? divide(row, start) : units_.reserve(row.unit, start);
             result = std::max(result, issue + row.latency);
             issue_queue_.leave(issue);
@@ -685,6 +706,8 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
             waiting(store_queue_.handed_out()) = {at + TO_WRITE, chunk.address[which], size, pc, complete};
             store_queue_.hand_out();
             forwarding_.note_store(chunk.address[which], size, complete, NEVER);
+            if (renaming_.active())
+                renaming_.note_store(chunk.address[which], size, row.renames && size >= LEAST_RENAMED, result);
         });
     }
     if (serializing) serial_ = retired_at + RELEASE;

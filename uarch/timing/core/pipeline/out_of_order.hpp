@@ -33,6 +33,8 @@
 #include "functional_units.hpp"
 #include "issue_queue.hpp"
 #include "release_ring.hpp"
+#include "bound_ports.hpp"
+#include "memory_renaming.hpp"
 #include "store_forwarding.hpp"
 #include "store_sets.hpp"
 #include "wrong_path.hpp"
@@ -128,11 +130,15 @@ class OutOfOrderCore final : public Core {
     WrongPath wrong_path_;
     SquashedLoads squashed_;
     FunctionalUnits units_;
+    std::vector<FunctionalUnits> some_units_;  // of a real family: one of each kind, two, …, for what the others cannot do
+    BoundPorts int_ports_;                     // of a real family
+    bool stack_moved_ = false;                 // by the stack engine, since the stack pointer was read otherwise
     Dividers int_dividers_, fp_dividers_;
     OutOfOrderDivider native_int_divider_, native_fp_divider_;  // of a real family
     std::int64_t vector_load_, vector_store_;  // ports of a vector's access, in 1/PORT,
     std::int64_t owed_[2] = {};                // and what loads and stores have not taken yet
     StoreForwarding forwarding_;
+    MemoryRenaming renaming_;
     StoreSets store_sets_;
     IssueQueue issue_queue_;
     ReleaseRing reorder_buffer_, load_queue_, store_queue_, int_registers_, fp_registers_;
