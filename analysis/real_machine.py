@@ -18,7 +18,7 @@ from tqdm import tqdm
 from analysis.figure import Axis, Bars, Figure, Lines, Mark, Panel, Points, distinct
 from analysis.headline import Headline, percent
 from analysis.report import Section
-from analysis.result import Result
+from analysis.result import Result, of_table, table_text
 from perfvec.machines.fit_uarch import Fitted
 from perfvec.model import Model
 from perfvec.representation.sample import HALF_WIDTH, represent_stream_sampled
@@ -26,6 +26,7 @@ from perfvec.representation.vector import load_vector
 from support.errors import InputError
 from support.files import atomic_path
 from tracegen.qemu import stream
+from tracegen.suite.host_clock import clock_ghz
 from tracegen.suite.timing import time_workloads
 from tracegen.suite.workloads import Workload, select
 
@@ -73,6 +74,31 @@ def time_suite(
     with atomic_path(folder / TIMES) as temporary:
         times.to_csv(temporary, index=False)
     return frame, failures
+
+
+def timed(
+    model: Model,
+    names: Sequence[str],
+    folder: str | os.PathLike[str],
+    *,
+    repeats: int = 11,
+    half_width: float = HALF_WIDTH,
+    units: int | None = None,
+) -> Result:
+    """Answer how long workloads take on this computer (`time_suite`); its clock and what is left out are notes."""
+    clock = clock_ghz()
+    found, failures = time_suite(model, names, folder, repeats=repeats, half_width=half_width, units=units)
+    return of_table(
+        "Times of this computer",
+        found,
+        lambda: found.to_dict(orient="records"),
+        lambda: table_text(found.drop(columns="repeats")),
+        notes=[
+            *(f"{name} is left out: {' '.join(reason.split())}" for name, reason in failures.items()),
+            f"its clock is {clock:.2f} GHz, measured; now perfvec fit-uarch --times {Path(folder) / TIMES} "
+            f"--frequency-ghz {clock:.2f} -o HOST.machine.npz",
+        ],
+    )
 
 
 def _represent(model: Model, workload: Workload, folder: Path, half_width: float, units: int | None) -> int:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from support.errors import InputError
 from support.text import short
@@ -29,6 +29,7 @@ _COLUMNS = 80  # of the terminal
 _SHORTEST = 16  # letters of a name that is cut
 _MOST_ROWS = 60  # of the table that a notebook shows
 Own = TypeVar("Own", bound="Result")
+Document: TypeAlias = "dict[str, Any] | list[dict[Any, Any]]"  # what --json prints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +47,7 @@ class Result:
 
     title: str
     table: pd.DataFrame
-    document: Callable[[], dict[str, Any]]  # what --json prints
+    document: Callable[[], Document]
     text: Callable[[], str]
     sections: Callable[[], Sequence[Section]]  # of the page
     picture: Callable[[], Figure] | None = None
@@ -55,7 +56,7 @@ class Result:
     headline: Callable[[], Headline] | None = None  # what the page says first
 
     @property
-    def json(self) -> dict[str, Any]:
+    def json(self) -> Any:
         """The document that `--json` prints, as Python objects."""
         return self.document()
 
@@ -139,7 +140,7 @@ class Result:
 def of_table(
     title: str,
     table: pd.DataFrame,
-    document: Callable[[], dict[str, Any]],
+    document: Callable[[], Document],
     text: Callable[[], str] | None = None,
     *,
     notes: Sequence[str] = (),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from analysis.cli.output import answers
-from analysis.result import Result, of_table, table_text
+from analysis.result import Result
 
 app = typer.Typer(help="Tensor programs: datasets, cost models, searches.", no_args_is_help=True)
 
@@ -45,32 +45,17 @@ def read(
 
 
 @app.command("card")
+@answers("as_json", "csv")
 def card(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the dataset's card in Markdown: noise and provenance too.")
     ] = False,
-) -> None:
+) -> Result:
     """Describe a dataset: its tasks, devices and records."""
-    import json
+    from analysis.tensor import answers
 
-    from tracegen.tensor.dataset import Dataset, summary
-
-    with Dataset(dataset) as data:
-        if markdown:
-            from tracegen.tensor.card import card as markdown_card
-
-            print(markdown_card(data), end="")
-            return
-        document, frame = summary(data)
-    if as_json:
-        print(json.dumps(document, allow_nan=False))
-        return
-    for name, value in document.items():
-        if not isinstance(value, list):
-            print(f"{name}: {value}")
-    print(table_text(frame))
+    return answers.card(dataset, markdown=markdown)
 
 
 @app.command("merge")
@@ -132,6 +117,7 @@ def select(
 
     It reports what was kept and what a model loses.
     """
+    from analysis.tensor.answers import of_pruned
     from perfvec.tensor import pruning
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
@@ -145,22 +131,14 @@ def select(
     if points is not None:
         with atomic_path(points) as temporary:
             done.points.to_csv(temporary, index=False)
-    table = done.sizes
-    document: dict[str, Any] = {"sizes": done.sizes.to_dict("records")}
+    judged = None
     if entry is not None:
-        rows = pruning.judge(dataset, choice, entry, Budget(epochs, seconds, patience), seeds)
-        table = table.merge(pruning.means(rows), on="data")
-        document["judged"] = rows.astype(object).where(rows.notna(), None).to_dict("records")
-    first, second = done.explained
-    text = (
-        f"principal components: {first:.1%} and {second:.1%} of the variance; the part has programs in "
-        f"{done.coverage:.1%} of the cells in which there are any\n{table_text(table)}"
-    )
-    document |= {"explained": [first, second], "coverage": done.coverage}
-    return of_table("Selected tensor programs", table, lambda: document, lambda: text)
+        judged = pruning.judge(dataset, choice, entry, Budget(epochs, seconds, patience), seeds)
+    return of_pruned(done, judged)
 
 
 @app.command("train")
+@answers("as_json", "csv")
 def train(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
@@ -190,18 +168,13 @@ def train(
     device: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda or cuda:N.")] = "cpu",
     curve: Annotated[Path | None, typer.Option(help="Write loss and errors after every pass (*.csv).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of weights and batches.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
-) -> None:
+) -> Result:
     """Train a cost model on a dataset's measured records."""
-    import json
-    from dataclasses import asdict
-
-    import pandas as pd
-
+    from analysis.tensor.answers import of_trained
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
     from perfvec.tensor.train import train as run_train
-    from support.files import atomic_path, require_writable
+    from support.files import require_writable
 
     (entry,) = choose(read_entries(configuration), [model])
     budget = Budget(epochs, seconds, patience, criterion)
@@ -210,21 +183,14 @@ def train(
     done = run_train(
         dataset, output, entry, budget=budget, seed=seed, initial=initial, validation=validation, on=device
     )
+    found = of_trained(done, output, epochs)
     if curve is not None:
-        with atomic_path(curve) as temporary:
-            pd.DataFrame(done.curve).to_csv(temporary, index=False)
-    if as_json:
-        print(json.dumps({**asdict(done), "output": str(output)}, allow_nan=False))
-    else:
-        print(
-            f"{output}: {done.model}, {done.records:,} records, {done.seconds:.1f} s; knows {', '.join(done.devices)}"
-        )
-        if done.fine_tuned is not None:
-            factor = "a factor of the device and " if done.fine_tuned.factor else ""
-            print(f"fine-tuned by {factor}{done.fine_tuned.passes} of {epochs} passes, by cross-validation")
+        found.to_csv(curve)
+    return found
 
 
 @app.command("autotune")
+@answers("as_json", "csv")
 def autotune(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The configuration to write (*.yaml).")],
@@ -250,15 +216,12 @@ def autotune(
     work: Annotated[
         Path | None, typer.Option(help="Folder that keeps the trials; a killed run continues from it.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
-) -> None:
+) -> Result:
     """Tune a cost model's hyper-parameters with Optuna.
 
     Judged on validation tasks; writes a configuration.
     """
-    import json
-    from dataclasses import asdict
-
+    from analysis.tensor.answers import of_tuned
     from perfvec.tensor import autotune as tuning
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
@@ -266,10 +229,7 @@ def autotune(
     (entry,) = choose(read_entries(configuration), [model])
     budget = Budget(epochs, seconds, patience, criterion)
     done = tuning.autotune(dataset, output, entry, trials=trials, budget=budget, seed=seed, work=work, on=device)
-    if as_json:
-        print(json.dumps({**asdict(done), "output": str(output)}, allow_nan=False))
-    else:
-        print(f"{output}: the best of {done.trials} trials has {done.shortfall:.4f}, untuned {done.before:.4f}")
+    return of_tuned(done, output)
 
 
 @app.command("evaluate")
@@ -326,6 +286,7 @@ def evaluate(
 
     All are trained on the same records within the same budget.
     """
+    from analysis.tensor.answers import of_evaluation
     from perfvec.tensor import evaluate as evaluation
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
@@ -350,52 +311,22 @@ def evaluate(
         entries = read_entries(configuration)
         names = [name for name in models.split(",") if name]
         rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work, compute)
-    table = evaluation.summary(rows)
-    return of_table(
-        "Tensor cost models",
-        rows.drop(columns="curve", errors="ignore"),
-        lambda: evaluation.to_json(rows, table),
-        lambda: table_text(evaluation.shown(table)),
-    )
+    return of_evaluation(rows)
 
 
 @app.command("limits")
+@answers("as_json", "csv")
 def limits(
     dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
     seed: Annotated[int, typer.Option(help="Random seed of what is drawn.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")] = False,
-) -> None:
+) -> Result:
     """Show how good a cost model of a dataset can be.
 
     Noise, ties, and what other devices say.
     """
-    import json
+    from analysis.tensor.answers import of_limits
 
-    from perfvec.tensor.limits import limits
-
-    found = limits(dataset, seed)
-    if as_json:
-        print(json.dumps(found, allow_nan=False))
-        return
-    print(f"{found['records']:,} records; log latencies of a task on a device deviate by {found['spread'] or 0:.2f}")
-    if found["twins"] is None:
-        print("no two schedules of a task have the same features: nothing says how noisy they are")
-    else:
-        twins = found["twins"]
-        print(
-            f"{twins['pairs']:,} pairs of the same features: {twins['median']:.1%} apart (median), {twins['p90']:.1%} "
-            f"(90th percentile); {found['close']:.1%} of all pairs are closer than that median"
-        )
-        print(f"pairwise accuracy of one measurement by another: {found['pairwise']:.3f}")
-    if found["again"] is not None:
-        again = found["again"]
-        print(
-            f"records measured again differ by {again['median']:.1%} (median): pairwise accuracy of one measurement by "
-            f"another {again['pairwise']:.3f}, of the true latencies {again['model']:.3f}"
-        )
-    for device, errors in found["devices"].items():
-        said = ", ".join(f"{way} {error:.1%}" for way, error in errors.items())
-        print(f"{device} from the other devices' measured latencies, MAPE: {said}")
+    return of_limits(dataset, seed)
 
 
 @app.command("predict")
@@ -415,10 +346,10 @@ def predict(
 
     The best comes first.
     """
-    from perfvec.tensor import predict as prediction
+    from analysis.tensor.answers import of_predictions
+    from perfvec.tensor.predict import predict as run_predict
 
-    frame = prediction.predict(model, dataset, devices=device, top=top, zero_shot=zero_shot)
-    return of_table("Predicted candidates", frame, lambda: {"predictions": prediction.to_json(frame)})
+    return of_predictions(run_predict(model, dataset, devices=device, top=top, zero_shot=zero_shot))
 
 
 @app.command("collect")

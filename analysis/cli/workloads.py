@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from analysis.cli.options import ClusterFile, Json, ModelFile, Scheduler
-from analysis.result import table_text
-
-if TYPE_CHECKING:
-    pass
+from analysis.cli.options import ClusterFile, ModelFile, Scheduler
+from analysis.cli.output import answers
+from analysis.result import Result, of_table
 
 app = typer.Typer(help="Trace, time and represent the catalogue of workloads.", no_args_is_help=True)
 
@@ -86,6 +83,7 @@ def suite_represent(
 
 
 @app.command("time")
+@answers("as_json", "csv")
 def suite_time(
     names: Annotated[list[str], typer.Argument(help="Workloads; each should run for tens of milliseconds.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for times.csv and the runs' vectors.")],
@@ -95,37 +93,25 @@ def suite_time(
         int | None, typer.Option(min=24, help="Represent only N units of 1,024 instructions: faster.")
     ] = None,
     model_file: ModelFile = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Time workloads on this computer, and represent them.
 
     Times are medians of user mode, for fit-uarch --times DIR/times.csv.
     """
-    from analysis.real_machine import TIMES, time_suite
+    from analysis.real_machine import timed
     from perfvec.model import load_model
     from perfvec.representation.sample import parse_half_width
-    from tracegen.suite.host_clock import clock_ghz
 
-    clock = clock_ghz()
-    found, failures = time_suite(
-        load_model(model_file), names, output, repeats=repeats, half_width=parse_half_width(half_width), units=units
-    )
-    for name, reason in failures.items():
-        print(f"perfvec: {name} is left out: {' '.join(reason.split())}", file=sys.stderr)
-    print(json.dumps(found.to_dict(orient="records")) if as_json else table_text(found.drop(columns="repeats")))
-    print(
-        f"its clock is {clock:.2f} GHz, measured; now perfvec fit-uarch --times {output / TIMES} "
-        f"--frequency-ghz {clock:.2f} -o HOST.machine.npz",
-        file=sys.stderr,
-    )
+    width = parse_half_width(half_width)
+    return timed(load_model(model_file), names, output, repeats=repeats, half_width=width, units=units)
 
 
 @app.command("table")
+@answers("as_json", "csv")
 def suite_table(
     folder: Annotated[Path, typer.Argument(help="Folder with traces.")],
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show a table of a folder's traces."""
     import pandas as pd
 
@@ -133,4 +119,4 @@ def suite_table(
     from tracegen.suite.table import markdown
 
     rows = table(folder)
-    print(json.dumps(rows) if as_json else markdown(rows) if as_markdown else table_text(pd.DataFrame(rows)))
+    return of_table("Traces", pd.DataFrame(rows), lambda: rows, (lambda: markdown(rows)) if as_markdown else None)

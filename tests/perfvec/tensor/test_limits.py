@@ -44,10 +44,13 @@ def test_limits_of_a_file(tmp_path, capsys):
     found = limits(path)
     assert found["records"] == 479 and found["twins"] is None and found["pairwise"] is None and found["again"] is None
     try:
-        cli.main(["tensor", "limits", str(path), "--json"])
+        cli.main(["tensor", "limits", str(path), "--json", "--csv", str(tmp_path / "l.csv")])
     except SystemExit as stop:
         assert not stop.code
     assert json.loads(capsys.readouterr().out) == found
+    header, *rows = (tmp_path / "l.csv").read_text().splitlines()
+    assert header == "device,smallest,mean,fit"
+    assert [row.split(",")[0] for row in rows] == list(found["devices"])
 
 
 def test_of_measured_programs_neither_noise_nor_the_features_allow_all_pairs():

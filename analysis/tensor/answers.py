@@ -1,0 +1,109 @@
+"""Answers about datasets of tensor programs and cost models of them (`tracegen.tensor`, `perfvec.tensor`)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from analysis.result import Result, of_table, table_text
+from perfvec.tensor import evaluate, limits, predict
+from perfvec.tensor.autotune import Tuned
+from perfvec.tensor.pruning import Pruned, means
+from perfvec.tensor.train import Trained
+from tracegen.tensor.card import card as markdown_card
+from tracegen.tensor.dataset import Dataset, summary
+
+
+def card(path: str | os.PathLike[str], *, markdown: bool = False) -> Result:
+    """Answer what a dataset holds, a row a device; the text is its card in Markdown where that is asked for."""
+    with Dataset(path) as data:
+        document, devices = summary(data)
+        written = markdown_card(data) if markdown else ""
+
+    def text() -> str:
+        counts = [f"{name}: {value}" for name, value in document.items() if not isinstance(value, list)]
+        return "\n".join([*counts, table_text(devices)])
+
+    return of_table("A dataset of tensor programs", devices, lambda: document, written.rstrip if markdown else text)
+
+
+def of_pruned(done: Pruned, judged: pd.DataFrame | None = None) -> Result:
+    """Answer what was kept of a dataset and, by `perfvec.tensor.pruning.judge`, what a model loses."""
+    first, second = done.explained
+    table = done.sizes if judged is None else done.sizes.merge(means(judged), on="data")
+
+    def document() -> dict[str, Any]:
+        losses = {} if judged is None else {"judged": judged.astype(object).where(judged.notna(), None)}
+        rows = {name: frame.to_dict("records") for name, frame in {"sizes": done.sizes, **losses}.items()}
+        return {**rows, "explained": [first, second], "coverage": done.coverage}
+
+    text = (
+        f"principal components: {first:.1%} and {second:.1%} of the variance; the part has programs in "
+        f"{done.coverage:.1%} of the cells in which there are any"
+    )
+    return of_table("Selected tensor programs", table, document, lambda: f"{text}\n{table_text(table)}")
+
+
+def of_trained(done: Trained, output: str | os.PathLike[str], epochs: int) -> Result:
+    """Answer what a model was trained on, of at most so many epochs; the table is its curve, a row a pass."""
+    text = f"{output}: {done.model}, {done.records:,} records, {done.seconds:.1f} s; knows {', '.join(done.devices)}"
+    if done.fine_tuned is not None:
+        factor = "a factor of the device and " if done.fine_tuned.factor else ""
+        text += f"\nfine-tuned by {factor}{done.fine_tuned.passes} of {epochs} passes, by cross-validation"
+    curve = pd.DataFrame(done.curve)
+    return of_table("Training", curve, lambda: {**asdict(done), "output": str(output)}, lambda: text)
+
+
+def of_tuned(done: Tuned, output: str | os.PathLike[str]) -> Result:
+    """Answer which hyper-parameters are best; the table is one row."""
+    text = f"{output}: the best of {done.trials} trials has {done.shortfall:.4f}, untuned {done.before:.4f}"
+    row = {**done.parameters, "shortfall": done.shortfall, "before": done.before, "trials": done.trials}
+    document = {**asdict(done), "output": str(output)}
+    return of_table("Hyper-parameters", pd.DataFrame([row]), lambda: document, lambda: text)
+
+
+def of_evaluation(rows: pd.DataFrame) -> Result:
+    """Answer how well models rank and predict; the table is that of `perfvec.tensor.evaluate`."""
+    table = evaluate.summary(rows)
+    return of_table(
+        "Tensor cost models",
+        rows.drop(columns="curve", errors="ignore"),
+        lambda: evaluate.to_json(rows, table),
+        lambda: table_text(evaluate.shown(table)),
+    )
+
+
+def of_predictions(rows: pd.DataFrame) -> Result:
+    """Answer which candidates are fast; the table is that of `perfvec.tensor.predict`."""
+    return of_table("Predicted candidates", rows, lambda: {"predictions": predict.to_json(rows)})
+
+
+def of_limits(dataset: str | os.PathLike[str], seed: int = 0) -> Result:
+    """Answer how good a cost model of a dataset can be; the table has a row a device, of errors from other devices."""
+    found = limits.limits(dataset, seed)
+    table = pd.DataFrame.from_dict(found["devices"], orient="index").rename_axis("device").reset_index()
+    return of_table("Limits of cost models", table, lambda: found, lambda: _limits_text(found))
+
+
+def _limits_text(found: dict[str, Any]) -> str:
+    lines = [f"{found['records']:,} records; log latencies of a task on a device deviate by {found['spread'] or 0:.2f}"]
+    if (twins := found["twins"]) is None:
+        lines.append("no two schedules of a task have the same features: nothing says how noisy they are")
+    else:
+        lines += [
+            f"{twins['pairs']:,} pairs of the same features: {twins['median']:.1%} apart (median), {twins['p90']:.1%} "
+            f"(90th percentile); {found['close']:.1%} of all pairs are closer than that median",
+            f"pairwise accuracy of one measurement by another: {found['pairwise']:.3f}",
+        ]
+    if (again := found["again"]) is not None:
+        lines.append(
+            f"records measured again differ by {again['median']:.1%} (median): pairwise accuracy of one measurement by "
+            f"another {again['pairwise']:.3f}, of the true latencies {again['model']:.3f}"
+        )
+    for device, errors in found["devices"].items():
+        said = ", ".join(f"{way} {error:.1%}" for way, error in errors.items())
+        lines.append(f"{device} from the other devices' measured latencies, MAPE: {said}")
+    return "\n".join(lines)
