@@ -158,6 +158,12 @@ def of_table(
     )
 
 
+def to_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as JSON may hold them; what is not known is null."""
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
 def table_text(frame: pd.DataFrame) -> str:
     """A table for the terminal, four digits a number; row numbers are left out.
 

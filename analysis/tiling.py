@@ -26,7 +26,7 @@ from tqdm import tqdm
 from analysis.figure import Axis, Figure, Lines, Panel
 from analysis.headline import Headline
 from analysis.report import Section
-from analysis.result import Result
+from analysis.result import Result, to_rows
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.machines.posterior import Observations, fit
 from perfvec.model import Model
@@ -295,14 +295,7 @@ def best(frame: pd.DataFrame) -> pd.DataFrame:
 
 def to_json(frame: pd.DataFrame) -> dict[str, Any]:
     """The `--json` document: `points` and `best`, null where there is no number."""
-    return {name: _records(table) for name, table in (("points", frame), ("best", best(frame)))}
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(key): None if isinstance(value, float) and value != value else value for key, value in row.items()}
-        for row in table.to_dict(orient="records")
-    ]
+    return {name: to_rows(table) for name, table in (("points", frame), ("best", best(frame)))}
 
 
 def shown(frame: pd.DataFrame) -> str:

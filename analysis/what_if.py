@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from analysis import budget
+from analysis.result import to_rows
 from analysis.simulated import Estimates, Simulable, SimulableLivePoints, SimulableTrace
 from analysis.span import Span
 from analysis.sweep import Design, Outcome, encoder_of, first_points, grid_design, space_design
@@ -465,11 +466,4 @@ def shown(table: pd.DataFrame) -> str:
 
 def to_json(changes: pd.DataFrame, orders: pd.DataFrame) -> dict[str, Any]:
     """The `--json` document: `summary`, and `orders` by program; null where there is no number."""
-    return {name: _plain(table) for name, table in (("summary", summary(changes, orders)), ("orders", orders))}
-
-
-def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(key): None if isinstance(value, float) and value != value else value for key, value in row.items()}
-        for row in table.to_dict(orient="records")
-    ]
+    return {name: to_rows(table) for name, table in (("summary", summary(changes, orders)), ("orders", orders))}

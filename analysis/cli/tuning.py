@@ -9,12 +9,13 @@ import typer
 
 from analysis.cli.options import Machines
 from analysis.cli.output import answers
-from analysis.result import Result, of_table, table_text
+from analysis.result import Result
 
 app = typer.Typer()
 
 
 @app.command("tune")
+@answers("as_json", "csv")
 def tune(
     network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S][,layers=L], as for collect.")],
     output: Annotated[
@@ -40,11 +41,8 @@ def tune(
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
     seed: Annotated[int, typer.Option(help="Random seed of the search.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of a table.")] = False,
-) -> None:
+) -> Result:
     """Search fast schedules of a network with a cost model. A stopped run continues with the same command."""
-    import json
-
     from analysis.tensor import tune as tuning
 
     plan = tuning.Plan(
@@ -63,16 +61,7 @@ def tune(
         builder_cpu=builder_cpu,
         tasks=tasks,
     )
-    found = tuning.tune(plan, output)
-    document = tuning.to_json(found)
-    if as_json:
-        print(json.dumps(document, allow_nan=False))
-        return
-    print(table_text(found.tasks().drop(columns="key")))
-    latency = (
-        "unknown, some task never ran" if document["latency_s"] is None else f"{1e3 * document['latency_s']:.3f} ms"
-    )
-    print(f"estimated latency {latency}; {found.trials} trials, {found.elapsed_s:.0f} s; database: {output}")
+    return tuning.tune(plan, output).result()
 
 
 @app.command("compare-searches")
@@ -91,8 +80,7 @@ def compare_searches(
     """
     from analysis.tensor import compare
 
-    frame = compare.compare(folders, reference)
-    return of_table("Searches beside each other", frame, lambda: compare.to_json(frame))
+    return compare.ask(folders, reference)
 
 
 @app.command("replay")
@@ -143,60 +131,34 @@ def replay(
     model for this computer's devices (--model), or by their program vectors for machines of `uarch/` (--uarch,
     --kernels).
     """
+    from analysis.tensor import programs
     from analysis.tensor import replay as replaying
+    from perfvec.machines.machine_vector import load_predictable
+    from perfvec.model import load_model
     from support.errors import InputError
 
-    numbers = [part.strip() for part in streams.split(",")]
-    if not all(part.isdigit() for part in numbers):
-        raise InputError(f"--streams {streams}: expected numbers with commas between them, such as 1,2,4")
+    numbers = replaying.parse_streams(streams)
     if machines:
         if kernels is None:
             raise InputError("--uarch needs --kernels DIR; make it with perfvec tensor export-kernels")
-        return _replay_machines(network, kernels, machines, foundation, [int(part) for part in numbers])
+        found = load_model(foundation)
+        return programs.ask(network, kernels, found, load_predictable(machines, found), numbers)
     if model is None:
         raise InputError("name a trained cost model with --model, or machines with --uarch and --kernels")
-    found = replaying.replay(
+    return replaying.replay(
         network,
         model,
         device,
         database=database,
         schedules=schedules,
         candidates=candidates,
-        streams=[int(part) for part in numbers],
+        streams=numbers,
         engines=[replaying.parse_engines(text) for text in engines or ()],
         measuring=replaying.Measuring(cpu=cpu) if measure else None,
         seed=seed,
         zero_shot=zero_shot,
         bandwidth_gbs=bandwidth,
-    )
-    document = replaying.to_json(found)
-    lines = [
-        table_text(found.kernels.drop(columns="key")),
-        table_text(found.streams),
-        f"critical path {1e3 * found.critical_path_s:.3f} ms",
-    ]
-    if len(found.engines):
-        lines.insert(2, table_text(found.engines))
-    if found.network is not None:
-        lines.append(f"measured end to end {1e3 * found.network.seconds:.3f} ms; predicted {document['error']:+.1%}")
-    return of_table(f"Replay of {network}", found.kernels, lambda: document, lambda: "\n".join(lines))
-
-
-def _replay_machines(
-    network: str, folder: Path, names: list[str], foundation: Path | None, streams: list[int]
-) -> Result:
-    from analysis.tensor import programs
-    from perfvec.machines.machine_vector import load_predictable
-    from perfvec.model import load_model
-    from support.errors import InputError
-
-    exported = programs.read(folder)
-    if exported.network != network:
-        raise InputError(f"{folder}: holds the kernels of {exported.network}, not of {network}")
-    model = load_model(foundation)
-    frame, whole = programs.replay_machines(folder, model, load_predictable(names, model), streams)
-    text = f"{table_text(frame)}\n{table_text(whole)}"
-    return of_table(f"Replay of {network}", frame, lambda: programs.to_json(frame, whole), lambda: text)
+    ).result()
 
 
 @app.command("export-kernels")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.result import Result, of_table, table_text
-from perfvec.tensor import evaluate, limits, predict
+from analysis.result import Result, of_table, table_text, to_rows
+from perfvec.tensor import evaluate, limits
 from perfvec.tensor.autotune import Tuned
 from perfvec.tensor.pruning import Pruned, means
 from perfvec.tensor.train import Trained
@@ -36,9 +36,8 @@ def of_pruned(done: Pruned, judged: pd.DataFrame | None = None) -> Result:
     table = done.sizes if judged is None else done.sizes.merge(means(judged), on="data")
 
     def document() -> dict[str, Any]:
-        losses = {} if judged is None else {"judged": judged.astype(object).where(judged.notna(), None)}
-        rows = {name: frame.to_dict("records") for name, frame in {"sizes": done.sizes, **losses}.items()}
-        return {**rows, "explained": [first, second], "coverage": done.coverage}
+        losses = {} if judged is None else {"judged": to_rows(judged)}
+        return {"sizes": to_rows(done.sizes), **losses, "explained": [first, second], "coverage": done.coverage}
 
     text = (
         f"principal components: {first:.1%} and {second:.1%} of the variance; the part has programs in "
@@ -71,14 +70,14 @@ def of_evaluation(rows: pd.DataFrame) -> Result:
     return of_table(
         "Tensor cost models",
         rows.drop(columns="curve", errors="ignore"),
-        lambda: evaluate.to_json(rows, table),
+        lambda: {"summary": to_rows(table), "rows": to_rows(rows)},
         lambda: table_text(evaluate.shown(table)),
     )
 
 
 def of_predictions(rows: pd.DataFrame) -> Result:
     """Answer which candidates are fast; the table is that of `perfvec.tensor.predict`."""
-    return of_table("Predicted candidates", rows, lambda: {"predictions": predict.to_json(rows)})
+    return of_table("Predicted candidates", rows, lambda: {"predictions": to_rows(rows)})
 
 
 def of_limits(dataset: str | os.PathLike[str], seed: int = 0) -> Result:

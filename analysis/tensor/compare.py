@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.result import Result, of_table, to_rows
 from analysis.tensor.history import History, read
 from support.errors import InputError
 
@@ -65,6 +65,7 @@ def reached(found: History, goal: float) -> tuple[float, float]:
     return float(row["trials"]), float(row["elapsed_s"])
 
 
-def to_json(frame: pd.DataFrame) -> dict[str, Any]:
-    """{"searches": rows}; what is not known is null."""
-    return {"searches": frame.astype(object).where(frame.notna(), None).to_dict("records")}
+def ask(folders: Sequence[Path], reference: int = 0) -> Result:
+    """Answer which search was the best and the fastest; the table is that of `compare`, unknown numbers are null."""
+    frame = compare(folders, reference)
+    return of_table("Searches beside each other", frame, lambda: {"searches": to_rows(frame)})

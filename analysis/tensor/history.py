@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.result import Result, of_table, table_text
 from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json
@@ -85,6 +86,29 @@ class History:
             ]
         frame["best_s"] = [best.get(key, float("nan")) for key in frame["key"]]
         return frame
+
+    def to_json(self) -> dict[str, Any]:
+        """Return {"search", "trials", "elapsed_s", "latency_s" (null until every task ran), "tasks", "curve"}."""
+        curve = json.loads(self.curve().to_json(orient="records"))
+        return {
+            "search": {name: value for name, value in self.header.items() if name != "tasks"},
+            "trials": self.trials,
+            "elapsed_s": self.elapsed_s,
+            "latency_s": curve[-1]["latency_s"] if curve else None,
+            "tasks": json.loads(self.tasks().to_json(orient="records")),
+            "curve": curve,
+        }
+
+    def result(self) -> Result:
+        """Answer how fast the network is now; the table is that of `tasks`."""
+        tasks, document = self.tasks(), self.to_json()
+        seconds = document["latency_s"]
+        latency = "unknown, some task never ran" if seconds is None else f"{1e3 * seconds:.3f} ms"
+        text = (
+            f"{table_text(tasks.drop(columns='key'))}\nestimated latency {latency}; {self.trials} trials, "
+            f"{self.elapsed_s:.0f} s; database: {self.folder}"
+        )
+        return of_table(f"Search of {self.header['network']}", tasks, lambda: document, lambda: text)
 
     def add(self, found: Round) -> None:
         """Append a finished round; a kill loses at most it."""

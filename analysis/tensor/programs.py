@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
 from analysis.predict import predict
+from analysis.result import Result, of_table, table_text
 from analysis.targets import check_model
 from analysis.tensor.graph import Call, Graph
 from analysis.tensor.streams import levels, list_schedule
@@ -207,6 +208,20 @@ def replay_machines(
     return kernels, pd.DataFrame(rows)
 
 
-def to_json(kernels: pd.DataFrame, network: pd.DataFrame) -> dict[str, Any]:
-    """{"kernels": rows, "network": rows}."""
-    return {"kernels": kernels.to_dict("records"), "network": network.to_dict("records")}
+def ask(
+    network: str, folder: Path, model: Model, machines: Sequence[Machine | MachineVector], streams: Sequence[int]
+) -> Result:
+    """Answer how long an inference takes on machines; the table is `replay_machines`' first.
+
+    Raises InputError where the folder holds another network's kernels.
+    """
+    exported = read(folder)
+    if exported.network != network:
+        raise InputError(f"{folder}: holds the kernels of {exported.network}, not of {network}")
+    kernels, whole = replay_machines(folder, model, machines, streams)
+    return of_table(
+        f"Replay of {network}",
+        kernels,
+        lambda: {"kernels": kernels.to_dict("records"), "network": whole.to_dict("records")},
+        lambda: f"{table_text(kernels)}\n{table_text(whole)}",
+    )

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from analysis.result import Result, of_table, table_text, to_rows
 from analysis.tensor.execute import execute
 from analysis.tensor.features import features
 from analysis.tensor.graph import Graph, network_graph
@@ -67,13 +68,53 @@ class Measuring:
 class Replay:
     """`kernels`: a row for every task (name, calls, schedule, predicted_s, and measured_s and error where measured);
     `streams`: a row for every number of streams (predicted_s, measured_s); `engines`: the same for every set of
-    engines; `network`: measured end to end."""
+    engines; `measured`: of the network end to end."""
 
+    network: str
     kernels: pd.DataFrame
     streams: pd.DataFrame
     critical_path_s: float  # predicted; no number of streams is faster
-    network: Measured | None
+    measured: Measured | None
     engines: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return {"kernels", "streams", "critical_path_s"}.
+
+        Where measured also "network_s", "spread", "sum_of_kernels_s", "error" of the prediction on one stream and
+        "replay_error" of the measured kernels' sum, both beside the network.
+        """
+        document: dict[str, Any] = {
+            "kernels": to_rows(self.kernels),
+            "streams": to_rows(self.streams),
+            "critical_path_s": self.critical_path_s,
+        }
+        if len(self.engines):
+            document["engines"] = to_rows(self.engines)
+        if self.measured is not None:
+            one = float((self.kernels["predicted_s"] * self.kernels["calls"]).sum())
+            measured = float((self.kernels["measured_s"] * self.kernels["calls"]).sum(skipna=False))
+            whole = self.measured.seconds
+            document |= {
+                "network_s": whole,
+                "spread": self.measured.spread,
+                "sum_of_kernels_s": _number(measured),
+                "error": one / whole - 1,
+                "replay_error": _number(measured / whole - 1),
+            }
+        return document
+
+    def result(self) -> Result:
+        """Answer how long an inference takes; the table is `kernels`."""
+        document = self.to_json()
+        lines = [table_text(self.kernels.drop(columns="key")), table_text(self.streams)]
+        if len(self.engines):
+            lines.append(table_text(self.engines))
+        lines.append(f"critical path {1e3 * self.critical_path_s:.3f} ms")
+        if self.measured is not None:
+            lines.append(
+                f"measured end to end {1e3 * self.measured.seconds:.3f} ms; predicted {document['error']:+.1%}"
+            )
+        return of_table(f"Replay of {self.network}", self.kernels, lambda: document, lambda: "\n".join(lines))
 
 
 def replay(
@@ -170,7 +211,7 @@ def assemble(
     timelines = [{"streams": count, **timeline(count)} for count in streams]
     typed = [{"engines": ",".join(f"{name}={n}" for name, n in each.items()), **timeline(each)} for each in engines]
     longest = float(levels(_of(graph, predicted), before).max())
-    return Replay(table, pd.DataFrame(timelines), longest, network, pd.DataFrame(typed))
+    return Replay(graph.network, table, pd.DataFrame(timelines), longest, network, pd.DataFrame(typed))
 
 
 def engine_of(task: Task) -> str:
@@ -189,6 +230,14 @@ def parse_engines(text: str) -> dict[str, int]:
     if len(found) != 2:
         raise InputError(f"--engines {text}: both {COMPUTE} and {COPY} need a number, such as {COMPUTE}=2,{COPY}=1")
     return found
+
+
+def parse_streams(text: str) -> list[int]:
+    """`1,2,4` as numbers of streams. Raises InputError."""
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in numbers):
+        raise InputError(f"--streams {text}: expected numbers with commas between them, such as 1,2,4")
+    return [int(part) for part in numbers]
 
 
 def _of(graph: Graph, seconds: Mapping[str, float]) -> list[float]:
@@ -346,34 +395,5 @@ def network_inputs(graph: Graph) -> list[tuple[str, tuple[int, ...]]]:
     return found
 
 
-def to_json(found: Replay) -> dict[str, Any]:
-    """{"kernels", "streams", "critical_path_s", and where measured "network_s", "spread", "sum_of_kernels_s", "error"
-    of the prediction on one stream and "replay_error" of the measured kernels' sum, both beside the network}."""
-    document: dict[str, Any] = {
-        "kernels": _rows(found.kernels),
-        "streams": _rows(found.streams),
-        "critical_path_s": found.critical_path_s,
-    }
-    if len(found.engines):
-        document["engines"] = _rows(found.engines)
-    if found.network is not None:
-        one = float((found.kernels["predicted_s"] * found.kernels["calls"]).sum())
-        measured = float((found.kernels["measured_s"] * found.kernels["calls"]).sum(skipna=False))
-        whole = found.network.seconds
-        document |= {
-            "network_s": whole,
-            "spread": found.network.spread,
-            "sum_of_kernels_s": _number(measured),
-            "error": one / whole - 1,
-            "replay_error": _number(measured / whole - 1),
-        }
-    return document
-
-
 def _number(value: float) -> float | None:
     return value if np.isfinite(value) else None
-
-
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]

@@ -9,7 +9,6 @@ killed search goes on from it. What differs between two searches with the same o
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 import shutil
 import time
@@ -382,17 +381,3 @@ def _result(seconds: float | None) -> Any:
     from tvm.s_tir.meta_schedule.runner import RunnerResult
 
     return RunnerResult(None, "failed") if seconds is None else RunnerResult([seconds], None)
-
-
-def to_json(found: History) -> dict[str, Any]:
-    """{"search", "trials", "elapsed_s", "latency_s" (estimated, null until every task ran), "tasks", "curve"}."""
-    curve, tasks = found.curve(), found.tasks()
-    numbers = json.loads(curve.to_json(orient="records"))
-    return {
-        "search": {name: value for name, value in found.header.items() if name != "tasks"},
-        "trials": found.trials,
-        "elapsed_s": found.elapsed_s,
-        "latency_s": numbers[-1]["latency_s"] if numbers else None,
-        "tasks": json.loads(tasks.to_json(orient="records")),
-        "curve": numbers,
-    }

@@ -194,14 +194,6 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
     return result
 
 
-def to_json(rows: pd.DataFrame, table: pd.DataFrame) -> dict[str, Any]:
-    """{"summary": …, "rows": …}; what is not a number (a latency metric of a model that ranks) is null."""
-    return {
-        name: frame.astype(object).where(frame.notna(), None).to_dict("records")
-        for name, frame in (("summary", table), ("rows", rows))
-    }
-
-
 def measure(model: CostModel, test: Records, *, zero_shot: bool = False) -> dict[str, float]:
     """The metrics of a model on measured records; a fraction, or milliseconds for rmse_ms; NaN where it only ranks."""
     score = model.score_records(test, zero_shot=zero_shot)

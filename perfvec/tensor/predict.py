@@ -78,12 +78,6 @@ def _as_dataset(path: Path, stack: ExitStack) -> Path:
     return folder / "log.tensor.h5"
 
 
-def to_json(frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows for JSON: numbers that are not there are null."""
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
-
-
 def _devices(
     model: CostModel, there: dict[str, Device], asked: list[str] | None, zero_shot: bool, path: str
 ) -> list[Device]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from analysis.tensor.graph import Call, Graph
-from analysis.tensor.replay import Kernel, assemble, engine_of, memory_bound, parse_engines, to_json
+from analysis.tensor.replay import Kernel, assemble, engine_of, memory_bound, parse_engines
 from analysis.tensor.tune import largest
 from support.errors import InputError
 from tracegen.tensor.dataset import Device
@@ -38,7 +38,11 @@ def test_copies_run_beside_computations():
     found = assemble(graph, kernels, seconds, (1,), {key: 10 * each for key, each in seconds.items()}, engines=engines)
     assert found.streams["predicted_s"].tolist() == [9.0]
     assert found.engines.to_dict("records") == [{"engines": "compute=1,copy=1", "predicted_s": 7.0, "measured_s": 70.0}]
-    assert to_json(found)["engines"][0]["predicted_s"] == 7.0
+    assert found.to_json()["engines"][0]["predicted_s"] == 7.0
+    assert str(found.result()).splitlines()[-2:] == [
+        "compute=1,copy=1            7          70",
+        "critical path 7000.000 ms",
+    ]
     assert set(found.kernels["engine"]) == {"compute", "copy"}
 
 

@@ -52,6 +52,17 @@ def test_the_latency_is_known_when_every_task_ran(tmp_path):
     assert curve["latency_s"].tolist()[2:] == [7.0, 5.0]
 
 
+def test_the_answer_of_a_search(tmp_path):
+    found = history(tmp_path / "s", done("a", 2.0), done("b", None, trials=2))
+    assert found.result().json["latency_s"] is None
+    assert str(found.result()).endswith(
+        f"latency unknown, some task never ran; 6 trials, 6 s; database: {tmp_path / 's'}"
+    )
+    found.add(done("b", 3.0))
+    assert "estimated latency 7000.000 ms" in str(found.result())
+    assert found.result().table["best_s"].tolist() == [2.0, 3.0]
+
+
 def test_a_torn_last_line_is_dropped_and_the_search_goes_on(tmp_path):
     history(tmp_path / "s", done("a", 2.0))
     with (tmp_path / "s" / "history.jsonl").open("a") as stream:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.predict import predict
-from analysis.tensor.programs import INDEX, NETWORK, export, read, replay_machines
+from analysis.tensor.programs import INDEX, NETWORK, ask, export, read, replay_machines
 from analysis.tensor.replay import DEFAULT, Kernel
 from perfvec.model import load_model
 from perfvec.representation.vector import load_vector
@@ -66,6 +66,16 @@ def test_one_stream_is_what_predict_says_of_the_network(folder, model):
     np.testing.assert_allclose(one["seconds"], alone["seconds"])
     assert (network["seconds"] >= network["critical_path_s"] * (1 - 1e-12)).all()
     np.testing.assert_allclose(kernels.groupby("uarch")["share"].sum(), 1.0)
+
+
+def test_the_answer_is_of_the_network_that_was_asked_for(folder, model):
+    machines = [load_machine(name) for name in MACHINES]
+    network = read(folder).network
+    found = ask(network, folder, model, machines, (1, 2))
+    assert len(found.json["network"]) == 2 * len(MACHINES)
+    assert set(found.table["uarch"]) == set(MACHINES)
+    with pytest.raises(InputError, match=f"holds the kernels of {network}, not of resnet18"):
+        ask("resnet18", folder, model, machines, (1,))
 
 
 def test_an_export_goes_on_with_the_vectors_that_are_there(folder, graph, kernels, model):

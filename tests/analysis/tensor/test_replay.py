@@ -14,7 +14,6 @@ from analysis.tensor.replay import (
     measure_network,
     predict,
     replay,
-    to_json,
     without_database,
 )
 from perfvec.tensor.model_file import save_model
@@ -67,7 +66,7 @@ def test_a_network_runs_with_the_schedules_that_it_is_replayed_with(graph, train
     measuring = Measuring(budget_s=0.02, network_s=0.05)
     measured = measure_kernels(kernels, "x86-64-v3", measuring)
     network = measure_network(graph, kernels, "x86-64-v3", measuring)
-    document = to_json(assemble(graph, kernels, predicted, (1,), measured, network))
+    document = assemble(graph, kernels, predicted, (1,), measured, network).to_json()
     assert 0 < document["sum_of_kernels_s"] < 1e-2 and 0 < document["network_s"] < 1e-1
     assert document["error"] == pytest.approx(sum(predicted.values()) / document["network_s"] - 1)
 
