@@ -12,6 +12,7 @@ from analysis.cli.options import Level, MaxInstructions, ModelFile
 from analysis.cli.output import answers
 from analysis.result import Result
 from perfvec.intervals.level import DEFAULT_LEVEL
+from perfvec.training.recipe import Recipe, parse_numbers
 from support.errors import InputError
 
 app = typer.Typer()
@@ -44,10 +45,10 @@ def train(
     validate_fraction: Annotated[
         float, typer.Option(min=0.0, max=0.5, help="Validate on this fraction of the programs, instead of named ones.")
     ] = 0.0,
-    validate_every: Annotated[int, typer.Option(min=1, help="Steps between validations.")] = 500,
+    validate_every: Annotated[int, typer.Option(min=1, help="Steps between validations.")] = Recipe.validate_every,
     patience: Annotated[
         int, typer.Option(min=0, help="Stop after N validations without an improvement; 0: never.")
-    ] = 0,
+    ] = Recipe.patience,
     schema: Annotated[
         str | None,
         typer.Option(help="Feature schema; NAME~COLUMN leaves out a column.", show_default="--initial's, or default"),
@@ -81,19 +82,25 @@ def train(
     ] = None,
     instructions: Annotated[
         int, typer.Option(min=1, help="Instructions to train on, counting repetitions.")
-    ] = 60_000_000,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sequences of 288 instructions in a batch.")] = 16,
-    optimizer: Annotated[str, typer.Option(help="muon (matrices by Muon, the rest by Adam) or adam.")] = "muon",
-    learning_rate: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")] = 2e-3,
-    muon_lr: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Muon's peak learning rate.")] = 0.02,
-    weight_decay: Annotated[float, typer.Option(min=0.0, help="Weight decay, as in AdamW.")] = 0.0,
+    ] = Recipe.instructions,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Sequences of 288 instructions in a batch.")
+    ] = Recipe.batch_size,
+    optimizer: Annotated[
+        str, typer.Option(help="muon (matrices by Muon, the rest by Adam) or adam.")
+    ] = Recipe.optimizer,
+    learning_rate: Annotated[
+        float, typer.Option(min=1e-6, max=1.0, help="Adam's peak learning rate.")
+    ] = Recipe.learning_rate,
+    muon_lr: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Muon's peak learning rate.")] = Recipe.muon_lr,
+    weight_decay: Annotated[float, typer.Option(min=0.0, help="Weight decay, as in AdamW.")] = Recipe.weight_decay,
     ema_decay: Annotated[
         float,
         typer.Option(
             min=0.0, max=0.999999, help="Save an exponential moving average of the weights, with this decay per step."
         ),
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Random seed of weights and batches.")] = 0,
+    ] = Recipe.ema_decay,
+    seed: Annotated[int, typer.Option(help="Random seed of weights and batches.")] = Recipe.seed,
     initial: Annotated[Path | None, typer.Option(help="Start from this model's weights.")] = None,
     device: Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")] = "auto",
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
@@ -111,7 +118,6 @@ def train(
     """
     from perfvec.model import load_model
     from perfvec.training.data import Split
-    from perfvec.training.recipe import Recipe, parse_numbers
     from perfvec.training.train import shape_options
     from perfvec.training.train import train as run_train
 

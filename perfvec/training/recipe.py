@@ -1,4 +1,7 @@
-"""The recipe of a training run: everything that training depends on besides the data."""
+"""The recipe of a training run: everything that training depends on besides the data.
+
+The command line takes its defaults from here before it knows what is asked, so nothing heavy is imported above.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfvec.architectures import ARCHITECTURES, complete
-from perfvec.training.data import WARMUP
-from perfvec.training.loss import SEGMENTS
-from perfvec.training.optimizer import OPTIMIZERS
 from support.errors import InputError
 
 
@@ -41,6 +40,11 @@ class Recipe:
     initial: str = ""  # digest of the model whose weights training starts from; none: from nothing
 
     def __post_init__(self) -> None:
+        from perfvec.architectures import complete
+        from perfvec.training.data import WARMUP
+        from perfvec.training.loss import SEGMENTS
+        from perfvec.training.optimizer import OPTIMIZERS
+
         if self.warmup > WARMUP or self.sequence % SEGMENTS[-1][0]:
             raise InputError(f"warmup must be at most {WARMUP} and sequence a multiple of {SEGMENTS[-1][0]}")
         if min(self.width, self.layers, self.instructions, self.batch_size, self.validate_every) < 1:
@@ -62,6 +66,8 @@ class Recipe:
     @property
     def lead(self) -> int:
         """Instructions before those of a sequence that count; none where an architecture has no memory."""
+        from perfvec.architectures import ARCHITECTURES
+
         return self.warmup if ARCHITECTURES[self.architecture].MEMORY else 0
 
     @property
