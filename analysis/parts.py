@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perfvec.representation.sums import Sums, by_static_instruction
+from perfvec.representation.sums import Sums
 from support.errors import InputError
 from tracegen.binary.source_lines import source_lines
 from tracegen.control_flow.basic_blocks import BlockVectors
@@ -205,19 +205,16 @@ class Grouping:
         function, _ = functions_of(self._lines)
         self._calls = CallTree(self.instructions, function, np.isin(trace.address, trace.symbols()[0]))
 
-    def by_static(self, chunk: Chunk) -> NDArray[np.integer]:
-        """[n] each instruction's static one; call it once a chunk, in order."""
+    def groups(self, chunk: Chunk) -> list[NDArray[np.int64]]:
+        """Return [n] each instruction's static one, interval and context; call it once a chunk, in order."""
         self._edges.observe(chunk)
-        return by_static_instruction(chunk)
-
-    def by_interval(self, chunk: Chunk) -> NDArray[np.integer]:
-        """[n] each instruction's interval; call it once a chunk, in order."""
         self._blocks.observe(chunk)
-        return np.arange(chunk.start - self._start, chunk.start - self._start + len(chunk)) // self._interval
-
-    def by_context(self, chunk: Chunk) -> NDArray[np.integer]:
-        """[n] each instruction's node of the calling-context tree; call it once a chunk, in order."""
-        return self._calls.observe(chunk)
+        place = np.arange(chunk.start - self._start, chunk.start - self._start + len(chunk))
+        return [
+            chunk.static_id.astype(np.int64),
+            place // self._interval,
+            np.asarray(self._calls.observe(chunk), np.int64),
+        ]
 
     def parts(self, statics: Sums, intervals: Sums, contexts: Sums) -> Parts:
         """Return what the pass found; static instructions and contexts that were not executed get rows of zeros."""

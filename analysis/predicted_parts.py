@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
+from tqdm import tqdm
+
 from analysis.parts import Grouping, Parts, opened
 from perfvec.model import Model
-from perfvec.representation.by_instruction import grouped_sums
+from perfvec.representation.by_instruction import GroupedSums
+from perfvec.representation.represent import CHUNK
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import LivePoints
 
@@ -26,12 +29,10 @@ def collect(
     with opened(trace) as file:
         total = min(len(file), max_instructions or len(file))
         grouping = Grouping(file, total, interval)
-        sums = grouped_sums(
-            model,
-            file,
-            grouping.instructions,
-            [grouping.by_static, grouping.by_interval, grouping.by_context],
-            max_instructions=max_instructions,
-            progress=progress,
-        )
-        return grouping.parts(*sums)
+        adding = GroupedSums(model, grouping.instructions, 3)
+        hidden = None if progress else True
+        with tqdm(total=total, unit="instr", unit_scale=True, desc=f"profile {file.name}", disable=hidden) as bar:
+            for chunk in file.chunks(CHUNK, stop=total):
+                adding.add(chunk, grouping.groups(chunk))
+                bar.update(len(chunk))
+        return grouping.parts(*adding.sums())

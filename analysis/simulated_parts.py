@@ -52,8 +52,7 @@ def collect(
         tables = [_Stacks(len(machines)) for _ in range(3)]
         with Simulations(machines, grouping.instructions, threads or processors()) as running:
             for chunk in timed(file, running, span, progress):
-                groups = [grouping.by_static(chunk), grouping.by_interval(chunk), grouping.by_context(chunk)]
-                pairs = [table.pairs(np.asarray(group)) for table, group in zip(tables, groups, strict=True)]
+                pairs = [table.pairs(group) for table, group in zip(tables, grouping.groups(chunk), strict=True)]
                 running.run_with_stacks(chunk, [list(machine) for machine in zip(*pairs, strict=True)])
         return grouping.parts(*(table.sums() for table in tables)), costs
 

@@ -11,53 +11,45 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
-from perfvec.representation.represent import CHUNK, OVERLAP, representations
-from perfvec.representation.sums import Grouping, Sums
+from perfvec.representation.represent import OVERLAP, representations
+from perfvec.representation.sums import Sums
 from support.jit import cached
-from tracegen.formats.trace import Trace
-from uarch.instructions import StaticInstructions
+from uarch.instructions import Chunk, StaticInstructions
 
 
-def grouped_sums(
-    model: Model,
-    trace: Trace,
-    instructions: StaticInstructions,
-    groupings: Sequence[Grouping],
-    *,
-    max_instructions: int | None = None,
-    progress: bool = True,
-) -> list[Sums]:
-    """Sums by each of `groupings` over a trace (or its first `max_instructions`), in one pass as `represent` makes it.
+class GroupedSums:
+    """Sums of a run's representations by several groupings, in one pass as `represent` makes it.
 
-    `instructions` are the trace's, decoded. Each grouping sees every chunk once, in order. Representations are float32
-    and added in float64. Memory is that of a chunk and of the sums: 8·d bytes a group.
+    Representations are float32 and added in float64. Memory is that of a chunk and of the sums: 8·d bytes a group.
     """
-    total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    schema, foundation, bf16 = model.schema, rounded(model.foundation), native_bf16(model.foundation.mean.device)
-    extractor, static = schema.extractor(instructions), schema.static(instructions)
-    growing = [_Growing(model.foundation.width) for _ in groupings]
-    lead_id = np.empty(0, np.uint32)
-    lead_stored = np.empty((0, len(schema.columns)), schema.dtype)
-    with tqdm(
-        total=total, unit="instr", unit_scale=True, desc=f"profile {trace.name}", disable=None if progress else True
-    ) as bar:
-        for chunk in trace.chunks(CHUNK, stop=total):
-            static_id = np.concatenate([lead_id, chunk.static_id])
-            stored = np.concatenate([lead_stored, extractor.extract(chunk)])
-            groups = [np.asarray(grouping(chunk), np.int64) for grouping in groupings]
-            for sums, group in zip(growing, groups, strict=True):
-                sums.count(group)
-            for part, position in representations(foundation, static, static_id, stored, len(lead_id), bf16=bf16):
-                representation = part.reshape(-1, model.foundation.width).cpu().numpy()
-                for sums, group in zip(growing, groups, strict=True):
-                    _scatter(representation, position.reshape(-1), group, sums.vectors)
-            lead_id, lead_stored = static_id[-OVERLAP:], stored[-OVERLAP:]
-            bar.update(len(chunk))
-    return [sums.result() for sums in growing]
+
+    def __init__(self, model: Model, instructions: StaticInstructions, groupings: int) -> None:
+        schema = model.schema
+        self._foundation, self._bf16 = rounded(model.foundation), native_bf16(model.foundation.mean.device)
+        self._extractor, self._static = schema.extractor(instructions), schema.static(instructions)
+        self._growing = [_Growing(model.foundation.width) for _ in range(groupings)]
+        self._lead_id = np.empty(0, np.uint32)
+        self._lead_stored = np.empty((0, len(schema.columns)), schema.dtype)
+
+    def add(self, chunk: Chunk, groups: Sequence[NDArray[np.int64]]) -> None:
+        """Add the run's next chunk [n]; for each grouping the group [n], from 0 on, of each of its instructions."""
+        static_id = np.concatenate([self._lead_id, chunk.static_id])
+        stored = np.concatenate([self._lead_stored, self._extractor.extract(chunk)])
+        for sums, group in zip(self._growing, groups, strict=True):
+            sums.count(group)
+        lead = len(self._lead_id)
+        for part, position in representations(self._foundation, self._static, static_id, stored, lead, bf16=self._bf16):
+            representation = part.reshape(-1, self._foundation.width).cpu().numpy()
+            for sums, group in zip(self._growing, groups, strict=True):
+                _scatter(representation, position.reshape(-1), group, sums.vectors)
+        self._lead_id, self._lead_stored = static_id[-OVERLAP:], stored[-OVERLAP:]
+
+    def sums(self) -> list[Sums]:
+        """Return the sums so far, one for each grouping."""
+        return [growing.result() for growing in self._growing]
 
 
 class _Growing:

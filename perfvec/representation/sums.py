@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-
-from uarch.instructions import Chunk
-
-Grouping = Callable[[Chunk], NDArray[np.integer]]  # [n] the group, from 0 on, of each instruction of the next chunk
 
 
 @dataclass(frozen=True)
@@ -26,8 +21,3 @@ class Sums:
         rows = len(self.instructions)
         member = csr_matrix((np.ones(rows), (group, np.arange(rows))), (groups, rows))
         return Sums(member @ self.vectors, (member @ self.instructions).astype(np.int64))
-
-
-def by_static_instruction(chunk: Chunk) -> NDArray[np.integer]:
-    """The grouping whose row s is static instruction s."""
-    return chunk.static_id

@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from perfvec.model import FoundationModel, Model
-from perfvec.representation import by_instruction
-from perfvec.representation.by_instruction import grouped_sums
-from perfvec.representation.represent import represent
-from perfvec.representation.sums import Sums, by_static_instruction
+from perfvec.representation.by_instruction import GroupedSums
+from perfvec.representation.represent import CHUNK, represent
+from perfvec.representation.sums import Sums
 from tests.conftest import KERNELS
 from tracegen.decode import decode
 from tracegen.features import get_schema
@@ -30,45 +29,52 @@ def case(tmp_path_factory):
         yield Model(foundation, (load_machine("base"),), ()), opened, decode(opened.address, opened.code, opened.isa)
 
 
+def by_static(chunk):
+    return chunk.static_id.astype(np.int64)
+
+
+def by_place(chunk):
+    return np.arange(chunk.start, chunk.start + len(chunk))
+
+
+def grouped_sums(case, *groupings, size=CHUNK, stop=None):
+    model, opened, instructions = case
+    adding = GroupedSums(model, instructions, len(groupings))
+    for chunk in opened.chunks(size, stop=stop):
+        adding.add(chunk, [grouping(chunk) for grouping in groupings])
+    return adding.sums()
+
+
 @pytest.mark.parametrize("chunk", [None, 3_000])
 def test_groups_add_up_to_the_vector(case, chunk, monkeypatch):
-    model, opened, instructions = case
+    model, opened, _ = case
     if chunk:
-        monkeypatch.setattr(by_instruction, "CHUNK", chunk)
         monkeypatch.setattr("perfvec.representation.represent.CHUNK", chunk)
     whole = represent(model, opened, progress=False)
-    statics, halves = grouped_sums(
-        model,
-        opened,
-        instructions,
-        [by_static_instruction, lambda chunk: np.arange(chunk.start, chunk.start + len(chunk)) // 5_000],
-        progress=False,
-    )
+    statics, halves = grouped_sums(case, by_static, lambda chunk: by_place(chunk) // 5_000, size=chunk or CHUNK)
     np.testing.assert_allclose(statics.vectors.sum(axis=0), whole.vector, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(halves.vectors.sum(axis=0), whole.vector, rtol=1e-5, atol=1e-4)
     assert halves.instructions.tolist() == [5_000, 5_000, 7]
 
 
 def test_each_instruction_is_in_its_group(case):
-    model, opened, instructions = case
-    (statics,) = grouped_sums(model, opened, instructions, [by_static_instruction], progress=False)
+    _, opened, _ = case
+    (statics,) = grouped_sums(case, by_static)
     executed = np.concatenate([chunk.static_id for chunk in opened.chunks()])
     counts = np.bincount(executed, minlength=len(statics.instructions))
     assert statics.instructions.tolist() == counts.tolist()
     assert not statics.vectors[counts == 0].any()
 
     # every instruction in a group of its own
-    (each,) = grouped_sums(
-        model, opened, instructions, [lambda chunk: np.arange(chunk.start, chunk.start + len(chunk))], progress=False
-    )
+    (each,) = grouped_sums(case, by_place)
     expected = np.zeros_like(statics.vectors)
     np.add.at(expected, executed, each.vectors)
     np.testing.assert_allclose(statics.vectors, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_only_the_first_instructions(case):
-    model, opened, instructions = case
-    (sums,) = grouped_sums(model, opened, instructions, [by_static_instruction], max_instructions=1_000, progress=False)
+    model, opened, _ = case
+    (sums,) = grouped_sums(case, by_static, stop=1_000)
     assert sums.instructions.sum() == 1_000
     whole = represent(model, opened, max_instructions=1_000, progress=False)
     np.testing.assert_allclose(sums.vectors.sum(axis=0), whole.vector, rtol=1e-5, atol=1e-4)
