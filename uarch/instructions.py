@@ -73,8 +73,8 @@ class Interruption(IntEnum):
     BRANCH = 2  # the third one is a branch within the microcode that is always taken
 
 
-# One space of architectural registers, aliases collapsed (al, ax, eax and rax are one register).
-INTEGER_REGISTERS = 0  # 0–31; zero registers (xzr, x0 of RISC-V) are left out of sources and destinations
+# One space of architectural registers, aliases collapsed (al, ax, eax and rax are one register). Integer registers are
+# 0–31; zero registers (xzr, x0 of RISC-V) are left out of sources and destinations.
 VECTOR_REGISTERS = 32  # 32–63: xmm/ymm/zmm, v/q/d/s, f
 FLAGS_REGISTER = 64  # x86's ZF, SF, PF and AF, which are renamed together; AArch64's NZCV; RISC-V's fflags
 X87_REGISTER = 65  # the x87 stack as one register (MMX too)

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from perfvec.intervals.calibration import Calibration, calibrate_unlike
+from perfvec.intervals.calibration import LEVELS, Calibration, UnlikeCalibration
+from perfvec.intervals.conformal import hierarchical_quantiles
 from perfvec.intervals.novelty import program_isolation
 from perfvec.intervals.predicted import half_widths
 from perfvec.model import load_model, save_model
@@ -53,6 +55,14 @@ PROGRAMS = {
     "stencil100": (1_000_000, "stencil 100"),
     "stencil500": (5_000_000, "stencil 500"),
 }
+
+
+def calibrate_unlike(
+    error: NDArray[np.float64], program: NDArray[np.int64], machines: int, *, distance: float, neighbours: int
+) -> UnlikeCalibration:
+    """Return quantiles of log(simulated / predicted) [n], of pairs of unlike programs [n] (numbers) and machines."""
+    quantiles = hierarchical_quantiles(np.abs(error), program, LEVELS)
+    return UnlikeCalibration(distance, neighbours, quantiles, len(np.unique(program)), machines, len(error))
 
 
 def traced(name: str, folder: Path) -> Path:

@@ -177,14 +177,6 @@ def _unlike(document: dict[str, Any] | None) -> UnlikeCalibration | None:
     return UnlikeCalibration(distance, neighbours, quantiles, *counts)
 
 
-def calibrate_unlike(
-    error: NDArray[np.float64], program: NDArray[np.int64], machines: int, *, distance: float, neighbours: int
-) -> UnlikeCalibration:
-    """From log(simulated / predicted) [n] of pairs of unlike programs [n] (numbers) and machines."""
-    quantiles = hierarchical_quantiles(np.abs(error), program, LEVELS)
-    return UnlikeCalibration(distance, neighbours, quantiles, len(np.unique(program)), machines, len(error))
-
-
 def calibrate_way(errors: Errors) -> WayCalibration:
     """The scale, and the scores' quantiles by programs; of new machines the larger of these and those by machines."""
     scale = fit_scale(errors)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from analysis import intervals, novelty, predict, sweep
 from analysis.cli.main import main
+from benchmarks.perfvec.calibrate_unlike import calibrate_unlike
 from perfvec.intervals.calibrate import calibrate, coverage
 from perfvec.intervals.calibration import (
     LEVELS,
@@ -23,7 +24,6 @@ from perfvec.intervals.calibration import (
     Scale,
     UnlikeCalibration,
     WayCalibration,
-    calibrate_unlike,
     calibrate_way,
     calibration_from_json,
     fit_scale,

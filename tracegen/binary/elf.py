@@ -40,7 +40,6 @@ class Executable:
     path: Path
     isa: str  # "x86-64", "aarch64" or "riscv64"
     interpreter: str | None  # the dynamic linker it names, None for a static program
-    is_pie: bool
 
 
 class Mapping(NamedTuple):
@@ -79,7 +78,7 @@ def inspect(path: Path) -> Executable:
         raise InputError(f"{path}: not an ELF program, nor a script that starts with '#!'") from error
     if kind not in ("ET_EXEC", "ET_DYN"):
         raise InputError(f"{path}: an ELF file that is not executable ({kind}); link it into a program first")
-    return Executable(path, isa, interpreter, kind == "ET_DYN")
+    return Executable(path, isa, interpreter)
 
 
 def _header(stream: BinaryIO) -> tuple[int, bool, str, str]:

@@ -32,7 +32,6 @@ from uarch.instructions import Chunk, StaticInstructions
 from uarch.timing.simulation import Simulation
 
 REFERENCES = Path(__file__).with_name("reference-machines.yaml")
-DIGEST = "a84a68645e4f7a62726b026757d1fa6fce1092dc8314d2b7b672f9961b437266"  # SHA-256 of that file
 NAMES = ("in-order", "small", "middle", "large", "dataflow", "data", "branches", "instructions")
 SPANS = (16, 128)  # instructions that the means are over
 EACH = 1 + len(SPANS)  # columns of a machine

@@ -347,7 +347,10 @@ class Trace(H5Reader):
         return len(self._columns[1])
 
     def verify(self) -> None:
-        """Raise InputError unless the content matches the recorded digest (reads the whole file)."""
+        """Raise InputError unless the content matches the recorded digest (reads the whole file).
+
+        Opening checks the seal instead, which files of other writers and `--unsealed` ones are without.
+        """
         if digest(self._file) != self.digest:
             raise InputError(f"{self.path}: the content does not match its digest; the file is damaged")
 

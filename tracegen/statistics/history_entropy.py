@@ -157,13 +157,3 @@ class HistoryEntropy:
             contexts=int(self._scalars[_ENTRIES]),
             covered=float(counted / total) if total else 1.0,
         )
-
-
-def history_entropy(
-    site: NDArray[np.uint32], taken: NDArray[np.uint8], kind: str, length: int, *, limit: int = LIMIT
-) -> Entropy:
-    """The entropies of a stream of outcomes at once; see `HistoryEntropy`."""
-    site = np.ascontiguousarray(site, np.uint32)
-    counts = HistoryEntropy(int(site.max(initial=0)) + 1, kind, length, limit=limit)
-    counts.observe(site, np.ascontiguousarray(taken, np.uint8))
-    return counts.result()

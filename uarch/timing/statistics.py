@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from uarch.configuration import Machine
-from uarch.timing.stack import CAUSES
 
 LEVELS = ("l1i", "l1d", "l2", "l3")
 LINE_BYTES = 64
@@ -73,11 +72,6 @@ def statistics(machine: Machine, counts: Mapping[str, int]) -> dict[str, float]:
         occupied = _share(counts[f"{queue}_occupied"], cycles)
         found[f"{queue}_occupancy"] = occupied if machine.core == "out-of-order" else float("nan")
     return found
-
-
-def cpi_stack(cycles: Mapping[str, float], instructions: int) -> dict[str, float]:
-    """Return the cycles per instruction of each cause that has any, in the order of CAUSES."""
-    return {cause: cycles[cause] / instructions for cause in CAUSES if cycles[cause]}
 
 
 def _share(part: float, whole: float) -> float:

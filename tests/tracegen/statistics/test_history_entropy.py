@@ -4,11 +4,18 @@ import numpy as np
 import pytest
 
 from support.errors import InputError
-from tracegen.statistics.history_entropy import history_entropy
+from tracegen.statistics.history_entropy import LIMIT, HistoryEntropy
 
 
 def entropy_of(p):
     return -p * np.log2(p) - (1 - p) * np.log2(1 - p)
+
+
+def history_entropy(site, taken, kind, length, limit=LIMIT):
+    site = np.ascontiguousarray(site, np.uint32)
+    counts = HistoryEntropy(int(site.max(initial=0)) + 1, kind, length, limit=limit)
+    counts.observe(site, np.ascontiguousarray(taken, np.uint8))
+    return counts.result()
 
 
 def one_branch(taken):

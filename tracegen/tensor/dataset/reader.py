@@ -79,7 +79,7 @@ class Dataset(H5Reader):
         return offset
 
     def verify(self) -> None:
-        """Raise InputError unless the content matches the recorded digest (reads the whole file)."""
+        """Raise InputError unless the content matches the recorded digest; see `Trace.verify`."""
         with damage_in(self.path, "the content"):
             found = digest(self._file, ["tasks", "devices", "schedules", "records", "features"])
         if found != self.digest:
