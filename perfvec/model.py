@@ -35,6 +35,7 @@ from uarch.configuration import Machine, machine_from_dict
 FORMAT = "perfvec-model"
 VERSION = 3
 _PROGRAM_VECTORS = "programs.vectors"  # a tensor that a model may have
+_SKIP = "skip"  # the skip connection, as files call it: digests of models are of this word
 DEFAULT_WEIGHTS = Path(__file__).parent / "weights" / "default.safetensors"
 
 
@@ -42,8 +43,8 @@ class FoundationModel(nn.Module):
     """An architecture (perfvec.architectures) over the features of consecutive instructions; time first.
 
     `forward(x [T, B, schema.width], state) -> (r [T, B, width], state)`; `head.weight` is [machines, width]. With
-    `skip` an instruction's own features enter r by a linear map besides: r is then not bounded as a recurrent state
-    is, so that a rare instruction of thousands of cycles can be expressed.
+    `skip_connection` an instruction's own features enter r by a linear map besides: r is then not bounded as a
+    recurrent state is, so that a rare instruction of thousands of cycles can be expressed.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class FoundationModel(nn.Module):
         architecture: str = "lstm",
         width: int = 256,
         layers: int = 2,
-        skip: bool = False,
+        skip_connection: bool = False,
         **numbers: int,
     ) -> None:
         super().__init__()
@@ -63,13 +64,13 @@ class FoundationModel(nn.Module):
             "architecture": architecture,
             "width": width,
             "layers": layers,
-            "skip": skip,
+            "skip_connection": skip_connection,
             **complete(architecture, numbers),
         }
         self.architecture = build(architecture, schema.width, width, layers, numbers)
-        self.skip = nn.Linear(schema.width, width, bias=False) if skip else None
-        if self.skip is not None:
-            nn.init.zeros_(self.skip.weight)
+        self.skip_connection = nn.Linear(schema.width, width, bias=False) if skip_connection else None
+        if self.skip_connection is not None:
+            nn.init.zeros_(self.skip_connection.weight)
         self.head = nn.Linear(width, machines, bias=False)
         self.register_buffer("mean", torch.zeros(schema.width))
         self.register_buffer("scale", torch.ones(schema.width))
@@ -81,11 +82,11 @@ class FoundationModel(nn.Module):
         return self.head.in_features
 
     def forward(self, x: Tensor, state: State | None = None, *, bf16: bool = False) -> tuple[Tensor, State]:
-        """With `bf16` the architecture's products are in bfloat16; weights, inputs, results, `skip` stay float32."""
+        """With `bf16` the architecture's products are in bfloat16; all else stays float32."""
         x = (x - self.mean) * self.scale
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             r, state = self.architecture(x, state)
-        r = r.float() if self.skip is None else r.float() + self.skip(x)
+        r = r.float() if self.skip_connection is None else r.float() + self.skip_connection(x)
         return r, tuple(value.float() for value in state)
 
 
@@ -175,7 +176,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "format": FORMAT,
         "version": str(VERSION),
         "schema": model.schema.identity,
-        "shape": json.dumps(model.foundation.shape),
+        "shape": json.dumps(_renamed(model.foundation.shape, "skip_connection", _SKIP)),
         "machines": json.dumps([machine.to_dict() for machine in model.machines]),
         "fitted_machines": json.dumps([machine.to_dict() for machine in model.fitted_machines]),
         "programs": json.dumps([asdict(program) for program in model.programs]),
@@ -219,7 +220,9 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
         raise InputError(f"{path}: {error}") from error
     try:
         machines = tuple(machine_from_dict(values) for values in parse_json(metadata["machines"]))
-        foundation = _foundation(schema, len(machines), parse_json(metadata["shape"]), tensors)
+        foundation = _foundation(
+            schema, len(machines), _renamed(parse_json(metadata["shape"]), _SKIP, "skip_connection"), tensors
+        )
         _load(foundation, tensors, "foundation.")
         encoder = None
         if any(name.startswith("encoder.") for name in tensors):
@@ -241,6 +244,10 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     return Model(foundation, machines, programs, encoder, recipe, digest, fitted, fitted_vectors, vectors, calibration)
+
+
+def _renamed(shape: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    return {new if name == old else name: value for name, value in shape.items()}
 
 
 def _foundation(schema: Schema, machines: int, shape: dict[str, Any], tensors: Mapping[str, Tensor]) -> FoundationModel:

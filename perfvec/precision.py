@@ -91,7 +91,7 @@ class Rounded(FoundationModel):
 
 def rounded(foundation: FoundationModel) -> FoundationModel:
     """Return a Rounded that represents programs in place of `foundation`, or itself where none can be made."""
-    if foundation.skip is not None:
+    if foundation.skip_connection is not None:
         return foundation
     changed = Rounded(foundation)
     return changed if changed.absorbed else foundation

@@ -72,7 +72,7 @@ def train(
             help="NAME=VALUE: a parameter of the architecture, as window=32 of a transformer; repeat for more."
         ),
     ] = None,
-    skip: Annotated[
+    skip_connection: Annotated[
         bool | None,
         typer.Option(
             "--skip-connection/--no-skip-connection",
@@ -129,7 +129,7 @@ def train(
         width=width,
         layers=layers,
         numbers=parse_numbers(number or []) or None,
-        skip=skip,
+        skip_connection=skip_connection,
     )
     recipe = Recipe(
         **shape,

@@ -21,7 +21,7 @@ class Recipe:
     width: int = 256
     layers: int = 2
     numbers: Mapping[str, int] = field(default_factory=dict)  # of the architecture, where not its defaults
-    skip: bool = False  # an instruction's features also enter its vector by a linear map
+    skip_connection: bool = False  # an instruction's features also enter its vector by a linear map
     instructions: int = 60_000_000  # executed instructions that training passes over (repetitions counted)
     sequence: int = 288  # instructions of a training sequence that count, behind `warmup` others
     warmup: int = 96
@@ -82,7 +82,7 @@ class Recipe:
             "architecture": self.architecture,
             "width": self.width,
             "layers": self.layers,
-            "skip": self.skip,
+            "skip_connection": self.skip_connection,
             **self.numbers,
         }
 

@@ -171,15 +171,16 @@ def train(
 
 
 def shape_options(initial: Model | None, **given: Any) -> dict[str, Any]:
-    """The recipe's schema, architecture, width, layers, numbers and skip: what is `given` (not None), and of the rest
-    what `initial` has, whose weights fit no other shape. Without it the recipe's defaults hold.
+    """Return the recipe's schema and shape: what is `given` (not None), and of the rest what `initial` has.
+
+    Its weights fit no other shape. Without it the recipe's defaults hold.
     """
     options = {name: value for name, value in given.items() if value is not None}
     if initial is None:
         return options
     numbers = dict(initial.foundation.shape)
     own: dict[str, Any] = {"schema": initial.schema.name}
-    own |= {name: numbers.pop(name) for name in ("architecture", "width", "layers", "skip")}
+    own |= {name: numbers.pop(name) for name in ("architecture", "width", "layers", "skip_connection")}
     if options.get("architecture", own["architecture"]) == own["architecture"]:
         own["numbers"] = numbers
     return own | options

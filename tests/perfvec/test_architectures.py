@@ -118,9 +118,9 @@ def test_attention_is_the_softmax_over_the_window():
 def test_a_model_of_any_architecture_round_trips(name, tmp_path):
     schema, machine = get_schema("default"), load_machine("base")
     foundation = FoundationModel(
-        schema, 1, architecture=name, width=WIDTH, layers=1, skip=True, **NUMBERS.get(name, {})
+        schema, 1, architecture=name, width=WIDTH, layers=1, skip_connection=True, **NUMBERS.get(name, {})
     ).eval()
-    torch.nn.init.normal_(foundation.skip.weight)
+    torch.nn.init.normal_(foundation.skip_connection.weight)
     save_model(Model(foundation, (machine,), ()), tmp_path / "m.safetensors")
     again = load_model(tmp_path / "m.safetensors").foundation
     assert again.shape == foundation.shape
@@ -128,14 +128,14 @@ def test_a_model_of_any_architecture_round_trips(name, tmp_path):
     assert torch.equal(again(x)[0], foundation(x)[0])
 
 
-def test_skip_adds_a_linear_map_of_the_normalised_features():
-    foundation = FoundationModel(get_schema("default"), 1, width=WIDTH, layers=1, skip=True)
+def test_a_skip_connection_adds_a_linear_map_of_the_normalised_features():
+    foundation = FoundationModel(get_schema("default"), 1, width=WIDTH, layers=1, skip_connection=True)
     foundation.mean.fill_(0.5)
     foundation.scale.fill_(2.0)
     x = torch.randn(4, 1, foundation.schema.width)
     without, _ = foundation(x)
     assert torch.equal(without, foundation.architecture((x - 0.5) * 2.0)[0])  # it begins as nothing
-    torch.nn.init.ones_(foundation.skip.weight)
+    torch.nn.init.ones_(foundation.skip_connection.weight)
     expected = without + ((x - 0.5) * 2.0).sum(dim=-1, keepdim=True)
     torch.testing.assert_close(foundation(x)[0], expected)
 

@@ -96,7 +96,7 @@ def test_training_goes_on_from_a_model(data, tmp_path):
 
 def test_what_goes_on_from_a_model_has_its_shape(data):
     shape = shape_options(data.model, width=None, layers=7, architecture=None)
-    assert shape == {**sizes(data.model), "architecture": "lstm", "skip": False, "numbers": {}, "layers": 7}
+    assert shape == {**sizes(data.model), "architecture": "lstm", "skip_connection": False, "numbers": {}, "layers": 7}
     assert shape_options(None, width=None, layers=7) == {"layers": 7}
     first = load_model(DEFAULT_WEIGHTS.with_name("first.safetensors"))
     assert shape_options(first, architecture=None)["numbers"] == {"kernel": 4}
