@@ -9,8 +9,7 @@ from tqdm import tqdm
 from analysis.parts import Grouping, Parts, opened
 from perfvec.model import Model
 from perfvec.representation.by_instruction import GroupedSums
-from perfvec.representation.represent import CHUNK
-from tracegen.formats.trace import Trace
+from tracegen.formats.trace import CHUNK, Trace
 from tracegen.live_points.live_points import LivePoints
 
 

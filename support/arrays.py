@@ -29,7 +29,7 @@ _MEMBERS = 64  # of an archive, at most
 _OWN = {"format": "U0", "digest": "U0"}
 _END = 22  # bytes of the archive's end record without a comment (PKWARE APPNOTE, 4.3.16)
 _LOCATOR = 20  # bytes of the record of an archive of 2^16 members or 4 GiB (4.3.15)
-_CHUNK = 1 << 20
+_PART = 1 << 20  # bytes read at once
 _HEADER = re.compile(
     rb"\{'descr': '([<|])([biufU])(\d{1,6})', 'fortran_order': False, 'shape': \(((?:\d{1,12}, ?)*\d{0,12})\), \} *\n"
 )
@@ -171,10 +171,10 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
         if len(shape) > 4 or math.prod(shape) * dtype.itemsize != bytes_there:
             raise ValueError("an array of another size")
         data = bytearray(bytes_there)
-        for begin in range(0, bytes_there, _CHUNK):
-            chunk = stream.read(min(_CHUNK, bytes_there - begin))
-            data[begin : begin + len(chunk)] = chunk
-            if len(chunk) != min(_CHUNK, bytes_there - begin):
+        for begin in range(0, bytes_there, _PART):
+            part = stream.read(min(_PART, bytes_there - begin))
+            data[begin : begin + len(part)] = part
+            if len(part) != min(_PART, bytes_there - begin):
                 raise EOFError
         if stream.read(1):  # also compares the archive's checksum
             raise ValueError("more than the array")

@@ -1,4 +1,4 @@
-"""A seal on an HDF5 file, in its user block: the SHA-256 of the SHA-256s of all that follows, by chunks of 64 MiB.
+"""A seal on an HDF5 file, in its user block: the SHA-256 of the SHA-256s of all that follows, by parts of 64 MiB.
 
 HDF5's library trusts what it reads: a damaged file may crash it, hang it, or give other numbers. So a sealed file is
 compared with its seal before the library sees it, by as many threads as there are processors. The seal tells damage,
@@ -18,7 +18,7 @@ from support.errors import InputError
 
 BLOCK = 512  # bytes; HDF5's smallest user block (format specification, §II.A)
 _MARK = b"perfvec-seal-2 sha256 "
-CHUNK = 64 << 20
+PART = 64 << 20
 _READ = 1 << 20
 
 
@@ -35,9 +35,9 @@ def _digest(path: Path, begin: int, end: int) -> bytes:
 def _seal_of(path: Path) -> bytes:
     """The user block that seals what lies behind it."""
     size = path.stat().st_size
-    begins = range(BLOCK, size, CHUNK)
+    begins = range(BLOCK, size, PART)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        parts = threads.map(lambda begin: _digest(path, begin, min(begin + CHUNK, size)), begins)
+        parts = threads.map(lambda begin: _digest(path, begin, min(begin + PART, size)), begins)
         whole = hashlib.sha256(b"".join(parts)).digest()
     return (_MARK + whole.hex().encode() + b"\n").ljust(BLOCK, b"\0")
 

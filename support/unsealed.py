@@ -29,7 +29,7 @@ _MEMORY = 1 << 30
 CPU_S = 2  # a good file of a few MB takes a hundredth of it
 _BYTES_PER_S = 20 << 20  # of a large file
 CHILD = "import sys; sys.path[:] = sys.argv[3:]; from support.unsealed import child; child(*sys.argv[1:3])"
-_CHUNK = 1 << 22  # elements
+_BLOCK = 1 << 22  # elements
 
 
 def require_readable(path: Path, what: str) -> None:
@@ -81,7 +81,7 @@ def _read_all(path: str) -> None:
             item.attrs[name]
         if isinstance(item, h5py.Dataset) and item.shape:
             require_stored(item)
-            step = max(1, _CHUNK // max(1, item.size // max(1, len(item))))
+            step = max(1, _BLOCK // max(1, item.size // max(1, len(item))))
             for begin in range(0, len(item), step):
                 item[begin : begin + step]
 

@@ -69,7 +69,7 @@ def train(
     number: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=VALUE: a parameter of the architecture, as window=32 of a transformer; repeat for more."
+            help="NAME=VALUE: a parameter of the architecture, as context=32 of a transformer; repeat for more."
         ),
     ] = None,
     skip_connection: Annotated[

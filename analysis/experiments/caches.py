@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from analysis.experiments import dubach, ipek, li, machine_vectors, surface
-from analysis.experiments.simulations import EVERY, WINDOW_INSTRUCTIONS, Windows, measure
+from analysis.experiments.simulations import EVERY, INTERVAL_INSTRUCTIONS, Intervals, measure
 from analysis.experiments.study import L1_KIB, L2_KIB, Answer, Study, designs_of, quality
 from analysis.figure import Axis, Figure, Panel, Points
 from analysis.headline import Headline, percent
@@ -80,15 +80,15 @@ def caches(
     """
     require_scikit_learn()
     machines, sizes = designs_of(base, l1, l2)
-    windows = measure(model, traces, machines, folder, start=start, count=count, progress=progress)
-    study = study_of(windows, machines, sizes, train)
+    intervals = measure(model, traces, machines, folder, start=start, count=count, progress=progress)
+    study = study_of(intervals, machines, sizes, train)
     methods: list[tuple[str, Callable[[int], Answer], bool]] = [
         ("Ïpek 2006", lambda seed: ipek.answer(study, seed), True),
         ("Dubach 2007", lambda seed: dubach.answer(study, seed), True),
         ("Li 2016", lambda seed: li.answer(study, seed), True),
         ("surface", lambda seed: surface.answer(study, seed), False),
-        ("PerfVec fitted", lambda _: machine_vectors.fitted(model, study, windows), False),
-        ("PerfVec zero-shot", lambda _: machine_vectors.zero_shot(model, study, windows), False),
+        ("PerfVec fitted", lambda _: machine_vectors.fitted(model, study, intervals), False),
+        ("PerfVec zero-shot", lambda _: machine_vectors.zero_shot(model, study, intervals), False),
         ("one for all", lambda _: one_for_all(study), False),
         ("exhaustive", lambda _: Answer(study.cycles, np.ones(study.cycles.shape, bool)), False),
     ]
@@ -97,14 +97,16 @@ def caches(
         began, count_of = time.process_time(), repeats if random else 1
         answers = [method(seed) for seed in range(count_of)]
         learning = (time.process_time() - began) / count_of
-        represented = sum(program.representation_seconds for program in windows) if name.startswith("PerfVec") else 0.0
+        represented = (
+            sum(program.representation_seconds for program in intervals) if name.startswith("PerfVec") else 0.0
+        )
         judged = [quality(study, answer) for answer in answers]
         above, better = np.mean([j[0] for j in judged], axis=0), np.mean([j[1] for j in judged], axis=0)
-        unseen = np.setdiff1d(np.arange(len(windows)), study.trained)
+        unseen = np.setdiff1d(np.arange(len(intervals)), study.trained)
         rows.append(
             {
                 "method": name,
-                "programs": len(windows),
+                "programs": len(intervals),
                 "simulations": float(np.mean([answer.simulated.sum() for answer in answers])),
                 "simulation_s": float(np.mean([study.seconds[answer.simulated].sum() for answer in answers])),
                 "representation_s": represented,
@@ -140,10 +142,10 @@ def require_scikit_learn() -> None:
 
 
 def study_of(
-    windows: Sequence[Windows], machines: Sequence[Machine], sizes: NDArray[np.float64], train: Sequence[str] = ()
+    intervals: Sequence[Intervals], machines: Sequence[Machine], sizes: NDArray[np.float64], train: Sequence[str] = ()
 ) -> Study:
     """The study of measured programs. Raises InputError for an unknown name in `train`, or too few programs."""
-    names = tuple(program.program for program in windows)
+    names = tuple(program.program for program in intervals)
     for name in train:
         if name not in names:
             raise InputError(f"--train {name}: no such program among the traces ({', '.join(names)[:200]})")
@@ -153,15 +155,15 @@ def study_of(
     if train:
         trained = sorted({names.index(name) for name in train})
     else:
-        directions = np.stack([program.vector for program in windows])
+        directions = np.stack([program.vector for program in intervals])
         distance = cdist(directions, directions, "cosine")
         trained = sorted(medoids(distance, TRAINED)[0].tolist())
     return Study(
         names,
         tuple(machines),
         sizes,
-        np.stack([program.cycles.sum(axis=1) for program in windows]),
-        np.stack([program.simulation_seconds for program in windows]),
+        np.stack([program.cycles.sum(axis=1) for program in intervals]),
+        np.stack([program.simulation_seconds for program in intervals]),
         tuple(trained),
     )
 
@@ -223,7 +225,7 @@ def shown(result: Comparison) -> str:
 def sections(result: Comparison) -> list[Section]:
     """The parts of the HTML report."""
     text = (
-        f"Objective: time · (1000 + 10 · L1 KiB + L2 KiB). Windows of {WINDOW_INSTRUCTIONS:,} instructions, one "
+        f"Objective: time · (1000 + 10 · L1 KiB + L2 KiB). Intervals of {INTERVAL_INSTRUCTIONS:,} instructions, one "
         f"of {EVERY} "
         f"represented; random methods: averages of {result.repeats}."
     )

@@ -1,7 +1,7 @@
 """PerfVec's own way (arXiv 2310.16792): the machine's vector as a function of the sizes, the foundation model frozen.
 
 Zero-shot it is the encoder's, m₀(s). Fitted, m(s) = m₀(s) + Σ_j φ_j(s)·w_j with φ the monomials of the sizes' logs up
-to the second degree; w is a Bayesian linear regression (`perfvec.machines.posterior`) on windows of a few programs
+to the second degree; w is a Bayesian linear regression (`perfvec.machines.posterior`) on intervals of a few programs
 simulated on a few designs. PerfVec trains a network of two layers for the same; a regression that is linear in w has
 one solution and finds its own strength. A program that was not simulated needs its representation and nothing else.
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.experiments.simulations import Windows
+from analysis.experiments.simulations import Intervals
 from analysis.experiments.study import Answer, Study, spread
 from analysis.sweep import encoder_of
 from perfvec.machines.posterior import Observations, fit
@@ -23,14 +23,14 @@ _SMALL = 0.03
 DESIGNS = 4  # of each of three programs: PerfVec's own simulations took 11 of 600 hours
 
 
-def zero_shot(model: Model, study: Study, windows: Sequence[Windows]) -> Answer:
+def zero_shot(model: Model, study: Study, intervals: Sequence[Intervals]) -> Answer:
     """The encoder's vectors; nothing is simulated."""
     vectors = encoder_of(model).vectors(study.designs)
-    return Answer(_times(windows, vectors), np.zeros(study.cycles.shape, bool))
+    return Answer(_times(intervals, vectors), np.zeros(study.cycles.shape, bool))
 
 
-def fitted(model: Model, study: Study, windows: Sequence[Windows], designs: int = DESIGNS) -> Answer:
-    """Fitted to the `trained` programs' windows on `designs` designs that are spread over the space.
+def fitted(model: Model, study: Study, intervals: Sequence[Intervals], designs: int = DESIGNS) -> Answer:
+    """Fitted to the `trained` programs' intervals on `designs` designs that are spread over the space.
 
     Simulated times do not replace predicted ones: a prediction may be off by a factor that all designs share.
     """
@@ -41,7 +41,7 @@ def fitted(model: Model, study: Study, windows: Sequence[Windows], designs: int 
     encoded = encoder_of(model).vectors(study.designs)  # [D, d]
     rows, known, cycles, groups = [], [], [], []
     for number, program in enumerate(study.trained):
-        own = windows[program]
+        own = intervals[program]
         for place, design in enumerate(chosen):
             rows.append(np.einsum("j,wd->wjd", basis[design], own.vectors).reshape(len(own.vectors), -1))
             known.append(own.vectors @ encoded[design])
@@ -56,7 +56,7 @@ def fitted(model: Model, study: Study, windows: Sequence[Windows], designs: int 
     prior = np.append(np.zeros(design_rows.shape[1]), 1.0 / scale)
     found = fit(observed, prior).mean
     vectors = scale * found[-1] * encoded + basis @ found[:-1].reshape(basis.shape[1], -1)
-    return Answer(_times(windows, vectors), simulated)
+    return Answer(_times(intervals, vectors), simulated)
 
 
 def monomials(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -65,7 +65,7 @@ def monomials(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([np.ones(len(x)), a, b, a * a, a * b, b * b], axis=1)
 
 
-def _times(windows: Sequence[Windows], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def _times(intervals: Sequence[Intervals], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """[P, D]; a time that comes out negative counts as none that is wanted."""
-    time: NDArray[np.float64] = np.stack([program.vector for program in windows]) @ vectors.T
+    time: NDArray[np.float64] = np.stack([program.vector for program in intervals]) @ vectors.T
     return np.where(time > 0, time, np.inf)

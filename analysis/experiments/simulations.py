@@ -1,8 +1,8 @@
-"""Windows of programs, timed on many machines by the embedded timing model and represented by a model; both kept in a
+"""Intervals of programs, timed on many machines by the embedded timing model and represented by a model; both kept in a
 folder, so that a run that was stopped goes on.
 
-A window is 2^16 consecutive instructions. Caches are warmed by everything before the first one, as labels are
-(`tracegen.label`). All windows are timed; every EVERY-th is represented (a systematic sample), as the model takes a
+An interval is 2^16 consecutive instructions. Caches are warmed by everything before the first one, as labels are
+(`tracegen.label`). All intervals are timed; every EVERY-th is represented (a systematic sample), as the model takes a
 hundred times as long for an instruction as the timing model of a small core does.
 """
 
@@ -33,29 +33,29 @@ from uarch.configuration import Machine
 from uarch.instructions import Chunk
 from uarch.timing.simulation import SIMULATOR, Simulation
 
-WINDOW_INSTRUCTIONS = 1 << 16
+INTERVAL_INSTRUCTIONS = 1 << 16
 EVERY = 8
-_PART = 1 << 18  # instructions that pass by at once before the windows
+_PART = 1 << 18  # instructions that pass by at once before the intervals
 
 
 @dataclass(frozen=True)
-class Windows:
-    """A program's windows on the machines, and what they took to know (seconds of CPU time here)."""
+class Intervals:
+    """A program's intervals on the machines, and what they took to know (seconds of CPU time here)."""
 
     program: str
     cycles: NDArray[np.float64]  # [K, W]
-    vectors: NDArray[np.float64]  # [⌈W / EVERY⌉, d] of windows 0, EVERY, 2·EVERY, …
+    vectors: NDArray[np.float64]  # [⌈W / EVERY⌉, d] of intervals 0, EVERY, 2·EVERY, …
     simulation_seconds: NDArray[np.float64]  # [K]
     representation_seconds: float
 
     @property
     def vector(self) -> NDArray[np.float64]:
-        """[d] of the program, estimated from the windows represented."""
+        """[d] of the program, estimated from the intervals represented."""
         return self.vectors.mean(axis=0) * self.cycles.shape[1]
 
     @property
     def cycles_represented(self) -> NDArray[np.float64]:
-        """[K, ⌈W / EVERY⌉] cycles of the windows that `vectors` are of."""
+        """[K, ⌈W / EVERY⌉] cycles of the intervals that `vectors` are of."""
         return self.cycles[:, ::EVERY]
 
 
@@ -68,19 +68,20 @@ def measure(
     start: int,
     count: int,
     progress: bool = True,
-) -> list[Windows]:
-    """The windows of the first `count` instructions from `start` on of each trace; those that end earlier are left out.
-    Raises InputError for less than one window, two traces of one name, or where no trace is long enough.
+) -> list[Intervals]:
+    """Return the intervals of the first `count` instructions from `start` on of each trace that has as many.
+
+    Raises InputError for less than one interval, two traces of one name, or where no trace is long enough.
     """
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot keep simulations in {folder}: {error.strerror}") from None
-    if count < WINDOW_INSTRUCTIONS:
-        raise InputError(f"--count {count} must be at least a window of {WINDOW_INSTRUCTIONS:,} instructions")
-    stop = start + count // WINDOW_INSTRUCTIONS * WINDOW_INSTRUCTIONS
-    found: dict[str, Windows] = {}
+    if count < INTERVAL_INSTRUCTIONS:
+        raise InputError(f"--count {count} must be at least an interval of {INTERVAL_INSTRUCTIONS:,} instructions")
+    stop = start + count // INTERVAL_INSTRUCTIONS * INTERVAL_INSTRUCTIONS
+    found: dict[str, Intervals] = {}
     with tqdm(traces, desc="simulate", unit="program", disable=None if progress else True) as bar:
         for path in bar:
             with Trace(path) as trace:
@@ -93,16 +94,16 @@ def measure(
                 cycles, seconds = _kept(
                     folder,
                     f"{trace.name}.cycles",
-                    f"{what} {WINDOW_INSTRUCTIONS} {SIMULATOR} {_identity(machines)}",
-                    partial(simulate_window, trace, machines, start, stop),
+                    f"{what} {INTERVAL_INSTRUCTIONS} {SIMULATOR} {_identity(machines)}",
+                    partial(simulate_intervals, trace, machines, start, stop),
                 )
                 vectors, spent = _kept(
                     folder,
                     f"{trace.name}.vectors",
-                    f"{what} {model.digest} {WINDOW_INSTRUCTIONS} {EVERY}",
+                    f"{what} {model.digest} {INTERVAL_INSTRUCTIONS} {EVERY}",
                     partial(_represent, model, trace, start, stop),
                 )
-                found[trace.name] = Windows(trace.name, cycles, vectors, seconds, float(spent))
+                found[trace.name] = Intervals(trace.name, cycles, vectors, seconds, float(spent))
     if not found:
         raise InputError(f"every trace is shorter than {stop:,} instructions; lower --start or --count")
     return list(found.values())
@@ -135,7 +136,7 @@ def _cycles(simulation: Simulation, chunk: Chunk) -> float:
     return float(simulation.run(chunk).sum(dtype=np.float64))
 
 
-def simulate_window(trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> Arrays:
+def simulate_intervals(trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> Arrays:
     """[K, W] cycles, and [K] seconds, of one pass over the trace with all machines side by side."""
     instructions = decode(trace.address, trace.code, trace.isa)
     simulations = [Simulation(machine, instructions) for machine in machines]
@@ -154,18 +155,18 @@ def simulate_window(trace: Trace, machines: Sequence[Machine], start: int, stop:
         each(Simulation.warm, chunk)
     for chunk in trace.chunks(_PART, start=timed, stop=start):
         each(Simulation.run, chunk)
-    cycles = [each(_cycles, chunk) for chunk in trace.chunks(WINDOW_INSTRUCTIONS, start=start, stop=stop)]
+    cycles = [each(_cycles, chunk) for chunk in trace.chunks(INTERVAL_INSTRUCTIONS, start=start, stop=stop)]
     return np.array(cycles, np.float64).T, seconds
 
 
 def _represent(model: Model, trace: Trace, start: int, stop: int) -> Arrays:
-    """[⌈W / EVERY⌉, d] vectors of windows, and the seconds that they took."""
+    """[⌈W / EVERY⌉, d] vectors of intervals, and the seconds that they took."""
     running = Pass(model, decode(trace.address, trace.code, trace.isa))
     began = time.process_time()
     for chunk in trace.chunks(_PART, stop=start):
         running.take(chunk)
     vectors = []
-    for number, chunk in enumerate(trace.chunks(WINDOW_INSTRUCTIONS, start=start, stop=stop)):
+    for number, chunk in enumerate(trace.chunks(INTERVAL_INSTRUCTIONS, start=start, stop=stop)):
         if number % EVERY:
             running.take(chunk)
         else:

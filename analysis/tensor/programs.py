@@ -26,13 +26,13 @@ from analysis.targets import check_model
 from analysis.tensor.graph import Call, Graph
 from analysis.tensor.streams import levels, list_schedule
 from perfvec.model import Model
-from perfvec.representation.represent import CHUNK, Pass
+from perfvec.representation.represent import Pass
 from perfvec.representation.vector import ProgramVector, load_vector
 from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json
 from tracegen.decode import decode
-from tracegen.formats.trace import Trace
+from tracegen.formats.trace import CHUNK, Trace
 from uarch.configuration import Machine
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
 
 
 def whole(exported: Exported, vectors: Mapping[str, ProgramVector]) -> ProgramVector:
-    """The network as one program: an interval for each call, in program order."""
+    """Return the network as one program; it keeps its calls, in program order, where others keep intervals."""
     called = [vectors[call.task] for call in exported.calls if call.task is not None]
     first = called[0]
     rows = np.array([vector.vector for vector in called])

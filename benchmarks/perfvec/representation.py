@@ -26,7 +26,7 @@ from perfvec.model import FoundationModel, Model, load_model
 from perfvec.precision import Rounded, native_bf16, rounded
 from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.represent import CHUNK, OVERLAP, sequence_sums
-from perfvec.representation.windowed import PERFVEC_WINDOW, windowed_sums
+from perfvec.representation.windowed import PERFVEC_CONTEXT, windowed_sums
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 
@@ -140,7 +140,7 @@ def times_slower(foundation: FoundationModel, features: Features, bf16: bool) ->
     """Time of a window's instruction, of 256 in the middle, over that of one of the stateful pass."""
     static, ids, stored = features
     middle = len(ids) // 2
-    part = slice(max(0, middle - PERFVEC_WINDOW), middle + 256)
+    part = slice(max(0, middle - PERFVEC_CONTEXT), middle + 256)
     rows, columns, lead = ids[part], stored[part], middle - part.start
     slow = seconds(lambda: windowed_sums(foundation, static, rows, columns, lead, bf16=bf16), 2) / 256
     fast = seconds(lambda: sequence_sums(foundation, static, ids, stored, 0, bf16=bf16), 2) / len(ids)
@@ -192,7 +192,7 @@ def main() -> None:
         trained.append(difference(table, exact, whole))
 
         begin = len(ids) // 2
-        part = slice(max(0, begin - PERFVEC_WINDOW), begin + given.windows)
+        part = slice(max(0, begin - PERFVEC_CONTEXT), begin + given.windows)
         rows, columns, lead = ids[part], stored[part], begin - part.start
         stateful = sequence_sums(foundation, static, rows, columns, lead, batch=1).sum(axis=0)
         windowed = windowed_sums(foundation, static, rows, columns, lead)

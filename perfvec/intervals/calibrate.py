@@ -71,7 +71,8 @@ def calibrate(
 
 def errors_of(frame: pd.DataFrame, *, new_machines: bool) -> Errors:
     """Return the errors in rows of `held_out_errors` by one way."""
-    program, machine = (pd.factorize(frame[name])[0].astype(np.int64) for name in ("program", "machine"))
+    names = ("program", "machine_digest")
+    program, machine = (pd.factorize(frame[name])[0].astype(np.int64) for name in names)
     error, *distances = (frame[name].to_numpy(np.float64) for name in ("error", "program_distance", "machine_distance"))
     return Errors(error, program, machine, distances[0], distances[1], new_machines)
 
@@ -102,7 +103,7 @@ def coverage(pairs: pd.DataFrame, level: float) -> pd.DataFrame:
                     "median_low": float(np.expm1(-median)),
                     "median_high": float(np.expm1(median)),
                     "programs": len(held),
-                    "machines": part["machine"].nunique(),
+                    "machines": part["machine_digest"].nunique(),
                     "pairs": len(part),
                 }
             )

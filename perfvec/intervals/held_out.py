@@ -26,11 +26,11 @@ def held_out_errors(
 ) -> pd.DataFrame:
     """One row per (fold, labelled window of a program that it left out, machine, way to its vector).
 
-    Columns: `program`, `uarch`, `machine` (a digest of its configuration), `core`, `way` (`table`, `fitted` or
-    `encoder`, as `predict` says), `error` = log(simulated / predicted cycles), infinite where the prediction is not
-    positive; `program_distance` and
-    `machine_distance`, as multiples of the usual ones (perfvec.intervals.novelty), NaN where they are unknown, of
-    machines 0 but for the encoder's; `fold`, the number of the model. Raises InputError where a fold left nothing out.
+    Columns: `program`, `uarch`, `machine_digest` (of its configuration), `core`, `way` (`table`, `fitted` or `encoder`,
+    as `predict` says), `error` = log(simulated / predicted cycles), infinite where the prediction is not positive;
+    `program_distance` and `machine_distance`, as multiples of the usual ones (perfvec.intervals.novelty), NaN where
+    they are unknown, of machines 0 but for the encoder's; `fold`, the number of the model. Raises InputError where a
+    fold left nothing out.
     """
     machines = _labelled_machines(Path(traces), Path(latencies))
     fits = [not machines <= _known(model) for model in folds]
@@ -84,7 +84,7 @@ def _errors(model: Model, index: int, windows: Sequence[LabelledWindow]) -> Iter
                     "program": window.program,
                     "uarch": machine.name,
                     "core": machine.core,
-                    "machine": hashlib.sha256(key.encode()).hexdigest()[:16],
+                    "machine_digest": hashlib.sha256(key.encode()).hexdigest()[:16],
                     "way": WAYS[way],
                     "error": math.log(simulated / predicted) if predicted > 0 else math.inf,
                     "program_distance": math.nan if near is None else float(near.relative()[0]),

@@ -15,23 +15,23 @@ from perfvec.machines.features import features_of_columns
 from uarch.columns import Columns
 
 __all__ = ["cycles_of_columns", "features_of_columns", "outside_of_columns"]
-CHUNK = 1 << 14  # machines at once: their features and the encoder's activations fit the caches
+TOGETHER = 1 << 14  # machines at once: their features and the encoder's activations fit the caches
 
 
 def cycles_of_columns(encoder: MachineEncoder, columns: Columns, programs: NDArray[np.float64]) -> NDArray[np.float64]:
     """[count, P] cycles of the program vectors [P, d], in bounded memory beside the result.
 
-    Chunks of machines go to as many threads as torch has (OMP_NUM_THREADS), each of them with one of torch's: NumPy and
-    torch let go of the interpreter while they compute.
+    Machines go to as many threads as torch has (OMP_NUM_THREADS), each of them with one of torch's: NumPy and torch let
+    go of the interpreter while they compute.
     """
     found = np.empty((columns.count, len(programs)))
 
     def fill(begin: int) -> None:
-        rows = slice(begin, begin + CHUNK)
+        rows = slice(begin, begin + TOGETHER)
         found[rows] = encoder.cycles(features_of_columns(columns.rows(rows)), programs)
 
     threads = torch.get_num_threads()
-    begins = range(0, columns.count, CHUNK)
+    begins = range(0, columns.count, TOGETHER)
     if threads == 1 or len(begins) == 1:
         for begin in begins:
             fill(begin)

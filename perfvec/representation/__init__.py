@@ -1,1 +1,1 @@
-"""Programs as vectors: exact, sampled, streamed, by instruction, by PerfVec's windows."""
+"""Programs as vectors: exact, sampled, streamed, by instruction, by PerfVec's contexts."""

@@ -19,7 +19,7 @@ from uarch.instructions import Chunk, StaticInstructions
 
 UNIT = 1024  # instructions; divides the chunks of a trace, and is a multiple of 16
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features
-_WINDOW = OVERLAP + UNIT
+_SEQUENCE = OVERLAP + UNIT
 _TOGETHER = 16  # rows
 
 
@@ -81,8 +81,8 @@ class Pool:
             self.unit_signatures = UnitSignatures(instructions, UNIT, slots.seed)
         self._static = self._schema.static(instructions)
         self._slots = slots
-        self.ids = np.empty((0, _WINDOW), np.uint32)
-        self.stored = np.empty((0, _WINDOW, len(self._schema.columns)), self._schema.dtype)
+        self.ids = np.empty((0, _SEQUENCE), np.uint32)
+        self.stored = np.empty((0, _SEQUENCE, len(self._schema.columns)), self._schema.dtype)
         self._unit = np.empty(0, np.int64)
         # What the next unit needs: the instructions before it and those of it that are there.
         self._tail_id = np.zeros(OVERLAP, np.uint32)
@@ -129,11 +129,11 @@ class Pool:
         before = len(self._tail_id)
         for k in np.flatnonzero(slots >= 0).tolist():
             slot, begin = slots[k], k * UNIT
-            if begin + _WINDOW <= len(ids_near):
-                ids, numbers = ids_near[begin : begin + _WINDOW], stored_near[begin : begin + _WINDOW]
+            if begin + _SEQUENCE <= len(ids_near):
+                ids, numbers = ids_near[begin : begin + _SEQUENCE], stored_near[begin : begin + _SEQUENCE]
             else:
-                window = slice(begin - before, begin - before + _WINDOW)
-                ids, numbers = chunk.static_id[window], stored[window]
+                sequence = slice(begin - before, begin - before + _SEQUENCE)
+                ids, numbers = chunk.static_id[sequence], stored[sequence]
             self.ids[slot], self.stored[slot], self._unit[slot] = ids, numbers, self.units + k
         begin = count * UNIT - before
         if begin >= 0:

@@ -27,15 +27,14 @@ from perfvec.representation.kept_intervals import KeptIntervals
 from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.spread import spread
 from perfvec.representation.vector import ProgramVector
-from perfvec.representation.windowed import PERFVEC_WINDOW, windowed_sums
+from perfvec.representation.windowed import PERFVEC_CONTEXT, windowed_sums
 from support.ahead import ahead
 from tracegen.decode import decode
-from tracegen.formats.trace import Trace
+from tracegen.formats.trace import CHUNK, Trace
 from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import Chunk, StaticInstructions
 
 OVERLAP = 256  # as far as four convolutions of four taps look back; recurrent states forget sooner
-CHUNK = 1 << 18  # instructions a chunk, and an interval of the program vector
 TOGETHER = 32  # chunks side by side on a GPU, which the sequences of one do not fill
 _RUNNING = 12  # chunks of a running program at once, at most: 75 MB each, and 2 GiB are there for all
 _ROWS, _GPU_ROWS = 1 << 13, 1 << 19  # steps of all sequences whose inputs are made at once
@@ -161,7 +160,7 @@ class Pass:
         self.lead_id = np.empty(0, np.uint32)
         self._lead = np.empty((0, len(self._schema.columns)), self._schema.dtype)
         self._windowed = windowed
-        self._before = PERFVEC_WINDOW - 1 if windowed else OVERLAP  # instructions kept of what went by
+        self._before = PERFVEC_CONTEXT - 1 if windowed else OVERLAP  # instructions kept of what went by
         device = self._foundation.mean.device
         self._bf16 = native_bf16(device)
         self._expand_there = device.type != "cpu" if device_features is None else device_features
@@ -248,8 +247,8 @@ def _together(model: Model) -> int:
 
 
 def chunk_size(windowed: bool) -> int:
-    """Instructions of a chunk: about as many seconds of work with windows as without."""
-    return CHUNK // PERFVEC_WINDOW if windowed else CHUNK
+    """Instructions of a chunk: about as many seconds of work with contexts of their own as without."""
+    return CHUNK // PERFVEC_CONTEXT if windowed else CHUNK
 
 
 def represent(

@@ -1,4 +1,4 @@
-"""Batches of candidates of any length: padded without a Python loop, made of chunks of groups of like length."""
+"""Batches of candidates of any length: padded without a Python loop, made of parts of groups of like length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfvec.tensor.metrics import groups_of
 from tracegen.tensor.dataset import Rows
 
 Integers = NDArray[np.int64]
-_WINDOW = 16  # batches whose chunks are sorted by length together
+_SORTED = 16  # batches whose parts are sorted by length together
 
 
 @dataclass(frozen=True)
@@ -54,23 +54,23 @@ def pad(rows: Rows, candidates: Integers, most: int) -> tuple[Tensor, Tensor, Te
 
 
 def training_batches(
-    group: Integers, length: Integers, size: int, chunk: int, random: np.random.Generator
+    group: Integers, length: Integers, size: int, most: int, random: np.random.Generator
 ) -> Iterator[Integers]:
-    """One epoch: positions of records, in batches of about `size`, each made of whole chunks of groups.
+    """One epoch: positions of records, in batches of about `size`, each made of whole parts of groups.
 
-    A chunk has at most `chunk` records of one group (ranking losses need company), and chunks of like length come
+    A part has at most `most` records of one group (ranking losses need company), and parts of like length come
     together, so that little is padding.
     """
-    chunks: list[Integers] = []
+    parts: list[Integers] = []
     for rows in groups_of(group):
         shuffled = random.permutation(rows)
-        chunks += np.array_split(shuffled, -(-len(shuffled) // chunk))
-    order = random.permutation(len(chunks))
-    window = max(size * _WINDOW // chunk, 1)
+        parts += np.array_split(shuffled, -(-len(shuffled) // most))
+    order = random.permutation(len(parts))
+    together = max(size * _SORTED // most, 1)
     batches: list[Integers] = []
-    for start in range(0, len(order), window):
-        part = sorted((chunks[index] for index in order[start : start + window]), key=lambda c: int(length[c].max()))
-        batches += _filled(part, size)
+    for start in range(0, len(order), together):
+        near = sorted((parts[index] for index in order[start : start + together]), key=lambda c: int(length[c].max()))
+        batches += _filled(near, size)
     for index in random.permutation(len(batches)):
         yield batches[index]
 
@@ -82,11 +82,11 @@ def prediction_batches(length: Integers, size: int) -> Iterator[Integers]:
         yield order[start : start + size]
 
 
-def _filled(chunks: list[Integers], size: int) -> list[Integers]:
+def _filled(parts: list[Integers], size: int) -> list[Integers]:
     batches, current, held = [], [], 0
-    for chunk in chunks:
-        current.append(chunk)
-        held += len(chunk)
+    for part in parts:
+        current.append(part)
+        held += len(part)
         if held >= size:
             batches.append(np.concatenate(current))
             current, held = [], 0

@@ -93,6 +93,6 @@ def parse_numbers(texts: Sequence[str]) -> dict[str, int]:
     for text in texts:
         name, _, value = text.partition("=")
         if not (name and value.isdecimal()):
-            raise InputError(f"{text!r} is not NAME=VALUE with a whole number, as window=32")
+            raise InputError(f"{text!r} is not NAME=VALUE with a whole number, as context=32")
         numbers[name] = int(value)
     return numbers

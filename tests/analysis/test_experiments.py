@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.experiments import caches, dubach, ipek, li, machine_vectors, simulations, surface
-from analysis.experiments.simulations import Windows
+from analysis.experiments.simulations import Intervals
 from analysis.experiments.study import Answer, Study, designs_of, quality, spread
 from support.errors import InputError
 from tests.analysis.vectors import shipped
@@ -90,24 +90,24 @@ def test_machine_vectors_are_fitted_to_few_simulations():
     table = model.table()
     vectors = np.linalg.lstsq(table, 1e4 * (1 + generator.random((len(table), 40))), rcond=1e-2)[0].T
     truth = (basis * np.array([1.5, 0.6, 0.6, 1, 1, 1])) @ prior
-    windows = [
-        Windows(f"p{n}", np.repeat(truth @ own.T, simulations.EVERY, axis=1), own, np.ones(36), 1.0)
+    intervals = [
+        Intervals(f"p{n}", np.repeat(truth @ own.T, simulations.EVERY, axis=1), own, np.ones(36), 1.0)
         for n, own in enumerate(vectors.reshape(10, 4, -1))
     ]
-    found = caches.study_of(windows, machines, designs_of(load_machine("cortex-a53"))[1], ["p0", "p1", "p2"])
+    found = caches.study_of(intervals, machines, designs_of(load_machine("cortex-a53"))[1], ["p0", "p1", "p2"])
     assert found.trained == (0, 1, 2)
 
     def error(answer):
         return np.abs(answer.time / found.cycles - 1)[3:].mean()
 
-    fitted = machine_vectors.fitted(model, found, windows)
+    fitted = machine_vectors.fitted(model, found, intervals)
     assert fitted.simulated.sum() == 12
-    assert error(fitted) < 0.5 * error(machine_vectors.zero_shot(model, found, windows))
+    assert error(fitted) < 0.5 * error(machine_vectors.zero_shot(model, found, intervals))
 
 
 @pytest.mark.slow
-def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(simulations, "WINDOW_INSTRUCTIONS", 4096)
+def test_intervals_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(simulations, "INTERVAL_INSTRUCTIONS", 4096)
     traces, machines = sorted(data.traces.iterdir()), [load_machine("cortex-a53"), load_machine("base")]
     found = simulations.measure(data.model, traces, machines, tmp_path, start=20_000, count=20_000, progress=False)
     assert [program.program for program in found] == ["matmul", "qsort"]
@@ -120,7 +120,7 @@ def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
     def fail(*_):
         raise AssertionError("simulated again")
 
-    monkeypatch.setattr(simulations, "simulate_window", fail)
+    monkeypatch.setattr(simulations, "simulate_intervals", fail)
     again = simulations.measure(data.model, traces, machines, tmp_path, start=20_000, count=20_000, progress=False)
     assert np.array_equal(again[1].cycles, found[1].cycles)
     other = replace(data.model, digest="other")  # labels stay, vectors are made for this model
@@ -129,7 +129,7 @@ def test_windows_are_timed_as_labels_are_and_kept(data, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_whole_study(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(simulations, "WINDOW_INSTRUCTIONS", 4096)
+    monkeypatch.setattr(simulations, "INTERVAL_INSTRUCTIONS", 4096)
     result = caches.caches(
         data.model,
         sorted(data.traces.iterdir()),
@@ -157,11 +157,11 @@ def test_what_cannot_be_studied(data, tmp_path):
     traces, base = sorted(data.traces.iterdir()), load_machine("cortex-a53")
     with pytest.raises(InputError, match="every trace is shorter"):
         caches.caches(data.model, traces, base, tmp_path, count=1 << 20, progress=False)
-    windows = [Windows(n, np.ones((36, 1)), np.ones((1, 4)), np.ones(36), 1.0) for n in ("a", "b", "c")]
+    intervals = [Intervals(n, np.ones((36, 1)), np.ones((1, 4)), np.ones(36), 1.0) for n in ("a", "b", "c")]
     with pytest.raises(InputError, match="give at least 4 traces"):
-        caches.study_of(windows, *designs_of(base))
+        caches.study_of(intervals, *designs_of(base))
     with pytest.raises(InputError, match="--train x"):
-        caches.study_of(windows, *designs_of(base), ["x"])
+        caches.study_of(intervals, *designs_of(base), ["x"])
 
 
 @pytest.mark.slow

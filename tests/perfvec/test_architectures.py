@@ -13,7 +13,7 @@ from tracegen.features import get_schema
 from uarch.configuration import load_machine
 
 INPUTS, WIDTH, STEPS = 5, 8, 40
-NUMBERS = {"transformer": {"window": 7, "heads": 2}, "convolution": {"kernel": 3}}
+NUMBERS = {"transformer": {"context": 7, "heads": 2}, "convolution": {"kernel": 3}}
 
 every = pytest.mark.parametrize("name", ARCHITECTURES)
 
@@ -98,18 +98,18 @@ def test_memory_ends_where_it_should(name, reach):
     assert moved.nonzero().max().item() == 5 + reach
 
 
-def test_attention_is_the_softmax_over_the_window():
+def test_attention_is_the_softmax_over_the_context():
     """One layer's attention against the sum written out; before the stream keys and values are zeros."""
     layer = architecture("transformer").layers[0]
-    heads, window, size = 2, 7, WIDTH // 2
+    heads, context, size = 2, 7, WIDTH // 2
     query, key, value = (stream(4)[..., :1].expand(STEPS, 4, WIDTH) * torch.rand(WIDTH) for _ in range(3))
-    padded = [torch.cat([torch.zeros(window - 1, 4, WIDTH), x]) for x in (key, value)]
+    padded = [torch.cat([torch.zeros(context - 1, 4, WIDTH), x]) for x in (key, value)]
     mixed = layer.attend(query, *padded).unflatten(-1, (heads, size))
     for t in (0, 3, 11, STEPS - 1):
         for head in range(heads):
             q = query.unflatten(-1, (heads, size))[t, 1, head]
-            k, v = (x.unflatten(-1, (heads, size))[t : t + window, 1, head] for x in padded)
-            distance = torch.arange(window - 1, -1, -1)
+            k, v = (x.unflatten(-1, (heads, size))[t : t + context, 1, head] for x in padded)
+            distance = torch.arange(context - 1, -1, -1)
             logits = k @ q / size**0.5 - 2.0 ** (-8 * (head + 1) / heads) * distance
             torch.testing.assert_close(mixed[t, 1, head], logits.softmax(0) @ v, rtol=1e-4, atol=1e-5)
 
@@ -156,8 +156,8 @@ def test_bfloat16_is_close_to_float32(name):
     ("name", "numbers", "says"),
     [
         ("rnn", {}, "unknown architecture 'rnn'; this release has lstm"),
-        ("lstm", {"window": 3}, "none but width and layers"),
-        ("transformer", {"windows": 3}, "it has heads, window"),
+        ("lstm", {"context": 3}, "none but width and layers"),
+        ("transformer", {"contexts": 3}, "it has heads, context"),
         ("transformer", {"heads": 3}, "multiple of its heads"),
         ("convolution", {"kernel": 0}, "at least 1"),
     ],

@@ -6,12 +6,12 @@ import torch
 
 from perfvec.model import FoundationModel, Model
 from perfvec.representation.by_instruction import GroupedSums
-from perfvec.representation.represent import CHUNK, represent
+from perfvec.representation.represent import represent
 from perfvec.representation.sums import Sums
 from tests.conftest import KERNELS
 from tracegen.decode import decode
 from tracegen.features import get_schema
-from tracegen.formats.trace import Trace
+from tracegen.formats.trace import CHUNK, Trace
 from tracegen.qemu.runner import trace
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import load_machine

@@ -29,7 +29,7 @@ def test_features_of_random_machines(seed, space):
 
 
 def test_cycles_are_the_products_of_vectors(monkeypatch):
-    monkeypatch.setattr("perfvec.machines.columns.CHUNK", 7)  # several chunks, the last one shorter
+    monkeypatch.setattr("perfvec.machines.columns.TOGETHER", 7)  # several times, the last one of fewer
     machines = sample(20, 2)
     encoder = shipped().encoder
     programs = np.stack([program(seed=seed).vector for seed in range(3)])

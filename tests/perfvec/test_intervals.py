@@ -151,7 +151,7 @@ def test_left_out_programs_are_judged_by_the_others():
             "way": "table",
             "core": "in-order",
             "program": range(11),
-            "machine": "m",
+            "machine_digest": "m",
             "error": known.error,
             "half_width": left_out_half_widths(known, 0.9),
         }

@@ -8,16 +8,16 @@ from support import seal as sealing
 from support.errors import InputError
 from support.seal import BLOCK, check_seal, seal
 
-CHUNK = 1 << 16  # in the place of 64 MiB
+PART = 1 << 16  # in the place of 64 MiB
 
 
 def _sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-@pytest.fixture(params=[0, 1000, CHUNK, CHUNK + 1, 2 * CHUNK + 12345], ids="{:,} bytes".format)
+@pytest.fixture(params=[0, 1000, PART, PART + 1, 2 * PART + 12345], ids="{:,} bytes".format)
 def sealed(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(sealing, "CHUNK", CHUNK)
+    monkeypatch.setattr(sealing, "PART", PART)
     path = tmp_path / "file.h5"
     path.write_bytes(bytes(BLOCK) + hashlib.shake_128(b"content").digest(request.param))
     seal(path)
@@ -29,14 +29,14 @@ def test_a_chunk_has_64_mib(tmp_path):
     path = tmp_path / "file.h5"
     path.write_bytes(bytes(BLOCK + (64 << 20) + 12345))
     seal(path)
-    chunks = _sha256(bytes(64 << 20)) + _sha256(bytes(12345))
-    assert path.read_bytes()[:BLOCK].rstrip(b"\0") == b"perfvec-seal-2 sha256 " + _sha256(chunks).hex().encode() + b"\n"
+    parts = _sha256(bytes(64 << 20)) + _sha256(bytes(12345))
+    assert path.read_bytes()[:BLOCK].rstrip(b"\0") == b"perfvec-seal-2 sha256 " + _sha256(parts).hex().encode() + b"\n"
 
 
 def test_the_seal_is_the_hash_of_the_chunks_hashes(sealed):
     block, content = sealed.read_bytes()[:BLOCK], sealed.read_bytes()[BLOCK:]
-    chunks = b"".join(_sha256(content[begin : begin + CHUNK]) for begin in range(0, len(content), CHUNK))
-    assert block.rstrip(b"\0") == b"perfvec-seal-2 sha256 " + _sha256(chunks).hex().encode() + b"\n"
+    parts = b"".join(_sha256(content[begin : begin + PART]) for begin in range(0, len(content), PART))
+    assert block.rstrip(b"\0") == b"perfvec-seal-2 sha256 " + _sha256(parts).hex().encode() + b"\n"
     check_seal(sealed, "test")
 
 

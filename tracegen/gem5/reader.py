@@ -43,7 +43,7 @@ from uarch.instructions import Flag
 OUTPUT = 1 << 18  # instructions and accesses the scanner finds before they are written
 _LONGEST_LINE = 1 << 16
 _MOST_STATICS = 1 << 24
-_CHUNK = 1 << 20
+_PART = 1 << 20
 _SHOWN = 60  # characters of a wrong line
 
 
@@ -326,7 +326,7 @@ class Reader:
     def addresses(self) -> Iterator[NDArray[np.uint64]]:
         """The executed instructions' addresses, in parts."""
         self.sequence.seek(0)
-        while len(part := np.frombuffer(self.sequence.read(4 * _CHUNK), np.uint32)):
+        while len(part := np.frombuffer(self.sequence.read(4 * _PART), np.uint32)):
             yield self._statics.pc.view(np.uint64)[part]
 
     def instructions(self) -> Iterator[NDArray[np.uint32]]:
@@ -339,7 +339,7 @@ class Reader:
         self.sequence.seek(0)
         last = np.empty(0, np.uint32)
         index = 0
-        while len(part := np.frombuffer(self.sequence.read(4 * _CHUNK), np.uint32)):
+        while len(part := np.frombuffer(self.sequence.read(4 * _PART), np.uint32)):
             ids = np.append(last, part)
             behind = self._behind[ids[:-1]]
             wrong = np.flatnonzero((behind != 0) & (behind != address[ids[1:]]))
@@ -484,7 +484,7 @@ def _write_labels(reader: Reader, run: Run, trace: Path, path: Path, warmup: int
     )
     reader.latencies.seek(2 * warmup)
     with writer:
-        while part := reader.latencies.read(2 * _CHUNK):
+        while part := reader.latencies.read(2 * _PART):
             writer.append(np.frombuffer(part, np.uint16)[None])
     return labelled
 

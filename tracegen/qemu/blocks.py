@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from tracegen.qemu.encoding import atomic_read_modify_writes, repeated_strings
 
-BLOCK_WINDOW = 4 << 20  # bytes, as in plugin.c
+BLOCK_BYTES = 4 << 20  # of a part of the file, as in plugin.c
 MAX_BLOCK = 512  # instructions; QEMU's limit
 MAX_BLOCKS = 1 << 30  # two bits of a number say more, in `replay`'s sequence
 UNKNOWN = -2  # Kernel.last_access: not looked at yet
@@ -51,26 +51,26 @@ class BlockTable:
             size = self._path.stat().st_size
         except FileNotFoundError:
             return False
-        chunks: list[NDArray[np.uint64]] = []
+        parts: list[NDArray[np.uint64]] = []
         counts: list[int] = []
         with self._path.open("rb") as stream:
             while self._position < size:
                 stream.seek(self._position)
-                room = BLOCK_WINDOW - self._position % BLOCK_WINDOW
+                room = BLOCK_BYTES - self._position % BLOCK_BYTES
                 data = stream.read(room)
                 words = np.frombuffer(data, "<u8", len(data) // 8)
-                used = self._take(words, len(self) + len(counts), chunks, counts)
+                used = self._take(words, len(self) + len(counts), parts, counts)
                 self._position += 8 * used
-                full = used > 0 and self._position % BLOCK_WINDOW == 0  # to the last byte: nothing to skip
-                following = self._position if full else (self._position // BLOCK_WINDOW + 1) * BLOCK_WINDOW
+                full = used > 0 and self._position % BLOCK_BYTES == 0  # to the last byte: nothing to skip
+                following = self._position if full else (self._position // BLOCK_BYTES + 1) * BLOCK_BYTES
                 if following + mmap.PAGESIZE > size or not _continues(stream.fileno(), following):
                     break
                 self._position = following
         if counts:
-            self._extend(np.concatenate(chunks).reshape(-1, 3), np.array(counts, np.int64))
+            self._extend(np.concatenate(parts).reshape(-1, 3), np.array(counts, np.int64))
         return bool(counts)
 
-    def _take(self, words: NDArray[np.uint64], number: int, chunks: list[NDArray[np.uint64]], counts: list[int]) -> int:
+    def _take(self, words: NDArray[np.uint64], number: int, parts: list[NDArray[np.uint64]], counts: list[int]) -> int:
         position = 0
         while position + 2 <= len(words) and words[position] == number + 1:
             count = int(words[position + 1])
@@ -79,9 +79,9 @@ class BlockTable:
                 byte = self._position + 8 * position
                 raise InputError(
                     f"{self._path}: block {number} at byte {byte} claims {count} instructions; "
-                    f"1 … {MAX_BLOCK} within its window are expected"
+                    f"1 … {MAX_BLOCK} within its part of the file are expected"
                 )
-            chunks.append(words[position + 2 : end])
+            parts.append(words[position + 2 : end])
             counts.append(count)
             number += 1
             position = end
@@ -108,6 +108,6 @@ class BlockTable:
 
 
 def _continues(descriptor: int, offset: int) -> bool:
-    """Return whether the plugin has begun a further window; read through a mapping, as it writes."""
+    """Return whether the plugin has begun a further part of the file; read through a mapping, as it writes."""
     with mmap.mmap(descriptor, mmap.PAGESIZE, prot=mmap.PROT_READ, offset=offset) as page:
         return page[:8] != bytes(8)

@@ -3,7 +3,7 @@
  * It writes, in the folder given as dir=, through shared file mappings, so that nothing is lost however the program
  * ends (_exit, a signal, exec), and no file descriptor stays open that the program could close:
  *
- *   thread.K    one stream of u64 words per traced thread, through a ring of windows that a reader empties while the
+ *   thread.K    one stream of u64 words per traced thread, through a ring of slots that a reader empties while the
  *               program runs (struct ring); the program waits where the reader is behind. A zero word ends the stream.
  *               0x1 << 62 | number   a block starts
  *               0x1 << 63 | index << 54 | shift << 51 | store << 50 | address   instruction `index` of the block has
@@ -12,7 +12,7 @@
  *               0x2 << 60 | n        of the block that runs, only the first n instructions belong to the record
  *               0x1 << 60 | n        of the block that follows, the first n instructions do not belong to the record
  *   blocks      one descriptor per translated block: u64 number + 1, u64 count, then count times
- *               { u64 address, u8 code[16] }; none crosses a multiple of BLOCK_WINDOW, zeros fill up to there
+ *               { u64 address, u8 code[16] }; none crosses a multiple of BLOCK_BYTES, zeros fill up to there
  *   maps        text: "base HEX", then the lines of /proc/self/maps that name files; again whenever code runs elsewhere
  *   handlers    text: "signal HEX-address" for each handler that the program installs
  *   replaced    path of the program that the traced one has become by exec
@@ -127,11 +127,11 @@ static void append_text(const char *name, const char *text, size_t length)
 
 /* ---- State ---- */
 
-#define WINDOW_WORDS ((size_t)1 << 17)
-#define MAIN_WINDOWS 32
-#define OTHER_WINDOWS 4
+#define SLOT_WORDS ((size_t)1 << 17)
+#define MAIN_SLOTS 32
+#define OTHER_SLOTS 4
 #define SCRATCH_WORDS ((size_t)1 << 13)
-#define BLOCK_WINDOW ((size_t)4 << 20)
+#define BLOCK_BYTES ((size_t)4 << 20)
 #define MAX_VCPUS 4096
 
 #define BLOCK ((uint64_t)1 << 62)
@@ -141,12 +141,12 @@ static void append_text(const char *name, const char *text, size_t length)
 #define WITHOUT_FIRST ((uint64_t)1 << 60)
 #define ADDRESS_BITS 50
 
-/* The first page of thread.K; the windows follow it. */
+/* The first page of thread.K; the slots follow it. */
 struct ring {
-    uint64_t windows;     /* how many there are */
+    uint64_t slots;       /* how many there are */
     uint64_t ready;       /* set last, when recording starts */
-    uint64_t filled;      /* windows filled so far */
-    uint64_t emptied;     /* windows that the reader has read and zeroed */
+    uint64_t filled;      /* slots filled so far */
+    uint64_t emptied;     /* slots that the reader has read and zeroed */
     uint64_t failed;      /* recording ended early: the disk is full */
     uint64_t unused[507];
 };
@@ -200,8 +200,8 @@ static uint64_t skip, max, times, guest_base;
 static pid_t reader;
 static unsigned streams;
 
-static char *block_window;
-static size_t block_used = BLOCK_WINDOW, block_windows;
+static char *block_part;
+static size_t block_used = BLOCK_BYTES, block_parts;
 static uint64_t block_number;
 
 /* Over-recorded so that the reader can cut at exactly max even after blocks that a signal left early. */
@@ -214,12 +214,12 @@ static void discard(struct thread *t)
     t->end = t->scratch + SCRATCH_WORDS;
 }
 
-static uint64_t *window_start(struct ring *ring, uint64_t number)
+static uint64_t *slot_start(struct ring *ring, uint64_t number)
 {
-    return (uint64_t *)(ring + 1) + (number % ring->windows) * WINDOW_WORDS;
+    return (uint64_t *)(ring + 1) + (number % ring->slots) * SLOT_WORDS;
 }
 
-/* Make room: the next window, or again the start of scratch. */
+/* Make room: the next slot, or again the start of scratch. */
 static __attribute__((noinline)) void refill(struct thread *t)
 {
     if (!t->recording) {
@@ -229,7 +229,7 @@ static __attribute__((noinline)) void refill(struct thread *t)
     struct ring *ring = t->ring;
     uint64_t filled = ring->filled + 1;
     __atomic_store_n(&ring->filled, filled, __ATOMIC_RELEASE);
-    while (filled - __atomic_load_n(&ring->emptied, __ATOMIC_ACQUIRE) >= ring->windows) {
+    while (filled - __atomic_load_n(&ring->emptied, __ATOMIC_ACQUIRE) >= ring->slots) {
         if (kill(reader, 0) != 0 && errno == ESRCH) { /* nobody will read this */
             t->watching = false;
             discard(t);
@@ -237,8 +237,8 @@ static __attribute__((noinline)) void refill(struct thread *t)
         }
         nanosleep(&(struct timespec){0, 200000}, NULL);
     }
-    t->next = window_start(ring, filled);
-    t->end = t->next + WINDOW_WORDS;
+    t->next = slot_start(ring, filled);
+    t->end = t->next + SLOT_WORDS;
 }
 
 static inline void put(struct thread *t, uint64_t word)
@@ -463,17 +463,17 @@ static struct thread *open_thread(bool is_main)
     }
     discard(t);
     snprintf(t->name, sizeof t->name, "thread.%u", streams++);
-    size_t windows = is_main ? MAIN_WINDOWS : OTHER_WINDOWS;
-    t->ring = map_file(t->name, 0, sizeof *t->ring + windows * WINDOW_WORDS * sizeof(uint64_t));
+    size_t slots = is_main ? MAIN_SLOTS : OTHER_SLOTS;
+    t->ring = map_file(t->name, 0, sizeof *t->ring + slots * SLOT_WORDS * sizeof(uint64_t));
     if (t->ring == NULL) {
         return t;
     }
-    t->ring->windows = windows;
+    t->ring->slots = slots;
     t->is_main = is_main;
     t->skip_left = skip;
     t->budget = max ? max + MARGIN : 0;
-    t->ring_next = window_start(t->ring, 0);
-    t->ring_end = t->ring_next + WINDOW_WORDS;
+    t->ring_next = slot_start(t->ring, 0);
+    t->ring_end = t->ring_next + SLOT_WORDS;
     t->watching = skip || max || region != WHOLE;
     if (!skip && (region == WHOLE || from_start)) {
         start(t, 0);
@@ -669,22 +669,22 @@ static bool is_repeated_string(const uint8_t *code, size_t length)
     return false;
 }
 
-/* A place for a descriptor of `size` bytes that does not cross windows. */
+/* A place for a descriptor of `size` bytes that does not cross parts of the file. */
 static void *place(size_t size)
 {
-    if (block_used + size > BLOCK_WINDOW) {
-        char *window = map_file("blocks", block_windows * BLOCK_WINDOW, BLOCK_WINDOW);
-        if (window == NULL) {
+    if (block_used + size > BLOCK_BYTES) {
+        char *part = map_file("blocks", block_parts * BLOCK_BYTES, BLOCK_BYTES);
+        if (part == NULL) {
             return NULL;
         }
-        if (block_window != NULL) {
-            munmap(block_window, BLOCK_WINDOW);
+        if (block_part != NULL) {
+            munmap(block_part, BLOCK_BYTES);
         }
-        block_window = window;
-        block_windows++;
+        block_part = part;
+        block_parts++;
         block_used = 0;
     }
-    void *at = block_window + block_used;
+    void *at = block_part + block_used;
     block_used += size;
     return at;
 }
@@ -776,7 +776,7 @@ static void on_thread(qemu_plugin_id_t id, unsigned int vcpu)
     pthread_mutex_lock(&lock);
     if (threads[vcpu] != NULL) { /* the number of a thread that has ended */
         if (threads[vcpu]->ring != NULL) {
-            munmap(threads[vcpu]->ring, sizeof(struct ring) + threads[vcpu]->ring->windows * WINDOW_WORDS * 8);
+            munmap(threads[vcpu]->ring, sizeof(struct ring) + threads[vcpu]->ring->slots * SLOT_WORDS * 8);
         }
         free(threads[vcpu]->returns);
         free(threads[vcpu]);

@@ -47,9 +47,9 @@ class ThreadRecords:
         self._sequence.close()
 
     def read(self) -> bool:
-        """Take in the windows that are full; False if there was none."""
+        """Take in the slots that are full; False if there was none."""
         busy = False
-        for words in self.ring.full_windows():
+        for words in self.ring.full_slots():
             self._take(words)
             busy = True
         return busy
@@ -58,7 +58,7 @@ class ThreadRecords:
         """Take in what is left, after the program's end."""
         self.read()
         if self.ring.has_records:
-            self._take(self.ring.last_window())
+            self._take(self.ring.last_slot())
             for sequence, _ in self._replay.finish():
                 self._sequence.write(sequence)
 

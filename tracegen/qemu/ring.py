@@ -1,4 +1,4 @@
-"""The ring of windows through which the plugin hands a thread's words over while the program runs (plugin.c)."""
+"""The ring of slots through which the plugin hands a thread's words over while the program runs (plugin.c)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from support.errors import InputError
 
-WINDOW_WORDS = 1 << 17  # as in plugin.c
+SLOT_WORDS = 1 << 17  # as in plugin.c
 _HEADER = 4096
-_WINDOWS, _READY, _FILLED, _EMPTIED, _FAILED = range(5)  # struct ring
-_BATCH = 4  # windows read at once
+_SLOTS, _READY, _FILLED, _EMPTIED, _FAILED = range(5)  # struct ring
+_BATCH = 4  # slots read at once
 
 
 class Ring:
@@ -27,9 +27,9 @@ class Ring:
             self._map = mmap.mmap(stream.fileno(), 0)
         self._header = np.frombuffer(self._map, "<u8", _HEADER // 8)
         self._words = np.frombuffer(self._map, "<u8", offset=_HEADER)
-        self._windows = int(self._header[_WINDOWS])
-        if self._windows < 1 or len(self._words) != self._windows * WINDOW_WORDS:
-            raise InputError(f"{path}: {len(self._words)} words of records in {self._windows} windows; damaged")
+        self._slots = int(self._header[_SLOTS])
+        if self._slots < 1 or len(self._words) != self._slots * SLOT_WORDS:
+            raise InputError(f"{path}: {len(self._words)} words of records in {self._slots} slots; damaged")
 
     @staticmethod
     def is_laid_out(path: Path) -> bool:
@@ -49,27 +49,27 @@ class Ring:
         """Return whether the plugin had to give up for want of disk space."""
         return bool(self._header[_FAILED])
 
-    def full_windows(self) -> Iterator[NDArray[np.uint64]]:
-        """The words of the windows that are full; each array is valid until the next one is asked for."""
+    def full_slots(self) -> Iterator[NDArray[np.uint64]]:
+        """The words of the slots that are full; each array is valid until the next one is asked for."""
         emptied, filled = int(self._header[_EMPTIED]), int(self._header[_FILLED])
-        if not emptied <= filled <= emptied + self._windows:
-            raise InputError(f"{self._path}: window {filled} filled, {emptied} read, of {self._windows}; damaged")
+        if not emptied <= filled <= emptied + self._slots:
+            raise InputError(f"{self._path}: slot {filled} filled, {emptied} read, of {self._slots}; damaged")
         while emptied < filled:
-            first = emptied % self._windows
-            count = min(filled - emptied, _BATCH, self._windows - first)
-            part = self._words[first * WINDOW_WORDS : (first + count) * WINDOW_WORDS]
+            first = emptied % self._slots
+            count = min(filled - emptied, _BATCH, self._slots - first)
+            part = self._words[first * SLOT_WORDS : (first + count) * SLOT_WORDS]
             yield part
             part[:] = 0
             emptied += count
             self._header[_EMPTIED] = emptied
 
-    def last_window(self) -> NDArray[np.uint64]:
-        """The words of the window that was being filled when the program ended, and the zeros after them."""
-        first = int(self._header[_FILLED]) % self._windows
-        return self._words[first * WINDOW_WORDS : (first + 1) * WINDOW_WORDS]
+    def last_slot(self) -> NDArray[np.uint64]:
+        """The words of the slot that was being filled when the program ended, and the zeros after them."""
+        first = int(self._header[_FILLED]) % self._slots
+        return self._words[first * SLOT_WORDS : (first + 1) * SLOT_WORDS]
 
     def close(self) -> None:
         """Let go of the file."""
         del self._header, self._words
-        with contextlib.suppress(BufferError):  # a window that is still being read keeps the mapping
+        with contextlib.suppress(BufferError):  # a slot that is still being read keeps the mapping
             self._map.close()

@@ -106,13 +106,13 @@ class ProgramStream:
                 if ring is None and path is not None:
                     ring = Ring(path)
                 if ring is not None and ring.has_records:
-                    for words in ring.full_windows():
+                    for words in ring.full_slots():
                         yield from self._chunks_of(self._replay.read(words), size)
                         busy = True
                 if not busy:
                     self.run.wait()
             if ring is not None and ring.has_records:
-                yield from self._chunks_of(self._replay.read(ring.last_window()), size)
+                yield from self._chunks_of(self._replay.read(ring.last_slot()), size)
                 yield from self._chunks_of(self._replay.finish(), size)
             if ring is not None and ring.failed:
                 raise InputError(f"{self.run.folder.parent}: the disk is full; tracing needs room there")

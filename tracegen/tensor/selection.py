@@ -28,7 +28,7 @@ from support.errors import InputError
 from tracegen.statistics.kmeans import kmeans
 from tracegen.tensor.dataset import Dataset
 
-_CHUNK = 1 << 14  # schedules at a time
+_BATCH = 1 << 14  # schedules at a time
 
 
 def random_tasks(
@@ -232,9 +232,9 @@ def _sums(dataset: Dataset, owner_of: NDArray[np.int64], owners: int) -> tuple[N
         raise InputError(f"{dataset.path}: has no features to tell tasks apart by")
     sums: NDArray[np.float64] | None = None
     rows = np.zeros(owners, np.int64)
-    for begin in range(0, len(owner_of), _CHUNK):
-        found = dataset.features(group, np.arange(begin, min(begin + _CHUNK, len(owner_of))))
-        owner = np.repeat(owner_of[begin : begin + _CHUNK], found.length)
+    for begin in range(0, len(owner_of), _BATCH):
+        found = dataset.features(group, np.arange(begin, min(begin + _BATCH, len(owner_of))))
+        owner = np.repeat(owner_of[begin : begin + _BATCH], found.length)
         if sums is None:
             sums = np.zeros((owners, found.values.shape[1]))
         np.add.at(sums, owner, found.values)

@@ -21,7 +21,7 @@ from tracegen.qemu.blocks import BlockTable
 from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import WHOLE, Interruptions
 from tracegen.qemu.replay import Replay, expand
-from tracegen.qemu.ring import WINDOW_WORDS, Ring
+from tracegen.qemu.ring import SLOT_WORDS, Ring
 from tracegen.qemu.run import Run
 
 
@@ -202,7 +202,7 @@ def records(tmp_path_factory, build):
         for name in ("blocks", "handlers"):
             shutil.copy(run.folder / name, folder / name)
         ring = Ring(run.ring_of_thread(0))
-        words = ring.last_window().copy()
+        words = ring.last_slot().copy()
         ring.close()
     words = words[:400]
     count = int((words[words >> np.uint64(62) == 1] - np.uint64(1 << 62)).max()) + 1
@@ -272,8 +272,8 @@ def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
 def test_a_damaged_ring_is_refused(tmp_path):
     path = tmp_path / "thread.0"
     header = np.zeros(512, "<u8")
-    for windows, filled, emptied in ((0, 0, 0), (10**15, 0, 0), (2, 9, 0), (2, 0, 5), (2, 2**63, 0)):
-        header[:4] = windows, 1, filled, emptied
-        np.concatenate([header, np.zeros(2 * WINDOW_WORDS, "<u8")]).tofile(path)
+    for slots, filled, emptied in ((0, 0, 0), (10**15, 0, 0), (2, 9, 0), (2, 0, 5), (2, 2**63, 0)):
+        header[:4] = slots, 1, filled, emptied
+        np.concatenate([header, np.zeros(2 * SLOT_WORDS, "<u8")]).tofile(path)
         with pytest.raises(InputError, match="damaged"):
-            list(Ring(path).full_windows())
+            list(Ring(path).full_slots())

@@ -75,7 +75,7 @@ def test_labels_are_those_of_the_imported_run(place):
     assert "PATH=/usr/bin:/bin" in words and "LC_ALL=C" in words
 
 
-def test_a_stretch_is_cut_from_the_run(place):
+def test_a_window_is_cut_from_the_run(place):
     (path,) = labelled(place, [O3], start=100, count=50)
     assert path.name == "touch-100.latency.h5"
     assert latencies(path)[1][0] == latencies(place / "touch.latency.h5")[1][0][100:150]

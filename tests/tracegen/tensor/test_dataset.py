@@ -108,7 +108,7 @@ def test_the_same_schedule_is_stored_once(tmp_path):
 def test_more_rows_than_a_block(tmp_path, monkeypatch):
     """Chunks that are flushed while writing and read in runs give the same as one chunk."""
     monkeypatch.setattr(columns, "BUFFER", 1 << 12)
-    monkeypatch.setattr(columns, "CHUNK", 64)
+    monkeypatch.setattr(columns, "CHUNK_ROWS", 64)
     numbers = np.random.default_rng(4)
     lengths = numbers.integers(0, 9, 500)
     values = [numbers.normal(size=(n, 7)).astype(np.float32) for n in lengths]

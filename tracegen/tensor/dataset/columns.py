@@ -8,22 +8,24 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK = 1 << 13  # rows an HDF5 chunk
-_TEXT_CHUNK = 1 << 18  # bytes
+CHUNK_ROWS = 1 << 13  # of an HDF5 chunk
+_TEXT_BYTES = 1 << 18  # of an HDF5 chunk
 BUFFER = 8 << 20  # bytes that wait for a write
 
 
 class Column:
     """A growing dataset; what is appended waits until a write is worth it."""
 
-    def __init__(self, file: h5py.File, name: str, dtype: str, width: int | None = None, chunk: int = CHUNK) -> None:
+    def __init__(
+        self, file: h5py.File, name: str, dtype: str, width: int | None = None, rows: int = CHUNK_ROWS
+    ) -> None:
         inner = () if width is None else (width,)
         self.dataset = file.create_dataset(
             name,
             (0, *inner),
             dtype,
             maxshape=(None, *inner),
-            chunks=(max(chunk // (width or 1), 1), *inner),
+            chunks=(max(rows // (width or 1), 1), *inner),
             compression="gzip",
             compression_opts=4,
             shuffle=np.dtype(dtype).kind != "S",
@@ -56,7 +58,7 @@ class Numbers:
 
     def append(self, value: Any) -> None:
         self._waiting.append(value)
-        if len(self._waiting) == CHUNK:
+        if len(self._waiting) == CHUNK_ROWS:
             self.flush()
 
     def flush(self) -> None:
@@ -93,8 +95,8 @@ class Ragged:
         return None if self._column is None else self._column.dataset.shape[1]
 
     def _create(self, width: int | None) -> None:
-        chunk = _TEXT_CHUNK if width is None else CHUNK * 8
-        self._column = Column(self._file, f"{self._name}/{self._values}", self._dtype, width, chunk)
+        rows = _TEXT_BYTES if width is None else CHUNK_ROWS * 8
+        self._column = Column(self._file, f"{self._name}/{self._values}", self._dtype, width, rows)
 
     def finish(self, width: int | None) -> None:
         if self._column is None:

@@ -22,8 +22,8 @@ struct CacheCounters {
     std::int64_t from_prefetchers = 0, from_prefetchers_missed = 0;  // of accesses and misses: what a level above prefetches
 };
 
-// A stretch of time that is widened as long as what is added overlaps it or comes before its end.
-struct Interval {
+// A span of time that is widened as long as what is added overlaps it or comes before its end.
+struct TimeSpan {
     Cycle begin = 0, end = 0;
 
     bool contains(Cycle cycle) const { return begin <= cycle && cycle < end; }
@@ -117,8 +117,8 @@ class Cache {
     int latency = 0, request = 0, transfer = 0, response = 0;  // cycles
     int next = -1;                                             // the level below, -1: main memory
     MshrFile mshrs;
-    Interval blocked;  // in which the level now and then accepts nothing
-    Interval crowded;  // in which as many accesses wait for one line as can
+    TimeSpan blocked;  // in which the level now and then accepts nothing
+    TimeSpan crowded;  // in which as many accesses wait for one line as can
     std::unique_ptr<Prefetcher> prefetcher;
     PrefetchQueue queue;
     CacheCounters counters;

@@ -151,7 +151,7 @@ class Hierarchy {
     int answered_ = L1D;
     std::array<std::array<Waiting, MERGING>, 2> waiting_;
     std::array<std::array<Lost, EVICTED>, 2> lost_;
-    Interval writing_back_;  // in which the last line that left an L1 passes the crossbar
+    TimeSpan writing_back_;  // in which the last line that left an L1 passes the crossbar
     Random random_{0x2545F491};  // one for the stride prefetchers of all levels
 };
 

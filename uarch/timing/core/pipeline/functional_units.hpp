@@ -1,8 +1,8 @@
 // Contention for functional units, ports and issue slots.
 //
 // Instruction-driven timing (Sanchez & Kozyrakis, "ZSim", ISCA 2013, section 3.1) visits instructions in program order but
-// books units at the cycles in which they issue, which are not in order. So each cycle of a moving window has its own
-// counts. A row of the window stands for one cycle; a row that stands for an earlier cycle is free to reuse.
+// books units at the cycles in which they issue, which are not in order. So each of the latest cycles has its own counts.
+// A row stands for one cycle; a row that stands for an earlier cycle is free to reuse.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class FunctionalUnits {
     Cycle reserve(int resource, Cycle cycle) {
         const std::uint64_t one = 1 + (std::uint64_t{1} << (8 * resource));
         for (;; ++cycle) {
-            Row& row = window_[cycle & (WINDOW - 1)];
+            Row& row = rows_[cycle & (HORIZON - 1)];
             const std::uint64_t taken = chosen(row.cycle < cycle, none_taken_, row.taken) + one;
             if (__builtin_expect(row.cycle > cycle, 0)) return cycle;  // too far back to know
             if ((taken & BEYOND) == 0) {
@@ -46,7 +46,7 @@ class FunctionalUnits {
     Cycle reserve_each(int resource, Cycle cycle, std::int64_t count) {
         const int shift = 8 * resource;
         for (;; ++cycle) {
-            Row& row = window_[cycle & (WINDOW - 1)];
+            Row& row = rows_[cycle & (HORIZON - 1)];
             if (row.cycle > cycle) return cycle;
             const std::uint64_t taken = chosen(row.cycle == cycle, row.taken, none_taken_);
             const std::int64_t room = FULL - static_cast<std::int64_t>(std::max(taken & 255, (taken >> shift) & 255));
@@ -60,7 +60,7 @@ class FunctionalUnits {
     }
 
   private:
-    static constexpr int WINDOW = 4096;  // cycles; bookings further apart than this do not see one another
+    static constexpr int HORIZON = 4096;  // cycles; bookings further apart than this do not see one another
     // A byte for each resource: FULL where all its units are taken, so that one more sets the highest bit.
     static constexpr int FULL = MOST;
     static constexpr std::uint64_t BEYOND = 0x8080808080808080;
@@ -70,7 +70,7 @@ class FunctionalUnits {
     };
     std::array<std::int64_t, RESOURCES> units_;
     std::uint64_t none_taken_ = 0;
-    std::array<Row, WINDOW> window_;
+    std::array<Row, HORIZON> rows_;
 };
 
 // Units that take one operation at a time.
