@@ -69,7 +69,7 @@ def main_causes(stacks: NDArray[np.float64]) -> list[str]:
 
 
 def predicted(model: Model, machines: Sequence[Machine | MachineVector]) -> Costs:
-    """The model's prices of configured and fitted machines.
+    """The model's costs on configured and fitted machines.
 
     Raises InputError where two machines share a name, or none is given.
     """

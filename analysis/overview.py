@@ -42,14 +42,14 @@ def ask(
     configurations (the sweep is around the first) and the model's encoder.
     """
     configured = [machine for machine in machines if isinstance(machine, Machine)]
-    prices = predicted(model, machines)  # refuses machines without different names
+    costs = predicted(model, machines)  # refuses machines without different names
     fast = predict.ask(model, targets, machines, seconds / 3)
     found = fast.sourced_sections()
     if model.encoder is not None and configured:
         found += attribute.ask(model, targets, configured, seconds / 3).sourced_sections()
     for target in targets:
         if isinstance(target.simulable, SimulableTrace):
-            found += _of_trace(model, target.simulable.path, prices, max_instructions)
+            found += _of_trace(model, target.simulable.path, costs, max_instructions)
         elif isinstance(target.simulable, SimulableLivePoints) and configured and seconds > 0:
             found += _of_live_points(target.simulable, configured)
     if len(targets) > 1:
@@ -60,7 +60,7 @@ def ask(
         found += [replace(one, title=f"{base.name} with other caches: {one.title.lower()}") for one in swept]
     return replace(
         fast,
-        title=f"{', '.join(target.name for target in targets)} on {', '.join(prices.names)}",
+        title=f"{', '.join(target.name for target in targets)} on {', '.join(costs.names)}",
         sections=lambda: found,
         subtitle=f"Simulated where the source says so, else by the model {model.digest[:12]}",
     )
@@ -74,11 +74,11 @@ def _of_live_points(sampled: SimulableLivePoints, machines: Sequence[Machine]) -
     ]
 
 
-def _of_trace(model: Model, trace: Path, prices: Costs, limit: int | None) -> list[Section]:
+def _of_trace(model: Model, trace: Path, costs: Costs, limit: int | None) -> list[Section]:
     parts = collect(model, trace, max_instructions=limit)
     name = parts.program
-    flames, functions = profile.result(parts, prices).sourced_sections()
-    _, over_time = profile.result(parts, prices, "interval").sourced_sections()
+    flames, functions = profile.result(parts, costs).sourced_sections()
+    _, over_time = profile.result(parts, costs, "interval").sourced_sections()
     return [
         replace(flames, title=f"{name}: flame graph"),
         replace(functions, title=f"{name}: functions", text="Predicted cycles."),

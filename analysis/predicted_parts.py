@@ -1,4 +1,4 @@
-"""A trace in parts that any machine prices: representations summed by group, with no machine in the pass."""
+"""A trace in parts for any machine: representations summed by group, with no machine in the pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def collect(
     max_instructions: int | None = None,
     progress: bool = True,
 ) -> Parts:
-    """One pass over a trace, at the rate of `represent`: parts that any machine prices (`costs.predicted`).
+    """One pass over a trace, at the rate of `represent`: parts for the `costs.predicted` of any machine.
 
     Memory: 8·d bytes a static instruction, a calling context (at most 32,768) and an interval, beside `represent`'s.
     """

@@ -180,7 +180,7 @@ def tiling(
     rows = []
     spent = slowest = 0.0
     sources = _sources(model, machines)
-    prices = _prices(model, machines)
+    machine_vectors = _machine_vectors(model, machines)
     with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
         folder = Path(scratch)
         for value in tqdm(experiment.values, desc="values", disable=None if progress else True):
@@ -202,7 +202,7 @@ def tiling(
                 spent += time.perf_counter() - began
             vectors.append(vector.vector)
             host = _host(experiment, value, folder, repeats, rounds) if repeats else np.nan
-            cycles = prices @ vector.vector
+            cycles = machine_vectors @ vector.vector
             rows += [
                 {
                     "value": value,
@@ -221,17 +221,17 @@ def tiling(
     if learn:
         for number in range(len(machines)):
             own = frame.iloc[number :: len(machines)]
-            frame.loc[own.index, "fitted"] = _fitted(np.stack(vectors), own, prices[number], learn)
+            frame.loc[own.index, "fitted"] = _fitted(np.stack(vectors), own, machine_vectors[number], learn)
     return frame
 
 
 def _fitted(
-    vectors: NDArray[np.float64], own: pd.DataFrame, price: NDArray[np.float64], learn: Sequence[str]
+    vectors: NDArray[np.float64], own: pd.DataFrame, machine_vector: NDArray[np.float64], learn: Sequence[str]
 ) -> NDArray[np.float64]:
-    """[V] cycles of all values on a machine, `own` its rows, once its vector `price` is fitted to those of `learn`."""
+    """[V] cycles of all values on a machine, `own` its rows, once its vector is fitted to those of `learn`."""
     taught = np.flatnonzero(own["value"].isin(learn).to_numpy())
     observed = Observations(vectors[taught], own["simulated"].to_numpy()[taught], np.arange(len(taught)))
-    found: NDArray[np.float64] = vectors @ fit(observed, price).mean
+    found: NDArray[np.float64] = vectors @ fit(observed, machine_vector).mean
     return found
 
 
@@ -243,7 +243,7 @@ def _sources(model: Model, machines: Sequence[Machine | MachineVector]) -> list[
     return ["zero-shot" if way == "encoder" else way for way in found]
 
 
-def _prices(model: Model, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:
+def _machine_vectors(model: Model, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:
     """[K, d] the machines' vectors."""
     known = [machine for machine in machines if isinstance(machine, Machine)]
     encoded = iter(model.machine_vectors(known)[0]) if known else iter(())

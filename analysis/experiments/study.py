@@ -38,7 +38,7 @@ class Study:
         return 2.0 * (logs - low) / (high - low) - 1.0
 
     @property
-    def price(self) -> NDArray[np.float64]:
+    def cost(self) -> NDArray[np.float64]:
         """[D] what the objective multiplies the time with."""
         return 1000.0 + 10.0 * self.sizes[:, 0] + self.sizes[:, 1]
 
@@ -74,8 +74,8 @@ def quality(study: Study, answer: Answer) -> tuple[NDArray[np.float64], NDArray[
     """For each program: how far the chosen design's true objective is above the smallest (a fraction), how many designs
     are truly better, and which was chosen.
     """
-    objective = study.cycles * study.price
-    chosen = (answer.time * study.price).argmin(axis=1)
+    objective = study.cycles * study.cost
+    chosen = (answer.time * study.cost).argmin(axis=1)
     value = objective[np.arange(len(objective)), chosen]
     return value / objective.min(axis=1) - 1.0, (objective < value[:, None]).sum(axis=1), chosen
 

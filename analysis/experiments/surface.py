@@ -41,7 +41,7 @@ def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
     simulated = np.zeros(time.shape, bool)
 
     def score(cycles: NDArray[np.float64]) -> NDArray[np.float64]:
-        return cycles * study.price
+        return cycles * study.cost
 
     for program in range(len(study.programs)):
         found = budget.answer(

@@ -40,14 +40,14 @@ def test_the_36_designs():
 
 def test_quality_by_hand():
     found = study(np.full((1, 36), 10.0))  # equal times: the smallest caches are the best
-    price = found.price
-    assert price[0] == 1000 + 40 + 256
+    cost = found.cost
+    assert cost[0] == 1000 + 40 + 256
     time = np.full((1, 36), 5.0)
     time[0, 1] = 0.1  # the method believes in 4 KiB and 512 KiB
     above, better, chosen = quality(found, Answer(time, np.zeros(time.shape, bool)))
     assert chosen.tolist() == [1]
-    assert above[0] == pytest.approx(price[1] / price[0] - 1)
-    assert better.tolist() == [int((price < price[1]).sum())]
+    assert above[0] == pytest.approx(cost[1] / cost[0] - 1)
+    assert better.tolist() == [int((cost < cost[1]).sum())]
 
 
 def test_designs_spread_over_the_space():
