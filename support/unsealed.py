@@ -71,7 +71,8 @@ def ended(path: str, cpu_s: int) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def _read_all(path: str) -> None:
+def read_all(path: str) -> None:
+    """Read every attribute and dataset of a file."""
     import h5py
 
     from support.stored import require_stored
@@ -99,7 +100,7 @@ def child(path: str, cpu_s: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        _read_all(path)
+        read_all(path)
     except Exception as error:  # h5py's of all kinds
         print(str(error) or type(error).__name__)
         sys.exit(1)

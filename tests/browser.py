@@ -53,7 +53,7 @@ class Browser:
         assert [url for url in self.requests() if not url.startswith(own) and url != self._page.as_uri()] == []
 
     def requests(self) -> list[str]:
-        """What was asked for since the last call."""
+        """Return what was asked for since the last call."""
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 

@@ -1,4 +1,4 @@
-"""What tests of bfloat16 need of the processor."""
+"""Needs of tests of bfloat16: a processor."""
 
 from __future__ import annotations
 

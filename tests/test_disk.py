@@ -1,4 +1,4 @@
-"""What is said where output cannot be written: a reader that is gone, a full disk."""
+"""Messages where output cannot be written: a reader that is gone, a full disk."""
 
 import os
 import resource

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("support", "uarch", "tracegen", "perfvec", "analysis", "benchmarks")
+PLACES = ("support", "uarch", "tracegen", "perfvec", "analysis", "benchmarks", "tests", "tools", "examples")
 NEITHER = {"Of", "What", "How", "Whether", "Where", "That", "Into", "Why", "Which"}
 
 

@@ -1,4 +1,4 @@
-"""Where nothing but the output can be written, and as another user than the one who installed the toolkit."""
+"""Runs where nothing but the output can be written, and as another user than the one who installed the toolkit."""
 
 import os
 import shutil

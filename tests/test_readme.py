@@ -1,4 +1,4 @@
-"""What a stranger meets first: the README's commands and script run as they are written, on a program of one's own."""
+"""First steps of a stranger: the README's commands and script run as they are written, on a program of one's own."""
 
 from __future__ import annotations
 

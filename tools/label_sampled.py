@@ -58,7 +58,7 @@ def _labelled(paths: list[Path], latencies: Path) -> Iterator[tuple[Path, int, i
 
 
 def _evenly(first: int, length: int, windows: int, count: int) -> list[int]:
-    """Where windows in the middles of so many equal parts of a range begin; none where they would overlap."""
+    """Return the begins of windows in the middles of so many equal parts of a range; none where they would overlap."""
     if length < windows * count:
         return []
     return [first + (2 * k + 1) * length // (2 * windows) - count // 2 for k in range(windows)]

@@ -1,4 +1,4 @@
-"""What a budget simulates and corrects, of programs whose cycles on any machine are a known function."""
+"""Budgets: what they simulate and correct, of programs whose cycles on any machine are a known function."""
 
 import math
 

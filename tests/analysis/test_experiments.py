@@ -80,7 +80,7 @@ def test_a_mixture_of_known_programs_is_predicted_from_responses():
 
 
 def test_machine_vectors_are_fitted_to_few_simulations():
-    """Where the truth is another polynomial of the sizes than the encoder's, twelve simulations show it."""
+    """Twelve simulations show that the truth is another polynomial of the sizes than the encoder's."""
     model = shipped()
     machines, _ = designs_of(load_machine("cortex-a53"))
     x = study(np.ones((1, 36))).coordinates

@@ -58,7 +58,7 @@ EVERYTHING = Figure(
 
 
 def traces(browser, figure=0):
-    """What plotly.js drew: by trace its type, name, x, y and z."""
+    """Return what plotly.js drew: by trace its type, name, x, y and z."""
     return browser.js(
         "const place = document.querySelectorAll('[data-figure]')[arguments[0]];"
         "return place._fullData.map(t => ({type: t.type, name: t.name, x: t.x && Array.from(t.x), "

@@ -35,7 +35,7 @@ def frame(traces) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def simulated(traces):
-    """Of both versions, in parts, and their costs."""
+    """Return both versions in parts, and their costs."""
     (old, costs), (new, _) = (collect(path, MACHINES, progress=False) for path in traces)
     return old, new, costs
 

@@ -53,7 +53,7 @@ def test_the_terminals_tables_are_narrow():
 
 
 def test_every_value_is_traced_and_timed(small_model):
-    """Of two tiles of a small product: the smaller one executes more instructions, and both machines know it."""
+    """The smaller of two tiles of a product executes more instructions, and both machines know it."""
     experiment = Experiment(values=("2", "16"), command=("{program}", "{value}", "2", "16", "{rounds}"))
     machines = [load_machine("base"), load_machine("cortex-a53")]
     found = tiling.tiling(small_model, experiment, machines, repeats=1, rounds=2, progress=False)

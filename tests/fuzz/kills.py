@@ -67,7 +67,7 @@ class _Killed:
         self._stat = Path(f"/proc/{self._process.pid}/stat")
 
     def seconds(self) -> float:
-        """Of processor time, so far."""
+        """Return the processor time so far."""
         fields = self._stat.read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 

@@ -53,7 +53,7 @@ def fuzz(
     worst: Worst | None = None,
     cpu_s: float = CPU_S,
 ) -> tuple[Counter[str], list[str]]:
-    """What came of the cases of readers, one after another in turn, and a line for each that is bad."""
+    """Return what came of the cases of readers, one after another in turn, and a line for each that is bad."""
     worst = worst or Worst()
     found: Counter[str] = Counter()
     told = []
@@ -123,7 +123,7 @@ def _case(name: str, seed: int, case: int, folder: Path) -> bytes:
 
 
 class _Waiting:
-    """How long a process has worked since then, and how often it was waited for.
+    """Time that a process has worked since then, and how often it was waited for.
 
     Not how long by the clock, which goes on where both processes are stopped for a while.
     """

@@ -158,7 +158,7 @@ def test_the_input_without_a_frozen_network_or_in_float32_is_pytorchs():
 
 @pytest.fixture
 def elsewhere(monkeypatch, tmp_path):
-    """What `kernel_for` finds is not kept."""
+    """Keep nothing of what `kernel_for` finds."""
     amx.kernel_for.cache_clear()
     yield tmp_path
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""What a GPU computes, on the processor: features from tables, many sequences; and the weights of both precisions."""
+"""Computations of a GPU, on the processor: features from tables, many sequences; and the weights of both precisions."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_cannot_take_unnormalised_features_is_left_as_it_is(data):
 @with_bf16_lstm
 @torch.no_grad()
 def test_bfloat16_predicts_what_float32_does_of_a_recurring_loop(tmp_path):
-    """Where a program repeats a few instructions, what rounding does to them does not average out."""
+    """Rounding does not average out where a program repeats a few instructions."""
     run(["k_chase"], tmp_path, 65_536, progress=False)
     model = load_model()
     foundation = rounded(model.foundation)

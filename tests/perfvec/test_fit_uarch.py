@@ -87,7 +87,7 @@ def test_a_known_configuration_is_the_prior(data, measured, tmp_path):
 
 
 def squares(data, vector):
-    """Of the relative errors over windows of the labels, which the fit minimises beside the distance to its prior."""
+    """Return the squares of relative errors over the labels' windows, which the fit minimises beside its prior."""
     total = 0.0
     for path in sorted(data.encoder_latencies.iterdir()):
         with LatencyFile(path) as labels, Trace(data.traces / f"{labels.trace}.trace.h5") as trace:

@@ -41,7 +41,7 @@ def test_in_bfloat16_it_is_next_to_the_exact_one(both):
 
 
 def test_in_bfloat16_it_is_right_on_average():
-    """Of 20,000 rows that are all alike, within 5 deviations of a rounding."""
+    """The mean of 20,000 rows that are all alike is within 5 deviations of a rounding."""
     torch.manual_seed(0)
     given = torch.randn(2 * WIDTH).bfloat16().expand(20_000, -1).contiguous()
     found = gated(given, torch.empty(len(given), WIDTH, dtype=torch.bfloat16), 3).double().mean(dim=0)

@@ -48,7 +48,7 @@ UNLIKE = Path(__file__).parents[2] / "benchmarks" / "perfvec" / "unlike"
 
 
 def errors(error, program, machine=None, distance=None, machine_distance=None, new_machines=False):
-    """Of n pairs, each program at distance 1 unless told."""
+    """Return the errors of n pairs, each program at distance 1 unless told."""
     ones = np.ones(len(error))
     return Errors(
         np.array(error, float),
@@ -187,7 +187,7 @@ def vector(data):
 
 
 def test_the_file_keeps_it_and_the_digest(data, calibrated, tmp_path):
-    """What the uncalibrated model represented stays its own: the digest does not change."""
+    """The digest does not change: vectors of the uncalibrated model stay its own."""
     save_model(calibrated, tmp_path / "m.safetensors")
     again = load_model(tmp_path / "m.safetensors")
     assert again.digest == data.model.digest

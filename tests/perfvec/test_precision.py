@@ -1,4 +1,4 @@
-"""Which processors multiply bfloat16 faster than float32, and what becomes of subnormal numbers."""
+"""Processors that multiply bfloat16 faster than float32, and subnormal numbers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What signatures say of units that were not drawn."""
+"""Estimates by signatures of units that were not drawn."""
 
 import numpy as np
 import pytest

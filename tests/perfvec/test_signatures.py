@@ -1,4 +1,4 @@
-"""Which units are kept of a run of any length."""
+"""Units that are kept of a run of any length."""
 
 import numpy as np
 import pytest

@@ -226,7 +226,7 @@ def test_weights_stand_for_the_run():
 
 @pytest.mark.slow
 def test_intervals_cover():
-    """Of values that signatures tell in part, 95 % intervals hold nine times of ten at least."""
+    """Intervals at 95 %, of values that signatures tell in part, hold nine times of ten at least."""
     random = np.random.default_rng(1)
     rows = random.gamma(2, 1, (4000, 36)).astype(np.float32)
     numbers = np.arange(4000, dtype=np.uint64)

@@ -31,7 +31,7 @@ def counters(rows: int) -> dict[str, int]:
 
 
 def test_reads_to_an_open_row_go_first():
-    """Of misses that wait together those to the open row go first, though those to others come in between; strictly in
+    """Misses that wait together go to the open row first, though those to others come in between; strictly in
     their order none would find its row open.
     """
     alone, between = counters(1), counters(3)

@@ -40,7 +40,7 @@ MINOR = json.loads((DATA / "gem5-minor.config.json").read_text())
 
 
 def configuration(machine, isa="x86-64", arguments=("--", "true"), version="v24") -> dict:
-    """What config.json would hold of a run of the machine's script."""
+    """Return what config.json would hold of a run of the machine's script."""
     with contextlib.redirect_stdout(None):
         document, _ = gem5_stand_in.run_script(
             gem5_script(machine, isa), list(arguments), version=gem5_stand_in.VERSIONS[version]

@@ -1,4 +1,4 @@
-"""What gem5's x86-64 microcode makes of some instructions: known answers."""
+"""Micro-operations that gem5's x86-64 microcode makes of some instructions: known answers."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def x86(*texts: str):
 
 
 def cycles_a_round(machine: Machine, texts: list[str], rounds: int = 400, accesses=lambda number, k: []) -> float:
-    """Of the second half of equal rounds of `texts` and a jump back; `accesses(k, round)` are those of the k-th."""
+    """Return the cycles a round of `texts` and a jump back, once it repeats; `accesses(k, round)` are the k-th's."""
     static = x86(*texts, JUMP)
     program = Program([])
     for number in range(rounds):
@@ -83,7 +83,7 @@ def test_in_order_each_round_of_a_string_is_a_redirection():
 
 
 def test_the_end_of_a_string_is_predicted():
-    """Of 4 words each time, or of 2 or 6 by chance, whose end nothing can foresee."""
+    """Strings are of 4 words each time, or of 2 or 6 by chance, whose end nothing can foresee."""
     draws = np.random.default_rng(1).integers(2, size=400) * 4 + 2
     load = "f348ad"  # rep lodsq
     same = cycles_a_round(BASE, [load, ADD], 400, string_of(lambda _: 4, 0))

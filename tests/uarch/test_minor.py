@@ -13,7 +13,7 @@ JUMP = Instruction(Operation.BRANCH, flags=Flag.BRANCH)
 
 
 def cycles_a_round(machine: Machine, program: Program, rounds: int) -> float:
-    """Of the second half of equal rounds."""
+    """Return the cycles of the second half of equal rounds."""
     latency, _ = simulate(machine, program.static(), [program.chunk()])
     return latency[len(latency) // 2 :].sum() / (rounds // 2)
 
@@ -71,7 +71,7 @@ def test_what_fetch_cannot_tell_is_found_at_commitment():
 
 
 def cycles_each(machine: Machine, instruction: Instruction) -> float:
-    """Of further copies in a loop of many."""
+    """Return the cycles of further copies in a loop of many."""
     few, many = (cycles_a_round(machine, looped([instruction] * copies, 200), 200) for copies in (30, 90))
     return (many - few) / 60
 

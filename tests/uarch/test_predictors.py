@@ -39,7 +39,7 @@ def go(
 def wrong(
     unit: parts.BranchUnit, outcomes: Iterable[int], pc: int | Sequence[int] = 0x4000, delay: int = 0
 ) -> list[int]:
-    """Which of the outcomes of one branch (or of one each) were mispredicted, where the last `delay` are in flight."""
+    """Return which outcomes of one branch (or of one each) were mispredicted, the last `delay` in flight."""
     taken = list(outcomes)
     addresses = [pc] * len(taken) if isinstance(pc, int) else pc
     result = []

@@ -1,4 +1,4 @@
-"""What prefetchers want, by hand from gem5's rules."""
+"""Lines that prefetchers want, by hand from gem5's rules."""
 
 import pytest
 from programs import Program, load

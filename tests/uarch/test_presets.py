@@ -66,7 +66,7 @@ def traced(source: str) -> tuple[StaticInstructions, Chunk, Chunk]:
 
 
 def cycles(loop: Loop, machine: Machine) -> float:
-    """Of one execution of the body; two more instructions close a round."""
+    """Return the cycles of one execution of the body; two more instructions close a round."""
     source = f"{loop.before}\n.p2align 6\n1: .rept {loop.times}\n{loop.body}\n.endr\nAGAIN"
     instructions, warm, window = traced(source)
     simulation = Simulation(machine, instructions)
@@ -160,7 +160,7 @@ def test_a_load_gets_what_was_just_stored(machine):
 @needs_qemu
 @pytest.mark.parametrize("machine", OUT_OF_ORDER, ids=lambda machine: machine.name)
 def test_rates_are_those_of_units_and_widths(machine):
-    """Of what does not depend on each other; a scalar of SSE goes to a vector unit, as in gem5."""
+    """Instructions that do not depend on each other; a scalar of SSE goes to a vector unit, as in gem5."""
     units, narrowest = machine.functional_units, min(machine.pipeline.rename_width, machine.pipeline.commit_width)
     for name, count in (("adds", units.int_alu), ("loads", units.load_ports), ("float adds", units.simd)):
         loop = LOOPS_OF[name]

@@ -1,4 +1,4 @@
-"""What gem5's O3 does on paths that it squashes, and why it squashes some: known answers."""
+"""Paths that gem5's O3 squashes, what it does there and why: known answers."""
 
 import dataclasses
 from itertools import pairwise

@@ -170,7 +170,7 @@ def test_misses_of_stores_overlap_as_far_as_mshrs_allow():
 
 
 def registers_for_renaming(isa: str, register: int) -> int:
-    """How many of the file of `register` are in flight at most: two loads miss together only if both have one."""
+    """Return how many of the file of `register` are in flight: two loads miss together only if both have one."""
     machine = vary(
         BASE, memory={"model": "simple", "latency_ns": 500, "bandwidth_gbs": 51.2}, pipeline__rob_entries=512
     )

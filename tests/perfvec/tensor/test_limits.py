@@ -1,4 +1,4 @@
-"""What measurements allow, of records whose noise and devices are known."""
+"""Limits that measurements set, of records whose noise and devices are known."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ def test_rows_of_candidates_in_any_order_and_of_none():
 
 
 def test_twice_the_same_rows_take_twice_as_long(trained, records):
-    """What `additive` is for: latencies of rows add up, however many there are."""
+    """The purpose of `additive`: latencies of rows add up, however many there are."""
     rows = records.features("ast").rows
     first = rows[0]
     once = Rows(first, np.array([0, len(first)]), np.arange(len(first), dtype=np.int32))

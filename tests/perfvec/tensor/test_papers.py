@@ -1,4 +1,4 @@
-"""What the papers' networks say: masks, operator classes, maps per number of leaves, heads, tickets, both ways."""
+"""Networks as the papers have them: masks, operator classes, maps per number of leaves, heads, tickets, both ways."""
 
 from __future__ import annotations
 

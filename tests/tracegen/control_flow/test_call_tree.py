@@ -15,7 +15,7 @@ CODE = [PLAIN, CALL, JUMP, RETURN] * 4
 
 
 def stacks_of(executed, part=None):
-    """Of each executed instruction its functions from the outermost on, as text."""
+    """Return the functions of each executed instruction from the outermost on, as text."""
     program = Program(CODE)
     for number in executed:
         program.execute(number)

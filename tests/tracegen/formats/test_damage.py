@@ -155,7 +155,7 @@ def _child_that(does: str) -> str:
     """The program of a child that does this in place of reading its file."""
     return (
         "import sys; sys.path[:] = sys.argv[3:]; from support import unsealed\n"
-        f"def read(path):\n    {does}\nunsealed._read_all = read; unsealed.child(*sys.argv[1:3])"
+        f"def read(path):\n    {does}\nunsealed.read_all = read; unsealed.child(*sys.argv[1:3])"
     )
 
 

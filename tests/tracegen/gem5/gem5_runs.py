@@ -72,7 +72,7 @@ def run_gem5(folder: Path, program: Path, uarch: str, *options: str) -> None:
 
 @dataclass
 class Reference:
-    """What a run executed, found by a plain reading of the text with everything in memory."""
+    """Instructions that a run executed, found by a plain reading of the text with everything in memory."""
 
     address: list[int]
     retired: list[int | None]  # tick; None where the text does not tell

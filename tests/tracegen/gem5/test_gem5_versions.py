@@ -1,4 +1,4 @@
-"""What gem5 v23 writes in another form than v24: runs of v23.0.0.1 in `data/gem5/v23`, made as those beside it."""
+"""Output of gem5 v23 that has another form in v24: runs of v23.0.0.1 in `data/gem5/v23`, made as those beside it."""
 
 import numpy as np
 import pytest

@@ -50,7 +50,7 @@ def function_range(file, name):
 
 
 def executed_in(file, name):
-    """How many executed instructions lie in a function."""
+    """Return how many executed instructions lie in a function."""
     low, high = function_range(file, name)
     inside = (file.address >= low) & (file.address < high)
     return int(inside[whole(file).static_id].sum())

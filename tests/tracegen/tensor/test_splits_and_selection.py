@@ -189,7 +189,7 @@ def test_even_records_take_from_every_task_first():
 
 
 def test_joint_probability_puts_flops_first(data):
-    """Of 39 tasks alike but for FLOPs, those of many are drawn oftener; the one of most of all nearly always."""
+    """Tasks of many FLOPs, of 39 alike otherwise, are drawn oftener; the one of the most nearly always."""
     drawn = [selection.joint_probability(data, 8, seed=seed) for seed in range(60)]
     flops = data.tasks["flops"].to_numpy()
     common = np.flatnonzero(flops < flops.max())

@@ -1,4 +1,4 @@
-"""Which tasks and schedules simulated machines get; and which machines."""
+"""Tasks and schedules that simulated machines get; and the machines."""
 
 from __future__ import annotations
 
