@@ -2,6 +2,9 @@
 
 A task is a function of a module and one item; on other processes and machines both arrive pickled. Tasks write what is
 large into files and return what is small.
+
+Ours, around `concurrent.futures` and Dask, since neither these nor joblib give all of it: one interface for processes,
+threads and clusters, results as they finish, and workers that end when their parent is killed.
 """
 
 from __future__ import annotations

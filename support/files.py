@@ -6,8 +6,8 @@ import fcntl
 import glob
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -142,6 +142,16 @@ def sealed_h5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
         seal.seal(temporary)
 
 
+def on_success(stack: ExitStack, finish: Callable[[], None]) -> None:
+    """Let `finish` run when the stack ends without an error, before all that was entered so far; it may raise."""
+
+    def at_exit(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            finish()
+
+    stack.push(at_exit)
+
+
 def _throw_away(file: h5py.File, *, full: bool) -> None:
     """Close a file that nobody will read. HDF5 writes what it holds of it, and crashes later where it cannot: so it
     writes elsewhere, and where that is for want of room or a limit, to what takes every byte.
@@ -273,7 +283,7 @@ def read_slice(dataset: h5py.Dataset, selection: Any) -> Any:
         return dataset[selection]
 
 
-def read_text(file: h5py.File, name: str) -> str:
+def read_text_attribute(file: h5py.File, name: str) -> str:
     """Return the file's attribute `name`, a text in UTF-8."""
     with damage_in(file.filename, f"the attribute {name!r}"):
         value = file.attrs[name]

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from analysis.experiments import dubach, ipek, li, machine_vectors, surface
 from analysis.experiments.simulations import EVERY, INTERVAL_INSTRUCTIONS, Intervals, measure
-from analysis.experiments.study import L1_KIB, L2_KIB, Answer, Study, designs_of, quality
+from analysis.experiments.study import L1_KIB, L2_KIB, MethodTimes, Study, designs_of, quality
 from analysis.figure import Axis, Figure, Panel, Points
 from analysis.headline import Headline, percent
 from analysis.report import Section
@@ -82,7 +82,7 @@ def caches(
     machines, sizes = designs_of(base, l1, l2)
     intervals = measure(model, traces, machines, folder, start=start, count=count, progress=progress)
     study = study_of(intervals, machines, sizes, train)
-    methods: list[tuple[str, Callable[[int], Answer], bool]] = [
+    methods: list[tuple[str, Callable[[int], MethodTimes], bool]] = [
         ("Ïpek 2006", lambda seed: ipek.answer(study, seed), True),
         ("Dubach 2007", lambda seed: dubach.answer(study, seed), True),
         ("Li 2016", lambda seed: li.answer(study, seed), True),
@@ -90,7 +90,7 @@ def caches(
         ("PerfVec fitted", lambda _: machine_vectors.fitted(model, study, intervals), False),
         ("PerfVec zero-shot", lambda _: machine_vectors.zero_shot(model, study, intervals), False),
         ("one for all", lambda _: one_for_all(study), False),
-        ("exhaustive", lambda _: Answer(study.cycles, np.ones(study.cycles.shape, bool)), False),
+        ("exhaustive", lambda _: MethodTimes(study.cycles, np.ones(study.cycles.shape, bool)), False),
     ]
     rows, choices = [], []
     for name, method, random in methods:
@@ -168,13 +168,13 @@ def study_of(
     )
 
 
-def one_for_all(study: Study) -> Answer:
+def one_for_all(study: Study) -> MethodTimes:
     """No model: every program gets the design that is best for the trained programs together, all simulated on it (the
     geometric mean of their objectives)."""
     simulated = np.zeros(study.cycles.shape, bool)
     simulated[list(study.trained)] = True
     mean = np.exp(np.log(study.cycles[list(study.trained)]).mean(axis=0))
-    return Answer(np.broadcast_to(mean, study.cycles.shape), simulated)
+    return MethodTimes(np.broadcast_to(mean, study.cycles.shape), simulated)
 
 
 def answer(result: Comparison) -> Result:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.experiments.ipek import network
-from analysis.experiments.study import Answer, Study
+from analysis.experiments.study import MethodTimes, Study
 
 TRAINING = 9  # simulations of each program simulated beforehand
 RESPONSES = 4  # of each other; of 17 programs with 3 beforehand 83 of 612: PerfVec's comparison has 84 of 600 hours
 
 
-def answer(study: Study, seed: int, training: int = TRAINING, responses: int = RESPONSES) -> Answer:
+def answer(study: Study, seed: int, training: int = TRAINING, responses: int = RESPONSES) -> MethodTimes:
     """The `trained` programs' networks from `training` random designs each, the others from `responses`."""
     generator = np.random.default_rng([seed, 2])
     x = study.coordinates
@@ -38,4 +38,4 @@ def answer(study: Study, seed: int, training: int = TRAINING, responses: int = R
         simulated[program, chosen] = True
         weights = np.linalg.lstsq(basis[chosen], cycles[chosen], rcond=1e-3)[0]
         time[program] = np.maximum(basis @ weights, 0.1 * cycles[chosen].min())
-    return Answer(time, simulated).with_simulated(study)
+    return MethodTimes(time, simulated).with_simulated(study)

@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.experiments.study import Answer, Study
+from analysis.experiments.study import MethodTimes, Study
 from support.errors import InputError
 
 SIMULATIONS = 9  # of 36: the share of the exhaustive hours that PerfVec's comparison gives it, 150 of 600
@@ -22,7 +22,7 @@ _HIDDEN = 16
 _DECAY = 1e-2
 
 
-def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
+def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> MethodTimes:
     """Each program by itself, from `simulations` random designs."""
     generator = np.random.default_rng([seed, 1])
     x = study.coordinates
@@ -32,7 +32,7 @@ def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
         chosen = generator.choice(len(x), simulations, replace=False)
         simulated[program, chosen] = True
         time[program] = ensemble(x[chosen], cycles[chosen], x, seed)
-    return Answer(time, simulated).with_simulated(study)
+    return MethodTimes(time, simulated).with_simulated(study)
 
 
 def ensemble(

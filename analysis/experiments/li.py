@@ -14,14 +14,14 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.experiments.study import Answer, Study
+from analysis.experiments.study import MethodTimes, Study
 
 SIMULATIONS = 10  # of 36: PerfVec's comparison gives it 170 of 600 hours
 _MEMBERS = 8
 _HIDDEN = 8
 
 
-def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
+def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> MethodTimes:
     """Each program by itself, from `simulations` designs that sampling and active learning choose."""
     x = study.coordinates
     time = np.empty_like(study.cycles)
@@ -37,7 +37,7 @@ def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
             chosen.append(int(disagreement.argmax()))
         simulated[program, chosen] = True
         time[program] = np.median(members, axis=0)
-    return Answer(time, simulated).with_simulated(study)
+    return MethodTimes(time, simulated).with_simulated(study)
 
 
 def orthogonal(x: NDArray[np.float64]) -> list[int]:

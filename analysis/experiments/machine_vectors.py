@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.experiments.simulations import Intervals
-from analysis.experiments.study import Answer, Study, spread
+from analysis.experiments.study import MethodTimes, Study, spread
 from analysis.sweep import encoder_of
 from perfvec.machines.posterior import Observations, fit
 from perfvec.model import Model
@@ -23,13 +23,13 @@ _SMALL = 0.03
 DESIGNS = 4  # of each of three programs: PerfVec's own simulations took 11 of 600 hours
 
 
-def zero_shot(model: Model, study: Study, intervals: Sequence[Intervals]) -> Answer:
+def zero_shot(model: Model, study: Study, intervals: Sequence[Intervals]) -> MethodTimes:
     """The encoder's vectors; nothing is simulated."""
     vectors = encoder_of(model).vectors(study.designs)
-    return Answer(_times(intervals, vectors), np.zeros(study.cycles.shape, bool))
+    return MethodTimes(_times(intervals, vectors), np.zeros(study.cycles.shape, bool))
 
 
-def fitted(model: Model, study: Study, intervals: Sequence[Intervals], designs: int = DESIGNS) -> Answer:
+def fitted(model: Model, study: Study, intervals: Sequence[Intervals], designs: int = DESIGNS) -> MethodTimes:
     """Fitted to the `trained` programs' intervals on `designs` designs that are spread over the space.
 
     Simulated times do not replace predicted ones: a prediction may be off by a factor that all designs share.
@@ -56,7 +56,7 @@ def fitted(model: Model, study: Study, intervals: Sequence[Intervals], designs: 
     prior = np.append(np.zeros(design_rows.shape[1]), 1.0 / scale)
     found = fit(observed, prior).mean
     vectors = scale * found[-1] * encoded + basis @ found[:-1].reshape(basis.shape[1], -1)
-    return Answer(_times(intervals, vectors), simulated)
+    return MethodTimes(_times(intervals, vectors), simulated)
 
 
 def monomials(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -35,7 +35,6 @@ from uarch.timing.simulation import SIMULATOR, Simulation
 
 INTERVAL_INSTRUCTIONS = 1 << 16
 EVERY = 8
-_PART = 1 << 18  # instructions that pass by at once before the intervals
 
 
 @dataclass(frozen=True)
@@ -151,9 +150,9 @@ def simulate_intervals(trace: Trace, machines: Sequence[Machine], start: int, st
             seconds[row] += time.process_time() - began
         return results
 
-    for chunk in trace.chunks(_PART, stop=timed):
+    for chunk in trace.chunks(stop=timed):
         each(Simulation.warm, chunk)
-    for chunk in trace.chunks(_PART, start=timed, stop=start):
+    for chunk in trace.chunks(start=timed, stop=start):
         each(Simulation.run, chunk)
     cycles = [each(_cycles, chunk) for chunk in trace.chunks(INTERVAL_INSTRUCTIONS, start=start, stop=stop)]
     return np.array(cycles, np.float64).T, seconds
@@ -163,7 +162,7 @@ def _represent(model: Model, trace: Trace, start: int, stop: int) -> Arrays:
     """[⌈W / EVERY⌉, d] vectors of intervals, and the seconds that they took."""
     running = Pass(model, decode(trace.address, trace.code, trace.isa))
     began = time.process_time()
-    for chunk in trace.chunks(_PART, stop=start):
+    for chunk in trace.chunks(stop=start):
         running.take(chunk)
     vectors = []
     for number, chunk in enumerate(trace.chunks(INTERVAL_INSTRUCTIONS, start=start, stop=stop)):

@@ -44,15 +44,15 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Answer:
+class MethodTimes:
     """A method's times for every design, [P, D] to any scale of a program, and which simulations it looked at."""
 
     time: NDArray[np.float64]
     simulated: NDArray[np.bool_]
 
-    def with_simulated(self, study: Study) -> Answer:
-        """Return the answer with the simulated time wherever a design was simulated."""
-        return Answer(np.where(self.simulated, study.cycles, self.time), self.simulated)
+    def with_simulated(self, study: Study) -> MethodTimes:
+        """Return these with the simulated time wherever a design was simulated."""
+        return MethodTimes(np.where(self.simulated, study.cycles, self.time), self.simulated)
 
 
 def designs_of(
@@ -70,7 +70,7 @@ def designs_of(
     return machines, np.array(sizes, np.float64)
 
 
-def quality(study: Study, answer: Answer) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+def quality(study: Study, answer: MethodTimes) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """For each program: how far the chosen design's true objective is above the smallest (a fraction), how many designs
     are truly better, and which was chosen.
     """

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis import budget
-from analysis.experiments.study import Answer, Study
+from analysis.experiments.study import MethodTimes, Study
 from analysis.simulated import Estimates
 from uarch.columns import of_machines
 from uarch.configuration import Machine
@@ -34,7 +34,7 @@ class _Measured:
         return Estimates(cycles, cycles, cycles)
 
 
-def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
+def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> MethodTimes:
     """Each program by itself; nothing is learned from others."""
     points = of_machines(study.designs)
     time = np.empty_like(study.cycles)
@@ -59,4 +59,4 @@ def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> Answer:
         )
         time[program] = found.cycles
         simulated[program] = found.source == 0
-    return Answer(time, simulated)
+    return MethodTimes(time, simulated)

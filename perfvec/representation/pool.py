@@ -17,7 +17,7 @@ from perfvec.representation.spread import spread
 from support.jit import cached
 from uarch.instructions import Chunk, StaticInstructions
 
-UNIT = 1024  # instructions; divides the chunks of a trace, and is a multiple of 16
+UNIT = 1024  # instructions, as in recorder.hpp of live-points; divides a trace's chunks, and is a multiple of 16
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features
 _SEQUENCE = OVERLAP + UNIT
 _TOGETHER = 16  # rows

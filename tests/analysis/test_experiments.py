@@ -7,7 +7,7 @@ import pytest
 
 from analysis.experiments import caches, dubach, ipek, li, machine_vectors, simulations, surface
 from analysis.experiments.simulations import Intervals
-from analysis.experiments.study import Answer, Study, designs_of, quality, spread
+from analysis.experiments.study import MethodTimes, Study, designs_of, quality, spread
 from support.errors import InputError
 from tests.analysis.vectors import shipped
 from tracegen.formats.latency import LatencyFile
@@ -44,7 +44,7 @@ def test_quality_by_hand():
     assert cost[0] == 1000 + 40 + 256
     time = np.full((1, 36), 5.0)
     time[0, 1] = 0.1  # the method believes in 4 KiB and 512 KiB
-    above, better, chosen = quality(found, Answer(time, np.zeros(time.shape, bool)))
+    above, better, chosen = quality(found, MethodTimes(time, np.zeros(time.shape, bool)))
     assert chosen.tolist() == [1]
     assert above[0] == pytest.approx(cost[1] / cost[0] - 1)
     assert better.tolist() == [int((cost < cost[1]).sum())]

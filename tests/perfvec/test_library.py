@@ -61,7 +61,6 @@ def test_what_is_no_library(data, tmp_path):
         library.save_library([], tmp_path / "d.library.npz")
 
 
-@pytest.mark.skipif(not library.SHIPPED.exists(), reason=f"{library.SHIPPED.name} is not made: perfvec suite represent")
 def test_the_shipped_library_is_of_the_shipped_model():
     found = library.load_library(None, load_model())
     assert len({one.program for one in found}) == len(found) > 20

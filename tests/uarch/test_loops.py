@@ -4,13 +4,12 @@ import shutil
 
 import pytest
 
-from benchmarks.uarch.gem5_loops import MEASURED, all_loops, all_machines, compared
+from benchmarks.uarch.gem5_loops import all_loops, all_machines, compared
 
 LOOPS = [loop for loop in all_loops() if loop.skip <= 100_000]  # the others take long to trace
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not MEASURED.exists(), reason="gem5 was not run")
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="qemu-x86_64 is not installed")
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
 def test_as_many_cycles_as_gem5(loop):

@@ -20,7 +20,7 @@ from support.files import (
     read_dataset,
     read_slice,
     read_strings,
-    read_text,
+    read_text_attribute,
     sealed_h5,
     write_strings,
 )
@@ -135,7 +135,7 @@ class LatencyFile(H5Reader):
 
     def _read_head(self, file: h5py.File) -> None:
         self.trace, self.trace_digest, self.simulator = (
-            read_text(file, name) for name in ("trace", "trace_digest", "simulator")
+            read_text_attribute(file, name) for name in ("trace", "trace_digest", "simulator")
         )
         with damage_in(self.path, "the attribute 'start'"):
             self.start = int(file.attrs["start"])

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import h5py
@@ -25,10 +24,11 @@ from support.errors import InputError
 from support.files import (
     H5Reader,
     damage_in,
+    on_success,
     read_dataset,
     read_slice,
     read_strings,
-    read_text,
+    read_text_attribute,
     sealed_h5,
     write_strings,
 )
@@ -106,18 +106,11 @@ class TraceWriter:
                 compression="lzf",
                 shuffle=True,
             )
+        on_success(self._stack, self._finish)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        try:
-            if kind is None:
-                self._finish()
-        except BaseException as failure:
-            self._stack.__exit__(type(failure), failure, failure.__traceback__)
-            raise
-        return self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._stack.__exit__(*error)
 
     def static(self, address: NDArray[np.uint64], code: NDArray[np.uint8]) -> None:
         """The distinct instructions: `address` [S] ascending, `code` [S, 16] their bytes, zero-padded."""
@@ -315,9 +308,9 @@ class Trace(H5Reader):
 
     def _read_head(self, file: h5py.File) -> None:
         self.isa, self.program, self.source, self.digest = (
-            read_text(file, name) for name in ("isa", "program", "source", "digest")
+            read_text_attribute(file, name) for name in ("isa", "program", "source", "digest")
         )
-        self.command = _command(self.path, read_text(file, "command"))
+        self.command = _command(self.path, read_text_attribute(file, "command"))
         if self.isa not in ISAS:
             raise InputError(f"{self.path}: unknown isa {self.isa!r}; one of {', '.join(ISAS)}")
         address = read_dataset(file, "static/address", "<u8")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
-from support.files import damage_in, open_h5, read_dataset, read_slice, read_text, sealed_h5
+from support.files import damage_in, open_h5, read_dataset, read_slice, read_text_attribute, sealed_h5
 from tracegen.decode import ISAS, with_native
 from tracegen.live_points import _core
 from tracegen.live_points.origins import Lines, Origins, Symbols
@@ -195,7 +195,7 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
     """Read a file. Raises InputError where it is missing, damaged, of another version, or does not fit together."""
     with open_h5(path, FORMAT, VERSION) as file:
         with damage_in(path, "an attribute"):
-            attributes: dict[str, Any] = {name: read_text(file, name) for name in _TEXTS}
+            attributes: dict[str, Any] = {name: read_text_attribute(file, name) for name in _TEXTS}
             attributes |= {name: int(file.attrs[name]) for name in _NUMBERS}
             unit = int(file.attrs["unit"])
         if unit != UNIT:

@@ -36,7 +36,6 @@ def test_a_log_trains_a_model_of_primitives_that_predicts_a_log(tmp_path, capsys
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LOG.exists(), reason=f"{LOG} is not there")
 def test_the_attention_tuner_trains_on_a_log_of_primitives_alone(tmp_path):
     """As TenSet's records are: no statements, no trees."""
     read([LOG], tmp_path / "log.tensor.h5", progress=False)

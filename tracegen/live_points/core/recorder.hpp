@@ -17,7 +17,7 @@
 
 namespace perfvec {
 
-constexpr std::size_t UNIT = 1024;  // instructions
+constexpr std::size_t UNIT = 1024;  // instructions, as in perfvec/representation/pool.py
 
 struct Branch {  // an executed branch, and the instruction after it
     std::uint32_t id, following;

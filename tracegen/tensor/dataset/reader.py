@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from support.errors import InputError
-from support.files import H5Reader, damage_in, read_dataset, read_slice, read_strings, read_text
+from support.files import H5Reader, damage_in, read_dataset, read_slice, read_strings, read_text_attribute
 from tracegen.tensor.dataset.format import FORMAT, GROUPS, LABELS, RECORDS, TASK_TEXTS, VERSION, Outcome, Rows, digest
 
 
@@ -34,8 +34,10 @@ class Dataset(H5Reader):
             self._read_head(self._file)
 
     def _read_head(self, file: h5py.File) -> None:
-        self.digest = read_text(file, "digest")
-        self.provenance: dict[str, Any] = self._json("the attribute 'provenance'", [read_text(file, "provenance")])[0]
+        self.digest = read_text_attribute(file, "digest")
+        self.provenance: dict[str, Any] = self._json(
+            "the attribute 'provenance'", [read_text_attribute(file, "provenance")]
+        )[0]
         columns: dict[str, Any] = {name: read_strings(file, f"tasks/{name}") for name in TASK_TEXTS}
         for name in ("shape", "networks"):
             columns[name] = self._json(f"tasks/{name}", columns[name])

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
-from support.files import sealed_h5, write_strings
+from support.files import on_success, sealed_h5, write_strings
 from tracegen.tensor.dataset.columns import Numbers, Ragged
 from tracegen.tensor.dataset.format import (
     FORMAT,
@@ -68,16 +68,11 @@ class DatasetWriter:
             group: Ragged(file, f"features/{group}", "values", "<f4", position=GROUPS[group])
             for group in self._versions
         }
+        on_success(self._stack, self._finish)
         return self
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
-        try:
-            if kind is None:
-                self._finish()
-        except BaseException as failure:
-            self._stack.__exit__(type(failure), failure, failure.__traceback__)
-            raise
-        return self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._stack.__exit__(*error)
 
     def task(self, task: Task) -> int:
         """The index of the task with this key: a new one, or the old one, which learns flops and networks."""
