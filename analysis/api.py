@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from perfvec.machines.machine_vector import MachineVector
     from perfvec.model import Model
     from perfvec.representation.vector import ProgramVector
-    from tracegen.formats.trace import Trace
-    from tracegen.live_points.live_points import LivePoints
     from tracegen.qemu import Region
     from uarch.configuration import Machine
 
@@ -472,15 +470,18 @@ def profile(
     machines: Machines,
     by: str = "function",
     *,
+    budget: float = DEFAULT_BUDGET,
     simulate: bool = False,
     interval: int | None = None,
+    rows: int = 20,
     max_instructions: int | None = None,
     model: Models = None,
 ) -> Result:
     """Break the cycles of a trace into its parts on each machine; parts add up to the whole.
 
-    `by` is function, line, loop, class, interval or phase. `simulate`: simulated instead of predicted, with CPI stacks.
-    Raises Error.
+    `by` is function, line, loop, class, interval or phase. A trace that fits a `budget` of seconds is simulated, with
+    CPI stacks; else the model answers. 0 asks the model alone, `simulate` simulates however long it takes. Raises
+    Error.
 
     >>> import perfvec as pv
     >>> round(float(pv.profile("T.trace.h5", "zen4").table["share.zen4"].sum()), 6)
@@ -490,8 +491,11 @@ def profile(
     from analysis import profile as profiling
 
     parts.require_partition(by)
-    collect = collector(machines, simulate=simulate, interval=interval, limit=max_instructions, model=model)
-    return profiling.result(*collect(trace), by)
+    whole = interval is not None or by in parts.OF_TIME
+    seconds = _seconds(budget, simulate)
+    collect = collector(machines, seconds, interval=interval, limit=max_instructions, whole=whole, model=model)
+    (found,), costs = collect(trace)
+    return profiling.result(found, costs, by, rows=rows)
 
 
 def attribute(
@@ -540,12 +544,8 @@ def diff(
     from analysis.parts import require_partition
 
     require_partition(by, difference.PARTITIONS)
-    names = [_told(name) for name in _each(required(machines))]
-    with difference.opened_both(old, new, names, math.inf if simulate else budget, max_instructions) as both:
-        before, after, simulated = both
-        collect = collector(machines, simulate=simulated, limit=max_instructions, model=model)
-        first, costs = collect(before)
-        second, _ = collect(after)
+    collect = collector(machines, _seconds(budget, simulate), limit=max_instructions, model=model)
+    (first, second), costs = collect(old, new)
     return difference.result(first, second, costs, by, rows=rows)
 
 
@@ -694,9 +694,16 @@ def _machine(one: Named) -> Machine:
 
     if isinstance(one, Machine):
         return one
-    if not isinstance(one, str | os.PathLike) or os.fspath(one).endswith(".npz"):
+    if not isinstance(one, str | os.PathLike) or _is_fitted(one):
         raise Error(f"{_told(one)}: a fitted vector cannot be simulated; name a preset or a YAML/JSON file")
     return load_machine(os.fspath(one))
+
+
+def _is_fitted(one: Named) -> bool:
+    """Tell whether a machine is known as a vector alone."""
+    from uarch.configuration import Machine
+
+    return os.fspath(one).endswith(".npz") if isinstance(one, str | os.PathLike) else not isinstance(one, Machine)
 
 
 def _told(one: Named) -> str:
@@ -714,25 +721,40 @@ def _each(machines: Machines) -> list[Named]:
 
 def collector(
     machines: Machines,
+    seconds: float,
     *,
-    simulate: bool = False,
     interval: int | None = None,
     limit: int | None = None,
+    whole: bool = False,
     model: Models = None,
-) -> Callable[[Trace | LivePoints | str | os.PathLike[str]], tuple[Parts, Costs]]:
-    """Return the function that takes a trace apart, predicted or simulated; wrong machines are refused here."""
-    if simulate:
-        from analysis import simulated_parts
+) -> Callable[..., tuple[list[Parts], Costs]]:
+    """Return the function that takes traces apart; wrong machines are refused here.
+
+    Where all fit the `seconds` (infinity: always) they are simulated, a long one by its own live-points unless the
+    `whole` is asked for; else the model answers, as for a fitted vector.
+    """
+    if not math.isinf(seconds) and any(_is_fitted(one) for one in _each(required(machines))):
+        seconds = 0.0
+    configured = simulable(required(machines)) if seconds else []
+    chosen = configured or predictable(model, machines)
+
+    def collect(*traces: str | os.PathLike[str]) -> tuple[list[Parts], Costs]:
+        from analysis import predicted_parts, simulated_parts
+        from analysis.collected import opened_within
+        from analysis.costs import predicted
         from analysis.span import Span
 
-        chosen = simulable(required(machines))
-        return lambda trace: simulated_parts.collect(trace, chosen, Span(count=limit), interval=interval)
-    from analysis.costs import predicted
-    from analysis.predicted_parts import collect
+        with opened_within(traces, len(chosen), seconds, limit, whole=whole) as (opened, simulated):
+            if simulated:
+                span = Span(count=limit)
+                found = [simulated_parts.collect(one, configured, span, interval=interval) for one in opened]
+                return [parts for parts, _ in found], found[0][1]
+            loaded = load_model(model)
+            costs = predicted(loaded, chosen)
+            parts = [predicted_parts.collect(loaded, one, interval=interval, max_instructions=limit) for one in opened]
+            return parts, costs
 
-    loaded = load_model(model)
-    costs = predicted(loaded, predictable(loaded, required(machines)))
-    return lambda trace: (collect(loaded, trace, interval=interval, max_instructions=limit), costs)
+    return collect
 
 
 def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target]:

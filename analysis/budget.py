@@ -10,7 +10,6 @@ Every number that comes out says which it is, its `source`:
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -124,13 +123,9 @@ def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
     return [seconds if np.isinf(seconds) and one else seconds * one / whole if one else 0.0 for one in work]
 
 
-def parts_take(instructions: Sequence[int], machines: Sequence[str]) -> float:
-    """Return about how many seconds the simulation of the parts of traces of so many instructions takes on these
-    machines (names); infinity where one is known by a fitted vector alone.
-    """
-    if any(name.endswith(".npz") for name in machines):
-        return math.inf
-    return sum(instructions) * len(machines) / (PARTS_RATE * min(processors(), max(len(machines), 1)))
+def parts_take(instructions: Sequence[int], machines: int) -> float:
+    """Return about how many seconds the simulation of the parts of traces of so many instructions takes."""
+    return sum(instructions) * machines / (PARTS_RATE * min(processors(), max(machines, 1)))
 
 
 def _corrected(

@@ -6,32 +6,21 @@ absent, so the differences add up to that of the whole.
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.budget import parts_take
 from analysis.costs import Costs, main_causes
 from analysis.figure import Axis, Bars, Figure, Panel, distinct
 from analysis.headline import Headline, count, percent
-from analysis.parts import Parts, require_partition
+from analysis.parts import Parts, require_partition, source
 from analysis.profile import columns, stack_of
 from analysis.report import Section
 from analysis.result import Result
-from analysis.targets import LEAST_SAMPLED
-from support.errors import InputError
 from support.text import short
-from tracegen.formats.trace import Trace
-from tracegen.live_points.live_points import UNIT, LivePoints, is_live_points, load
-from tracegen.live_points.own import own_live_points
-from tracegen.live_points.record import UNITS
 from uarch.timing.stack import CAUSES
 
 PARTITIONS = ("function", "line", "loop", "class")
@@ -45,7 +34,7 @@ def result(old: Parts, new: Parts, costs: Costs, by: str = "function", *, rows: 
         f"{new.program} beside {old.program}",
         frame,
         document=lambda: to_json(frame, old, new, costs, by),
-        text=lambda: shown(frame, costs, rows),
+        text=lambda: f"{shown(frame, costs, rows)}\n\nsource: {source(costs, old, new)}",
         sections=lambda: sections(frame, old, new, costs, by),
         picture=lambda: plot(frame, costs),
         headline=lambda: headline(frame, old, new, costs, by),
@@ -63,60 +52,12 @@ def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str)
     sentence += f"{most['name']} changed most, by {'+' if part > 0 else '−'}{count(abs(part))} cycles"
     if costs.has_stacks:
         sentence += f", mostly {most[f'cause.{machine}']}"
-    source = costs.source + (", every instruction" if costs.has_stacks else " by the model; no interval")
     return Headline(
-        f"{'+' if change > 0 else '−'}{percent(abs(change))}", f"cycles on {machine}", f"{sentence}.", source
+        f"{'+' if change > 0 else '−'}{percent(abs(change))}",
+        f"cycles on {machine}",
+        f"{sentence}.",
+        source(costs, old, new),
     )
-
-
-@contextmanager
-def opened_both(
-    old: str | os.PathLike[str],
-    new: str | os.PathLike[str],
-    machines: Sequence[str],
-    seconds: float,
-    limit: int | None = None,
-) -> Iterator[tuple[Trace | LivePoints, Trace | LivePoints, bool]]:
-    """Both programs, opened before the work on one begins, and whether their parts are simulated within a budget.
-
-    Traces that do not fit it are so by their own live-points, of which `limit` must be None. Where these do not fit
-    either, a line on stderr says that the model answers. Raises InputError as `Trace` does, and for live-points that
-    cannot be simulated within it, which only the whole trace's model could tell the parts of.
-    """
-    with ExitStack() as stack:
-        both: list[Trace | LivePoints] = [
-            load(path) if is_live_points(path) else stack.enter_context(Trace(path)) for path in (old, new)
-        ]
-        sampled = any(isinstance(one, LivePoints) for one in both)
-        if sampled and limit is not None:
-            raise InputError(f"{old}: live-points stand for the whole run; leave --max-instructions out")
-        given = both
-        takes = parts_take([_work(one, limit) for one in both], machines)
-        if takes > seconds > 0 and limit is None:
-            shorter = parts_take([min(_work(one), 2 * UNITS * UNIT) for one in both], machines)
-            if shorter <= seconds:
-                both = [
-                    own_live_points(one.path) if isinstance(one, Trace) and len(one) >= LEAST_SAMPLED else one
-                    for one in both
-                ]
-                takes = parts_take([_work(one) for one in both], machines)
-        if sampled and takes > seconds:
-            raise InputError(
-                f"{old}, {new}: live-points hold no parts for the model; simulating takes about {takes:.0f} s, more "
-                f"than --budget {seconds:g}; raise it, or give the traces"
-            )
-        if takes > seconds > 0:
-            print(
-                f"perfvec: simulating takes about {takes:.0f} s, more than --budget {seconds:g}; the model answers",
-                file=sys.stderr,
-            )
-        first, second = both if takes <= seconds else given
-        yield first, second, takes <= seconds
-
-
-def _work(one: Trace | LivePoints, limit: int | None = None) -> int:
-    """Instructions that a machine's simulation passes."""
-    return len(one.pieces) * UNIT if isinstance(one, LivePoints) else min(len(one), limit or len(one))
 
 
 def diff(old: Parts, new: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.costs import Costs
 from perfvec.representation.sums import Sums
 from support.errors import InputError
 from tracegen.binary.source_lines import source_lines
@@ -34,6 +35,7 @@ from tracegen.qemu.runner import trace as run_trace
 from uarch.instructions import Chunk, Flag, Operation, StaticInstructions
 
 PARTITIONS = ("function", "line", "loop", "class", "interval", "phase")
+OF_TIME = ("interval", "phase")  # those of when something was executed
 INTERVALS = 50  # of a trace, where the user does not say how long one is
 UNKNOWN = "[unknown]"  # code that no symbol covers
 _COLD = re.compile(r"\.cold(\.\d+)?$")  # what GCC moves out of a function stays part of it
@@ -84,10 +86,15 @@ class Parts:
         """[d] the program vector."""
         return self.statics.vectors.sum(axis=0)
 
+    @property
+    def sampled(self) -> bool:
+        """Tell whether they are of live-points, which have no parts by time."""
+        return not len(self.intervals.instructions)
+
     def by(self, partition: str) -> Partition:
         """One of PARTITIONS; only what was executed has a row. Raises InputError for another name."""
         require_partition(partition)
-        if partition in ("interval", "phase") and not len(self.intervals.instructions):
+        if partition in OF_TIME and self.sampled:
             raise InputError(f"{self.program}: live-points have no part of the run by {partition}; give the trace")
         if partition == "interval":
             first = np.arange(len(self.intervals.instructions)) * self.interval
@@ -190,6 +197,14 @@ def functions_of(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     return np.array([number[name] for name in names], np.int64), known
 
 
+def source(costs: Costs, *parts: Parts) -> str:
+    """Return where the cycles of parts come from, for a line below them."""
+    if not costs.has_stacks:
+        return "predicted by the model alone; parts have no interval"
+    sampled = any(one.sampled for one in parts)
+    return "simulated on live-points; parts have no interval" if sampled else "simulated, every instruction"
+
+
 class Grouping:
     """Groups the instructions of one pass over [start, start + count) of a trace: by static instruction, interval and
     calling context. `interval` is in instructions, a 50th of the whole by default.
@@ -246,7 +261,9 @@ def opened(trace: Trace | LivePoints | str | os.PathLike[str]) -> Iterator[Trace
         raise InputError(f"{trace}: a vector is a sum that cannot be taken apart; give the trace (*.trace.h5)")
     if isinstance(trace, LivePoints) or is_live_points(trace):
         name = trace.name if isinstance(trace, LivePoints) else trace
-        raise InputError(f"{name}: live-points are simulated (--simulate); for the model give the trace (*.trace.h5)")
+        raise InputError(
+            f"{name}: live-points are simulated (--budget above 0); for the model give the trace (*.trace.h5)"
+        )
     with Trace(trace) as file:
         yield file
 

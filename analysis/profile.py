@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from analysis.costs import Costs, main_causes
 from analysis.figure import Axis, Bars, Figure, Lines, Panel, distinct
 from analysis.headline import Headline, count, percent
-from analysis.parts import Parts
+from analysis.parts import Parts, source
 from analysis.report import Section
 from analysis.result import Result
 from support.errors import InputError
@@ -57,7 +57,7 @@ def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, 
         f"{what} time of {parts.program} on {', '.join(costs.names)}",
         frame,
         document=lambda: to_json(frame, costs, by),
-        text=lambda: shown(frame, costs, by, rows),
+        text=lambda: f"{shown(frame, costs, by, rows)}\n\nsource: {source(costs, parts)}",
         sections=lambda: [
             flame.section(parts, costs),
             Section(f"{what} cycles by {by}", figure=plot(frame, costs, by), table=frame),
@@ -72,7 +72,7 @@ def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, 
         found,
         table=lines,
         document=lambda: annotation_json(lines, costs, annotated),
-        text=lambda: shown_annotation(lines, costs),
+        text=lambda: f"{shown_annotation(lines, costs)}\n\nsource: {source(costs, parts)}",
     )
 
 
@@ -94,8 +94,8 @@ def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headli
         if stalls and sum(sums.values()) > 0:
             worst = max(stalls, key=lambda group: stalls[group])
             sentence += f"; beside retiring, most of it is {worst} ({percent(stalls[worst] / sum(sums.values()))})"
-    source = costs.source + (", every instruction" if costs.has_stacks else " by the model; parts have no interval")
-    return Headline(percent(share), f"of the cycles in {short(str(most['name']), 40)}", f"{sentence}.", source)
+    what = f"of the cycles in {short(str(most['name']), 40)}"
+    return Headline(percent(share), what, f"{sentence}.", source(costs, parts))
 
 
 def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:

@@ -38,9 +38,6 @@ Count = Annotated[
 Warmup = Annotated[
     int, typer.Option(min=0, help="Instructions before --start that also warm the pipeline and the predictors.")
 ]
-Simulate = Annotated[
-    bool, typer.Option("--simulate", help="Simulate instead of predicting: exact, slower, with CPI stacks.")
-]
 Budget = Annotated[
     float,
     typer.Option(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from analysis.api import DEFAULT_BUDGET
-from analysis.cli.options import Budget, Machines, MaxInstructions, ModelFile, Simulate, SimulateAll
+from analysis.cli.options import Budget, Machines, MaxInstructions, ModelFile, SimulateAll
 from analysis.cli.output import answers
 from analysis.result import Result
 from support.errors import InputError
@@ -23,7 +24,8 @@ def profile(
     target: Annotated[str | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
     machines: Machines = None,
     by: Annotated[str, typer.Option(help="function, line, loop, class, interval or phase.")] = "function",
-    simulate: Simulate = False,
+    seconds: Budget = DEFAULT_BUDGET,
+    simulate: SimulateAll = False,
     interval: Annotated[
         int | None, typer.Option(min=1, help="Length of an interval in instructions; by default a 50th of the trace.")
     ] = None,
@@ -38,8 +40,8 @@ def profile(
 ) -> Result:
     """Show where a program's cycles go: functions, lines, loops.
 
-    Predicted, or simulated with --simulate. The parts add up to the whole. Simulated parts have CPI stacks: each cycle
-    has one cause.
+    A trace that fits the budget is simulated, and has CPI stacks: each cycle has one cause. Else it is predicted. The
+    parts add up to the whole.
     """
     from analysis import api, flame, parts
     from analysis import profile as profiling
@@ -50,12 +52,19 @@ def profile(
         require_writable(folded)
     if (target is None) == (not context.obj):
         raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
-    collect = api.collector(machines, simulate=simulate, interval=interval, limit=max_instructions, model=model_file)
+    collect = api.collector(
+        machines,
+        math.inf if simulate else seconds,
+        interval=interval,
+        limit=max_instructions,
+        whole=interval is not None or folded is not None or by in parts.OF_TIME,
+        model=model_file,
+    )
     if target is not None:
-        found, costs = collect(target)
+        (found,), costs = collect(target)
     else:
         with parts.traced(context.obj, max_instructions=max_instructions) as path:
-            found, costs = collect(path)
+            (found,), costs = collect(path)
     if folded is not None:
         with atomic_path(folded) as temporary:
             temporary.write_text(flame.folded(found, costs))

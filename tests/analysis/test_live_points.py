@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import perfvec as pv
-from analysis import difference
+from analysis.collected import opened_within
 from analysis.predict import answered
 from analysis.simulated import SimulableLivePoints, SimulableTrace
 from analysis.targets import resolve, target_of, within
@@ -112,7 +112,7 @@ def long_trace(traces, tmp_path, monkeypatch):
     path = tmp_path / "old.trace.h5"
     path.write_bytes(traces[0].read_bytes())
     monkeypatch.setattr("analysis.targets.LEAST_SAMPLED", 1000)
-    monkeypatch.setattr("analysis.difference.LEAST_SAMPLED", 1000)
+    monkeypatch.setattr("analysis.collected.LEAST_SAMPLED", 1000)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return path
 
@@ -178,13 +178,13 @@ def test_a_budget_that_a_long_trace_does_not_fit_is_answered_by_its_live_points(
 
 @pytest.mark.slow
 def test_parts_of_live_points_are_compared(small_model, points, traces, long_trace):
-    with difference.opened_both(points, traces[0], ["base"], 100.0) as (old, new, simulated):
+    with opened_within([points, traces[0]], 1, 100.0) as ((old, new), simulated):
         assert simulated and old.name == new.name
-    with difference.opened_both(long_trace, traces[0], ["base"], 0.9 * 2 * 64 * 1024 / 5e6) as (_, _, simulated):
+    with opened_within([long_trace, traces[0]], 1, 0.9 * 2 * 64 * 1024 / 5e6) as (_, simulated):
         assert isinstance(simulated, bool)
     with (
         pytest.raises(InputError, match="live-points hold no parts for the model"),
-        difference.opened_both(points, points, ["base"], 0.0),
+        opened_within([points, points], 1, 0.0),
     ):
         pass
     found = pv.diff(points, points, "base", model=small_model)
@@ -195,7 +195,7 @@ def test_parts_of_live_points_are_compared(small_model, points, traces, long_tra
 def test_questions_that_live_points_cannot_answer_say_so_in_one_line(small_model, points):
     for ask in (
         lambda: pv.phases(points),
-        lambda: pv.profile(points, "base", model=small_model),
+        lambda: pv.profile(points, "base", budget=0, model=small_model),
         lambda: pv.represent(points, model=small_model),
         lambda: pv.characterise(points, max_instructions=1000),
     ):

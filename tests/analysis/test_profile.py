@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import perfvec as pv
 from analysis import flame
 from analysis.costs import predicted
 from analysis.parts import PARTITIONS
@@ -153,3 +154,26 @@ def test_two_machines_of_one_name_are_told(small_model, both, machines):
 def test_a_vector_cannot_be_taken_apart(small_model, tmp_path):
     with pytest.raises(InputError, match="give the trace"):
         collect(small_model, tmp_path / "p.vector.npz")
+
+
+def test_a_trace_that_fits_the_budget_is_simulated(small_model, traces, capsys):
+    simulated = pv.profile(traces[0], ["base", "cortex-a53"], model=small_model)
+    truth = pv.simulate(traces[0], ["base", "cortex-a53"]).table["cycles"]
+    assert simulated.json["source"] == "simulated"
+    assert simulated.json["cycles"] == truth.tolist()
+    assert str(simulated).endswith("\n\nsource: simulated, every instruction")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("budget", "told"), [(0.0, ""), (1e-9, "more than --budget 1e-09; the model answers\n")])
+def test_a_trace_that_does_not_is_predicted(budget, told, small_model, traces, wholes, capsys):
+    found = pv.profile(traces[0], "base", budget=budget, model=small_model)
+    assert found.json["source"] == "predicted"
+    assert found.json["cycles"] == pytest.approx([float(small_model.table()[0] @ wholes[0].vector)])
+    assert str(found).endswith("\n\nsource: predicted by the model alone; parts have no interval")
+    assert capsys.readouterr().err.endswith(told)
+
+
+def test_parts_by_time_are_never_of_live_points(small_model, traces):
+    found = pv.profile(traces[0], "base", "interval", budget=1e-9, model=small_model)
+    assert found.table["instructions"].sum() == pv.load(traces[0]).instructions
