@@ -259,19 +259,25 @@ def headline(frame: pd.DataFrame) -> Headline:
     programs, machines = (list(dict.fromkeys(map(str, frame[column]))) for column in ("program", "uarch"))
     seconds = np.log(frame["seconds"].clip(lower=1e-30)).groupby(frame["uarch"], sort=False).mean().sort_values()
     fastest, slowest = str(seconds.index[0]), str(seconds.index[-1])
-    own = frame[frame["uarch"] == fastest]
+    own, compared = frame[frame["uarch"] == fastest], [fastest]
     number, unit = duration(float(np.exp(seconds.iloc[0])))
     cycles, cpi = float(own["cycles"].iloc[0]), float(own["cpi"].iloc[0])
+    where, mean = f"{unit} on {fastest}", f"geometric mean of {len(programs)} programs"
     if len(machines) > 1:
+        compared.append(slowest)
         behind = float(np.exp(seconds.iloc[-1] - seconds.iloc[0]))
         sentence = f"{joined(programs)} {'runs' if len(programs) == 1 else 'run'} fastest on {fastest}"
-        sentence += f", of {len(machines)} machines; on {slowest} {behind:.2f} times as long."
+        sentence += f", of {len(machines)} machines; on {slowest} {behind:.2f} times as long"
     else:
-        sentence = f"{joined(programs)} {'takes' if len(programs) == 1 else 'take'} {number} {unit} on {fastest}"
-        sentence += "." if len(programs) == 1 else " in the geometric mean."
+        sentence = f"{joined(programs)} {'takes' if len(programs) == 1 else 'take'} {number} {where}"
     if len(programs) == 1:
-        sentence += f" {count(cycles)} cycles there, {cpi:.3g} per instruction."
-    return Headline(number, f"{unit} on {fastest}", sentence, sources(own))
+        sentence += f". {count(cycles)} cycles there, {cpi:.3g} per instruction."
+    else:
+        where, sentence = f"{where}, {mean}", f"{sentence} ({mean})."
+    told = {name: sources(frame[frame["uarch"] == name]) for name in compared}
+    same = len(set(told.values())) == 1
+    source = told[fastest] if same else "; ".join(f"{name} {text}" for name, text in told.items())
+    return Headline(number, where, sentence, source)
 
 
 def sources(frame: pd.DataFrame) -> str:
