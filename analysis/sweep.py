@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -436,10 +437,10 @@ def heat_map(frame: pd.DataFrame, program: str, x: str, y: str) -> pd.DataFrame:
     return result
 
 
-def shown(frame: pd.DataFrame, order: Sequence[str], width: int = 80) -> pd.DataFrame:
-    """A table of few points for the terminal: the results, and of the fields in this order as many as fit.
+def shown(frame: pd.DataFrame, order: Sequence[str], width: int = 80) -> list[pd.DataFrame]:
+    """Tables of few points for the terminal, as many as the fields in this order need; the first has the results.
 
-    Times are in milliseconds; `pareto` is a star.
+    Times are in milliseconds; `pareto` is a star. Rows of several tables are numbered, `#`.
     """
     results = pd.DataFrame({"program": [str(name)[:16] for name in frame["program"]], "ms": frame["seconds"] * 1e3})
     results.index = frame.index
@@ -450,13 +451,44 @@ def shown(frame: pd.DataFrame, order: Sequence[str], width: int = 80) -> pd.Data
         if column in frame:
             results[column] = frame[column]
     results["pareto"] = np.where(frame["pareto"], "*", "")
-    table, left = results, list(order)
+    fields = pd.DataFrame({field: _text(frame[field]) for field in order}, index=frame.index)
+    table, left = _filled(results, fields, width)
+    tables = [table]
+    if left:
+        number = pd.DataFrame({"#": range(1, len(frame) + 1)}, index=frame.index)
+        table, left = _filled(number.join(results), fields, width)
+        tables = [table]
+        while left:
+            table, left = _filled(number, fields[left], width)
+            tables.append(table)
+    return [table.reset_index(drop=True) for table in tables]
+
+
+def _filled(table: pd.DataFrame, fields: pd.DataFrame, width: int) -> tuple[pd.DataFrame, list[str]]:
+    """The table with as many of the fields as fit, at least one where it has nothing else, and the fields left."""
+    left = [str(field) for field in fields]
     while left:
-        wider = table.assign(**{left[0]: _text(frame[left[0]])})
-        if max(len(line) for line in wider.to_string(index=False, float_format="{:.4g}".format).splitlines()) > width:
+        wider = table.join(fields[left[0]])
+        text = wider.to_string(index=False, float_format="{:.4g}".format)
+        if len(text.partition("\n")[0]) > width and len(table.columns) > 1:
             break
         table, left = wider, left[1:]
-    return table.reset_index(drop=True)
+    return table, left
+
+
+def changed_fields(chosen: pd.DataFrame, base: Machine | None) -> list[str]:
+    """Return a paragraph for each program: the fields of its best point, but those that are as in the base."""
+    flat = {} if base is None else of_machine(base)
+    found = []
+    for program, part in chosen.groupby("program", sort=False):
+        best = part.iloc[0]
+        told = [
+            f"{field} {label(value)}"
+            for field, value in ((field, best[field]) for field in fields_of(chosen))
+            if value == value and value != flat.get(field)
+        ]
+        found.append(fill(f"best for {program}: {', '.join(told)}", 80, subsequent_indent="  ", break_on_hyphens=False))
+    return found
 
 
 def _text(values: pd.Series) -> pd.Series:

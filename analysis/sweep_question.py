@@ -122,7 +122,7 @@ class SweepQuestion:
             f"Sweep of {self.space or (self.base.name if self.base is not None else '')}",
             frame.rename(columns=units),
             document=lambda: sweep.to_json(frame, sensitivities=importance, chosen=chosen),
-            text=lambda: _text(frame, chosen, importance, level),
+            text=lambda: _text(frame, chosen, importance, level, self.base, design.exact),
             sections=lambda: sweep.sections(frame, chosen, importance, axes),
             picture=lambda: sweep.plot(frame, axes),
             notes=(*([design.left_out] if design.left_out else []), *novelty.unlike(model, guessed)),
@@ -167,14 +167,25 @@ class SweepQuestion:
         return searching.search_grid(self.base, self.vary, self._limits)
 
 
-def _text(frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, level: float) -> str:
-    order = list(dict.fromkeys(importance["field"]))
+def _text(
+    frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, level: float, base: Machine | None, exact: bool
+) -> str:
+    """Every varied field of a grid; of other points those that fit, and below the table all of the best point."""
+    order = list(dict.fromkeys([*importance["field"], *sweep.fields_of(frame)]))
     told = f"; {100 * level:g}% intervals of the times" if (chosen["low"] < chosen["high"]).any() else ""
+    tables = sweep.shown(chosen, order)
+    if len(tables) > 1 and not exact:
+        tables = [tables[0].drop(columns="#")]
+        below = ["", *sweep.changed_fields(chosen, base)]
+    else:
+        below = []
     return "\n".join(
         [
-            table_text(sweep.shown(chosen, order)),
+            "\n\n".join(map(table_text, tables)),
             f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}",
-            f"source: {sweep.told_sources(frame)}\n",
+            f"source: {sweep.told_sources(frame)}",
+            *below,
+            "",
             table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),
         ]
     )

@@ -7,13 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import confirm, search, sweep
+from analysis import api, confirm, search, sweep
+from analysis.figure import label
 from analysis.intervals import readable
 from analysis.sensitivity import sensitivity
 from perfvec.machines.encoder import machine_features
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from tests.tracegen.gem5 import gem5_runs
+from uarch.columns import of_machine
 from uarch.configuration import load_machine, replace_field
 from uarch.gem5.table import digest
 from uarch.space import sample
@@ -188,9 +190,36 @@ def test_the_best_points_times_are_in_a_readable_unit():
 def test_the_terminal_s_table_fits(capsys):
     frame = sweep.run(shipped(), [program("a-rather-long-name-of-a-program")], sweep.space_design("default", 30))
     order = sensitivity(frame, sweep.fields_of(frame), "seconds", exact=False)["field"].tolist()
-    lines = sweep.shown(sweep.best(frame, 5), order).to_string(index=False, float_format="{:.4g}".format).splitlines()
-    assert len(lines) == 6
+    for table in sweep.shown(sweep.best(frame, 5), order):
+        lines = table.to_string(index=False, float_format="{:.4g}".format).splitlines()
+        assert len(lines) == 6
+        assert max(map(len, lines)) <= 80
+
+
+def test_the_terminal_has_every_field_of_a_grid():
+    grid = GRID | {"pipeline.load_queue_entries": [64, 128], "pipeline.store_queue_entries": [64, 96]}
+    answer = api.sweep([program()], base="base", vary=grid, cost="l2.size_kib", model=shipped())
+    lines = str(answer).splitlines()
     assert max(map(len, lines)) <= 80
+    tables = "\n".join(lines).split("10 best of")[0].split("\n\n")
+    assert len(tables) == 2
+    found = {}
+    for header, *rows in (table.splitlines() for table in tables):
+        assert [int(row.split()[0]) for row in rows] == list(range(1, 11))
+        for place, name in enumerate(reversed(header.split()), 1):
+            found[name] = [row.split()[-place] for row in rows]
+    for field in grid:
+        assert found[field] == [str(value) for value in answer.best[field]]
+
+
+def test_the_terminal_has_every_field_of_a_sampled_space_s_best_point():
+    answer = api.sweep([program()], space="default", sample=30, base="base", model=shipped())
+    assert max(map(len, str(answer).splitlines())) <= 80
+    told = " ".join(str(answer).split("best for p: ")[1].split("\n\n")[0].split())
+    best, base = answer.best.iloc[0], of_machine(load_machine("base"))
+    wanted = [field for field in answer.sensitivity["field"] if best[field] == best[field] != base.get(field)]
+    assert len(wanted) > 8
+    assert sorted(told.split(", ")) == sorted(f"{field} {label(best[field])}" for field in wanted)
 
 
 def test_of_many_points_json_lists_the_front_and_the_best(monkeypatch):
