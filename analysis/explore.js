@@ -373,7 +373,7 @@ const narrow = () => at("heat").clientWidth < NARROW;
 const small = height => ({ height, margin: { l: 90, r: 20, t: 30, b: 45 }, showlegend: false, hovermode: "closest" });
 function draw(name, traces, layout) {
   at(name).style.height = `${layout.height}px`;  // Plotly's own goes where the window changes its size while it draws
-  Plotly.react(at(name), traces, themed(layout, narrow()), options(narrow()));
+  Plotly.react(at(name), traces, { ...themed(layout, narrow()), width: paper }, options(narrow()));
 }
 function showAttribution(possible) {
   const found = possible ? attribution(machine, +at("program").value) : { reason: "this is no machine" };
@@ -464,6 +464,7 @@ async function main() {
   begin(0);
   dark.addEventListener("change", showAll);
   addEventListener("resize", showAll);
+  onPaper(show);  // now: the next frame is too late
   document.querySelectorAll("#results details").forEach(one => one.addEventListener("toggle", showAll));
   document.documentElement.dataset.ready = "yes";
 }

@@ -34,9 +34,10 @@ function themed(layout, narrow = false) {  // what the page knows and the figure
   }
   return result;
 }
-const options = narrow => ({ responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], displayModeBar: !narrow });
+const options = narrow => ({ responsive: !paper, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], displayModeBar: !narrow });
 
-// A page on paper is light, and all its sections are open.
+// A page on paper is light, and all its sections are open. What is drawn meanwhile, for whatever reason, is as wide as it.
+let paper;  // pixels: the width of figures while the page is printed
 function onPaper(redraw) {
   const closed = () => [...document.querySelectorAll("details.section:not([open])")];
   let opened = [];
@@ -44,11 +45,13 @@ function onPaper(redraw) {
     document.documentElement.classList.add("print");
     opened = closed();
     opened.forEach(one => { one.open = true; });
-    redraw(700);
+    paper = 700;
+    redraw();
   });
   addEventListener("afterprint", () => {
     document.documentElement.classList.remove("print");
     opened.forEach(one => { one.open = false; });
+    paper = undefined;
     redraw();
   });
 }

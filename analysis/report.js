@@ -1,15 +1,16 @@
 // Figures and tables of a report (behind page.js).
 const figures = JSON.parse(document.getElementById("figures").textContent);
-function draw(place, width) {
-  const figure = figures[+place.dataset.figure], narrow = (width ?? place.clientWidth) < NARROW;
-  const form = narrow ? { ...figure, ...figure.narrow } : figure;
+function draw(place) {
+  const figure = figures[+place.dataset.figure], narrow = (paper ?? place.clientWidth) < NARROW;
+  const stacked = narrow || (paper && figure.narrow.data);  // heat maps beside one another need more than a paper's width
+  const form = stacked ? { ...figure, ...figure.narrow } : figure;
   place.dataset.narrow = narrow;
   place.style.minHeight = `${form.layout.height}px`;
-  return Plotly.react(place, form.data, { ...themed(form.layout, narrow), width }, options(narrow));
+  return Plotly.react(place, form.data, { ...themed(form.layout, narrow), width: paper }, options(narrow));
 }
 const visible = () => [...document.querySelectorAll("[data-figure]")].filter(place => !place.closest("details:not([open])"));
-function drawOpen(redraw, width) {
-  return Promise.all(visible().filter(place => redraw || !place.data).map(place => draw(place, width)));
+function drawOpen(redraw) {
+  return Promise.all(visible().filter(place => redraw || !place.data).map(draw));
 }
 function sortBy(heading) {
   const table = heading.closest("table"), column = heading.cellIndex;
@@ -34,9 +35,9 @@ async function main() {
     document.querySelectorAll("details").forEach(one => one.addEventListener("toggle", () => drawOpen(false)));
     dark.addEventListener("change", () => drawOpen(true));
     addEventListener("resize", () => visible().forEach(place => {
-      if ((place.clientWidth < NARROW) !== (place.dataset.narrow === "true")) draw(place);
+      if (((paper ?? place.clientWidth) < NARROW) !== (place.dataset.narrow === "true")) draw(place);
     }));
-    onPaper(width => drawOpen(true, width));
+    onPaper(() => drawOpen(true));
   }
   document.documentElement.dataset.ready = "yes";
 }

@@ -49,6 +49,14 @@ CLIPPED = (
     "return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1 })"
     ".map(t => t.textContent) })"
 )
+# Pairs of titles that lie on one another.
+OVERLAPPING = (
+    "return [...document.querySelectorAll('figure')].flatMap(figure => {"
+    "const all = [...figure.querySelectorAll('.xtitle, .ytitle, .annotation-text, .cbtitle text, .legendtext')]"
+    ".map(one => [one.textContent, one.getBoundingClientRect()]).filter(([, a]) => a.width);"
+    "return all.flatMap(([text, a], k) => all.slice(k + 1).filter(([, b]) => a.left < b.right - 1"
+    " && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1).map(([other]) => [text, other])) })"
+)
 # The contrast of an element's text with what is behind it (WCAG 2.1).
 CONTRAST = (
     "const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(v => v / 255)"
@@ -225,21 +233,31 @@ def test_the_keyboard_sorts_a_table_and_walks_the_flame_graph(browser, page):
 
 
 @pytest.mark.slow
-def test_on_paper_it_is_light_and_whole(browser, page):
-    browser.open(page("report"))
+@pytest.mark.parametrize("name", ["report", "sweep", "sweep-cost", "profile", "explore"])
+def test_on_paper_it_is_light_and_whole(browser, page, name):
+    browser.open(page(name))
     browser.dark(True)
     try:
         browser.js("document.querySelectorAll('details.section').forEach(one => { one.open = false })")
-        browser.js("window.dispatchEvent(new Event('beforeprint'))")
-        assert browser.js("return document.querySelectorAll('details.section:not([open])').length") == 0
         colour = "getComputedStyle(document.documentElement).getPropertyValue('--text').trim()"
-        assert browser.js(f"return {colour}") == "#1d2127"
-        browser.wait(
-            "return [...document.querySelectorAll('[data-figure]')].every(one => one._fullLayout?.width === 700)"
-        )
-        printed = browser.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
-        assert base64.b64decode(printed["data"]).startswith(b"%PDF")
-        browser.js("window.dispatchEvent(new Event('afterprint'))")
+        with browser.paper():
+            assert browser.js("return document.querySelectorAll('details.section:not([open])').length") == 0
+            assert browser.js(f"return {colour}") == "#1d2127"
+            drawn = "[...document.querySelectorAll('figure')]"
+            browser.wait(f"return {drawn}.every(one => one._fullLayout?.width === 700)")
+            assert browser.js(f"return {drawn}.filter(one => one._fullLayout.font.color !== '#1d2127').length") == 0
+            assert browser.js("return document.documentElement.scrollWidth") <= 717
+            whole(browser)
+            assert browser.js(OVERLAPPING) == []
+            for told in (".flame button", ".row:not([hidden]) label"):  # a field without its name tells nothing
+                hidden = f"[...document.querySelectorAll('{told}')].filter(one => !one.checkVisibility())"
+                assert browser.js(f"return {hidden}.length") == 0
+            beyond = (
+                "[...document.querySelectorAll('.flame button')].filter(b => b.getBoundingClientRect().right > 717)"
+            )
+            assert browser.js(f"return {beyond}.length") == 0
+            printed = browser.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+            assert base64.b64decode(printed["data"]).startswith(b"%PDF")
         assert browser.js(f"return {colour}") != "#1d2127"
     finally:
         browser.dark(False)
