@@ -483,7 +483,7 @@ def changed_fields(chosen: pd.DataFrame, base: Machine | None) -> list[str]:
     for program, part in chosen.groupby("program", sort=False):
         best = part.iloc[0]
         told = [
-            f"{field} {label(value)}"
+            f"{field}={label(value)}"
             for field, value in ((field, best[field]) for field in fields_of(chosen))
             if value == value and value != flat.get(field)
         ]

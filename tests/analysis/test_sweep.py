@@ -219,7 +219,7 @@ def test_the_terminal_has_every_field_of_a_sampled_space_s_best_point():
     best, base = answer.best.iloc[0], of_machine(load_machine("base"))
     wanted = [field for field in answer.sensitivity["field"] if best[field] == best[field] != base.get(field)]
     assert len(wanted) > 8
-    assert sorted(told.split(", ")) == sorted(f"{field} {label(best[field])}" for field in wanted)
+    assert sorted(told.split(", ")) == sorted(f"{field}={label(best[field])}" for field in wanted)
 
 
 def test_of_many_points_json_lists_the_front_and_the_best(monkeypatch):
