@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 import numpy as np
 import pandas as pd
 
@@ -15,11 +17,12 @@ from tracegen.control_flow.phases import Phases, strip
 def result(found: Phases) -> Result:
     """Answer which phases a trace has; the table has a row a phase."""
     table = pd.DataFrame(found.document()["phases"])
+    over_time = f"over time, {found.interval:,} instructions an interval: {strip(found)}"
     return Result(
         f"Phases of {found.trace}",
         table,
         document=found.document,
-        text=lambda: f"{table_text(table)}\nover time, {found.interval:,} instructions an interval: {strip(found)}",
+        text=lambda: f"{table_text(table)}\n{fill(over_time, 80)}",
         sections=lambda: sections(found),
         picture=lambda: plot(found),
         headline=lambda: headline(found),

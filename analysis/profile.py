@@ -28,7 +28,8 @@ from support.text import nearest, short
 from tracegen.decode import disassemble
 from uarch.timing.stack import CAUSES, GROUPS
 
-_SHORTEST = 12  # letters of a name in the terminal
+_SHORTEST = 8  # letters of a name in the terminal
+_SHORTEST_REMARK = 16
 _LEAST_SHARE = 0.001  # of the whole, to have a bar
 _BY_MACHINE = ("cycles", "share", "ratio", "stack", "cause")  # columns NAME.MACHINE
 _SHORT_GROUPS = {
@@ -209,17 +210,23 @@ def _shown_stacks(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
     lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
     if len(frame) > rows:
         lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
-    header = [by, name, "share", *(_SHORT_GROUPS[group] for group in groups)]
+    header = [by, short(name, 12), "share", *(_SHORT_GROUPS[group] for group in groups)]
     return columns(header, [*lines, line("whole", frame)])
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells as text in 80 columns: the first column to the left and shortened as needed, the others to the right."""
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, remarks: bool = False) -> str:
+    """Cells as text in 80 columns: the first column to the left and shortened as needed, the others to the right.
+
+    With `remarks` the last column is text, which is shortened before names are.
+    """
     table = [list(header), *map(list, rows)]
-    widths = [max(len(row[k]) for row in table) for k in range(1, len(header))]
-    room = max(80 - sum(widths) - len(widths), _SHORTEST)
-    first = min(room, max(len(row[0]) for row in table))
-    right = [" ".join(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True)) for row in table]
+    widths = [max(len(row[k]) for row in table) for k in range(len(header))]
+    if remarks:
+        over = max(sum(widths) + len(widths) - 1 - 80, 0)
+        widths[-1] = max(widths[-1] - over, min(widths[-1], _SHORTEST_REMARK))
+        table = [[*row[:-1], short(row[-1], widths[-1])] for row in table]
+    first = min(widths[0], max(80 - sum(widths[1:]) - len(widths) + 1, _SHORTEST))
+    right = [" ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in table]
     cut = [short(row[0], first).ljust(first) for row in table]
     return "\n".join(f"{name} {cells}".rstrip() for name, cells in zip(cut, right, strict=True))
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.cli.main import main
+from analysis.profile import columns
 from analysis.result import table_text
 from tests.analysis.vectors import program
 from tests.command import INSTALLED
@@ -24,6 +25,7 @@ COMMANDS = [
     "uarch list",
     "uarch spaces",
     "uarch diff zen2 zen4",
+    "uarch show zen4",
     "predict T.trace.h5 --uarch zen4 --uarch cortex-a53 --uarch neoverse-n1",
     "predict a-program-of-mine.vector.npz another.vector.npz",
     "simulate T.trace.h5 --uarch zen4",
@@ -31,6 +33,7 @@ COMMANDS = [
     "simulate T.trace.h5 --stack",
     "profile T.trace.h5 --uarch zen4 --simulate",
     "profile T.trace.h5 --uarch zen4 --by line --simulate",
+    "profile T.trace.h5 --uarch zen4-native --by class --simulate",
     "profile T.trace.h5 --uarch zen4 --uarch cortex-a53 --by loop --simulate",
     "profile T.trace.h5 --uarch zen4 --annotate divide --simulate",
     "diff T.trace.h5 U.trace.h5 --uarch zen4 --simulate",
@@ -41,6 +44,7 @@ COMMANDS = [
     "subset a-program-of-mine.vector.npz another.vector.npz third.vector.npz -k 2 --sample 20",
     "characterise T.trace.h5",
     "phases T.trace.h5 --interval 5000",
+    "phases T.trace.h5 --interval 1000",
 ]
 
 
@@ -54,6 +58,26 @@ def folder(tmp_path_factory):
     for seed, name in enumerate(("a-program-of-mine", "another", "third")):
         program(name, seed, 123_456_789).save(folder / f"{name}.vector.npz")
     return folder
+
+
+@pytest.mark.parametrize("cycles", ["4,640,975", "7,154,077,123"])
+def test_parts_with_many_cycles_fit_80_columns(cycles):
+    shares = "ret fetch front branch exec loads ports full order".split()
+    names = ["sum list.c:9 in a long name", "whole"]
+    table = columns(["loop", "zen4", "share", *shares], [[name, cycles, "100.0%", *["0"] * 9] for name in names])
+    assert max(map(len, table.splitlines())) <= 80
+    assert all(cycles in line for line in table.splitlines()[1:])
+
+
+@pytest.mark.parametrize("cycles", ["4,640,975", "10,564,077,123"])
+def test_a_cause_is_cut_before_a_number(cycles):
+    cause = "misprediction, found at execution"
+    rows = [[name, cycles, cycles, f"-{cycles}", "-100.0%", cause] for name in ("__strcmp_avx2_rtm", "whole")]
+    first = columns(["zen4", "old", "new", "change", "of all", ""], rows, remarks=True).splitlines()[1]
+    assert len(first) <= 80 and first.count(cycles) == 3
+    assert first.split("% ")[1].strip().startswith("misp") and first.endswith("ution")
+    short_names = columns(["zen4", "old", "cause"], [["f", cycles, cause]], remarks=True)
+    assert cause in short_names
 
 
 @pytest.mark.slow

@@ -52,6 +52,8 @@ def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_
 
     And its error on real processors, where that was measured.
     """
+    from textwrap import fill
+
     from uarch.configuration import machine_yaml
     from uarch.stated_error import stated_errors
 
@@ -60,7 +62,7 @@ def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_
         print(json.dumps(machine.to_dict()))
         return
     for stated in stated_errors(name):
-        print(f"# {stated}")
+        print(fill(f"# {stated}", 80, subsequent_indent="#   "))
     print(machine_yaml(machine).rstrip("\n"))
 
 
