@@ -222,6 +222,10 @@ def import_gem5(
     The run needs `--debug-flags=ExecAll,O3PipeView,Vma`. `output` is the trace file, by default a temporary one;
     `latency` the file for gem5's own retire latencies; `program` the executable, if not where config.json says.
     Raises Error, naming file and line.
+
+    >>> import perfvec as pv
+    >>> pv.import_gem5("m5out", program="touch").isa
+    'x86-64'
     """
     from tracegen.gem5.reader import import_gem5 as read
 
@@ -233,7 +237,12 @@ def import_gem5(
 def import_champsim(
     source: str | os.PathLike[str], output: str | os.PathLike[str] | None = None, *, max_instructions: int | None = None
 ) -> TraceFile:
-    """Read a ChampSim trace, plain or compressed by xz or gzip. `output` as of `import_gem5`. Raises Error."""
+    """Read a ChampSim trace, plain or compressed by xz or gzip. `output` as of `import_gem5`. Raises Error.
+
+    >>> import perfvec as pv
+    >>> pv.import_champsim("line.champsimtrace.xz", max_instructions=1000).instructions
+    1000
+    """
     from tracegen.formats.champsim import import_champsim as read
 
     folder, path = _place(output, "champsim.trace.h5")
@@ -615,6 +624,12 @@ def tiling(
     """Find the fastest value of a kernel's parameter on each machine: one trace and one vector a value.
 
     `experiment` is an `analysis.tiling.Experiment`; by default a tiled matrix product. Raises Error.
+
+    >>> import perfvec as pv
+    >>> from analysis.tiling import Experiment
+    >>> seconds = Experiment(("1", "2"), ("sleep", "0.00{value}"), source=None, region=None)
+    >>> pv.tiling("zen4", seconds, max_instructions=2000).table["value"].tolist()
+    ['1', '2']
     """
     from analysis import tiling as kernels
 

@@ -43,6 +43,13 @@ class Result:
         notes: Remarks about the numbers, a line each. The command line prints them on stderr.
 
     `str(result)` is the text that the command prints.
+
+    >>> import perfvec as pv
+    >>> result = pv.predict("T.trace.h5", "zen4")
+    >>> result.title, len(result.table), list(result.json)
+    ('Predicted run times', 1, ['predictions', 'outside'])
+    >>> result.to_csv("T.csv").startswith("program,uarch,instructions,cycles")
+    True
     """
 
     title: str

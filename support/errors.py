@@ -14,6 +14,13 @@ class InputError(ValueError):
 
     The message is one line that names what is wrong and what would be right. The command line prints it without a
     traceback and exits with status 2. A longer text, as of a value from a file, is cut in the middle.
+
+    >>> import perfvec as pv
+    >>> try:
+    ...     pv.machine("zen4").with_(l2__size_kib=-1)
+    ... except pv.Error as error:
+    ...     print("l2.size_kib" in str(error), "\\n" in str(error))
+    True False
     """
 
     def __str__(self) -> str:

@@ -3,6 +3,8 @@
 import doctest
 import importlib.metadata
 import json
+import lzma
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,22 +14,33 @@ import pytest
 import perfvec as pv
 from analysis import api
 from tests.command import succeeding
+from tests.tracegen.gem5 import gem5_runs
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import load_machine, save_machines
 
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 HEAVY = ("torch", "pandas", "numpy", "matplotlib", "plotly", "h5py", "scipy", "analysis")
-EXAMPLES = [test for test in doctest.DocTestFinder(recurse=True).find(api, "pv") if test.examples]
+_FINDER = doctest.DocTestFinder()
+EXAMPLES = [
+    test
+    for found in (_FINDER.find(api, "pv"), _FINDER.find(pv.Result, "pv.Result"), _FINDER.find(pv.Error, "pv.Error"))
+    for test in found
+    if test.examples
+]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with two traces, T and U, and a machine file, as the examples have it."""
+    """A folder with two traces, T and U, a machine file, a run of gem5 and a ChampSim trace, as examples have it."""
     folder = tmp_path_factory.mktemp("examples")
     for name, kernel, argument in (("T", "qsort", "800"), ("U", "matmul", "24")):
         compile_c(KERNELS / f"{kernel}.c", folder / kernel, ["-static", "-g"])
         pv.trace([str(folder / kernel), argument], folder / f"{name}.trace.h5", max_instructions=20_000)
     save_machines([load_machine("zen4").with_(name="my", l2__size_kib=2048)], folder)
+    gem5_runs.copy("o3", folder / "m5out")
+    (folder / "touch").symlink_to(gem5_runs.PROGRAM)
+    records = b"".join(struct.pack("<Q56x", 0x400000 + 4 * k) for k in range(1001))  # no branches, nothing accessed
+    (folder / "line.champsimtrace.xz").write_bytes(lzma.compress(records, preset=0))
     return folder
 
 
@@ -66,6 +79,11 @@ def test_every_name_is_there_and_documented():
     assert not submodules & set(pv.__all__)  # importing one would hide the function
     with pytest.raises(AttributeError, match="no attribute 'predicted'"):
         _ = pv.predicted
+
+
+def test_every_question_has_an_example():
+    named = {example.name.split(".")[1] for example in EXAMPLES}
+    assert set(pv.__all__) - {"__version__"} <= named
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

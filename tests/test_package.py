@@ -60,6 +60,7 @@ def test_sdist_and_wheel_hold_what_they_should_and_work_without_the_checkout(tmp
         binary = set(archive.namelist())
     assert {"setup.py", "pyproject.toml", "LICENSE", "uarch/timing/core/stack.hpp"} <= source
     assert {"perfvec/weights/default.safetensors", "analysis/page.css", "analysis/report.js"} <= binary
+    assert {f"{package}/py.typed" for package in ("support", "uarch", "tracegen", "perfvec", "analysis")} <= binary
     assert any(name.startswith("uarch/timing/_core") for name in binary)
     assert not [name for name in binary if name.endswith((".cpp", ".hpp"))]
 
