@@ -46,18 +46,19 @@ __all__ = [
     "collector",
     "compare",
     "diff",
+    "explore",
     "import_champsim",
     "import_gem5",
     "live_points",
     "load",
     "load_model",
     "machine",
-    "overview",
     "phases",
     "predict",
     "predictable",
     "presets",
     "profile",
+    "report",
     "represent",
     "required",
     "simulable",
@@ -647,7 +648,7 @@ def tiling(
     )
 
 
-def overview(
+def report(
     programs: Runnables,
     machines: Machines,
     *,
@@ -659,15 +660,48 @@ def overview(
     """Answer everything about programs on machines on one page; the table is that of `predict`. Raises Error.
 
     >>> import perfvec as pv
-    >>> "<html" in pv.overview("T.trace.h5", "zen4", budget=0).to_html("T.html")
+    >>> "<html" in pv.report("T.trace.h5", "zen4", budget=0).to_html("T.html")
     True
     """
-    from analysis import overview as page
+    from analysis import report_question as page
 
     loaded = load_model(model)
     chosen = predictable(loaded, required(machines))
     targets = _targets(loaded, programs)
     return page.ask(loaded, targets, chosen, seconds=_seconds(budget, simulate), max_instructions=max_instructions)
+
+
+def explore(
+    programs: Runnables,
+    output: str | os.PathLike[str],
+    machines: Machines = None,
+    *,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    ideal: str | Path | None = None,
+    budget: float = DEFAULT_BUDGET,
+    level: float = 0.9,
+    model: Models = None,
+) -> Path:
+    """Write a page with a slider for every field of a machine, and return its path.
+
+    It begins at the first of `machines`, and has the others and all presets. The `budget` simulates these and a grid
+    around the first, whose fields have the values of `vary`; beyond it the model answers. Raises Error.
+
+    >>> import perfvec as pv
+    >>> pv.explore("T.trace.h5", "explore.html", "zen4", budget=0).name
+    'explore.html'
+    """
+    from analysis import explore as page
+    from analysis.explored import ask
+    from analysis.sweep import encoder_of
+
+    given = simulable(machines) if machines else []
+    begin = page.starts(given)
+    loaded = load_model(model)
+    targets = _targets(loaded, programs)
+    found = ask(encoder_of(loaded), targets, begin[0], begin, budget, vary=vary, level=level)
+    vectors = [target.vector for target in targets]
+    return page.explore(output, loaded, vectors, begin[: len(given)], ideal=ideal, explored=found)
 
 
 def predictable(model: Models, machines: Machines) -> list[Machine | MachineVector]:

@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from analysis.api import characterise as characterise
     from analysis.api import compare as compare
     from analysis.api import diff as diff
+    from analysis.api import explore as explore
     from analysis.api import import_champsim as import_champsim
     from analysis.api import import_gem5 as import_gem5
     from analysis.api import live_points as live_points
     from analysis.api import load as load
     from analysis.api import load_model as load_model
     from analysis.api import machine as machine
-    from analysis.api import overview as overview
     from analysis.api import phases as phases
     from analysis.api import predict as predict
     from analysis.api import presets as presets
     from analysis.api import profile as profile
+    from analysis.api import report as report
     from analysis.api import represent as represent
     from analysis.api import simulate as simulate
     from analysis.api import subset as subset
@@ -52,17 +53,18 @@ _API = (
     "characterise",
     "compare",
     "diff",
+    "explore",
     "import_champsim",
     "import_gem5",
     "live_points",
     "load",
     "load_model",
     "machine",
-    "overview",
     "phases",
     "predict",
     "presets",
     "profile",
+    "report",
     "represent",
     "simulate",
     "subset",

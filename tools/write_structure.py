@@ -157,7 +157,7 @@ def walks() -> str:
         trace = pv.trace(["true"], f"{name}/true.trace.h5", max_instructions=20_000)
         questions: dict[str, Callable[[], object]] = {
             "represent(trace)": lambda: pv.represent(trace),
-            "overview(programs)": lambda: pv.overview(trace, "zen4", budget=0).to_html(f"{name}/o.html"),
+            "report(programs)": lambda: pv.report(trace, "zen4", budget=0).to_html(f"{name}/o.html"),
         }
         for title, question in questions.items():
             found = calls(question)

@@ -92,7 +92,7 @@ def subset(
 
 
 @app.command("report")
-def write_overview(
+def report(
     context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write (.html).")],
     targets: Targets = None,
@@ -128,7 +128,7 @@ def write_overview(
     model = api.load_model(model_file)
     chosen = api.predictable(model, api.required(machines))  # a wrong machine is refused before a program is traced
     with opened_targets(context, targets, model, max_instructions) as programs:
-        found = api.overview(
+        found = api.report(
             programs, chosen, budget=seconds, simulate=simulate, max_instructions=max_instructions, model=model
         )
     parts = [*found.sections(), *measured]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from analysis.api import DEFAULT_BUDGET
-from analysis.cli.inputs import machines_named, opened_targets
+from analysis.cli.inputs import opened_targets
 from analysis.cli.options import Budget, Count, Level, Machines, MaxInstructions, ModelFile, SimulateAll, Start, Targets
 from analysis.cli.output import answers, require_outputs
 from analysis.result import Result
@@ -223,22 +223,18 @@ def explore(
     and the presets. The page interpolates between the grid's values; beyond them the model answers. Each number names
     its source.
     """
-    from analysis.explore import explore as run_explore
-    from analysis.explore import starts
-    from analysis.explored import ask
+    from analysis import api
     from analysis.novelty import unlike
-    from analysis.sweep import encoder_of, parse_vary
-    from perfvec.model import load_model
+    from analysis.sweep import parse_vary
 
     require_outputs(html=output)
     require_level(level)
-    begin = starts(machines_named(machines) if machines else [])
-    given = begin[: len(machines or [])]
+    given = api.simulable(machines) if machines else None  # a wrong machine is refused before a program is traced
     grid = parse_vary(vary) if vary else None
-    model = load_model(model_file)
+    model = api.load_model(model_file)
     with opened_targets(context, targets, model, max_instructions) as programs:
-        found = ask(encoder_of(model), programs, begin[0], begin, seconds, vary=grid, level=level)
-        vectors = [program.vector for program in programs]
-    for note in unlike(model, vectors):
+        path = api.explore(programs, output, given, vary=grid, ideal=ideal, budget=seconds, level=level, model=model)
+        notes = unlike(model, [program.vector for program in programs])
+    for note in notes:
         print(f"perfvec: {note}", file=sys.stderr)
-    print(run_explore(output, model, vectors, given, ideal=ideal, explored=found), file=sys.stderr)
+    print(path, file=sys.stderr)

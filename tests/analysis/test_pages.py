@@ -82,9 +82,9 @@ def result(request):
         small = request.getfixturevalue("small_model")
         return profile.result(request.getfixturevalue("both")[0], predicted(small, machines))
 
-    def overview() -> Result:
+    def report() -> Result:
         small = request.getfixturevalue("small_model")
-        return api.overview([str(path) for path in traces()], ["base"], budget=3, model=small)
+        return api.report([str(path) for path in traces()], ["base"], budget=3, model=small)
 
     questions: dict[str, Callable[[], Result]] = {
         "predict": lambda: api.predict([first, second], ["zen4", "cortex-a53", "base"], model=model),
@@ -101,7 +101,7 @@ def result(request):
         "diff": lambda: api.diff(*traces(), "base", simulate=True),
         "phases": lambda: api.phases(traces()[0], interval=5000),
         "characterise": lambda: api.characterise(traces()[0]),
-        "report": overview,
+        "report": report,
     }
 
     @cache

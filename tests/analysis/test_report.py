@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 from scipy.cluster.hierarchy import linkage
 
-from analysis import attribute, compare, difference, overview, predict, profile, subset, sweep
+from analysis import attribute, compare, difference, predict, profile, report_question, subset, sweep
 from analysis.cli.output import require_outputs
 from analysis.costs import predicted
 from analysis.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Panel, Points, Rule, Spans, distinct
@@ -324,7 +324,7 @@ def test_one_page_has_everything(browser, small_model, wholes, request, tmp_path
     machines = [load_machine("base"), load_machine("cortex-a53")]
     runs = [SimulableTrace(files[0]), None]
     targets = [Target(run, lambda whole=whole: whole) for run, whole in zip(runs, wholes, strict=True)]
-    sections = overview.ask(small_model, targets, machines).sections()
+    sections = report_question.ask(small_model, targets, machines).sections()
     titles = " ".join(section.title for section in sections)
     for part in (
         "Cycles per instruction",
