@@ -32,7 +32,10 @@ def of_models(
     names = {model.digest: path for model, path in zip(models, files, strict=False)}
     summary = evaluate.summary(pairs) if group is None else evaluate.by(pairs, group, names)
     return of_table(
-        "Accuracy of the model", pairs, lambda: evaluate.to_json(pairs), lambda: table_text(evaluate.shown(summary))
+        "Accuracy of the model",
+        pairs,
+        lambda: evaluate.to_json(pairs),
+        lambda: table_text(evaluate.terminal_table(summary)),
     )
 
 
@@ -42,7 +45,7 @@ def of_intervals(found: calibrate.Calibrated) -> Result:
         "Intervals of held-out programs",
         found.pairs,
         lambda: calibrate.to_json(found),
-        lambda: table_text(calibrate.shown(found.coverage)),
+        lambda: table_text(calibrate.terminal_table(found.coverage)),
         notes=found.warnings,
     )
 

@@ -111,12 +111,14 @@ class LivePointsFile(_Recording):
     instructions: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Program:
     """A program as the model sees it: its `vector` and, where it is known, the `recording` that simulations use.
 
     >>> import perfvec as pv
     >>> program = pv.represent("T.trace.h5")
+    >>> program
+    Program('T', x86-64, 20,000 instructions)
     >>> program.save("T.vector.npz")
     >>> pv.load("T.vector.npz").name
     'T'
@@ -124,6 +126,9 @@ class Program:
 
     vector: ProgramVector
     recording: TraceFile | None = None
+
+    def __repr__(self) -> str:
+        return f"Program({self.name!r}, {self.vector.isa}, {self.instructions:,} instructions)"
 
     @property
     def name(self) -> str:

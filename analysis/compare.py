@@ -25,6 +25,7 @@ from support.errors import InputError
 MAPS = ("pca", "tsne")
 _PERPLEXITY = 30.0  # at most: scikit-learn's default
 _FEWEST = 4  # programs that t-SNE takes
+_SCALE = "1 - cosine of the angle: 0 the same behaviour, 1 unrelated, 2 opposite"
 _MAP_TEXT = {
     "pca": "The two principal components of the vectors' directions.",
     "tsne": "t-SNE of the cosine distances: who is near whom tells, how far apart groups are does not.",
@@ -48,7 +49,7 @@ def ask(
 
     def text() -> str:
         tables = [shown(distance)] if len(programs) > 1 else []
-        return "\n".join(tables if found is None else [*tables, table_text(found)])
+        return "\n".join([*tables, *([] if found is None else [table_text(found)]), "", _SCALE])
 
     return Result(
         "How alike programs are",

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from analysis.attribute import IDEAL, MOST_GROUPS, coalition_weights, load_ideal
 from analysis.explored import Explored, to_page
-from analysis.figure import CONTRAST, distinct
+from analysis.figure import distinct
 from analysis.figure_plotly import packed_library
 from analysis.headline import Headline
 from analysis.novelty import unlike
@@ -40,6 +40,7 @@ from uarch.configuration import field_names as fields_of_machine
 from uarch.constraints import CORES, RELATIONS, RULES, Rule
 
 _HERE = Path(__file__).parent
+CONTRAST = 1.5  # the colours of times reach to so many times the least, or further: a slider may take the times there
 _FINE = 64  # more whole numbers than these: the slider passes over some
 _STOPS = 60  # of a slider over numbers that need not be whole
 _EXAMPLE = {"out-of-order": "base", "in-order": "cortex-a53"}  # where a field comes from that a machine did not have

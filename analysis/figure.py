@@ -18,7 +18,6 @@ from scipy.cluster.hierarchy import dendrogram
 # Okabe & Ito (2008), which colour-blind readers can tell apart; their black is a grey that dark pages show too. Then
 # two of Tol's (SRON/EPS/TN/09-002, 2021).
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#888888", "#882255", "#999933")
-CONTRAST = 1.5  # the colours of times reach from the least to so many times it, or further
 DIVERGING = ("#0072B2", "#F2F2F2", "#D55E00")  # below 0, 0, above
 
 

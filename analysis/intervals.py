@@ -86,11 +86,18 @@ def told_of_best(chosen: pd.DataFrame) -> str:
         return ""
     if chosen["low"].isna().any():
         return "Points without an interval: too few were simulated, or the model has no calibration for them."
+    if not (chosen["low"] < chosen["high"]).any():
+        return ""
     return "The columns from and to are the interval of the time."
 
 
 def readable(chosen: pd.DataFrame) -> pd.DataFrame:
-    """The table with its times, and the ends of their intervals, in the unit in which the shortest is at least 1."""
+    """The table with its times, and the ends of their intervals, in the unit in which the shortest is at least 1.
+
+    Ends that are all the times themselves are left out.
+    """
+    if "low" in chosen and not (chosen["low"] < chosen["high"]).any():
+        chosen = chosen.drop(columns=["low", "high"])
     unit, factor = time_unit(float(chosen["seconds"].min()))
     found = {"seconds": "time", "low": "from", "high": "to"}
     names = {name: f"{head}, {unit}" for name, head in found.items() if name in chosen}

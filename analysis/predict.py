@@ -49,7 +49,7 @@ def ask(
         "Predicted run times",
         frame.rename(columns={"low": "low_cycles", "high": "high_cycles"}),
         document=lambda: to_json(frame) | {"outside": novelty.to_json(unlike)},
-        text=lambda: table_text(shown(frame)),
+        text=lambda: table_text(terminal_table(frame)),
         sections=lambda: sections(frame) + novelty.sections(unlike),
         picture=lambda: plot(frame),
         notes=(*novelty.warnings(unlike), *notes(model, frame)),
@@ -242,7 +242,7 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
     return {"predictions": rows}
 
 
-def shown(frame: pd.DataFrame) -> pd.DataFrame:
+def terminal_table(frame: pd.DataFrame) -> pd.DataFrame:
     """The table of the terminal; the interval, where one is known, in per cent of the time, the cycles and the CPI."""
     table = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc", "source"]]
     if frame["low"].isna().all() or (frame["source"] == "simulated").all():

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from analysis.costs import Costs, main_causes
 from analysis.figure import Axis, Bars, Figure, Lines, Panel, distinct
 from analysis.headline import Headline, count, percent
-from analysis.parts import Parts, source
+from analysis.parts import UNKNOWN, Parts, source
 from analysis.report import Section
 from analysis.result import Result
 from support.errors import InputError
@@ -30,6 +30,7 @@ from uarch.timing.stack import CAUSES, GROUPS
 
 _SHORTEST = 8  # letters of a name in the terminal
 _SHORTEST_REMARK = 16
+_MUCH_UNKNOWN = 0.1  # of the whole: code that no symbol covers
 _LEAST_SHARE = 0.001  # of the whole, to have a bar
 _BY_MACHINE = ("cycles", "share", "ratio", "stack", "cause")  # columns NAME.MACHINE
 _SHORT_GROUPS = {
@@ -58,7 +59,9 @@ def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, 
         f"{what} time of {parts.program} on {', '.join(costs.names)}",
         frame,
         document=lambda: to_json(frame, costs, by),
-        text=lambda: f"{shown(frame, costs, by, rows)}\n\nsource: {source(costs, parts)}",
+        text=lambda: (
+            f"{shown(frame, costs, by, rows)}\n{_without_symbols(frame, costs)}\nsource: {source(costs, parts)}"
+        ),
         sections=lambda: [
             flame.section(parts, costs),
             Section(f"{what} cycles by {by}", figure=plot(frame, costs, by), table=frame),
@@ -95,8 +98,16 @@ def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headli
         if stalls and sum(sums.values()) > 0:
             worst = max(stalls, key=lambda group: stalls[group])
             sentence += f"; beside retiring, most of it is {worst} ({percent(stalls[worst] / sum(sums.values()))})"
+    sentence += f". {_without_symbols(frame, costs)}".rstrip(".\n ")
     what = f"of the cycles in {short(str(most['name']), 40)}"
     return Headline(percent(share), what, f"{sentence}.", source(costs, parts))
+
+
+def _without_symbols(frame: pd.DataFrame, costs: Costs) -> str:
+    """Return what to do about code that no symbol covers, a line; '' where it is little."""
+    unknown = frame["name"].str.startswith(UNKNOWN)
+    share = float(frame.loc[unknown, f"share.{costs.names[0]}"].sum())
+    return f"{UNKNOWN}: no symbols: build with -g, and do not strip\n" if share >= _MUCH_UNKNOWN else ""
 
 
 def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:

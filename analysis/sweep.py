@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.budget import SOURCES, Answer, answer, by_model, shares
-from analysis.figure import CONTRAST, Axis, Bars, Figure, HeatMap, Lines, Panel, Points, distinct, label
+from analysis.figure import Axis, Bars, Figure, HeatMap, Lines, Panel, Points, label
 from analysis.headline import Headline, duration, interval, joined, percent, time_unit
 from analysis.intervals import readable, relative, told_of_best
 from analysis.pareto import cells, front, front_over_fields
@@ -56,7 +56,6 @@ _MOST_VALUES = 100_000  # of one field
 _HEAT_CLASSES = 12
 _TOLD = 4
 _MOST_IN_PAGE = 2000
-_MOST_NAMED = 4  # fields in a point's name
 
 
 def parse_vary(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -437,7 +436,7 @@ def heat_map(frame: pd.DataFrame, program: str, x: str, y: str) -> pd.DataFrame:
     return result
 
 
-def shown(frame: pd.DataFrame, order: Sequence[str], width: int = 80) -> list[pd.DataFrame]:
+def terminal_tables(frame: pd.DataFrame, order: Sequence[str], width: int = 80) -> list[pd.DataFrame]:
     """Tables of few points for the terminal, as many as the fields in this order need; the first has the results.
 
     Times are in milliseconds; `pareto` is a star. Rows of several tables are numbered, `#`.
@@ -632,48 +631,53 @@ def sections(
     ]
     text = "Share of the variance that a field alone explains (first-order Sobol' index)."
     parts.append(Section("What matters", text, plot_sensitivity(importance), importance, source=source))
-    parts.append(_front_section(frame, source))
+    parts.append(_front_section(frame, importance, source))
     text = f"The best of each program come first. {told_of_best(chosen)}"
-    parts.append(Section("Best points", text, table=_results_first(readable(chosen)), source=source))
+    parts.append(Section("Best points", text, table=_fields_first(readable(chosen)), source=source))
     text = "Mean time of all points with this value, over the best time. A flat line: the field does not matter."
     if len(fields_of(frame)) > 1:
         parts.append(Section("Trend of each field", text, plot_trends(frame, importance), source=source, wide=True))
     return parts
 
 
-def _front_section(frame: pd.DataFrame, source: str) -> Section:
+def _front_section(frame: pd.DataFrame, importance: pd.DataFrame, source: str) -> Section:
     """The Pareto front: over the cost, or over the size of every field."""
     if "cost" in frame:
         text = "The line is the Pareto front: no other point is both as fast and as cheap."
         return Section("Pareto front: time over cost", text, plot_front(frame), source=source)
     front_rows = frame[frame["pareto"]].sort_values(["program", "seconds"], kind="stable").head(_MOST_IN_PAGE)
-    names = " · ".join(fields_of(frame)[:_MOST_NAMED])
-    text = f"No other point is as fast with every field as small. A bar is named {names}."
-    table = _results_first(readable(front_rows).drop(columns="pareto"))
-    figure = plot_front_points(front_rows) if len(front_rows) > frame["program"].nunique() else None
-    return Section("Pareto front", text, figure, table, source=source)
+    text = "No other point is as fast with every field as small."
+    table = _fields_first(readable(front_rows).drop(columns="pareto"))
+    order = importance.groupby("field", sort=False)["first_order"].mean().sort_values(ascending=False).index
+    sizes = [str(field) for field in order if pd.api.types.is_numeric_dtype(frame[field])]
+    if not sizes or len(front_rows) <= frame["program"].nunique():
+        return Section("Pareto front", text, None, table, source=source)
+    text += f" Drawn over {sizes[0]}, the number that matters most; the others are told where you point."
+    return Section("Pareto front", text, plot_front_points(front_rows, sizes[0]), table, source=source)
 
 
-def _results_first(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the program and its times before the fields."""
+def _fields_first(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the program and the fields, which tell points apart, before the results."""
     results = ("time, ", "from, ", "to, ", "cost", "objective", "pareto", "source", "cycles")
-    ahead = ["program", *(column for name in results for column in table.columns if str(column).startswith(name))]
-    return table[[*ahead, *(column for column in table.columns if column not in ahead)]].reset_index(drop=True)
+    behind = [column for name in results for column in table.columns if str(column).startswith(name)]
+    fields = [column for column in table.columns if column not in {"program", *behind}]
+    return table[["program", *fields, *behind]].reset_index(drop=True)
 
 
-def plot_front_points(rows: pd.DataFrame, most: int = 12) -> Figure:
-    """The fastest points of a front without a cost, a bar each, named by their fields' values."""
-    panels, longest = [], 0
+def plot_front_points(rows: pd.DataFrame, field: str) -> Figure:
+    """The points of a front without a cost: time over one field; the line goes through the fastest of each value."""
+    marks: list[Points | Lines] = []
     unit, factor = time_unit(float(rows["seconds"].min()))
-    fields = fields_of(rows)[:_MOST_NAMED]
+    fields = fields_of(rows)
     for program, part in rows.groupby("program", sort=False):
-        part = part.head(most)
-        values = zip(*(part[field] for field in fields), strict=True)
-        names = distinct([" · ".join("–" if value != value else label(value) for value in row) for row in values])
-        longest = max(longest, len(names))
-        x = Axis(f"{_of_source(rows)} time, {unit}", zero=True)
-        panels.append(Panel([Bars("", names, part["seconds"] * factor)], str(program), x, sideways=True))
-    return Figure(panels, height=(1.3 + 0.28 * max(longest, 6)) * len(panels))
+        best = part.sort_values("seconds").drop_duplicates(field).sort_values(field)
+        marks.append(Points(str(program), part[field], part["seconds"] * factor, _points(part, fields), faint=True))
+        marks.append(
+            Lines(str(program), best[field], best["seconds"] * factor, points=True, text=_points(best, fields))
+        )
+    low, high = float(rows[field].min()), float(rows[field].max())
+    axis = Axis(field, log=low > 0 and high >= 8 * low)
+    return Figure([Panel(marks, x=axis, y=Axis(f"{_of_source(rows)} time, {unit}"))], height=4.0)
 
 
 def plot_trends(frame: pd.DataFrame, importance: pd.DataFrame, most: int = 12) -> Figure:
@@ -715,7 +719,7 @@ def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
     """Each program's predicted time or objective: a heat map over two fields, or a curve.
 
     Where more fields vary, the best over them is shown. Colours of heat maps are the same multiples of a program's
-    least time, up to CONTRAST at least: a field that changes 2 % looks like one. Titles state the range.
+    least time, up to the largest of any program. Titles state the range.
     """
     fields = list(heat) or fields_of(frame)[:2]
     programs = list(dict.fromkeys(frame["program"]))
@@ -735,10 +739,10 @@ def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
     tables = [heat_map(frame, program, fields[0], fields[1]) * factor for program in programs]
     ends = [(float(np.nanmin(table)), float(np.nanmax(table))) for table in tables]
     positive = all(low > 0 for low, _ in ends)  # an objective may be anything
-    reach = max([CONTRAST, *(high / low for low, high in ends)]) if positive else 0.0
+    reach = max(high / low for low, high in ends) if positive else 0.0
     panels = []
     for program, table, (low, high) in zip(programs, tables, ends, strict=True):
-        scale = (low, low * reach) if positive else None
+        scale = (low, low * reach) if reach > 1 else None
         cells = HeatMap(
             list(table.columns), list(table.index), table.to_numpy(), told, numbers=table.size <= 64, scale=scale
         )

@@ -173,7 +173,7 @@ def _text(
     """Every varied field of a grid; of other points those that fit, and below the table all of the best point."""
     order = list(dict.fromkeys([*importance["field"], *sweep.fields_of(frame)]))
     told = f"; {100 * level:g}% intervals of the times" if (chosen["low"] < chosen["high"]).any() else ""
-    tables = sweep.shown(chosen, order)
+    tables = sweep.terminal_tables(chosen, order)
     if len(tables) > 1 and not exact:
         tables = [tables[0].drop(columns="#")]
         below = ["", *sweep.changed_fields(chosen, base)]

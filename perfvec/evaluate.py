@@ -277,7 +277,7 @@ def by(pairs: pd.DataFrame, column: str, names: Mapping[str, str] | None = None)
     return frame.sort_values(["programs", "uarchs", "mean"], ascending=[True, True, False], ignore_index=True)
 
 
-def shown(table: pd.DataFrame) -> pd.DataFrame:
+def terminal_table(table: pd.DataFrame) -> pd.DataFrame:
     """`summary` or `by` for the terminal: errors in per cent, what they are over as programs × machines."""
     found = table.copy()
     for column in found.columns.intersection(["mean", "median", "p90", "worst", "bias", "worst_program"]):

@@ -71,7 +71,7 @@ def of_evaluation(rows: pd.DataFrame) -> Result:
         "Tensor cost models",
         rows.drop(columns="curve", errors="ignore"),
         lambda: {"summary": to_rows(table), "rows": to_rows(rows)},
-        lambda: table_text(evaluate.shown(table)),
+        lambda: table_text(evaluate.terminal_table(table)),
     )
 
 

@@ -110,7 +110,7 @@ def coverage(pairs: pd.DataFrame, level: float) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def shown(table: pd.DataFrame) -> pd.DataFrame:
+def terminal_table(table: pd.DataFrame) -> pd.DataFrame:
     """`coverage` for the terminal: in per cent, what was judged as programs × machines."""
     low, high = (table[column].map("{:+.1%}".format) for column in ("median_low", "median_high"))
     known = np.isfinite(table["median_high"])

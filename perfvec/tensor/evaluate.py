@@ -182,7 +182,7 @@ def interval(values: NDArray[np.float64]) -> float:
     return float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def shown(table: pd.DataFrame) -> pd.DataFrame:
+def terminal_table(table: pd.DataFrame) -> pd.DataFrame:
     """The summary as people read it: the mean, ± half of its 95 % interval where there are several seeds."""
     result = table[["split", "variant", "model", "seeds"]].copy()
     for name in (*METRICS, "train_s"):

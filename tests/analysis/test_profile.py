@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from analysis.profile import annotate, profile, shown, shown_annotation, to_json
 from analysis.report import Section, write_report
 from support.errors import InputError
 from tests.analysis.conftest import PROGRAM
+from tracegen.qemu.runner import trace
 
 SOURCE = PROGRAM.read_text().splitlines()
 
@@ -177,3 +179,13 @@ def test_a_trace_that_does_not_is_predicted(budget, told, small_model, traces, w
 def test_parts_by_time_are_never_of_live_points(small_model, traces):
     found = pv.profile(traces[0], "base", "interval", budget=1e-9, model=small_model)
     assert found.table["instructions"].sum() == pv.load(traces[0]).instructions
+
+
+def test_a_stripped_program_says_what_is_missing(small_model, traces, tmp_path):
+    subprocess.run(["gcc", "-O1", "-static", "-s", "-o", tmp_path / "bare", PROGRAM], check=True)
+    bare = trace([str(tmp_path / "bare")], tmp_path / "bare.trace.h5", progress=False).path
+    for by in ("function", "line", "loop"):
+        found = pv.profile(bare, "base", by, model=small_model)
+        assert "\n[unknown]: no symbols: build with -g, and do not strip\n\nsource:" in str(found)
+        assert found.headline().sentence.endswith("[unknown]: no symbols: build with -g, and do not strip.")
+    assert "no symbols" not in str(pv.profile(traces[0], "base", model=small_model))

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis import api, confirm, search, sweep
-from analysis.figure import label
+from analysis.figure import Points, label
 from analysis.intervals import readable
 from analysis.sensitivity import sensitivity
 from perfvec.machines.encoder import machine_features
@@ -174,7 +174,8 @@ def heat_of(*times):
 def test_colours_of_heat_maps_are_multiples_of_the_least_time_and_titles_say_the_range():
     titles, scales = heat_of([1.0, 1.01, 1.02, 1.02], [2.0, 2.1, 2.2, 2.26])
     assert titles == ["p0: 1 to 1.02 (+2.0%)", "p1: 2 to 2.26 (+13.0%)"]
-    assert np.allclose(scales, [(1.0, 1.5), (2.0, 3.0)])  # 2 % looks like 2, 13 like 13
+    assert np.allclose(scales, [(1.0, 1.13), (2.0, 2.26)])  # 2 % looks like 2 beside 13
+    assert heat_of([1.0, 1.0, 1.0, 1.0])[1] == [None]
     titles, scales = heat_of([1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 5.0, 8.0])
     assert titles[1] == "p1: 2 to 8 (+300.0%)" and np.allclose(scales, [(1.0, 4.0), (2.0, 8.0)])
 
@@ -184,13 +185,15 @@ def test_the_best_points_times_are_in_a_readable_unit():
     table = readable(chosen)
     assert list(table.columns) == ["program", "time, ms", "from, ms", "to, ms"]
     assert np.allclose(table.iloc[0, 1:].astype(float), [2.0, 1.8, 2.1])
+    simulated = chosen.assign(low=chosen["seconds"], high=chosen["seconds"])
+    assert list(readable(simulated).columns) == ["program", "time, ms"]
     assert list(readable(chosen.assign(seconds=3e-10).drop(columns=["low", "high"])).columns) == ["program", "time, ns"]
 
 
 def test_the_terminal_s_table_fits(capsys):
     frame = sweep.run(shipped(), [program("a-rather-long-name-of-a-program")], sweep.space_design("default", 30))
     order = sensitivity(frame, sweep.fields_of(frame), "seconds", exact=False)["field"].tolist()
-    for table in sweep.shown(sweep.best(frame, 5), order):
+    for table in sweep.terminal_tables(sweep.best(frame, 5), order):
         lines = table.to_string(index=False, float_format="{:.4g}".format).splitlines()
         assert len(lines) == 6
         assert max(map(len, lines)) <= 80
@@ -295,3 +298,14 @@ def test_a_run_of_another_machine_is_told(tmp_path):
     (tmp_path / "x" / confirm.PREDICTIONS).write_text("{")
     with pytest.raises(InputError, match="damaged"):
         confirm.gem5_results(tmp_path / "x")
+
+
+def test_the_page_tells_points_by_their_fields_and_draws_the_front_over_the_one_that_matters():
+    answer = api.sweep([program(), program("q", 1)], base="base", vary=GRID, model=shipped())
+    sections = {section.title: section for section in answer.sections()}
+    assert list(sections["Best points"].table.columns[:3]) == ["program", *GRID]
+    (panel,) = sections["Pareto front"].figure.panels
+    assert panel.x.title == answer.sensitivity.groupby("field")["first_order"].mean().idxmax()
+    front = answer.table[answer.table["pareto"]]
+    drawn = np.concatenate([mark.y for mark in panel.marks if isinstance(mark, Points)])
+    assert np.allclose(np.sort(drawn) / drawn.min(), np.sort(front["seconds"]) / front["seconds"].min())

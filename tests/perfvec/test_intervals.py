@@ -270,7 +270,7 @@ def test_predictions_have_the_interval_of_their_way(data, calibrated, vector):
     first = predict.to_json(frame)["predictions"][0]
     assert first["interval"] == [table["low"], table["high"]]
     assert (first["interval_of"], first["level"]) == (["model"], 0.9)
-    assert predict.shown(frame)["90%"].iloc[0] == "-18% +22%"
+    assert predict.terminal_table(frame)["90%"].iloc[0] == "-18% +22%"
     assert "90%" in predict.sections(frame)[0].text
 
 
@@ -280,7 +280,7 @@ def test_what_has_no_interval_says_why(data, calibrated, vector):
     assert plain["low"].isna().all()
     assert list(plain["interval_of"]) == [""]
     assert predict.to_json(plain)["predictions"][0]["interval"] is None
-    assert list(predict.shown(plain).columns)[-1] == "source"
+    assert list(predict.terminal_table(plain).columns)[-1] == "source"
     (line,) = predict.notes(data.model, plain)
     assert "no calibration" in line
     high = predict.predict(calibrated, [vector], machines, level=0.95)
@@ -326,10 +326,10 @@ def test_a_sweeps_best_points_have_intervals(data, calibrated, vector):
         assert row["low"] < row["seconds"] < row["high"]
     document = sweep.to_json(frame, chosen=chosen)
     assert document["best_intervals"] == [[row.low, row.high] for row in chosen.itertuples()]
-    assert "interval" in sweep.shown(chosen, ["l1d.size_kib"])
+    assert "interval" in sweep.terminal_tables(chosen, ["l1d.size_kib"])
     without = intervals.of_points(data.model, [vector, other], design.columns, sweep.best(frame, 2))
     assert sweep.to_json(frame, chosen=without)["best_intervals"] == [None] * 4
-    assert "interval" not in sweep.shown(without, ["l1d.size_kib"])
+    assert "interval" not in sweep.terminal_tables(without, ["l1d.size_kib"])
 
 
 def folds_of(data):

@@ -317,7 +317,7 @@ def test_predictions_carry_the_interval(data, small):
     first, second = prediction.to_json(frame)["predictions"]
     low, high = first["interval"]
     assert low < first["cycles"] < high and second["interval"] is None
-    assert list(prediction.shown(frame)["90%"])[1] == ""
+    assert list(prediction.terminal_table(frame)["90%"])[1] == ""
 
 
 @pytest.mark.parametrize("text", ["x", "0", "100%", "-1%", "nan", ""])
