@@ -326,10 +326,10 @@ def test_a_sweeps_best_points_have_intervals(data, calibrated, vector):
         assert row["low"] < row["seconds"] < row["high"]
     document = sweep.to_json(frame, chosen=chosen)
     assert document["best_intervals"] == [[row.low, row.high] for row in chosen.itertuples()]
-    assert "interval" in sweep.terminal_tables(chosen, ["l1d.size_kib"])
+    assert "interval" in sweep.terminal_tables(chosen, ["l1d.size_kib"])[0]
     without = intervals.of_points(data.model, [vector, other], design.columns, sweep.best(frame, 2))
     assert sweep.to_json(frame, chosen=without)["best_intervals"] == [None] * 4
-    assert "interval" not in sweep.terminal_tables(without, ["l1d.size_kib"])
+    assert "interval" not in sweep.terminal_tables(without, ["l1d.size_kib"])[0]
 
 
 def folds_of(data):
