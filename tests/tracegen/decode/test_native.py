@@ -14,7 +14,8 @@ from uarch.configuration import load_machine, machine_from_dict, replace_fields
 from uarch.constraints import FAMILIES, GEM5, MICROCODES
 from uarch.instructions import FLAGS_REGISTER, LAST, NO_REGISTER, STACK_MOVED, STACK_READ, Chunk
 from uarch.timing._core import parts
-from uarch.timing.simulation import Simulation
+from uarch.timing.simulation import Simulation, new_stack
+from uarch.timing.stack import CAUSES
 
 ADD, ADD_MEMORY, IMUL, MOV, XOR = "4801d8", "480303", "480fafc3", "4889d8", "31c0"
 CMP, JNE, LOAD128, STORE128, DIVSD = "4839d8", "7500", "0f1003", "0f1103", "f20f5ec1"
@@ -227,6 +228,18 @@ def test_what_not_all_units_can_do_is_slower():
     ):
         code = [text.format(number) for number in numbers]
         assert cycles(code, "zen4") == pytest.approx(expected, abs=0.05)
+
+
+def test_what_waits_for_a_unit_is_charged_to_ports():
+    static = instructions_of("48c1e003", "48c1e103", "48c1e203", "48c1e303")  # shl rax, rcx, rdx, rbx: two a cycle
+    ids = np.tile(np.arange(4, dtype=np.uint32), 1000)
+    none = np.zeros(0, np.uint64), np.zeros(0, np.uint8), np.zeros(0, np.uint8)
+    chunk = Chunk(0, ids, np.append(ids[1:], LAST).astype(np.uint32), np.zeros(len(ids) + 1, np.int64), *none)
+    simulation = Simulation(load_machine("zen4-native"), static, ("branches", "instructions"))
+    stack = new_stack(1)
+    simulation.run_with_stacks(chunk, [(stack, np.zeros(len(ids), np.uint32))])
+    of = dict(zip(CAUSES, stack[0].tolist(), strict=True))
+    assert of["ports"] > 0.5 * stack.sum() > 10 * of["integer operations"]
 
 
 def test_an_operation_keeps_its_port():

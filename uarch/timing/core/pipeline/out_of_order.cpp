@@ -568,11 +568,12 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         if (!PLAIN && row.chained) start = std::max(start, chain_[row.chained == PAIR]);
         for (std::int64_t operation = 0; operation < own; ++operation) {
             if (!PLAIN && row.chained == PAIR && 2 * operation == own) start = result;
+            Cycle free = start;  // from which a port is that can do it
             if (native_ && row.unit == INT_ALU)
-                start = int_ports_.reserve(row.ports, dispatched, start);
+                free = int_ports_.reserve(row.ports, dispatched, start);
             else if (row.ports > 0)
-                start = some_units_[row.ports - 1].reserve(row.unit, start);
-            const Cycle issue = !PLAIN && row.divider != Divider::None ? divide(row, start) : units_.reserve(row.unit, start);
+                free = some_units_[row.ports - 1].reserve(row.unit, start);
+            const Cycle issue = !PLAIN && row.divider != Divider::None ? divide(row, free) : units_.reserve(row.unit, free);
             result = std::max(result, issue + row.latency);
             issue_queue_.leave(issue);
             if constexpr (PLAIN) break;
