@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from analysis.result import Result
+from analysis.results.result import Result
 from support.errors import InputError as Error
 
 if TYPE_CHECKING:
-    from analysis.costs import Costs
-    from analysis.parts import Parts
-    from analysis.simulate import Simulation
-    from analysis.sweep_question import Sweep
-    from analysis.targets import Target
-    from analysis.tiling import Experiment
+    from analysis.parts.costs import Costs
+    from analysis.parts.partition import Parts
+    from analysis.programs.targets import Target
+    from analysis.questions.simulate import Simulation
+    from analysis.questions.sweep import Sweep
+    from analysis.questions.tiling import Experiment
     from perfvec.machines.machine_vector import MachineVector
     from perfvec.model import Model
     from perfvec.representation.vector import ProgramVector
@@ -370,7 +370,7 @@ def predict(
     >>> list(result.table["uarch"]), set(result.table["source"])
     (['zen4', 'cortex-a53'], {'simulated'})
     """
-    from analysis import predict as prediction
+    from analysis.questions import predict as prediction
 
     loaded = load_model(model)
     chosen = predictable(loaded, machines)
@@ -397,7 +397,7 @@ def simulate(
     >>> int(parts["cycles.zen4"].sum()) == int(simulation.table["cycles"].sum())
     True
     """
-    from analysis import simulate as simulation
+    from analysis.questions import simulate as simulation
 
     paths = [traces] if isinstance(traces, str | os.PathLike) else list(traces)
     return simulation.ask(paths, simulable(machines), simulation.Span(start, count, warmup), threads=threads)
@@ -434,8 +434,8 @@ def sweep(
     >>> len(swept.table), swept.best["l2.size_kib"].iloc[0] in (256, 512, 1024)
     (3, True)
     """
-    from analysis.span import Span
-    from analysis.sweep_question import SweepQuestion
+    from analysis.programs.span import Span
+    from analysis.questions.sweep import SweepQuestion
 
     around = None if base is None else _machine(base)
     question = SweepQuestion(
@@ -473,7 +473,7 @@ def compare(
     >>> pv.compare(["T.trace.h5", "U.trace.h5"]).json["programs"]
     ['T', 'U']
     """
-    from analysis import compare as comparison
+    from analysis.questions import compare as comparison
 
     loaded = load_model(model)
     known = comparison.load_library(os.fspath(library), loaded) if library is not None else []
@@ -502,11 +502,11 @@ def profile(
     >>> round(float(pv.profile("T.trace.h5", "zen4").table["share.zen4"].sum()), 6)
     1.0
     """
-    from analysis import parts
-    from analysis import profile as profiling
+    from analysis.parts.partition import OF_TIME, require_partition
+    from analysis.questions import profile as profiling
 
-    parts.require_partition(by)
-    whole = interval is not None or by in parts.OF_TIME
+    require_partition(by)
+    whole = interval is not None or by in OF_TIME
     seconds = _seconds(budget, simulate)
     collect = collector(machines, seconds, interval=interval, limit=max_instructions, whole=whole, model=model)
     (found,), costs = collect(trace)
@@ -529,7 +529,7 @@ def attribute(
     >>> round(float(table["share"].sum()), 6)
     1.0
     """
-    from analysis import attribute as attribution
+    from analysis.questions import attribute as attribution
 
     loaded = load_model(model)
     chosen = simulable(required(machines))
@@ -555,8 +555,8 @@ def diff(
     >>> float(table["difference.zen4"].abs().max())
     0.0
     """
-    from analysis import difference
-    from analysis.parts import require_partition
+    from analysis.parts.partition import require_partition
+    from analysis.questions import difference
 
     require_partition(by, difference.PARTITIONS)
     collect = collector(machines, _seconds(budget, simulate), limit=max_instructions, model=model)
@@ -582,7 +582,7 @@ def subset(
     >>> pv.subset(["T.trace.h5", "U.trace.h5"], 1, sample=16).table["weight"].tolist()
     [1.0]
     """
-    from analysis import subset as subsetting
+    from analysis.questions import subset as subsetting
 
     loaded = load_model(model)
     vectors = [one.vector for one in _targets(loaded, programs)]
@@ -596,7 +596,7 @@ def phases(trace: str | os.PathLike[str], *, interval: int | None = None, most: 
     >>> len(pv.phases("T.trace.h5", most=3).table) <= 3
     True
     """
-    from analysis import phases as phase_question
+    from analysis.questions import phases as phase_question
     from tracegen.control_flow.phases import phases as find
 
     return phase_question.result(find(trace, interval=interval, most=most, seed=seed))
@@ -609,7 +609,7 @@ def characterise(trace: str | os.PathLike[str], *, max_instructions: int | None 
     >>> pv.characterise("T.trace.h5").json["instructions"]
     20000
     """
-    from analysis import characterise as character
+    from analysis.questions import characterise as character
 
     return character.ask(trace, max_instructions=max_instructions)
 
@@ -629,15 +629,15 @@ def tiling(
 ) -> Result:
     """Find the fastest value of a kernel's parameter on each machine: one trace and one vector a value.
 
-    `experiment` is an `analysis.tiling.Experiment`; by default a tiled matrix product. Raises Error.
+    `experiment` is an `analysis.questions.tiling.Experiment`; by default a tiled matrix product. Raises Error.
 
     >>> import perfvec as pv
-    >>> from analysis.tiling import Experiment
+    >>> from analysis.questions.tiling import Experiment
     >>> seconds = Experiment(("1", "2"), ("sleep", "0.00{value}"), source=None, region=None)
     >>> pv.tiling("zen4", seconds, max_instructions=2000).table["value"].tolist()
     ['1', '2']
     """
-    from analysis import tiling as kernels
+    from analysis.questions import tiling as kernels
 
     loaded = load_model(model)
     return kernels.ask(
@@ -668,7 +668,7 @@ def report(
     >>> "<html" in pv.report("T.trace.h5", "zen4", budget=0).to_html("T.html")
     True
     """
-    from analysis import report_question as page
+    from analysis.questions import report as page
 
     loaded = load_model(model)
     chosen = predictable(loaded, required(machines))
@@ -696,9 +696,9 @@ def explore(
     >>> pv.explore("T.trace.h5", "explore.html", "zen4", budget=0).name
     'explore.html'
     """
-    from analysis import explore as page
-    from analysis.explored import ask
-    from analysis.sweep import encoder_of
+    from analysis.designs.sweep import encoder_of
+    from analysis.questions import explore as page
+    from analysis.questions.explored import ask
 
     given = simulable(machines) if machines else []
     begin = page.starts(given)
@@ -729,7 +729,7 @@ def simulable(machines: Machines) -> list[Machine]:
 
     Raises Error for a machine that is known as a vector alone, and where two have one name.
     """
-    from analysis.costs import require_names
+    from analysis.parts.costs import require_names
 
     found = [_machine(one) for one in _each(machines)]
     require_names([one.name for one in found])
@@ -793,10 +793,10 @@ def collector(
     chosen = configured or predictable(model, machines)
 
     def collect(*traces: str | os.PathLike[str]) -> tuple[list[Parts], Costs]:
-        from analysis import predicted_parts, simulated_parts
-        from analysis.collected import opened_within
-        from analysis.costs import predicted
-        from analysis.span import Span
+        from analysis.budget.within import opened_within
+        from analysis.parts import predicted_parts, simulated_parts
+        from analysis.parts.costs import predicted
+        from analysis.programs.span import Span
 
         with opened_within(traces, len(chosen), seconds, limit, whole=whole) as (opened, simulated):
             if simulated:
@@ -813,7 +813,7 @@ def collector(
 
 def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target]:
     """Programs of a question: those that can be simulated, represented, or both."""
-    from analysis.targets import Target, target_of, target_of_vector
+    from analysis.programs.targets import Target, target_of, target_of_vector
     from perfvec.representation.vector import ProgramVector
 
     single = isinstance(programs, str | os.PathLike | Program | ProgramVector | Target)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import compare, predict, simulate, simulated_sweep, sweep
-from analysis.figure import Axis, Bars, Figure, Panel
-from analysis.headline import Headline, percent
-from analysis.report import Section, write_report
+from analysis.designs import sweep
+from analysis.programs.targets import target_of
+from analysis.questions import compare, predict, simulate
+from analysis.results.figure import Axis, Bars, Figure, Panel
+from analysis.results.headline import Headline, percent
+from analysis.results.page import Section, write_page
 from perfvec.model import Model
 from perfvec.representation.sample import represent_sampled
 from tracegen.qemu.runner import trace
@@ -65,10 +67,11 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
     print(simulate.shown_stack(stacks[stacks["uarch"].isin(_SHOWN)]) + "\n")
 
     _say("simulating gzip's trace over cache sizes")
-    points = simulated_sweep.run([traced], sweep.grid_design(load_machine(_SWEEP_BASE), _SWEEP))
+    design = sweep.grid_design(load_machine(_SWEEP_BASE), _SWEEP)
+    points = sweep.answered(model, [target_of(model, traced)], design, float("inf"))
     distances = compare.compare(vectors)
     print(distances.to_string(float_format=lambda value: f"{value:.4f}"))
-    report = write_report(
+    report = write_page(
         folder / "report.html",
         "From a binary to predictions",
         [

@@ -59,7 +59,9 @@ def test_sdist_and_wheel_hold_what_they_should_and_work_without_the_checkout(tmp
     with zipfile.ZipFile(wheel) as archive:
         binary = set(archive.namelist())
     assert {"setup.py", "pyproject.toml", "LICENSE", "uarch/timing/core/stack.hpp"} <= source
-    assert {"perfvec/weights/default.safetensors", "analysis/page.css", "analysis/report.js"} <= binary
+    shown = {"results/page.html", "results/sections.js", "parts/flame.html", "questions/explore.js"}
+    read = {"budget/usual_hyperparameters.json", "questions/ideal.yaml"}
+    assert {"perfvec/weights/default.safetensors", *(f"analysis/{name}" for name in shown | read)} <= binary
     assert {f"{package}/py.typed" for package in ("support", "uarch", "tracegen", "perfvec", "analysis")} <= binary
     assert any(name.startswith("uarch/timing/_core") for name in binary)
     assert not [name for name in binary if name.endswith((".cpp", ".hpp"))]

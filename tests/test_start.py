@@ -63,7 +63,7 @@ def test_a_missing_optional_part_is_named_with_the_pip_line(tmp_path):
     (tmp_path / "optuna.py").write_text("raise ImportError('not here')")
     script = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from analysis.search import search\nfrom support.errors import InputError\n"
+        "from analysis.designs.search import search\nfrom support.errors import InputError\n"
         "try: search(None, [], None, 1)\nexcept InputError as error: print(error)\n"
     )
     assert "pip install 'perfvec-toolkit[search]'" in _run("-c", script).stdout

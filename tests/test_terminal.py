@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from analysis.cli.main import main
-from analysis.profile import columns
-from analysis.result import table_text
+from analysis.questions.profile import columns
+from analysis.results.result import table_text
 from tests.analysis.vectors import program
 from tests.command import INSTALLED
 from uarch.configuration import preset_names

@@ -10,7 +10,7 @@ A formula is a number; a name (a dotted field's number, or a quantity that was n
     ("**" "minimum" "maximum" "sqrt", a, …)    in what users write (`uarch.expression`) alone
 
 A field that a machine does not have is NaN: comparisons with it are false, and `min` passes it over, as `minimum` and
-`maximum` do not. A page evaluates the same (`analysis/explore.js`).
+`maximum` do not. A page evaluates the same (`analysis/questions/explore.js`).
 """
 
 from __future__ import annotations

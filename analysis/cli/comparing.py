@@ -12,7 +12,7 @@ from analysis.api import DEFAULT_BUDGET
 from analysis.cli.inputs import opened_targets
 from analysis.cli.options import Budget, Machines, MaxInstructions, ModelFile, SimulateAll, Space, Targets
 from analysis.cli.output import answers, require_outputs
-from analysis.result import Result
+from analysis.results.result import Result
 from support.errors import InputError
 
 app = typer.Typer()
@@ -44,7 +44,7 @@ def compare(
 
     With --library, the programs most like them.
     """
-    from analysis import compare as comparison
+    from analysis.questions import compare as comparison
     from perfvec.model import load_model
 
     count = len(targets or []) + bool(context.obj)
@@ -117,13 +117,13 @@ def report(
     from dataclasses import replace
 
     from analysis import api
-    from analysis.report import write_report
+    from analysis.results.page import write_page
     from analysis.tensor import results
 
     require_outputs(html=output)
     measured = results.sections(tensor or [])
     if tensor and not targets and not context.obj:
-        print(write_report(output, "Tensor programs", measured, headline=results.headline(measured)), file=sys.stderr)
+        print(write_page(output, "Tensor programs", measured, headline=results.headline(measured)), file=sys.stderr)
         return
     model = api.load_model(model_file)
     chosen = api.predictable(model, api.required(machines))  # a wrong machine is refused before a program is traced

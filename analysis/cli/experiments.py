@@ -9,7 +9,7 @@ import typer
 
 from analysis.cli.options import ModelFile
 from analysis.cli.output import answers
-from analysis.result import Result
+from analysis.results.result import Result
 
 app = typer.Typer(help="Repeat experiments of the literature.", no_args_is_help=True)
 
@@ -46,7 +46,7 @@ def caches(
     (fitted and zero-shot), Ïpek 2006, Dubach 2007 and Li 2016. The embedded simulator judges.
     """
     from analysis.experiments import caches as study
-    from analysis.targets import trace_files
+    from analysis.programs.targets import trace_files
     from perfvec.model import load_model
     from uarch.configuration import load_machine
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from analysis.span import Span
-    from analysis.targets import Target
+    from analysis.programs.span import Span
+    from analysis.programs.targets import Target
     from perfvec.model import Model
     from uarch.configuration import Machine
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def opened_targets(
     context: typer.Context, targets: Sequence[str] | None, model: Model, limit: int | None, span: Span | None = None
 ) -> Iterator[list[Target]]:
-    """The programs (`analysis.targets`); the trace of one that is traced now is there meanwhile."""
-    from analysis.targets import targets_of
+    """The programs (`analysis.programs.targets`); the trace of one that is traced now is there meanwhile."""
+    from analysis.programs.targets import targets_of
 
     with targets_of(model, targets or [], context.obj, max_instructions=limit, span=span) as found:
         yield found

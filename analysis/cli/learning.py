@@ -10,7 +10,7 @@ import typer
 
 from analysis.cli.options import Level, MaxInstructions, ModelFile
 from analysis.cli.output import answers
-from analysis.result import Result
+from analysis.results.result import Result
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.training.recipe import Recipe, parse_numbers
 from support.errors import InputError
@@ -208,7 +208,7 @@ def evaluate(
     The accuracy protocol, of one model or of several folds, on seen and unseen machines. --what-if tests predicted
     changes of a machine instead: simulated, corrected, and by the model (docs/explanation/budgets.md).
     """
-    from analysis import accuracy
+    from analysis.questions import accuracy
     from perfvec.model import load_model
 
     if what_if:
@@ -233,8 +233,8 @@ def _what_if(
     *,
     live_points: bool,
 ) -> Result:
-    from analysis import accuracy, what_if
-    from analysis.targets import trace_files
+    from analysis.programs.targets import trace_files
+    from analysis.questions import accuracy, what_if
     from perfvec.model import load_model
 
     if work is None:
@@ -265,7 +265,7 @@ def calibrate(
     They come from the errors of folds on programs that these left out. The table shows how often an interval held for a
     program that was left out of the calibration too.
     """
-    from analysis.accuracy import of_intervals
+    from analysis.questions.accuracy import of_intervals
     from perfvec.intervals import calibrate as calibrating
     from perfvec.model import load_model, save_model
     from support.files import require_writable
@@ -306,8 +306,8 @@ def fit_uarch(
     Use it with predict --uarch FILE. Columns: left_out is a time predicted from the other programs. prior_error is the
     error of --uarch, or of the mean machine, before the fit.
     """
-    from analysis import real_machine
-    from analysis.targets import resolve
+    from analysis.programs.targets import target_of
+    from analysis.real_computers import suite_times
     from perfvec.machines import fit_uarch as fitting
     from perfvec.model import load_model
 
@@ -319,7 +319,7 @@ def fit_uarch(
             times,
             output,
             load_model=lambda: load_model(model_file),
-            resolve=resolve,
+            resolve=lambda model, paths: [target_of(model, path).vector for path in paths],
             uarch=machine,
             frequency_ghz=frequency_ghz,
             name=name,
@@ -328,4 +328,4 @@ def fit_uarch(
         assert traces is not None
         assert latencies is not None
         fitted = fitting.fit_labels(load_model(model_file), traces, latencies, output, uarch=machine, name=name)
-    return real_machine.result(fitted)
+    return suite_times.result(fitted)

@@ -151,7 +151,7 @@ def uarch_host(
     Fields are read, measured, or assumed from the nearest preset. Takes half a minute.
     """
     from analysis.cli.output import render, require_outputs
-    from analysis.host import host
+    from analysis.real_computers.host import host
     from support.files import atomic_path, require_writable
     from uarch.host.machine_file import machine_file
 

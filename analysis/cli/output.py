@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.cli.options import Csv, Html, Json, Picture
-from analysis.result import Result
+from analysis.results.result import Result
 
 _OPTIONS = {"as_json": (Json, False), "csv": (Csv, None), "html": (Html, None), "picture": (Picture, None)}
 
@@ -62,7 +62,7 @@ def require_outputs(csv: Path | None = None, html: Path | None = None, picture: 
     from support.files import require_writable
 
     if picture is not None:
-        from analysis.figure_matplotlib import require_picture
+        from analysis.results.figure_matplotlib import require_picture
 
         require_picture(picture)
     for path in (csv, html, picture):

@@ -13,7 +13,7 @@ from analysis.api import DEFAULT_BUDGET
 from analysis.cli.inputs import opened_targets
 from analysis.cli.options import Budget, Count, Level, Machines, MaxInstructions, ModelFile, SimulateAll, Start, Targets
 from analysis.cli.output import answers, require_outputs
-from analysis.result import Result
+from analysis.results.result import Result
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from support.errors import InputError
 
@@ -112,9 +112,9 @@ def sweep(
     Else some are, and the others are estimated from them; `source` says which. `pareto` marks points that no other
     beats in both time and cost (without --cost: at equal or smaller fields).
     """
-    from analysis.span import Span
-    from analysis.sweep import parse_vary
-    from analysis.sweep_question import SweepQuestion, gem5_result
+    from analysis.designs.sweep import parse_vary
+    from analysis.programs.span import Span
+    from analysis.questions.sweep import SweepQuestion, gem5_result
     from perfvec.model import load_model
     from uarch.configuration import load_machine
 
@@ -140,7 +140,7 @@ def sweep(
     with opened_targets(context, targets, model, max_instructions, span) as programs:
         found = question.ask(model, programs, math.inf if simulate else seconds, level=level)
     if export_gem5 is not None:
-        from analysis.confirm import how_to_run
+        from analysis.designs.confirm import how_to_run
 
         exported = found.export_gem5(export_gem5)
         print(f"perfvec: {how_to_run(export_gem5, exported)}", file=sys.stderr)
@@ -154,7 +154,7 @@ def attribute(
     targets: Targets = None,
     machines: Machines = None,
     ideal: Annotated[
-        Path | None, typer.Option(help="YAML with the groups of fields and their ideal values (analysis/ideal.yaml).")
+        Path | None, typer.Option(help="YAML: groups of fields and their ideal values (analysis/questions/ideal.yaml).")
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
@@ -166,7 +166,7 @@ def attribute(
     Shapley values of caches, predictor, widths, … against an ideal machine.
     """
     from analysis import api
-    from analysis import attribute as attribution
+    from analysis.questions import attribute as attribution
 
     if not machines:
         raise InputError("say on which machine: --uarch M")
@@ -210,7 +210,7 @@ def explore(
         typer.Option(help="FIELD=V1,V2,… of the simulated grid around the first machine; repeat for more."),
     ] = None,
     ideal: Annotated[
-        Path | None, typer.Option(help="YAML with the groups of fields and their ideal values (analysis/ideal.yaml).")
+        Path | None, typer.Option(help="YAML: groups of fields and their ideal values (analysis/questions/ideal.yaml).")
     ] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
@@ -224,8 +224,8 @@ def explore(
     its source.
     """
     from analysis import api
-    from analysis.novelty import unlike
-    from analysis.sweep import parse_vary
+    from analysis.designs.sweep import parse_vary
+    from analysis.questions.novelty import unlike
 
     require_outputs(html=output)
     require_level(level)

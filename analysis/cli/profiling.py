@@ -11,7 +11,7 @@ import typer
 from analysis.api import DEFAULT_BUDGET
 from analysis.cli.options import Budget, Machines, MaxInstructions, ModelFile, SimulateAll
 from analysis.cli.output import answers
-from analysis.result import Result
+from analysis.results.result import Result
 from support.errors import InputError
 
 app = typer.Typer()
@@ -43,11 +43,14 @@ def profile(
     A trace that fits the budget is simulated, and has CPI stacks: each cycle has one cause. Else it is predicted. The
     parts add up to the whole.
     """
-    from analysis import api, flame, parts
-    from analysis import profile as profiling
+    from analysis import api
+    from analysis.parts import flame
+    from analysis.parts.partition import OF_TIME, require_partition
+    from analysis.programs.targets import traced
+    from analysis.questions import profile as profiling
     from support.files import atomic_path, require_writable
 
-    parts.require_partition(by)
+    require_partition(by)
     if folded is not None:
         require_writable(folded)
     if (target is None) == (not context.obj):
@@ -57,13 +60,13 @@ def profile(
         math.inf if simulate else seconds,
         interval=interval,
         limit=max_instructions,
-        whole=interval is not None or folded is not None or by in parts.OF_TIME,
+        whole=interval is not None or folded is not None or by in OF_TIME,
         model=model_file,
     )
     if target is not None:
         (found,), costs = collect(target)
     else:
-        with parts.traced(context.obj, max_instructions=max_instructions) as path:
+        with traced(context.obj, max_instructions=max_instructions) as path:
             (found,), costs = collect(path)
     if folded is not None:
         with atomic_path(folded) as temporary:
@@ -143,7 +146,7 @@ def tiling(
     import shlex
 
     from analysis import api
-    from analysis import tiling as kernels
+    from analysis.questions import tiling as kernels
 
     own = source is None and not context.obj
     experiment = kernels.Experiment(

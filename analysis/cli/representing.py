@@ -11,7 +11,7 @@ import typer
 from analysis.cli.options import ClusterFile, Device, ModelFile, Scheduler
 from analysis.cli.output import answers
 from analysis.cli.running import Program, leave_as, runs_program
-from analysis.result import Result
+from analysis.results.result import Result
 from support.errors import InputError
 
 app = typer.Typer()
@@ -124,7 +124,7 @@ def phases(
     ] = None,
 ) -> Result:
     """Find phases and simulation points, as SimPoint does."""
-    from analysis.phases import result
+    from analysis.questions.phases import result
     from tracegen.control_flow.phases import phases as find
     from tracegen.control_flow.phases import write_simpoints
 

@@ -8,7 +8,7 @@ import typer
 
 from analysis.cli.options import Count, Machines, MaxInstructions, Start, Targets, Warmup
 from analysis.cli.output import answers
-from analysis.result import Result
+from analysis.results.result import Result
 from support.errors import InputError
 
 app = typer.Typer()
@@ -36,7 +36,7 @@ def simulate(
     choose a part of a trace file.
     """
     from analysis import api
-    from analysis.simulate import named_traces
+    from analysis.questions.simulate import named_traces
 
     if max_instructions is not None and not context.obj:
         raise InputError("--max-instructions ends the trace of -- PROGRAM ARGS…; for a part of a trace say --count N")

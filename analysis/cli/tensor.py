@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from analysis.cli.output import answers
-from analysis.result import Result
+from analysis.results.result import Result
 
 app = typer.Typer(help="Tensor programs: datasets, cost models, searches.", no_args_is_help=True)
 

@@ -11,7 +11,7 @@ import typer
 from analysis.cli.options import ClusterFile, MaxInstructions, Scheduler
 from analysis.cli.output import answers
 from analysis.cli.running import Program, leave_as, runs_program
-from analysis.result import Result
+from analysis.results.result import Result
 from support.errors import InputError
 
 app = typer.Typer()

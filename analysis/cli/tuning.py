@@ -9,7 +9,7 @@ import typer
 
 from analysis.cli.options import Machines
 from analysis.cli.output import answers
-from analysis.result import Result
+from analysis.results.result import Result
 
 app = typer.Typer()
 

@@ -9,7 +9,7 @@ import typer
 
 from analysis.cli.options import ModelFile
 from analysis.cli.output import answers
-from analysis.result import Result
+from analysis.results.result import Result
 
 app = typer.Typer()
 
@@ -52,8 +52,8 @@ def validate(
 
     Error by program, with what the cycles go to.
     """
-    from analysis import validate as validation
     from analysis.cli.inputs import machines_named
+    from analysis.real_computers import validate as validation
     from perfvec.model import load_model
     from support.files import atomic_path, require_writable
     from uarch.configuration import load_machine, native_names

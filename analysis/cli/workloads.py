@@ -10,7 +10,7 @@ import typer
 
 from analysis.cli.options import ClusterFile, ModelFile, Scheduler
 from analysis.cli.output import answers
-from analysis.result import Result, of_table
+from analysis.results.result import Result, of_table
 
 app = typer.Typer(help="Trace, time and represent the catalogue of workloads.", no_args_is_help=True)
 
@@ -72,7 +72,7 @@ def suite_represent(
 
     For compare --library. A stopped run continues.
     """
-    from analysis.targets import trace_files
+    from analysis.programs.targets import trace_files
     from perfvec.model import load_model
     from perfvec.representation.library import represent_library
     from support.files import require_writable
@@ -98,7 +98,7 @@ def suite_time(
 
     Times are medians of user mode, for fit-uarch --times DIR/times.csv.
     """
-    from analysis.real_machine import timed
+    from analysis.real_computers.suite_times import timed
     from perfvec.model import load_model
     from perfvec.representation.sample import parse_half_width
 

@@ -16,11 +16,11 @@ from scipy.spatial.distance import cdist
 from analysis.experiments import dubach, ipek, li, machine_vectors, surface
 from analysis.experiments.simulations import EVERY, INTERVAL_INSTRUCTIONS, Intervals, measure
 from analysis.experiments.study import L1_KIB, L2_KIB, MethodTimes, Study, designs_of, quality
-from analysis.figure import Axis, Figure, Panel, Points
-from analysis.headline import Headline, percent
-from analysis.report import Section
-from analysis.result import Result
-from analysis.subset import medoids
+from analysis.questions.subset import medoids
+from analysis.results.figure import Axis, Figure, Panel, Points
+from analysis.results.headline import Headline, percent
+from analysis.results.page import Section
+from analysis.results.result import Result
 from perfvec.model import Model
 from support.errors import InputError
 from uarch.configuration import Machine

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.designs.sweep import encoder_of
 from analysis.experiments.simulations import Intervals
 from analysis.experiments.study import MethodTimes, Study, spread
-from analysis.sweep import encoder_of
 from perfvec.machines.posterior import Observations, fit
 from perfvec.model import Model
 

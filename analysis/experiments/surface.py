@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis import budget
+from analysis.budget import budget
 from analysis.experiments.study import MethodTimes, Study
-from analysis.simulated import Estimates
+from analysis.programs.simulable import Estimates
 from uarch.columns import of_machines
 from uarch.configuration import Machine
 

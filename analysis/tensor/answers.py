@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.result import Result, of_table, table_text, to_rows
+from analysis.results.result import Result, of_table, table_text, to_rows
 from perfvec.tensor import evaluate, limits
 from perfvec.tensor.autotune import Tuned
 from perfvec.tensor.pruning import Pruned, means

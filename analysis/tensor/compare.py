@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.result import Result, of_table, to_rows
+from analysis.results.result import Result, of_table, to_rows
 from analysis.tensor.history import History, read
 from support.errors import InputError
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.result import Result, of_table, table_text
+from analysis.results.result import Result, of_table, table_text
 from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json

@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from analysis.predict import predict
-from analysis.result import Result, of_table, table_text
-from analysis.targets import check_model
+from analysis.programs.targets import check_model
+from analysis.questions.predict import predict
+from analysis.results.result import Result, of_table, table_text
 from analysis.tensor.graph import Call, Graph
 from analysis.tensor.streams import levels, list_schedule
 from perfvec.model import Model

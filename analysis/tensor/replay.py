@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from analysis.result import Result, of_table, table_text, to_rows
+from analysis.results.result import Result, of_table, table_text, to_rows
 from analysis.tensor.execute import execute
 from analysis.tensor.features import features
 from analysis.tensor.graph import Graph, network_graph

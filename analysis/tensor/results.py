@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figure import Axis, Bars, Figure, Lines, Panel, Points, Rule, distinct
-from analysis.headline import Headline
-from analysis.report import Section
+from analysis.results.figure import Axis, Bars, Figure, Lines, Panel, Points, Rule, distinct
+from analysis.results.headline import Headline
+from analysis.results.page import Section
 from analysis.tensor.compare import compare
 from analysis.tensor.history import History, read
 from perfvec.tensor import metrics

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis import gaussian_process
-from analysis.coordinates import Coordinates, coordinates
-from analysis.simulated import SimulableTrace
-from analysis.span import Span
+from analysis.budget import gaussian_process
+from analysis.budget.coordinates import Coordinates, coordinates
+from analysis.programs.simulable import SimulableTrace
+from analysis.programs.span import Span
 from uarch.columns import of_machines
 from uarch.space import sample
 

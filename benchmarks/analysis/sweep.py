@@ -10,7 +10,7 @@ import time
 import numpy as np
 import torch
 
-from analysis import sweep
+from analysis.designs import sweep
 from perfvec.model import load_model
 from perfvec.representation.vector import ProgramVector
 from uarch.configuration import load_machine

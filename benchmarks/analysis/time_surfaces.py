@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis import budget, what_if
-from analysis.simulated import Estimates
-from analysis.sweep import first_points, grid_design, space_design
+from analysis.budget import budget
+from analysis.designs.sweep import first_points, grid_design, space_design
+from analysis.programs.simulable import Estimates
+from analysis.questions import what_if
 from uarch.configuration import Machine, load_machine
 
 

@@ -2,7 +2,7 @@
 
 The distance to the nearest of the training set is held against the distances at which its members themselves have their
 nearest neighbours (nearest-neighbour novelty detection: Tax & Duin, ICPR 2000; Pimentel et al., Signal Processing 99,
-2014). Programs are told apart by the angle between their vectors, as `analysis.compare` does, machines by the encoder's
+2014). Programs are told apart by the angle between their vectors, as `perfvec compare` does, machines by the encoder's
 normalised features (root mean square over the features).
 """
 

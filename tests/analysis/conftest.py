@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.parts import Parts
-from analysis.predicted_parts import collect
+from analysis.parts.partition import Parts
+from analysis.parts.predicted_parts import collect
 from perfvec.machines.encoder import HINGES, MachineEncoder, machine_features
 from perfvec.model import FoundationModel, Model
 from perfvec.representation.represent import represent

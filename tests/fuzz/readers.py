@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import torch
 
-from analysis.attribute import IDEAL, load_ideal
+from analysis.questions.attribute import IDEAL, load_ideal
 from analysis.tensor.history import HEADER, read
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.machine_vector import MachineVector, load_machine_vector

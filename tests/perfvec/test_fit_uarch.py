@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analysis.cli.main import main
-from analysis.predict import predict, to_json
-from analysis.targets import resolve
+from analysis.programs.targets import target_of
+from analysis.questions.predict import predict, to_json
 from perfvec.evaluate import labelled_segments
 from perfvec.machines.fit_uarch import fit_labels, fit_times
 from perfvec.machines.machine_vector import MachineVector, load_machine_vector
@@ -51,7 +51,7 @@ def fit_file(data, times, output, **known):
         times,
         output,
         load_model=lambda: data.model,
-        resolve=lambda model, targets: resolve(model, targets, progress=False),
+        resolve=lambda model, targets: [target_of(model, one, progress=False).vector for one in targets],
         **known,
     )
 

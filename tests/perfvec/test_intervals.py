@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import intervals, novelty, predict, sweep
 from analysis.cli.main import main
+from analysis.designs import intervals, sweep
+from analysis.questions import novelty, predict
 from benchmarks.perfvec.calibrate_unlike import calibrate_unlike
 from perfvec.intervals.calibrate import calibrate, coverage
 from perfvec.intervals.calibration import (

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from analysis import predict as prediction
+from analysis.questions import predict as prediction
 from perfvec.representation import sample as sampling
 from perfvec.representation import signatures
 from perfvec.representation.pool import UNIT, Listed, Pool

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from analysis import simulated_parts
+from analysis.parts import simulated_parts
 from support.errors import InputError
 from support.seal import seal
 from tests.command import perfvec, succeeding

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.predict import predict
+from analysis.questions.predict import predict
 from analysis.tensor.programs import INDEX, NETWORK, ask, export, read, replay_machines
 from analysis.tensor.replay import DEFAULT, Kernel
 from perfvec.model import load_model

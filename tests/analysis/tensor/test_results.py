@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from analysis.report import write_report
+from analysis.results.page import write_page
 from analysis.tensor import results
 from support.errors import InputError
 from tests.analysis.tensor.test_history import done, history
@@ -104,7 +104,7 @@ def test_one_page_of_all_of_them(browser, tmp_path):
     paths = written(tmp_path, p=PREDICTIONS, r=REPLAY, m=MACHINES, e=EVALUATION)
     found = results.sections([*paths, search.folder])
     assert len(found) == 5
-    browser.open(write_report(tmp_path / "r.html", "Tensor programs", found))
+    browser.open(write_page(tmp_path / "r.html", "Tensor programs", found))
     places = "[...document.querySelectorAll('[data-figure]')]"
     drawn = browser.js(
         f"return {places}.map(place => place.querySelectorAll('.scatterlayer .trace, .bars .point').length)"

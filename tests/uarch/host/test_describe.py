@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis import host as answers
+from analysis.real_computers import host as answers
 from support.errors import InputError
 from tests.uarch.programs import Instruction, Program
 from uarch.configuration import flatten, load_machine, machine_from_dict, replace_fields

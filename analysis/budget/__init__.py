@@ -1,0 +1,1 @@
+"""Answers within a budget of seconds: simulated, corrected, or the model's."""

@@ -1,0 +1,306 @@
+"""Answers within a budget of seconds: every point simulated, or those that teach most and the rest corrected by them.
+
+Every number that comes out says which it is, its `source`:
+
+    simulated   by the embedded simulator
+    corrected   the surface through the simulated points (`corrected.py`), with a 95 % interval; of too few points
+                the model's number, scaled to them, without one
+    table, fitted, zero-shot   the model's alone: of a machine that trained it, a fitted vector, the encoder's
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from analysis.budget.coordinates import Coordinates, coordinates
+from analysis.budget.corrected import CANDIDATES, LEAST, LEVEL, factor, monotone
+from analysis.budget.gaussian_process import GaussianProcess
+from analysis.programs.simulable import Simulable
+from uarch.columns import Columns
+from uarch.timing.simulations import processors
+
+MOST = 256  # simulated points, where not all can be
+SURFACE = 64  # simulated points that a surface should go through
+MOST_FITTED = 512  # simulated points that a surface goes through
+RATE = 1.5e7  # instructions a second of one machine, at most: what would not end in time at this rate is not begun
+PARTS_RATE = 5e6  # instructions a second and processor with their causes, about
+_SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
+_LOOKED_AT = 20_000
+_TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
+_TURNS = (16, 32, 64, 128)  # simulated points after which the process is fitted anew
+SOURCES = ("simulated", "corrected", "table", "fitted", "zero-shot")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Cycles [n] of one program on n points, the ends of their intervals (NaN where there is none), and sources."""
+
+    cycles: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    source: NDArray[np.int8]  # an index of SOURCES
+    seconds: float = 0.0
+
+    @property
+    def simulated(self) -> int:
+        """Number of simulated points."""
+        return int((self.source == SOURCES.index("simulated")).sum())
+
+    @property
+    def sources(self) -> NDArray[np.object_]:
+        """[n] names."""
+        return np.array(SOURCES, object)[self.source]
+
+
+Prediction = Callable[[], NDArray[np.float64]]  # cycles [n] by the model, made when they are needed
+Score = Callable[[NDArray[np.float64]], NDArray[np.float64]]  # what is smallest at the best point, from cycles [n]
+
+
+def by_model(predicted: NDArray[np.float64], sources: Sequence[str] | str = "zero-shot") -> Answer:
+    """The model's numbers, with no interval here."""
+    nothing = np.full(len(predicted), np.nan)
+    names = [sources] * len(predicted) if isinstance(sources, str) else sources
+    number = np.array([SOURCES.index(name) for name in names], np.int8)
+    return Answer(predicted, nothing, nothing, number)
+
+
+def answer(
+    program: Simulable,
+    points: Columns,
+    seconds: float,
+    predicted: Prediction,
+    *,
+    where: Coordinates | None = None,
+    score: Score | None = None,
+    first: Sequence[int] = (),
+    level: float = LEVEL,
+    sources: Sequence[str] | str = "zero-shot",
+    seed: int = 0,
+    best: int = 0,
+    least: int = LEAST,
+    limit: int | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+) -> Answer:
+    """The program's cycles on all points, by the best that so many seconds allow (infinity: all are simulated).
+
+    No more than `limit` points are simulated, where it is given; `first` are rows that come before all others, `score`
+    says which points look best, and the `best` of them are simulated at the end. Where not one point fits, one line on
+    stderr says so and the model answers, its rows of these `sources`. Where fewer than `least` fit, the others stay the
+    model's, and one line warns of that; with a `score` they are scaled, so that points of both sources can be ranked.
+    """
+    run = Run(program, points, seconds, limit, threads or processors(), progress)
+    if run.affordable() < 1:
+        print(
+            f"perfvec: {program.name}: not one point of {program.work:,} instructions can be simulated in "
+            f"{seconds:g} s; the model answers (raise --budget)",
+            file=sys.stderr,
+        )
+        return by_model(predicted(), sources)
+    with run:
+        program.prepare()
+        begin = np.unique(np.array([*first, 0, *range(points.count)][: run.threads], np.int64))
+        run.simulate(begin[begin < points.count])
+        if run.affordable() >= points.count - run.count:
+            run.simulate(run.left())
+        if run.count == points.count:
+            return run.answer(None)
+        where = where or coordinates(points)
+        return _corrected(run, where, predicted, sources, score, list(first), best, least, level, seed)
+
+
+def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
+    """Return each program's share of the budget, in proportion to its simulation's work; 0 where it has none."""
+    work = [0 if program is None else program.work for program in programs]
+    whole = max(sum(work), 1)
+    return [seconds if np.isinf(seconds) and one else seconds * one / whole if one else 0.0 for one in work]
+
+
+def parts_take(instructions: Sequence[int], machines: int) -> float:
+    """Return about how many seconds the simulation of the parts of traces of so many instructions takes."""
+    return sum(instructions) * machines / (PARTS_RATE * min(processors(), max(machines, 1)))
+
+
+def _corrected(
+    run: Run,
+    where: Coordinates,
+    predicted: Prediction,
+    sources: Sequence[str] | str,
+    score: Score | None,
+    first: list[int],
+    best: int,
+    least: int,
+    level: float,
+    seed: int,
+) -> Answer:
+    generator = np.random.default_rng(seed)
+    every = np.arange(run.points.count)
+    candidates = every
+    if len(every) > CANDIDATES:
+        candidates = np.sort(generator.choice(len(every), CANDIDATES, replace=False))
+    process = GaussianProcess(where, np.zeros(0, np.int64), np.zeros(0))
+    most = MOST if run.limit is None else run.limit
+    run.simulate(run.within(np.array(first[: most // 2], np.int64)))
+    turns = iter(_TURNS)
+    for_best = 0
+    kept = min(best, min(most, run.count + run.affordable()) // 4) if score is not None else 0  # points for the end
+    while (room := min(most - run.count, run.affordable()) - kept) >= 1:
+        goal = next((turn for turn in turns if turn > run.count), most)
+        count = min(goal - run.count, room)
+        chosen = process.most_informative(np.setdiff1d(candidates, run.rows), count)
+        if not run.simulate(chosen):
+            break
+        if run.count < min(least, LEAST):
+            continue
+        began = time.perf_counter()
+        process = GaussianProcess(where, run.rows, np.log(run.cycles), process.state)
+        run.reserve = 3 * (time.perf_counter() - began)
+        if score is not None and for_best < _SHARE_OF_BEST * run.count:
+            some = run.within(_best(run, process, score, int(_SHARE_OF_BEST * run.count) - for_best))
+            for_best += run.simulate(some)
+    if run.count < least:
+        scaled = score is not None  # points that are ranked
+        print(
+            f"perfvec: {run.program.name}: only {run.count} of {run.points.count} points were simulated in time; the "
+            f"model answers for the others{', scaled to these' if scaled else ''} (raise --budget)",
+            file=sys.stderr,
+        )
+        others = by_model(predicted(), sources)
+        return run.answer(_scaled(run, others) if scaled else others)
+    for turn in range(_TURNS_OF_BEST):
+        began = time.perf_counter()
+        process = GaussianProcess(where, *run.fitted(generator), process.state)
+        log, deviation = process.predict()
+        log[run.rows] = np.log(run.cycles)
+        fixed = np.isin(every, run.rows)
+        shown = monotone(run.points, log, fixed)
+        run.reserve = 2 * (time.perf_counter() - began)
+        if score is None or not best or turn == _TURNS_OF_BEST - 1 or run.affordable() < 1:
+            break
+        leading = np.argsort(score(np.exp(shown)), kind="stable")[:best]
+        if not run.simulate(run.within(leading)):
+            break
+    half = factor(process, level) * deviation
+    half += np.abs(shown - log)
+    number = np.full(len(every), SOURCES.index("corrected"), np.int8)
+    cycles = np.exp(shown)
+    cycles[~fixed] *= 1 + 1e-14  # rounding puts none before a simulated point that is as fast
+    return run.answer(Answer(cycles, np.exp(shown - half), np.exp(shown + half), number))
+
+
+def _scaled(run: Run, model: Answer) -> Answer:
+    """The model's numbers times the geometric mean of simulated over predicted, without intervals."""
+    ratio = np.exp(np.mean(np.log(run.cycles) - np.log(model.cycles[run.rows])))
+    number = np.full(len(model.cycles), SOURCES.index("corrected"), np.int8)
+    return replace(model, cycles=model.cycles * ratio, source=number)
+
+
+def _best(run: Run, process: GaussianProcess, score: Score, count: int) -> NDArray[np.int64]:
+    """The points whose score, a standard deviation down, is least; of many points a part is looked at."""
+    rows = np.arange(run.points.count)
+    if len(rows) > _LOOKED_AT:
+        rows = np.sort(np.random.default_rng(run.count).choice(len(rows), _LOOKED_AT, replace=False))
+    log, deviation = process.predict(rows)
+    cycles = np.ones(run.points.count)
+    cycles[rows] = np.exp(log - deviation)
+    value = score(cycles)[rows]
+    value[np.isin(rows, run.rows)] = np.inf
+    count = max(min(count, len(value)), 0)
+    return rows[np.argpartition(value, count - 1)[:count]] if count else np.zeros(0, np.int64)
+
+
+class Run:
+    """The simulated points so far, and what the rest of the budget allows."""
+
+    def __init__(
+        self, program: Simulable, points: Columns, seconds: float, limit: int | None, threads: int, progress: bool
+    ) -> None:
+        self.program, self.points, self._seconds, self.threads = program, points, seconds, threads
+        self.limit = limit
+        self._began = time.perf_counter()
+        self._low: list[float] = []
+        self._high: list[float] = []
+        self._cycles: list[float] = []
+        self._rows: list[int] = []
+        self._spent = 0.0
+        self.reserve = 0.0  # seconds kept for the surface
+        self._bar = tqdm(desc=f"simulate {program.name}", unit="point", disable=None if progress else True)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.close()
+
+    @property
+    def count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        return np.array(self._rows, np.int64)
+
+    @property
+    def cycles(self) -> NDArray[np.float64]:
+        return np.array(self._cycles)
+
+    def fitted(self, generator: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Rows that a surface goes through, and the logarithm of their cycles; of too many some at random."""
+        kept = np.arange(self.count)
+        if self.count > MOST_FITTED:
+            kept = generator.choice(kept, MOST_FITTED, replace=False)
+        return self.rows[kept], np.log(self.cycles[kept])
+
+    def left(self) -> NDArray[np.int64]:
+        return np.setdiff1d(np.arange(self.points.count), self.rows)
+
+    def within(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the rows that are not simulated yet, as many as the budget allows."""
+        return rows[~np.isin(rows, self.rows)][: self.affordable()]
+
+    def affordable(self) -> int:
+        """Return how many more points the rest of the budget allows, by the rate so far."""
+        room = self.points.count - self.count
+        if self.limit is not None:
+            room = min(room, self.limit - self.count)
+        if np.isinf(self._seconds):
+            return room
+        left = self._seconds - (time.perf_counter() - self._began) - self.reserve
+        each = self._spent / self.count if self.count else self.program.work / RATE
+        return max(min(int(left / max(each, 1e-9)), room), 0)
+
+    def simulate(self, rows: NDArray[np.int64]) -> int:
+        """Simulate these rows and return how many were: a batch at a time, until the budget is spent."""
+        done = 0
+        batch = max(self.threads, 1)
+        while done < len(rows) and (done == 0 or self.affordable() >= 1):
+            some = rows[done : done + min(batch, max(self.affordable(), 1))]
+            began = time.perf_counter()
+            machines = [self.points.machine(int(row), f"point {row}") for row in some]
+            found = self.program.simulate(machines, self.threads)
+            self._spent += time.perf_counter() - began
+            self._rows += some.tolist()
+            for kept, values in ((self._cycles, found.cycles), (self._low, found.low), (self._high, found.high)):
+                kept += values.tolist()
+            done += len(some)
+            self._bar.update(len(some))
+            batch = min(2 * batch, 64)
+        return done
+
+    def answer(self, others: Answer | None) -> Answer:
+        """The simulated points, and the others by a surface or by the model."""
+        n = self.points.count
+        nothing = Answer(np.empty(n), np.empty(n), np.empty(n), np.zeros(n, np.int8))
+        begin = others or nothing
+        cycles, low, high = begin.cycles.copy(), begin.low.copy(), begin.high.copy()
+        number = begin.source.copy()
+        cycles[self._rows], low[self._rows], high[self._rows] = self._cycles, self._low, self._high
+        number[self._rows] = SOURCES.index("simulated")
+        return Answer(cycles, low, high, number, time.perf_counter() - self._began)

@@ -1,0 +1,1 @@
+"""Parts of a program, and what each costs on a machine."""

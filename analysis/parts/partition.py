@@ -1,0 +1,246 @@
+"""A trace in parts: sums by function, source line, loop, instruction class, interval, phase and calling context.
+
+One pass over a trace finds them (`predicted_parts.py`, `simulated_parts.py`). Cycles on a machine are then a dot
+product (`costs.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.parts.costs import Costs
+from perfvec.representation.sums import Sums
+from support.errors import InputError
+from tracegen.binary.source_lines import source_lines
+from tracegen.control_flow.basic_blocks import BlockVectors
+from tracegen.control_flow.call_tree import CallTree
+from tracegen.control_flow.edges import EdgeCounter, Edges
+from tracegen.control_flow.loops import Loops, find_loops
+from tracegen.control_flow.phases import choose
+from tracegen.decode import decode
+from tracegen.formats.trace import Trace
+from uarch.instructions import Chunk, Flag, Operation, StaticInstructions
+
+PARTITIONS = ("function", "line", "loop", "class", "interval", "phase")
+OF_TIME = ("interval", "phase")  # those of when something was executed
+INTERVALS = 50  # of a trace, where the user does not say how long one is
+UNKNOWN = "[unknown]"  # code that no symbol covers
+_COLD = re.compile(r"\.cold(\.\d+)?$")  # what GCC moves out of a function stays part of it
+
+
+@dataclass(frozen=True)
+class Partition:
+    """G parts of a trace that make up the whole: `labels` has a row a part, the first column `name` is for readers."""
+
+    labels: pd.DataFrame
+    sums: Sums
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Result of one pass over a trace; `by` makes a partition of it."""
+
+    program: str
+    isa: str
+    code: NDArray[np.uint8]  # [S, 16]
+    instructions: StaticInstructions
+    lines: pd.DataFrame  # [S] of source_lines
+    edges: Edges
+    statics: Sums  # by static instruction
+    intervals: Sums
+    interval: int  # instructions of one
+    blocks: NDArray[np.float32]  # [I, 15] their projected basic-block vectors
+    contexts: Sums  # by node of the calling-context tree
+    context_parent: NDArray[np.int64]  # [K]
+    context_function: NDArray[np.int64]  # [K] index of `functions`
+
+    @cached_property
+    def function(self) -> NDArray[np.int64]:
+        """[S] index of `functions`."""
+        return functions_of(self.lines)[0]
+
+    @cached_property
+    def functions(self) -> list[str]:
+        """Names; 0 is UNKNOWN."""
+        return functions_of(self.lines)[1]
+
+    @cached_property
+    def loops(self) -> Loops:
+        return find_loops(self.instructions, self.edges, self.function)
+
+    @property
+    def whole(self) -> NDArray[np.float64]:
+        """[d] the program vector."""
+        return self.statics.vectors.sum(axis=0)
+
+    @property
+    def sampled(self) -> bool:
+        """Tell whether they are of live-points, which have no parts by time."""
+        return not len(self.intervals.instructions)
+
+    def by(self, partition: str) -> Partition:
+        """One of PARTITIONS; only what was executed has a row. Raises InputError for another name."""
+        require_partition(partition)
+        if partition in OF_TIME and self.sampled:
+            raise InputError(f"{self.program}: live-points have no part of the run by {partition}; give the trace")
+        if partition == "interval":
+            first = np.arange(len(self.intervals.instructions)) * self.interval
+            last = first + self.intervals.instructions
+            name = [f"{a:,}" for a in first.tolist()]
+            return Partition(pd.DataFrame({"name": name, "first": first, "end": last}), self.intervals)
+        if partition == "phase":
+            return self._by_phase()
+        labels = {"function": self._by_function, "line": self._by_line, "loop": self._by_loop, "class": self._by_class}
+        keys = labels[partition]()
+        executed = self.statics.instructions > 0
+        columns = list(keys.columns)
+        group = np.full(len(keys), 0, np.int64)
+        group[executed] = keys[executed].groupby(columns, sort=False).ngroup()
+        distinct = keys[executed].drop_duplicates().reset_index(drop=True)
+        group[~executed] = group[executed][0]  # their sums are zero
+        return Partition(distinct, self.statics.merge(group, len(distinct)))
+
+    def _by_phase(self) -> Partition:
+        """Intervals that execute the same code alike (`tracegen.control_flow.phases`), numbered by their first."""
+        found = choose(self.blocks).label
+        _, first, inverse = np.unique(found, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        phase = number[inverse]
+        labels = {
+            "name": [f"phase {p}" for p in range(len(order))],
+            "first": first[order] * self.interval,
+            "intervals": np.bincount(phase),
+        }
+        return Partition(pd.DataFrame(labels), self.intervals.merge(phase, len(order)))
+
+    def _by_function(self) -> pd.DataFrame:
+        return pd.DataFrame({"name": np.array(self.functions, object)[self.function]})
+
+    def _by_line(self) -> pd.DataFrame:
+        """Lines; what has none is together by function."""
+        known = self.lines["line"].to_numpy() > 0
+        function = np.where(known, "", np.array(self.functions, object)[self.function])
+        file, line = self.lines["file"], self.lines["line"].astype(np.int64)
+        name = [f"{Path(f).name}:{n}" if n else f"{g} (no line)" for f, n, g in zip(file, line, function, strict=True)]
+        return pd.DataFrame({"name": name, "file": file, "line": line, "function": function})
+
+    def _by_loop(self) -> pd.DataFrame:
+        """Innermost loops; what is in none is together by function. `entries`: times it was entered from outside."""
+        loops = self.loops
+        names = np.array(self.functions, object)
+        rows = []
+        for number in range(len(loops.header)):
+            header, latch = int(loops.header[number]), int(loops.latch[number])
+            function = names[self.function[header]]
+            line = self.lines.iloc[latch if self.lines["line"].iloc[latch] else header]
+            where = f"{Path(line['file']).name}:{line['line']}" if line["line"] else f"{self._offset(header)}"
+            entries = int(self.statics.instructions[header] - loops.iterations[number])
+            rows.append(
+                (
+                    f"{function} {where}",
+                    function,
+                    line["file"],
+                    int(line["line"]),
+                    int(self.instructions.address[header]),
+                    int(loops.depth[number]),
+                    int(loops.iterations[number]),
+                    entries,
+                )
+            )
+        rows += [(f"{name} (no loop)", name, "", 0, 0, 0, 0, 0) for name in self.functions]
+        columns = ["name", "function", "file", "line", "address", "depth", "iterations", "entries"]
+        group = np.where(loops.innermost >= 0, loops.innermost, len(loops.header) + self.function)
+        return pd.DataFrame(rows, columns=columns).iloc[group].reset_index(drop=True)
+
+    def _offset(self, static: int) -> str:
+        """Return the place of an instruction without a line: bytes behind the first executed one of its function."""
+        first = self.instructions.address[self.function == self.function[static]].min()
+        return f"+{int(self.instructions.address[static] - first):#x}"
+
+    def _by_class(self) -> pd.DataFrame:
+        """The operation, and whether the instruction loads or stores."""
+        operation, flags = self.instructions.operation, self.instructions.flags
+        names = []
+        for kind, bits in zip(operation.tolist(), flags.tolist(), strict=True):
+            words = [] if kind == Operation.NONE else [Operation(kind).name.lower()]
+            words += [word for word, flag in (("load", Flag.LOAD), ("store", Flag.STORE)) if bits & flag]
+            names.append("+".join(words) or "none")
+        return pd.DataFrame({"name": names})
+
+
+def require_partition(partition: str, valid: Sequence[str] = PARTITIONS) -> None:
+    """Raise InputError unless it is one of `valid`: call it before the work."""
+    if partition not in valid:
+        raise InputError(f"--by {partition!r} must be one of {', '.join(valid)}")
+
+
+def functions_of(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
+    """Return [S] the number of each instruction's function, and the names by number."""
+    names = [_COLD.sub("", name) or UNKNOWN for name in lines["function"]]
+    known = [UNKNOWN, *dict.fromkeys(name for name in names if name != UNKNOWN)]
+    number = {name: index for index, name in enumerate(known)}
+    return np.array([number[name] for name in names], np.int64), known
+
+
+def source(costs: Costs, *parts: Parts) -> str:
+    """Return where the cycles of parts come from, for a line below them."""
+    if not costs.has_stacks:
+        return "predicted by the model alone; parts have no interval"
+    sampled = any(one.sampled for one in parts)
+    return "simulated on live-points; parts have no interval" if sampled else "simulated, every instruction"
+
+
+class Grouping:
+    """Groups the instructions of one pass over [start, start + count) of a trace: by static instruction, interval and
+    calling context. `interval` is in instructions, a 50th of the whole by default.
+    """
+
+    def __init__(self, trace: Trace, count: int, interval: int | None = None, start: int = 0) -> None:
+        self.instructions = decode(trace.address, trace.code, trace.isa)
+        self._trace, self._start = trace, start
+        self._interval = interval or max(-(-count // INTERVALS), 1)
+        self._lines = source_lines(trace)
+        self._edges = EdgeCounter(len(self.instructions))
+        self._blocks = BlockVectors(self.instructions, self._interval)
+        function, _ = functions_of(self._lines)
+        self._calls = CallTree(self.instructions, function, np.isin(trace.address, trace.symbols()[0]))
+
+    def groups(self, chunk: Chunk) -> list[NDArray[np.int64]]:
+        """Return [n] each instruction's static one, interval and context; call it once a chunk, in order."""
+        self._edges.observe(chunk)
+        self._blocks.observe(chunk)
+        place = np.arange(chunk.start - self._start, chunk.start - self._start + len(chunk))
+        return [
+            chunk.static_id.astype(np.int64),
+            place // self._interval,
+            np.asarray(self._calls.observe(chunk), np.int64),
+        ]
+
+    def parts(self, statics: Sums, intervals: Sums, contexts: Sums) -> Parts:
+        """Return what the pass found; static instructions and contexts that were not executed get rows of zeros."""
+        parent, called = self._calls.tree()
+        return Parts(
+            program=self._trace.name,
+            isa=self._trace.isa,
+            code=self._trace.code,
+            instructions=self.instructions,
+            lines=self._lines,
+            edges=self._edges.edges(),
+            statics=statics.merge(np.arange(len(statics.instructions)), len(self.instructions)),
+            intervals=intervals,
+            interval=self._interval,
+            blocks=self._blocks.projected(),
+            contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)),
+            context_parent=parent,
+            context_function=called,
+        )

@@ -1,0 +1,1 @@
+"""Programs that are asked about: traces, live-points, vectors."""

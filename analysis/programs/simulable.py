@@ -1,0 +1,138 @@
+"""Programs that can be simulated on any machine: the contract, and those that are a trace or live-points.
+
+An analysis asks a `Simulable` for the cycles of some machines and gets them with an interval each. A trace simulates
+every instruction, so its interval is a point; live-points, which are sampled units, have one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from analysis.programs.span import Span, timed
+from tracegen.decode import decode
+from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import LivePoints, load
+from tracegen.live_points.own import own_live_points
+from tracegen.live_points.simulate import LivePointsSimulator
+from uarch.configuration import Machine
+from uarch.instructions import StaticInstructions
+from uarch.timing.simulations import Simulations, processors
+
+_TOGETHER = 64  # machines that go through a trace side by side; their caches are in memory
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Cycles [K] of K machines and the ends of their 95 % intervals, equal to them where the whole run is simulated."""
+
+    cycles: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+class Simulable(Protocol):
+    """One program that can be simulated on any machine."""
+
+    @property
+    def name(self) -> str:
+        """The program's name in tables."""
+
+    @property
+    def isa(self) -> str:
+        """As a trace names it."""
+
+    @property
+    def instructions(self) -> int:
+        """Those that the cycles are of."""
+
+    @property
+    def work(self) -> int:
+        """Instructions that one machine's simulation passes; its time is about proportional to them."""
+
+    def prepare(self) -> None:
+        """Make what all machines share, so that simulations take time for machines alone."""
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        """The program's cycles on these machines, side by side on so many threads (all processors by default)."""
+
+
+class SimulableTrace:
+    """A trace, or a `span` of it, every instruction of which is simulated. Raises InputError as `Trace` does.
+
+    The file is read once for each 64 machines, in bounded memory; its static instructions are decoded once.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], span: Span | None = None, *, progress: bool = False) -> None:
+        self.path, self._span, self._progress = Path(path), span or Span(), progress
+        with Trace(path) as trace:
+            self.name = trace.name
+            self.digest, self.isa = trace.digest, trace.isa
+            self.work = self._span.stop(trace)
+            self.instructions = self.work - self._span.start
+            self.whole = self.instructions == len(trace)
+        self._decoded: StaticInstructions | None = None
+        self._sampled: SimulableLivePoints | None = None
+
+    def sampled(self) -> SimulableLivePoints:
+        """Return it by its own live-points, made now where none are kept (`tracegen.live_points.own`)."""
+        if self._sampled is None:
+            self._sampled = SimulableLivePoints(self.path, own_live_points(self.path, progress=self._progress))
+        return self._sampled
+
+    def prepare(self) -> None:
+        """Decode the static instructions."""
+        self._instructions()
+
+    def _instructions(self) -> StaticInstructions:
+        if self._decoded is None:
+            with Trace(self.path) as trace:
+                self._decoded = decode(trace.address, trace.code, trace.isa)
+        return self._decoded
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        """As `Simulable`'s; a point for an interval."""
+        cycles: list[float] = []
+        instructions = self._instructions()
+        hidden = None if self._progress else True
+        with Trace(self.path) as trace, tqdm(total=len(machines), desc="simulate", unit="point", disable=hidden) as bar:
+            for first in range(0, len(machines), _TOGETHER):
+                some = machines[first : first + _TOGETHER]
+                with Simulations(some, instructions, threads or processors()) as running:
+                    for chunk in timed(trace, running, self._span, progress=False):
+                        running.run(chunk)
+                    cycles += [simulation.counters["cycles"] for simulation in running.each]
+                bar.update(len(some))
+        found = np.array(cycles)
+        return Estimates(found, found, found)
+
+
+class SimulableLivePoints:
+    """A live-points file, or live-points that are in memory. Raises InputError as `load` does."""
+
+    def __init__(self, path: str | os.PathLike[str], points: LivePoints | None = None) -> None:
+        self.path = Path(path)
+        self._simulator = LivePointsSimulator(points or load(path))
+        self.points = points = self._simulator.points
+        self.name, self.digest, self.isa = points.name, points.digest, points.isa
+        self.instructions = points.instructions
+
+    @property
+    def work(self) -> int:
+        """As `Simulable`'s."""
+        return self._simulator.work
+
+    def prepare(self) -> None:
+        """Nothing is left to be made."""
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        """As `Simulable`'s; the interval is of the sampling."""
+        found = self._simulator.simulate(machines, threads)
+        return Estimates(found.cycles, found.cycles - found.half_width, found.cycles + found.half_width)

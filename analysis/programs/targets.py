@@ -1,0 +1,148 @@
+"""TARGETs of the commands: a trace file, a vector file, or a program that is traced on the fly."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from analysis.programs.simulable import Simulable, SimulableLivePoints, SimulableTrace
+from analysis.programs.span import Span
+from perfvec.model import Model
+from perfvec.representation.live_points import vector_of
+from perfvec.representation.represent import represent
+from perfvec.representation.vector import ProgramVector, load_vector
+from support.errors import InputError
+from support.text import require_writable_name
+from tracegen.live_points.live_points import SUFFIX, is_live_points
+from tracegen.qemu.runner import trace
+
+
+@dataclass(frozen=True)
+class Target:
+    """One program: what simulates it (nothing where only its vector is known), and how its vector is made."""
+
+    simulable: Simulable | None
+    make: Callable[[], ProgramVector]
+
+    @cached_property
+    def vector(self) -> ProgramVector:
+        """Its vector by the model, made when it is first asked for."""
+        return self.make()
+
+    @property
+    def name(self) -> str:
+        return self.vector.program if self.simulable is None else self.simulable.name
+
+    @property
+    def isa(self) -> str:
+        return self.vector.isa if self.simulable is None else self.simulable.isa
+
+    @property
+    def instructions(self) -> int:
+        return self.vector.instructions if self.simulable is None else self.simulable.instructions
+
+
+@contextmanager
+def traced(command: Sequence[str], *, max_instructions: int | None = None) -> Iterator[Path]:
+    """A program's trace, made now in a temporary folder; what it prints goes to stderr, beside the progress."""
+    with tempfile.TemporaryDirectory(prefix="perfvec-") as folder:
+        path = Path(folder) / f"{Path(command[0]).name}.trace.h5"
+        trace(command, path, stdout=2, max_instructions=max_instructions)
+        yield path
+
+
+@contextmanager
+def targets_of(
+    model: Model,
+    paths: Sequence[str | os.PathLike[str]],
+    program: Sequence[str] = (),
+    *,
+    max_instructions: int | None = None,
+    span: Span | None = None,
+    progress: bool = True,
+) -> Iterator[list[Target]]:
+    """The programs of a question: traces, vectors, and `program`, a command line, traced into a temporary file now.
+
+    Of traces only the first `max_instructions`, or the `span`, are simulated. Raises InputError where there is none,
+    for a bad trace, and for a vector that another model made.
+    """
+    if not paths and not program:
+        raise InputError("no target: name traces (*.trace.h5), vectors (*.vector.npz), or give `-- PROGRAM ARGS…`")
+    found = [target_of(model, path, max_instructions, span, progress=progress) for path in paths]
+    if not program:
+        yield found
+        return
+    with traced(program, max_instructions=max_instructions) as path:
+        yield [*found, target_of(model, path, max_instructions, span, progress=progress)]
+
+
+def target_of(
+    model: Model,
+    path: str | os.PathLike[str],
+    limit: int | None = None,
+    span: Span | None = None,
+    *,
+    progress: bool = True,
+) -> Target:
+    """The program of a trace, live-points or vector file; as `targets_of`."""
+    require_writable_name(os.fspath(path))
+    if Path(path).name.endswith(".npz"):
+        vector = check_model(load_vector(path), model, str(path))
+        return Target(None, lambda: vector)
+    if is_live_points(path):
+        if limit is not None or span is not None:
+            raise InputError(f"{path}: live-points stand for the whole run; leave --max-instructions and --start out")
+        sampled = SimulableLivePoints(path)
+
+        def vector_there() -> ProgramVector:
+            found = vector_of(sampled.points, path) or _vector_beside(Path(path))
+            return check_model(found, model, str(path), "make them again: perfvec live-points")
+
+        return Target(sampled, vector_there)
+    simulable = SimulableTrace(path, span or Span(count=limit))
+    return Target(simulable, lambda: represent(model, path, max_instructions=limit, progress=progress))
+
+
+def target_of_vector(
+    model: Model, vector: ProgramVector, trace: str | os.PathLike[str] | None = None, span: Span | None = None
+) -> Target:
+    """A program that is represented; its `trace`, where there is one, is simulated within a budget."""
+    check_model(vector, model, vector.program)
+    simulable = None if trace is None else SimulableTrace(trace, span or Span(count=vector.instructions))
+    return Target(simulable, lambda: vector)
+
+
+def _vector_beside(path: Path) -> ProgramVector:
+    """The vector of a run whose live-points these are, NAME.vector.npz beside them."""
+    beside = path.with_name(path.name.removesuffix(SUFFIX) + ".vector.npz")
+    if not beside.exists():
+        raise InputError(
+            f"{path}: holds no vector, and what cannot be simulated within the budget is the model's to say; raise "
+            f"--budget, make them again without --no-vector, or perfvec represent TRACE --sample auto -o {beside}"
+        )
+    return load_vector(beside)
+
+
+def check_model(
+    vector: ProgramVector, model: Model, path: str, instead: str = "represent the trace again"
+) -> ProgramVector:
+    """`vector`, unless another model made it."""
+    if vector.model != model.digest:
+        raise InputError(f"{path}: made by the model {vector.model[:12]}…, not by {model.digest[:12]}…; {instead}")
+    return vector
+
+
+def trace_files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """These trace files and those (`*.trace.h5`) of these folders. Raises InputError for a folder with none."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        inside = sorted(path.glob("*.trace.h5")) if path.is_dir() else [path]
+        if not inside:
+            raise InputError(f"{path}: no *.trace.h5 here; make some with perfvec suite run -o {path}")
+        found += inside
+    return found

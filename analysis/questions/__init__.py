@@ -1,0 +1,1 @@
+"""The architect's questions, a module each."""

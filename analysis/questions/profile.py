@@ -1,0 +1,357 @@
+"""Profiles: the cycles of a program's parts on each machine, predicted or simulated (`costs.py`).
+
+Parts add up to the whole. What the model learned is the incremental retire latency (PerfVec): a stall is charged to the
+instruction that retires late, as by time-proportional profilers (TIP: Gottschall, Eeckhout & Jahre, MICRO 2021), not to
+what caused it. A small part's prediction may be negative: only the sum was trained to be a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.parts.costs import Costs, main_causes
+from analysis.parts.partition import UNKNOWN, Parts, source
+from analysis.results.figure import Axis, Bars, Figure, Lines, Panel, distinct
+from analysis.results.headline import Headline, count, percent
+from analysis.results.page import Section
+from analysis.results.result import Result
+from support.errors import InputError
+from support.text import nearest, short
+from tracegen.decode import disassemble
+from uarch.timing.stack import CAUSES, GROUPS
+
+_SHORTEST = 8  # letters of a name in the terminal
+_SHORTEST_REMARK = 16
+_MUCH_UNKNOWN = 0.1  # of the whole: code that no symbol covers
+_LEAST_SHARE = 0.001  # of the whole, to have a bar
+_BY_MACHINE = ("cycles", "share", "ratio", "stack", "cause")  # columns NAME.MACHINE
+_SHORT_GROUPS = {
+    "retiring": "ret",
+    "instruction fetch": "fetch",
+    "front-end bandwidth": "front",
+    "branch misprediction": "branch",
+    "execution": "exec",
+    "loads": "loads",
+    "ports": "ports",
+    "full windows": "full",
+    "stores and ordering": "order",
+}
+
+
+def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, annotated: str | None = None) -> Result:
+    """Answer what a trace's parts cost; the table is that of `profile`, its text has so many `rows`.
+
+    `annotated`: table, document and text are of the instructions of this function (`annotate`), the pictures are not.
+    """
+    from analysis.parts import flame
+
+    frame = profile(parts, costs, by)
+    what = costs.source.capitalize()
+    found = Result(
+        f"{what} time of {parts.program} on {', '.join(costs.names)}",
+        frame,
+        document=lambda: to_json(frame, costs, by),
+        text=lambda: (
+            f"{shown(frame, costs, by, rows)}\n{_without_symbols(frame, costs)}\nsource: {source(costs, parts)}"
+        ),
+        sections=lambda: [
+            flame.section(parts, costs),
+            Section(f"{what} cycles by {by}", figure=plot(frame, costs, by), table=frame),
+        ],
+        picture=lambda: plot(frame, costs, by),
+        headline=lambda: headline(parts, costs, frame, by),
+    )
+    if annotated is None:
+        return found
+    lines = annotate(parts, costs, annotated)
+    return replace(
+        found,
+        table=lines,
+        document=lambda: annotation_json(lines, costs, annotated),
+        text=lambda: f"{shown_annotation(lines, costs)}\n\nsource: {source(costs, parts)}",
+    )
+
+
+def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headline:
+    """The part with most cycles on the first machine, and what most of them go to where that is known."""
+    machine = costs.names[0]
+    most = frame.iloc[int(frame[f"cycles.{machine}"].to_numpy(float).argmax())]
+    share = float(most[f"share.{machine}"])
+    whole = float(frame[f"cycles.{machine}"].sum())
+    sentence = (
+        f"The {by} {most['name']} takes {percent(share)} of the {count(whole)} cycles of {parts.program} on {machine}"
+    )
+    if costs.has_stacks:
+        stack = stack_of(most.to_dict(), machine)
+        sums: dict[str, float] = {}
+        for cause, cycles in stack.items():
+            sums[CAUSES[cause]] = sums.get(CAUSES[cause], 0.0) + cycles
+        stalls = {group: cycles for group, cycles in sums.items() if group != "retiring"}
+        if stalls and sum(sums.values()) > 0:
+            worst = max(stalls, key=lambda group: stalls[group])
+            sentence += f"; beside retiring, most of it is {worst} ({percent(stalls[worst] / sum(sums.values()))})"
+    sentence += f". {_without_symbols(frame, costs)}".rstrip(".\n ")
+    what = f"of the cycles in {short(str(most['name']), 40)}"
+    return Headline(percent(share), what, f"{sentence}.", source(costs, parts))
+
+
+def _without_symbols(frame: pd.DataFrame, costs: Costs) -> str:
+    """Return what to do about code that no symbol covers, a line; '' where it is little."""
+    unknown = frame["name"].str.startswith(UNKNOWN)
+    share = float(frame.loc[unknown, f"share.{costs.names[0]}"].sum())
+    return f"{UNKNOWN}: no symbols: build with -g, and do not strip\n" if share >= _MUCH_UNKNOWN else ""
+
+
+def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:
+    """One row per part, the most cycles on the first machine first (intervals: in order).
+
+    Columns: those of the partition (`name`; of lines `file`, `line`; of loops also `depth`, `iterations`, `entries`;
+    of intervals `first`, `end`), `instructions`, and for each machine M `cycles.M`, `share.M` (of the whole) and, but
+    for the first, `ratio.M`: its seconds over those of the first machine, NaN where that has no positive time. Of
+    simulated parts also `stack.M.C`, the cycles of each cause C that has any.
+    """
+    partition, machines = parts.by(by), costs.machines
+    frame = partition.labels.assign(instructions=partition.sums.instructions)
+    cycles = costs.cycles(partition.sums)
+    whole = costs.prices @ parts.whole
+    frequency = np.array([machine.frequency_ghz for machine in costs.machines])
+    for k, machine in enumerate(machines):
+        frame[f"cycles.{machine.name}"] = cycles[:, k]
+        frame[f"share.{machine.name}"] = cycles[:, k] / whole[k]
+        if k:
+            frame[f"ratio.{machine.name}"] = _ratio(cycles[:, k] / frequency[k], cycles[:, 0] / frequency[0])
+    if costs.has_stacks:
+        stacks = costs.stack_columns(costs.stacks(partition.sums))
+        frame = pd.concat([frame, pd.DataFrame(stacks, index=frame.index)], axis=1)
+    if by == "interval":
+        return frame
+    return frame.sort_values(f"cycles.{machines[0].name}", ascending=False, kind="stable", ignore_index=True)
+
+
+def _ratio(time: NDArray[np.float64], base: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(base > 0, time / np.where(base > 0, base, 1.0), np.nan)
+
+
+def to_json(frame: pd.DataFrame, costs: Costs, by: str) -> dict[str, Any]:
+    """The `--json` document: `groups` with lists by machine; `ratio` is null where it has no meaning; simulated ones
+    have a `stack`, cycles by cause.
+    """
+    names = costs.names
+    groups = []
+    for row in frame.to_dict(orient="records"):
+        group = {key: value for key, value in row.items() if str(key).split(".")[0] not in _BY_MACHINE}
+        group["cycles"] = [row[f"cycles.{name}"] for name in names]
+        group["share"] = [row[f"share.{name}"] for name in names]
+        if costs.has_stacks:
+            group["stack"] = [stack_of(row, name) for name in names]
+        ratios = [row[f"ratio.{name}"] for name in names[1:]]
+        group["ratio"] = [None if np.isnan(ratio) else ratio for ratio in ratios]
+        groups.append(group)
+    return {
+        "by": by,
+        "source": costs.source,
+        "uarch": names,
+        "instructions": int(frame["instructions"].sum()),
+        "cycles": [float(frame[f"cycles.{name}"].sum()) for name in names],
+        "groups": groups,
+    }
+
+
+def stack_of(row: dict[Hashable, Any], machine: str) -> dict[str, float]:
+    """The cycles of each cause that has any, from the columns `stack.M.C` of a row."""
+    return {cause: row[key] for cause in CAUSES if row.get(key := f"stack.{machine}.{cause}", 0)}
+
+
+def shown(frame: pd.DataFrame, costs: Costs, by: str, rows: int = 20) -> str:
+    """The first `rows` parts (intervals: all), the rest together, and the whole; 80 columns for one or two machines.
+
+    `time` is the ratio of seconds to the first machine's. Of parts that are simulated on one machine the columns after
+    `share` are per cent of the part's cycles by what they were spent on.
+    """
+    if costs.has_stacks and len(costs.machines) == 1:
+        return _shown_stacks(frame, costs, by, rows)
+    rows = len(frame) if by == "interval" else rows
+    names, frequency = costs.names, [machine.frequency_ghz for machine in costs.machines]
+    header = [by, "instructions", names[0], "share"]
+    for name in names[1:]:
+        header += [name, "time"]
+
+    def line(label: str, part: pd.DataFrame) -> list[str]:
+        cycles = [float(part[f"cycles.{name}"].sum()) for name in names]
+        cells = [
+            label,
+            f"{part['instructions'].sum():,}",
+            f"{round(cycles[0]):,}",
+            f"{part[f'share.{names[0]}'].sum():.1%}",
+        ]
+        for k in range(1, len(names)):
+            ratio = f"{cycles[k] / frequency[k] * frequency[0] / cycles[0]:.2f}x" if cycles[0] > 0 else "-"
+            cells += [f"{round(cycles[k]):,}", ratio]
+        return cells
+
+    lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
+    if len(frame) > rows:
+        lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
+    return columns(header, [*lines, line("whole", frame)])
+
+
+def _shown_stacks(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
+    rows = len(frame) if by == "interval" else rows
+    (name,) = costs.names
+    whole = float(frame[f"cycles.{name}"].sum())
+    groups = {
+        group: [key for cause in CAUSES if CAUSES[cause] == group and (key := f"stack.{name}.{cause}") in frame]
+        for group in GROUPS
+    }
+
+    def line(label: str, part: pd.DataFrame) -> list[str]:
+        cycles = float(part[f"cycles.{name}"].sum())
+        of = [float(part[keys].to_numpy().sum()) for keys in groups.values()]
+        shares = [f"{100 * each / cycles:.0f}" if cycles else "-" for each in of]
+        return [label, f"{round(cycles):,}", f"{cycles / whole:.1%}", *shares]
+
+    lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
+    if len(frame) > rows:
+        lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
+    header = [by, short(name, 12), "share", *(_SHORT_GROUPS[group] for group in groups)]
+    return columns(header, [*lines, line("whole", frame)])
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, remarks: bool = False) -> str:
+    """Cells as text in 80 columns: the first column to the left and shortened as needed, the others to the right.
+
+    With `remarks` the last column is text, which is shortened before names are.
+    """
+    table = [list(header), *map(list, rows)]
+    widths = [max(len(row[k]) for row in table) for k in range(len(header))]
+    if remarks:
+        over = max(sum(widths) + len(widths) - 1 - 80, 0)
+        widths[-1] = max(widths[-1] - over, min(widths[-1], _SHORTEST_REMARK))
+        table = [[*row[:-1], short(row[-1], widths[-1])] for row in table]
+    first = min(widths[0], max(80 - sum(widths[1:]) - len(widths) + 1, _SHORTEST))
+    right = [" ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in table]
+    cut = [short(row[0], first).ljust(first) for row in table]
+    return "\n".join(f"{name} {cells}".rstrip() for name, cells in zip(cut, right, strict=True))
+
+
+def plot(frame: pd.DataFrame, costs: Costs, by: str, most: int = 20) -> Figure:
+    """The parts that cost most, a bar a machine; of intervals the cycles per instruction over the run."""
+    if by == "interval":
+        lines = [
+            Lines(m.name, frame["first"], frame[f"cycles.{m.name}"] / frame["instructions"], steps=True)
+            for m in costs.machines
+        ]
+        x = Axis("instructions executed")
+        return Figure([Panel(lines, x=x, y=Axis(f"{costs.source} cycles per instruction", zero=True))], height=4)
+    shares = frame[[f"share.{machine.name}" for machine in costs.machines]].abs().max(axis=1)
+    shown = frame[(shares >= _LEAST_SHARE) | (shares == shares.max())].head(most)
+    names = distinct([short(str(name), 40) for name in shown["name"]])
+    bars = [
+        Bars(m.name, names, shown[f"cycles.{m.name}"], text=[f"{s:.1%} of the whole" for s in shown[f"share.{m.name}"]])
+        for m in costs.machines
+    ]
+    height = 1.4 + 0.2 * len(shown) * (0.6 + 0.4 * len(costs.machines))
+    return Figure([Panel(bars, x=Axis(f"{costs.source} cycles"), sideways=True)], height=height)
+
+
+def annotate(parts: Parts, costs: Costs, function: str) -> pd.DataFrame:
+    """One row per executed instruction of a function, in the order of addresses.
+
+    Columns: `address`, `file`, `line` (0: not known), `source` (the line's text where the file is there), `text` (the
+    disassembly), `instructions` (executions) and `cycles.M` for each machine; of simulated ones also `stack.M.C`, and
+    `cause.M`, what most cycles beside retiring were spent on. Raises InputError where the trace has no
+    such function.
+    """
+    if function not in parts.functions:
+        raise InputError(
+            f"the trace of {parts.program} has no function {function!r}{nearest(function, parts.functions)}"
+        )
+    rows = np.flatnonzero((parts.function == parts.functions.index(function)) & (parts.statics.instructions > 0))
+    if not len(rows):
+        raise InputError(f"the trace of {parts.program} executes nothing of the function {function!r}")
+    lines = parts.lines.iloc[rows]
+    address = parts.instructions.address[rows]
+    frame = pd.DataFrame(
+        {
+            "address": address,
+            "file": lines["file"].to_numpy(),
+            "line": lines["line"].to_numpy().astype(np.int64),
+            "source": [_source(file, line) for file, line in zip(lines["file"], lines["line"], strict=True)],
+            "text": disassemble(address, parts.code[rows], parts.isa),
+            "instructions": parts.statics.instructions[rows],
+        }
+    )
+    cycles = costs.cycles(parts.statics)[rows]
+    for k, machine in enumerate(costs.machines):
+        frame[f"cycles.{machine.name}"] = cycles[:, k]
+    if costs.has_stacks:
+        stacks = costs.stacks(parts.statics)[rows]
+        for k, name in enumerate(costs.names):
+            frame[f"cause.{name}"] = main_causes(stacks[:, k])
+        frame = pd.concat([frame, pd.DataFrame(costs.stack_columns(stacks), index=frame.index)], axis=1)
+    return frame
+
+
+def _source(file: str, line: int) -> str:
+    return linecache.getline(file, line).rstrip() if line else ""
+
+
+def annotation_json(frame: pd.DataFrame, costs: Costs, function: str) -> dict[str, Any]:
+    """The `--json` document: `lines`, an entry an instruction, with cycles by machine; `line` is 0 where not known."""
+    names = costs.names
+    lines = [
+        {key: value for key, value in row.items() if str(key).split(".")[0] not in _BY_MACHINE}
+        | {"cycles": [row[f"cycles.{name}"] for name in names]}
+        | ({"stack": [stack_of(row, name) for name in names]} if costs.has_stacks else {})
+        for row in frame.to_dict(orient="records")
+    ]
+    return {"function": function, "uarch": names, "lines": lines}
+
+
+def shown_annotation(frame: pd.DataFrame, costs: Costs) -> str:
+    """Source lines, each above its instructions, with cycles of the line and of each instruction; 80 columns.
+
+    Simulated ones end with what most of their cycles on the first machine were spent on.
+    """
+    names = costs.names
+    cycles = frame[[f"cycles.{name}" for name in names]].to_numpy()
+    width = max(max((len(name) for name in names), default=0), max(len(f"{v:,.0f}") for v in [*cycles.sum(axis=0), 0]))
+    room = max(80 - (width + 1) * len(names) - 2, 20)
+    output = [" ".join(name.rjust(width) for name in names)]
+    change = (frame["line"] != frame["line"].shift()) | (frame["file"] != frame["file"].shift())
+    bounds = [*np.flatnonzero(change), len(frame)]
+    for begin, end in itertools.pairwise(bounds):
+        block = frame.iloc[begin:end]
+        file, line, source = block["file"].iloc[0], int(block["line"].iloc[0]), block["source"].iloc[0]
+        if line:
+            total = cycles[begin:end].sum(axis=0)
+            where = f"{file.rsplit('/', 1)[-1]}:{line}"
+            output.append(_numbers(total, width) + "  " + _cut(f"{where}: {source.strip()}", room))
+        for k, (address, instruction) in enumerate(zip(block["address"], block["text"], strict=True), begin):
+            cause = frame[f"cause.{names[0]}"].iloc[k] if costs.has_stacks else ""
+            text = f"    {address:x}  {instruction}"
+            output.append(_numbers(cycles[k], width) + "  " + _beside(text, f"; {cause}" if cause else "", room))
+    output.append(_numbers(cycles.sum(axis=0), width) + "  whole function")
+    return "\n".join(output)
+
+
+def _numbers(values: NDArray[np.float64], width: int) -> str:
+    return " ".join(f"{round(value):,}".rjust(width) for value in values)
+
+
+def _beside(text: str, remark: str, width: int) -> str:
+    """`text`, and `remark` at the right end of `width` where there is one."""
+    room = width - len(remark) - 1
+    return f"{_cut(text, room).ljust(room)} {remark}" if remark else _cut(text, width)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,429 @@
+"""Simulations of programs on machines: cycles, the measures that architects read first, and CPI stacks.
+
+Before the first timed instruction the machine is warmed as labels are (`tracegen.label`): caches and TLBs by everything
+before, pipeline and predictors by the last `warmup` instructions of it.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from analysis.parts.costs import require_names
+from analysis.parts.simulated_parts import collect
+from analysis.programs.opened import opened
+from analysis.programs.span import Span, timed
+from analysis.programs.targets import traced
+from analysis.questions.profile import columns
+from analysis.results.figure import Axis, Bars, Figure, Panel
+from analysis.results.headline import Headline, count, duration, interval, joined, percent
+from analysis.results.page import Section
+from analysis.results.result import Result
+from support.errors import InputError
+from tracegen.decode import decode
+from tracegen.live_points.live_points import is_live_points, load
+from tracegen.live_points.simulate import LivePointsSimulator
+from uarch.configuration import Machine
+from uarch.timing.simulation import SIMULATOR, new_stack
+from uarch.timing.simulations import Simulations, processors
+from uarch.timing.stack import CAUSES, GROUPS
+from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES, statistics
+
+if TYPE_CHECKING:
+    from analysis.parts.costs import Costs
+    from analysis.parts.partition import Parts
+
+_CAUSE_COLUMN = 32  # letters, of a table of CPI stacks
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Simulation(Result):
+    """Simulated traces; `stack` says what the cycles were spent on."""
+
+    stack: Stack
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """The CPI stacks of simulated traces: cycles per instruction by cause."""
+
+    rows: pd.DataFrame = field(repr=False)  # of `simulate`
+    traces: Sequence[str | os.PathLike[str]]
+    machines: Sequence[Machine]
+    span: Span
+    threads: int | None = None
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per program and machine: a column per cause that has any cycles, and `cpi`, their sum."""
+        frame = self.rows
+        causes = [cause for cause in CAUSES if frame[f"stack.{cause}"].any()]
+        each = {cause: frame[f"stack.{cause}"] / frame["instructions"] for cause in causes}
+        return frame[["program", "uarch"]].assign(**each, cpi=frame["cpi"])
+
+    def by(self, partition: str = "function") -> Result:
+        """Break the stacks down by function, line, loop, class, interval or phase; one more pass over the trace.
+
+        Live-points have neither intervals nor phases. Raises InputError for more than one trace.
+        """
+        from analysis.parts.partition import require_partition
+        from analysis.questions.profile import result
+
+        require_partition(partition)
+        return result(*self._parts, partition)
+
+    @cached_property
+    def _parts(self) -> tuple[Parts, Costs]:
+        if len(self.traces) != 1:
+            raise InputError(f"a stack by parts is of one trace; {len(self.traces)} were simulated")
+        return collect(self.traces[0], self.machines, self.span, threads=self.threads)
+
+    def __str__(self) -> str:
+        return shown_stack(self.rows)
+
+
+def ask(
+    traces: Sequence[str | os.PathLike[str]],
+    machines: Sequence[Machine],
+    span: Span | None = None,
+    *,
+    threads: int | None = None,
+) -> Simulation:
+    """Answer how fast traces or live-points are on machines, and why; the table is that of `simulate`.
+
+    There `half_width` is `half_width_cycles`.
+    """
+    span = span or Span()
+    for path in traces:
+        if Path(path).name.endswith(".npz"):
+            raise InputError(f"{path}: a vector cannot be simulated; give the trace (*.trace.h5)")
+    frame = simulate(traces, machines, span, threads=threads)
+    return Simulation(
+        "Simulated time",
+        frame.rename(columns={"half_width": "half_width_cycles"}),
+        document=lambda: to_json(frame, span),
+        text=lambda: shown(frame),
+        sections=lambda: sections(frame),
+        picture=lambda: plot(frame),
+        stack=Stack(frame, traces, machines, span, threads),
+        headline=lambda: headline(frame),
+    )
+
+
+def simulate(
+    traces: Sequence[str | os.PathLike[str]],
+    machines: Sequence[Machine],
+    span: Span | None = None,
+    *,
+    threads: int | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """One row per trace or live-points file and machine, of the embedded timing model; read once for all machines.
+
+    Columns: `program`, `uarch`, `simulator`, `frequency_ghz`, those of `uarch.timing.statistics`, `half_width`, half of
+    the 95 % interval of `cycles` (0 where every instruction is simulated), and `stack.C`, the cycles of each cause C
+    (`uarch.timing.stack.CAUSES`), which add up to `cycles`. Raises InputError for a bad file, a trace that ends before
+    `span`, a `span` of live-points, or machines without different names.
+    """
+    require_names([machine.name for machine in machines])
+    span = span or Span()
+    rows: list[dict[str, Any]] = []
+    for path in traces:
+        if is_live_points(path):
+            if span != Span():
+                raise InputError(f"{path}: live-points stand for the whole run; leave --start, --count, --warmup out")
+            continue
+        with opened(path) as trace:
+            span.stop(trace)  # told before the work on another begins
+    for path in traces:
+        if is_live_points(path):
+            rows += _estimated(path, machines, threads, progress)
+            continue
+        with (
+            opened(path) as trace,
+            Simulations(machines, decode(trace.address, trace.code, trace.isa), threads or processors()) as running,
+        ):
+            stacks = [new_stack(1) for _ in machines]
+            for chunk in timed(trace, running, span, progress):
+                whole = np.zeros(len(chunk), np.uint32)
+                running.run_with_stacks(chunk, [[(stack, whole)] for stack in stacks])
+            for simulation, stack in zip(running.each, stacks, strict=True):
+                machine = simulation.machine
+                rows.append(
+                    {
+                        "program": trace.name,
+                        "uarch": machine.name,
+                        "simulator": SIMULATOR,
+                        "frequency_ghz": machine.frequency_ghz,
+                        **statistics(machine, simulation.statistics),
+                        "half_width": 0.0,
+                        **{f"stack.{cause}": int(cycles) for cause, cycles in zip(CAUSES, stack[0], strict=True)},
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def _estimated(
+    path: str | os.PathLike[str], machines: Sequence[Machine], threads: int | None, progress: bool
+) -> list[dict[str, Any]]:
+    """The rows of a live-points file: counts and cycles of the whole run."""
+    points = load(path)
+    simulator = LivePointsSimulator(points)
+    with tqdm(
+        total=len(machines), unit="machine", desc=f"simulate {points.name}", disable=None if progress else True
+    ) as bar:
+        found = simulator.simulate(machines, threads, stacks=True, done=bar.update)
+    assert found.stacks is not None
+    rows = []
+    for k, machine in enumerate(machines):
+        # The parts are of units, and add up to the cycles of the units that they are of.
+        stack = found.stacks[k] * (found.cycles[k] / found.stacks[k].sum())
+        counts = {**found.counts[k], "cycles": found.cycles[k], "instructions": float(points.instructions)}
+        rows.append(
+            {
+                "program": points.name,
+                "uarch": machine.name,
+                "simulator": SIMULATOR,
+                "frequency_ghz": machine.frequency_ghz,
+                **statistics(machine, counts),
+                "half_width": float(found.half_width[k]),
+                **{f"stack.{cause}": float(cycles) for cause, cycles in zip(CAUSES, stack, strict=True)},
+            }
+        )
+    return rows
+
+
+def groups_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """[rows of `frame`, GROUPS] cycles per instruction of each group of causes; they add up to the CPI."""
+    found = pd.DataFrame(0.0, index=frame.index, columns=list(GROUPS))
+    for cause, group in CAUSES.items():
+        found[group] += frame[f"stack.{cause}"] / frame["instructions"]
+    return found
+
+
+def to_json(frame: pd.DataFrame, span: Span) -> dict[str, Any]:
+    """The `--json` document: `simulations`, an entry a row, with `stack` (cycles of each cause); NaN becomes null.
+
+    `interval` (cycles) is null where every instruction is simulated.
+    """
+    found = []
+    for row in frame.to_dict(orient="records"):
+        plain = {str(k): None if v != v else v for k, v in row.items() if not str(k).startswith("stack.")}
+        stack = {cause: row[f"stack.{cause}"] for cause in CAUSES if row[f"stack.{cause}"]}
+        half = plain.pop("half_width")
+        interval = [row["cycles"] - half, row["cycles"] + half] if half else None
+        found.append({**plain, "interval": interval, "source": "simulated", "stack": stack})
+    return {"simulations": found, "start": span.start, "count": span.count, "warmup": span.warmup}
+
+
+def shown(frame: pd.DataFrame) -> str:
+    """A row a machine, a table a program, within 80 columns; of one machine alone also the details.
+
+    Every measure is in `--json`, `--csv` and the page.
+    """
+    header = ["", "cycles", "time", "CPI", "L1I", "L1D", "L2", "L3", "branch", "rows", "GB/s", "ROB"]
+    tables = []
+    for program, rows in frame.groupby("program", sort=False):
+        lines = [
+            [
+                str(row["uarch"]),
+                f"{row['cycles']:,.0f}",
+                _time(row["seconds"]),
+                f"{row['cpi']:.3f}",
+                *(_number(row[f"{level}_mpki"]) for level in LEVELS),
+                _number(row["branch_mpki"]),
+                _percent(row["dram_row_hit_rate"]),
+                f"{row['memory_gbs']:.2f}",
+                _number(row["reorder_buffer_occupancy"]),
+            ]
+            for row in rows.to_dict(orient="records")
+        ]
+        title = f"{program}: {rows['instructions'].iloc[0]:,.0f} instructions, simulated"
+        if rows["half_width"].any():
+            width = rows["half_width"] / rows["cycles"]
+            title += f" by a sample; cycles within {width.min():.1%} to {width.max():.1%} (95 %)"
+        tables.append(f"{title}\n{columns(header, lines)}")
+    note = (
+        "L1I to L3, branch: demand misses and mispredictions per thousand instructions;\n"
+        "rows: DRAM accesses to an open row; ROB: entries used on average."
+    )
+    if frame["uarch"].nunique() > 1:
+        return "\n\n".join([*tables, note])
+    details = [_details(row) for row in frame.to_dict(orient="records")]
+    return "\n\n".join([*(part for pair in zip(tables, details, strict=True) for part in pair), note])
+
+
+def _details(row: dict[Hashable, Any]) -> str:
+    """Caches and prefetchers by level, mispredictions by kind, memory, windows."""
+    names = ("mpki", "miss_ratio", "merged_mpki", "prefetch_mpki", "write_backs_pki", "prefetches_pki")
+    of_prefetchers = ("prefetch_accuracy", "prefetch_coverage", "prefetch_lateness")
+    header = ["per 1,000", "misses", "ratio", "on way", "prefetch", "written", "sent", "accurate", "covered", "late"]
+    levels = [
+        [
+            level.upper(),
+            *(_number(row[f"{level}_{name}"]) for name in names),
+            *(_percent(row[f"{level}_{name}"]) for name in of_prefetchers),
+        ]
+        for level in LEVELS
+    ]
+    kinds = ", ".join(f"{kind} {_number(row[f'branch_{kind}_mpki'])}" for kind in MISPREDICTIONS)
+    windows = ", ".join(f"{name.replace('_', ' ')} {_number(row[f'{name}_occupancy'])}" for name in QUEUES)
+    lines = [
+        f"mispredictions of {_number(row['branches_pki'])} branches: {kinds}; "
+        f"redirected at decode {_number(row['decode_redirects_pki'])}",
+        f"memory: {_number(row['memory_reads_pki'])} lines read, {_number(row['memory_writes_pki'])} written; "
+        f"open rows {_percent(row['dram_row_hit_rate'])}; {row['memory_gbs']:.3g} GB/s",
+        f"entries used on average: {windows}",
+    ]
+    return "\n".join([columns(header, levels), *(textwrap.fill(line, 80, subsequent_indent="  ") for line in lines)])
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{value:.0%}"
+
+
+def shown_stack(frame: pd.DataFrame) -> str:
+    """The CPI stack of each program, a column a machine, causes under their groups; 80 columns, so several tables."""
+    tables = []
+    for program, all_rows in frame.groupby("program", sort=False):
+        for rows in _side_by_side(all_rows):
+            tables.append(_stack_table(str(program), rows))
+    return "\n\n".join(tables)
+
+
+def _side_by_side(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows in groups whose names fit beside one another behind the causes."""
+    begins, used = [0], _CAUSE_COLUMN
+    for place, name in enumerate(map(str, rows["uarch"])):
+        wide = max(len(name), 6) + 1
+        if used + wide > 80 and place > begins[-1]:
+            begins.append(place)
+            used = _CAUSE_COLUMN
+        used += wide
+    return [rows.iloc[begin:end] for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True)]
+
+
+def _stack_table(program: str, rows: pd.DataFrame) -> str:
+    each = groups_of(rows)
+    names = [str(name) for name in rows["uarch"]]
+    lines = []
+    for group in GROUPS:
+        if not each[group].any():
+            continue
+        lines.append([group, *(_number(value) for value in each[group])])
+        causes = [cause for cause in CAUSES if CAUSES[cause] == group and rows[f"stack.{cause}"].any()]
+        if causes != [group]:
+            for cause in causes:
+                lines.append([f"  {cause}", *(_number(v) for v in rows[f"stack.{cause}"] / rows["instructions"])])
+    lines.append(["CPI", *(_number(value) for value in rows["cpi"])])
+    return columns([f"{program}: cycles per instruction", *names], lines)
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _time(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def headline(frame: pd.DataFrame) -> Headline:
+    """The CPI on the fastest machine by the geometric mean of times, and what most cycles beside retiring go to."""
+    programs = list(dict.fromkeys(map(str, frame["program"])))
+    mean = np.log(frame["seconds"]).groupby(frame["uarch"], sort=False).mean()
+    fastest = str(mean.idxmin())
+    own = frame[frame["uarch"] == fastest]
+    groups = groups_of(own).mean()
+    stalls = groups.drop("retiring").sort_values(ascending=False)
+    number, unit = duration(float(np.exp(mean.min())))
+    sentence = f"{joined(programs)} {'takes' if len(programs) == 1 else 'take'} {number} {unit} on {fastest}"
+    if len(programs) > 1:
+        sentence += " in the geometric mean"
+    if len(mean) > 1:
+        sentence += (
+            f", the fastest of {len(mean)} machines, {np.exp(mean.max() - mean.min()):.2f} times on {mean.idxmax()}"
+        )
+    whole = float(groups.sum())
+    sentence += f". {percent(float(groups['retiring']) / whole)} of the cycles retire instructions"
+    if stalls.iloc[0] > 0:
+        sentence += f"; most of the others go to {stalls.index[0]} ({percent(float(stalls.iloc[0]) / whole)})"
+    source = "simulated, every instruction"
+    if own["half_width"].any():
+        source = "simulated by a sample; intervals stand beside the numbers"
+        if len(own) == 1:
+            cycles, half = float(own["cycles"].iloc[0]), float(own["half_width"].iloc[0])
+            source = f"simulated by a sample, {interval(cycles, cycles - half, cycles + half, 0.95)}"
+    elif len(own) == 1:
+        sentence += f". {count(float(own['cycles'].iloc[0]))} cycles in all"
+    return Headline(f"{own['cpi'].mean():.3g}", f"cycles per instruction on {fastest}", f"{sentence}.", source)
+
+
+def sections(frame: pd.DataFrame) -> list[Section]:
+    """The parts of the HTML report."""
+    measures = frame[[name for name in frame.columns if not name.startswith("stack.")]]
+    stacks = frame[["program", "uarch"]].assign(
+        **{cause: frame[f"stack.{cause}"] / frame["instructions"] for cause in CAUSES if frame[f"stack.{cause}"].any()}
+    )
+    return [
+        Section(
+            "CPI stacks",
+            "Cycles per instruction by cause; a stack's parts add up to its machine's CPI.",
+            plot(frame),
+            stacks,
+        ),
+        Section("Statistics", "Counts per thousand instructions (mpki, pki), shares, averages.", table=measures),
+    ]
+
+
+def plot(frame: pd.DataFrame) -> Figure:
+    """The CPI stacks, a panel a program, a bar a machine."""
+    panels = []
+    most = 1
+    for program, rows in frame.groupby("program", sort=False):
+        each, names = groups_of(rows), [str(name) for name in rows["uarch"]]
+        bars = [Bars(group, names, each[group].to_numpy()) for group in GROUPS if groups_of(frame)[group].any()]
+        panels.append(
+            Panel(
+                bars,
+                title=str(program),
+                x=Axis("simulated cycles per instruction", zero=True),
+                stacked=True,
+                sideways=True,
+            )
+        )
+        most = max(most, len(names))
+    return Figure(panels, height=len(panels) * (1.2 + 0.3 * most))
+
+
+@contextmanager
+def named_traces(
+    targets: Sequence[str | os.PathLike[str]], program: Sequence[str] = (), *, max_instructions: int | None = None
+) -> Iterator[list[Path]]:
+    """The targets as paths, and the trace of `program`, a command line, made now in a temporary folder.
+
+    Raises InputError for a vector, which cannot be simulated, and where there is no target.
+    """
+    for target in targets:
+        if Path(target).name.endswith(".npz"):
+            raise InputError(f"{target}: a vector cannot be simulated; give the trace (*.trace.h5)")
+    if not targets and not program:
+        raise InputError("no target: name traces (*.trace.h5), or give `-- PROGRAM ARGS…`")
+    paths = [Path(target) for target in targets]
+    if not program:
+        yield paths
+        return
+    with traced(program, max_instructions=max_instructions) as path:
+        yield [*paths, path]

@@ -1,0 +1,207 @@
+"""A sweep as a question: what varies, what is minimised, and the answer with its best points and sensitivities."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from analysis.designs import confirm, intervals, sweep
+from analysis.designs import search as searching
+from analysis.designs.search import Searchable
+from analysis.designs.sensitivity import sensitivity
+from analysis.designs.sweep import Design
+from analysis.programs.targets import Target
+from analysis.questions import novelty
+from analysis.results.headline import Headline, percent
+from analysis.results.result import Result, of_table, table_text
+from perfvec.intervals.level import DEFAULT_LEVEL, require_level
+from perfvec.model import Model
+from support.errors import InputError
+from uarch.configuration import Machine
+from uarch.space import Constraint
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Sweep(Result):
+    """The points of a sweep.
+
+    Attributes:
+        best: The best points of each program, the best first, with the interval of their time (`low_seconds`,
+            `high_seconds`); the index is the row in `table`.
+        sensitivity: How much of the variance each field explains, by program.
+    """
+
+    best: pd.DataFrame
+    sensitivity: pd.DataFrame
+    design: Design = field(repr=False)
+    programs: Mapping[str, tuple[int, str]]  # instructions and ISA of each
+
+    def export_gem5(self, folder: str | os.PathLike[str]) -> pd.DataFrame:
+        """Write a gem5 script for each of the best points; a row a script (`analysis.designs.confirm.export_gem5`)."""
+        most = int(self.best.groupby("program", sort=False).size().max())
+        return confirm.export_gem5(folder, self.table, self.design, most, self.programs)
+
+
+@dataclass(frozen=True)
+class SweepQuestion:
+    """The points of a sweep: a grid around `base` (`vary`: the values of each field) or a `sample` of a design `space`.
+
+    `constraints` are comparisons, `cost` and `objective` arithmetic over fields; `search`: the number of trials, where
+    the best point is looked for instead of all points listed; `best`: how many points of each program are shown;
+    `heat`: the fields of the heat map. Raises InputError for a wrong field, value or expression, before any program is
+    looked at.
+    """
+
+    base: Machine | None = None
+    vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    space: str | None = None
+    sample: int = 10_000
+    seed: int = 0
+    constraints: Sequence[str] = ()
+    cost: str | None = None
+    objective: str | None = None
+    best: int = 10
+    search: int | None = None
+    heat: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.space is None) == (not self.vary):
+            raise InputError("an empty sweep: give --vary FIELD=V1,V2,… with --base M, or --space S, one of the two")
+        if self.vary and self.base is None:
+            raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
+        if self.search is None:
+            sweep.Outcome(self._listed.columns, self.cost, self.objective)
+        else:
+            _ = self._searchable
+
+    def require_goes_with(self, *, simulate: bool, span: bool) -> None:
+        """Raise InputError for a search with what it does not go with."""
+        if self.search is not None and (simulate or span):
+            raise InputError(
+                "--search goes with a budget and whole programs; leave out --simulate, --start and --count"
+            )
+
+    def ask(
+        self,
+        model: Model,
+        targets: Sequence[Target],
+        seconds: float,
+        *,
+        level: float = DEFAULT_LEVEL,
+        progress: bool = True,
+    ) -> Sweep:
+        """Answer within a budget of so many seconds; the table is that of `analysis.designs.sweep.answered`.
+
+        There `low` and `high` are `low_seconds` and `high_seconds`.
+        """
+        require_level(level)
+        design = self._design(model, targets, progress)
+        frame = sweep.answered(
+            model,
+            targets,
+            design,
+            seconds,
+            base=self.base,
+            cost=self.cost,
+            objective=self.objective,
+            best=self.best,
+            level=level,
+            progress=progress,
+        )
+        chosen = intervals.of_best(model, targets, design.columns, sweep.best(frame, self.best), level)
+        importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=design.exact)
+        axes = sweep.heat_fields(frame, self.heat, importance)
+        units = {"low": "low_seconds", "high": "high_seconds"}
+        modelled = set(frame.loc[frame["source"] == "zero-shot", "program"])
+        guessed = [one.vector for one in targets if one.name in modelled]
+        return Sweep(
+            f"Sweep of {self.space or (self.base.name if self.base is not None else '')}",
+            frame.rename(columns=units),
+            document=lambda: sweep.to_json(frame, sensitivities=importance, chosen=chosen),
+            text=lambda: _text(frame, chosen, importance, level, self.base, design.exact),
+            sections=lambda: sweep.sections(frame, chosen, importance, axes),
+            picture=lambda: sweep.plot(frame, axes),
+            notes=(*([design.left_out] if design.left_out else []), *novelty.unlike(model, guessed)),
+            headline=lambda: sweep.headline(frame, chosen, importance, self.base, level),
+            best=chosen.rename(columns=units),
+            sensitivity=importance,
+            design=design,
+            programs={one.name: (one.instructions, one.isa) for one in targets},
+        )
+
+    def _design(self, model: Model, targets: Sequence[Target], progress: bool) -> Design:
+        if self.search is None:
+            return self._listed
+        vectors = [one.vector for one in targets]
+        return searching.search(
+            model,
+            vectors,
+            self._searchable,
+            self.search,
+            seed=self.seed,
+            cost=self.cost,
+            objective=self.objective,
+            progress=progress,
+        )
+
+    @property
+    def _limits(self) -> tuple[Constraint, ...]:
+        return sweep.parse_constraints(self.constraints, self.cost)
+
+    @cached_property
+    def _listed(self) -> Design:
+        if self.space is not None:
+            return sweep.space_design(self.space, self.sample, seed=self.seed, base=self.base, constraints=self._limits)
+        assert self.base is not None
+        return sweep.grid_design(self.base, self.vary, self._limits)
+
+    @cached_property
+    def _searchable(self) -> Searchable:
+        if self.space is not None:
+            return searching.search_space(self.space, base=self.base, constraints=self._limits)
+        assert self.base is not None
+        return searching.search_grid(self.base, self.vary, self._limits)
+
+
+def _text(
+    frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, level: float, base: Machine | None, exact: bool
+) -> str:
+    """Every varied field of a grid; of other points those that fit, and below the table all of the best point."""
+    order = list(dict.fromkeys([*importance["field"], *sweep.fields_of(frame)]))
+    told = f"; {100 * level:g}% intervals of the times" if (chosen["low"] < chosen["high"]).any() else ""
+    tables = sweep.terminal_tables(chosen, order)
+    if len(tables) > 1 and not exact:
+        tables = [tables[0].drop(columns="#")]
+        below = ["", *sweep.changed_fields(chosen, base)]
+    else:
+        below = []
+    return "\n".join(
+        [
+            "\n\n".join(map(table_text, tables)),
+            f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}",
+            f"source: {sweep.told_sources(frame)}",
+            *below,
+            "",
+            table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),
+        ]
+    )
+
+
+def gem5_result(folder: str | os.PathLike[str]) -> Result:
+    """Answer what gem5 says of the exported points that it ran; the table is that of `confirm.gem5_results`."""
+    table = confirm.gem5_results(folder)
+
+    def headline() -> Headline:
+        error = float(table["error"].abs().mean())
+        first = table.loc[table["rank"] == 1, "gem5_rank"]
+        sentence = f"The predicted CPIs of {len(table)} points are {percent(error)} off gem5's on average; the point "
+        sentence += f"predicted as the best is number {int(first.iloc[0])} by gem5." if len(first) else "was not run."
+        return Headline(percent(error), "mean error", sentence, "gem5's cycles of the exported points")
+
+    document = {"points": table.to_dict(orient="records")}
+    return of_table("gem5 beside the predictions", table, lambda: document, headline=headline)

@@ -1,0 +1,469 @@
+"""The what-if protocol: predicted changes of a program's time against simulated ones (docs/explanation/budgets.md).
+
+    one field   each of MACHINES with one field changed, against the machine itself
+    pairs       RANDOM machines of the space `default`, each against the next; their order is Kendall's tau
+    grid G      each of GRIDS: the other points against the base, the order, and what the chosen design loses
+    space       SPACE_POINTS machines of the space `default`, against their first; the order
+
+Truth is the simulation of every instruction. What tells the changes (`source`): `simulated` (the program's own way to
+be simulated, which for a trace is the truth; `live-points` where it is that), `corrected` (from so many simulated
+points, `analysis.budget`), `zero-shot` (the model's encoder).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from analysis.budget import budget
+from analysis.designs.sweep import Design, Outcome, encoder_of, first_points, grid_design, space_design
+from analysis.programs.simulable import Estimates, Simulable, SimulableLivePoints, SimulableTrace
+from analysis.programs.span import Span
+from analysis.results.result import to_rows
+from perfvec.machines.columns import cycles_of_columns
+from perfvec.model import Model, configuration_key
+from perfvec.representation.represent import represent
+from support.errors import InputError
+from support.files import atomic_path
+from support.text import parse_json
+from tracegen.live_points.record import of_trace
+from uarch.columns import Columns, of_machines
+from uarch.configuration import Machine, get_field, load_machine, replace_field
+from uarch.space import sample
+from uarch.timing.simulation import SIMULATOR
+
+MACHINES = ("base", "zen2", "cortex-a53")
+FACTORS = (0.5, 2)
+FIELDS = (
+    "l1i.size_kib",
+    "l1d.size_kib",
+    "l2.size_kib",
+    "l1d.latency",
+    "l2.latency",
+    "l1d.mshrs",
+    "pipeline.rob_entries",
+    "pipeline.issue_width",
+    "pipeline.width",
+    "functional_units.load_ports",
+    "functional_units.int_alu",
+    "frequency_ghz",
+)
+KINDS = ("local", "bimode", "tournament", "tage", "tage-sc-l")
+RANDOM, RANDOM_SEED = 40, 40
+TRUTHS, TRUTH_SEED = 100, 1  # random points of a grid or the space whose truth is simulated
+FROM_GRID, FROM_SPACE = 64, 256  # simulated points that correct the others
+SPACE_POINTS, SPACE_SEED = 1_000_000, 3
+CLOSE = 0.1  # pairs of machines whose times differ by less than this
+STILL = 0.01  # changes below this are none
+_BEST = 20  # points that look best, whose truth tells what the chosen one loses
+_SHOWN = 5  # best points that are simulated at the end
+_SAVED = 64
+
+
+@dataclass(frozen=True)
+class GridOf:
+    """A machine, the values of its fields, and what its designer minimises."""
+
+    base: str
+    values: Mapping[str, Sequence[Any]]
+    objective: str
+
+
+_FREQUENCIES = [1.0, 1.2, 1.5, 1.8, 2.0, 2.2, 2.5, 2.8, 3.0, 3.2, 3.5, 3.8, 4.0, 4.5, 5.0]
+GRIDS = {
+    "caches": GridOf(
+        "zen2",
+        {
+            "l1d.size_kib": [16, 32, 64, 128],
+            "l1i.size_kib": [16, 32, 64, 128],
+            "l2.size_kib": [128, 256, 512, 1024, 2048, 4096],
+            "l2.latency": [8, 10, 12, 14, 17, 20, 24],
+            "frequency_ghz": _FREQUENCIES,
+        },
+        "time * (1000 + 10*l1d.size_kib + 10*l1i.size_kib + l2.size_kib + 300*frequency_ghz - 20*l2.latency)",
+    ),
+    "core": GridOf(
+        "base",
+        {
+            "pipeline.fetch_width": [2, 3, 4, 6, 8],
+            "pipeline.issue_width": [2, 3, 4, 6, 8, 10],
+            "pipeline.rob_entries": [96, 128, 160, 192, 256, 320, 384],
+            "pipeline.issue_queue_entries": [16, 32, 64, 96],
+            "functional_units.load_ports": [1, 2, 3],
+            "functional_units.int_alu": [2, 3, 4, 6],
+        },
+        "time * (300 + 20*pipeline.fetch_width + 20*pipeline.issue_width + pipeline.rob_entries/4"
+        " + pipeline.issue_queue_entries + 20*functional_units.load_ports + 10*functional_units.int_alu)",
+    ),
+    "mixed": GridOf(
+        "base",
+        {
+            "l1d.size_kib": [8, 16, 32, 64, 128],
+            "l2.size_kib": [128, 256, 512, 1024, 2048],
+            "l2.latency": [6, 10, 14, 20],
+            "pipeline.rob_entries": [96, 128, 192, 256, 320],
+            "branch_predictor.kind": list(KINDS),
+            "l1d.mshrs": [2, 4, 8, 16],
+        },
+        "time * (2000 + 10*l1d.size_kib + l2.size_kib + 2*pipeline.rob_entries + 20*l1d.mshrs - 30*l2.latency)",
+    ),
+    "in-order": GridOf(
+        "cortex-a53",
+        {
+            "l1d.size_kib": [4, 8, 16, 32, 64, 128],
+            "l2.size_kib": [64, 128, 256, 512, 1024, 2048, 4096],
+            "l2.latency": list(range(6, 22)),
+            "frequency_ghz": _FREQUENCIES,
+        },
+        "time * (1000 + 10*l1d.size_kib + l2.size_kib + 300*frequency_ghz - 20*l2.latency)",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Program:
+    """Program that is judged: `truth` simulates every instruction, `own` is how the program is simulated otherwise;
+    cycles [n] by the model's encoder; whether it trained the model.
+    """
+
+    truth: Simulable
+    own: Simulable
+    by_model: Callable[[Columns], NDArray[np.float64]]
+    seen: bool
+
+
+class Kept:
+    """A program whose simulations are kept in a file, so that a protocol that was stopped goes on."""
+
+    def __init__(self, of: SimulableTrace, folder: str | os.PathLike[str]) -> None:
+        self._of = of
+        self.name, self.isa, self.instructions, self.work = of.name, of.isa, of.instructions, of.work
+        key = hashlib.sha256(f"{of.digest} {of.work} {of.instructions} {SIMULATOR}".encode()).hexdigest()[:12]
+        self._path = Path(folder) / f"{of.name}-{key}.cycles.json"
+        try:
+            self._known: dict[str, float] = dict(parse_json(self._path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, InputError):
+            self._known = {}  # none yet, or damaged: simulated again
+
+    def prepare(self) -> None:
+        """Nothing: where all is known, nothing is simulated."""
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        """As `Simulable`'s."""
+        keys = [hashlib.sha256(str(configuration_key(machine)).encode()).hexdigest()[:24] for machine in machines]
+        new = {key: machine for key, machine in zip(keys, machines, strict=True) if key not in self._known}
+        for first in range(0, len(new), _SAVED):
+            some = dict(list(new.items())[first : first + _SAVED])
+            found = self._of.simulate(list(some.values()), threads).cycles
+            self._known |= dict(zip(some, found.tolist(), strict=True))
+            with atomic_path(self._path) as temporary:
+                temporary.write_text(json.dumps(self._known), encoding="utf-8")
+        cycles = np.array([self._known[key] for key in keys])
+        return Estimates(cycles, cycles, cycles)
+
+
+def programs_of(
+    model: Model,
+    traces: Sequence[str | os.PathLike[str]],
+    folder: str | os.PathLike[str],
+    *,
+    max_instructions: int | None = None,
+    live_points: bool = False,
+    progress: bool = True,
+) -> Iterator[Program]:
+    """Traces, or their first instructions, as programs; their simulations are kept in the folder.
+
+    With `live_points` what tells the changes is simulated on live-points, made now.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    seen = {program.digest for program in model.programs}
+    encoder = encoder_of(model)
+    for path in traces:
+        trace = SimulableTrace(path, Span(count=max_instructions))
+        vector = represent(model, path, max_instructions=max_instructions, progress=progress).vector
+
+        def by_model(points: Columns, vector: NDArray[np.float64] = vector) -> NDArray[np.float64]:
+            return np.asarray(cycles_of_columns(encoder, points, vector[None])[:, 0])
+
+        kept = Kept(trace, folder)
+        own: Simulable = kept
+        if live_points:
+            own = SimulableLivePoints(path, of_trace(path, max_instructions=max_instructions, progress=progress))
+        yield Program(kept, own, by_model, trace.digest in seen)
+
+
+def evaluate(
+    programs: Iterator[Program] | Sequence[Program], *, tasks: Sequence[str] | None = None, progress: bool = True
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Every change, and every order: two tables.
+
+    Changes: `program`, `programs` (seen or unseen by the model), `task`, `source`, `true` and `told` (fractions of the
+    time), `covered` (whether an interval held; NaN without one). Orders, a row a program, task and source: `tau`,
+    `close_tau` (of pairs within CLOSE), `regret` (of the chosen design), `simulated` (points) and `seconds`.
+    """
+    changes: list[pd.DataFrame] = []
+    orders: list[dict[str, Any]] = []
+    for program in programs:
+        known = {"program": program.truth.name, "programs": "seen" if program.seen else "unseen"}
+        for task, run in _tasks().items():
+            if tasks is not None and task not in tasks:
+                continue
+            for source, told in run(program, progress):
+                common = known | {"task": task, "source": source}
+                changes.append(told.changes().assign(**common))
+                orders.append(common | told.orders())
+    return pd.concat(changes, ignore_index=True), pd.DataFrame(orders)
+
+
+def task_names() -> list[str]:
+    """The protocol's tasks."""
+    return list(_tasks())
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Seconds [n] by some source beside the true ones; changes are from row `of` [n] (-1: none)."""
+
+    true: NDArray[np.float64]
+    told: NDArray[np.float64]
+    of: NDArray[np.int64]
+    ordered: bool = True
+    covered: NDArray[np.float64] | None = None
+    regret: float = np.nan
+    simulated: int = 0
+    seconds: float = np.nan
+
+    def changes(self) -> pd.DataFrame:
+        rows = np.flatnonzero(self.of >= 0)
+        start = self.of[rows]
+        covered = np.full(len(rows), np.nan) if self.covered is None else self.covered[rows]
+        true, told = (seconds[rows] / seconds[start] - 1 for seconds in (self.true, self.told))
+        off = self.told[rows] / self.true[rows] - 1
+        return pd.DataFrame({"true": true, "told": told, "off": off, "covered": covered})
+
+    def orders(self) -> dict[str, float]:
+        found = {"tau": np.nan, "close_tau": np.nan}
+        if self.ordered:
+            found = {"tau": float(kendalltau(self.told, self.true).statistic), "close_tau": self._close()}
+        return found | {"regret": self.regret, "simulated": self.simulated, "seconds": self.seconds}
+
+    def _close(self) -> float:
+        first, second = np.triu_indices(len(self.true), 1)
+        apart = self.true[first] / self.true[second] - 1
+        near = (np.abs(apart) < CLOSE) & (apart != 0)
+        if not near.any():
+            return np.nan
+        told = np.sign(self.told[first] - self.told[second])[near]
+        return float((told * np.sign(apart[near])).mean())
+
+
+_Task = Callable[[Program, bool], Iterator[tuple[str, _Told]]]
+
+
+def _tasks() -> dict[str, _Task]:
+    def grid(name: str) -> _Task:
+        return lambda program, progress: _grid(program, GRIDS[name], progress)
+
+    return {"one field": _one_field, "pairs": _pairs, **{f"grid {name}": grid(name) for name in GRIDS}, "space": _space}
+
+
+def one_field_changes(base: Machine) -> list[Machine]:
+    """`base`, and every machine of one other value that can be."""
+    found = [base]
+    values: list[tuple[str, Any]] = []
+    for field in FIELDS:
+        try:
+            here = get_field(base, field)
+        except InputError:
+            continue  # of the other core
+        for factor in FACTORS:
+            values.append((field, max(int(here * factor), 1) if isinstance(here, int) else here * factor))
+    values += [("branch_predictor.kind", kind) for kind in KINDS]
+    for field, value in values:
+        if value == get_field(base, field):
+            continue
+        try:
+            found.append(replace_field(base, field, value))
+        except InputError:
+            continue
+    return [replace(machine, name=f"{base.name} {number}") for number, machine in enumerate(found)]
+
+
+def _seconds(points: Columns, cycles: NDArray[np.float64]) -> NDArray[np.float64]:
+    return cycles / (np.asarray(points["frequency_ghz"], np.float64) * 1e9)
+
+
+def _listed(program: Program, machines: Sequence[Machine], of: NDArray[np.int64], ordered: bool) -> Iterator[Any]:
+    points = of_machines(machines)
+    true = _seconds(points, program.truth.simulate(machines).cycles)
+    began = time.perf_counter()
+    own = program.own.simulate(machines)
+    taken = time.perf_counter() - began
+    told, low, high = (_seconds(points, cycles) for cycles in (own.cycles, own.low, own.high))
+    inside = ((low <= true) & (true <= high)).astype(float)
+    source = "live-points" if isinstance(program.own, SimulableLivePoints) else "simulated"
+    yield source, _Told(true, told, of, ordered, inside, simulated=len(machines), seconds=taken)
+    yield "zero-shot", _Told(true, _seconds(points, program.by_model(points)), of, ordered)
+
+
+def _one_field(program: Program, progress: bool) -> Iterator[tuple[str, _Told]]:
+    machines: list[Machine] = []
+    of: list[int] = []
+    for name in MACHINES:
+        changed = one_field_changes(load_machine(name))
+        of += [-1] + [len(machines)] * (len(changed) - 1)
+        machines += changed
+    yield from _listed(program, machines, np.array(of), False)
+
+
+def _pairs(program: Program, progress: bool) -> Iterator[tuple[str, _Told]]:
+    of = np.append(np.arange(1, RANDOM), -1)
+    yield from _listed(program, sample(RANDOM, RANDOM_SEED), of, True)
+
+
+def _grid(program: Program, grid: GridOf, progress: bool) -> Iterator[tuple[str, _Told]]:
+    base = load_machine(grid.base)
+    design = grid_design(base, grid.values)
+    first = first_points(design, base)
+    yield from _designed(program, design, first, FROM_GRID, grid.objective, progress)
+
+
+def _space(program: Program, progress: bool) -> Iterator[tuple[str, _Told]]:
+    yield from _designed(program, _whole_space(), [], FROM_SPACE, None, progress)
+
+
+@lru_cache(1)
+def _whole_space() -> Design:
+    return space_design("default", SPACE_POINTS, seed=SPACE_SEED)
+
+
+def _designed(
+    program: Program, design: Design, first: list[int], limit: int, objective: str | None, progress: bool
+) -> Iterator[tuple[str, _Told]]:
+    points, score = design.columns, Outcome(design.columns, None, objective).score
+    found = budget.answer(
+        program.own,
+        points,
+        np.inf,
+        lambda: program.by_model(points),
+        score=score if objective else None,
+        first=first,
+        best=_SHOWN if objective else 0,
+        limit=limit,
+        level=0.95,
+        progress=progress,
+    )
+    generator = np.random.default_rng(TRUTH_SEED)
+    drawn = generator.choice(points.count, 2 * limit + TRUTHS, replace=False)
+    rows = np.concatenate([first[:1] or drawn[:1], drawn[1:][found.source[drawn[1:]] != 0][:TRUTHS]]).astype(np.int64)
+    predicted = program.by_model(points)
+    truth = _Truth(program.truth, points)
+    true = truth.cycles(rows)
+    of = np.append(-1, np.zeros(len(rows) - 1, np.int64))
+    for source, cycles in (("corrected", found.cycles), ("zero-shot", predicted)):
+        told = _seconds(points.rows(rows), cycles[rows])
+        lost = np.nan
+        if objective:
+            known = np.union1d(rows, np.flatnonzero(found.source == 0))
+            known = np.union1d(known, np.argsort(score(cycles.copy()))[:_BEST])
+            every = cycles.copy()
+            every[known] = truth.cycles(known)
+            lost = float(score(every)[int(score(cycles.copy()).argmin())] / score(every)[known].min() - 1)
+        covered = None
+        if source == "corrected":
+            covered = ((found.low[rows] <= true) & (true <= found.high[rows])).astype(float)
+        yield (
+            source,
+            _Told(
+                _seconds(points.rows(rows), true),
+                told,
+                of,
+                True,
+                covered,
+                lost,
+                found.simulated if source == "corrected" else 0,
+                found.seconds if source == "corrected" else np.nan,
+            ),
+        )
+
+
+class _Truth:
+    """True cycles of points, simulated when they are first asked for."""
+
+    def __init__(self, program: Simulable, points: Columns) -> None:
+        self._program, self._points = program, points
+
+    def cycles(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        machines = [self._points.machine(int(row), f"point {row}") for row in rows]
+        return self._program.simulate(machines).cycles
+
+
+def summary(changes: pd.DataFrame, orders: pd.DataFrame) -> pd.DataFrame:
+    """A row a task, source and kind of programs (seen, unseen, all), in points (per cent of the time) where not said.
+
+    `change`: mean |true change|; `error`: mean |told less true change|; `correlation` of told and true changes; `sign`:
+    share of the changes above a point whose sign is right; `false`: mean |told change| where the true one is below a
+    point; `off`: mean |time told / true − 1| of the points, in per cent; `covered`: share of 95 % intervals that held;
+    tau, close tau and regret (per cent; the mean over programs, and `worst_regret`); `simulated` points; `seconds`.
+    """
+    rows = []
+    for (task, source), part in changes.groupby(["task", "source"], sort=False):
+        for kind in ("seen", "unseen", "all"):
+            own = part if kind == "all" else part[part["programs"] == kind]
+            mine = orders[(orders["task"] == task) & (orders["source"] == source)]
+            mine = mine if kind == "all" else mine[mine["programs"] == kind]
+            if own.empty:
+                continue
+            true, told = own["true"].to_numpy(), own["told"].to_numpy()
+            moved, still = np.abs(true) > STILL, np.abs(true) < STILL
+            rows.append(
+                {
+                    "task": task,
+                    "source": source,
+                    "programs": kind,
+                    "changes": len(own),
+                    "change": 100 * np.abs(true).mean(),
+                    "error": 100 * np.abs(told - true).mean(),
+                    "correlation": _correlation(told, true),
+                    "sign": float((np.sign(told) == np.sign(true))[moved].mean()) if moved.any() else np.nan,
+                    "false": 100 * float(np.abs(told)[still].mean()) if still.any() else np.nan,
+                    "off": 100 * own["off"].abs().mean(),
+                    "covered": own["covered"].mean(),
+                    "tau": mine["tau"].mean(),
+                    "close_tau": mine["close_tau"].mean(),
+                    "regret": 100 * mine["regret"].mean(),
+                    "worst_regret": 100 * mine["regret"].max(),
+                    "simulated": mine["simulated"].mean(),
+                    "seconds": mine["seconds"].mean(),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    if len(a) < 2 or not a.std() or not b.std():
+        return float("nan")
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def shown(table: pd.DataFrame) -> str:
+    """The summary for the terminal."""
+    kept = table.drop(columns=["changes", "seconds"]).dropna(axis=1, how="all")
+    return kept.to_string(index=False, float_format="{:.3g}".format, na_rep="")
+
+
+def to_json(changes: pd.DataFrame, orders: pd.DataFrame) -> dict[str, Any]:
+    """The `--json` document: `summary`, and `orders` by program; null where there is no number."""
+    return {name: to_rows(table) for name, table in (("summary", summary(changes, orders)), ("orders", orders))}

@@ -1,0 +1,1 @@
+"""This computer as a machine, and times on it beside predictions."""

@@ -1,0 +1,1 @@
+"""Results: tables with their pictures, pages and texts."""

@@ -1,0 +1,257 @@
+"""Budgets: what they simulate and correct, of programs whose cycles on any machine are a known function."""
+
+import math
+
+import numpy as np
+import pytest
+
+from analysis.budget import budget
+from analysis.budget.coordinates import coordinates
+from analysis.budget.corrected import monotone
+from analysis.budget.gaussian_process import GaussianProcess
+from analysis.designs.sweep import first_points, grid_design, space_design
+from analysis.programs.simulable import Estimates, SimulableTrace
+from uarch.columns import Columns
+from uarch.configuration import load_machine
+
+GRID = {
+    "l1d.size_kib": [8, 16, 32, 64, 128],
+    "l2.latency": [6, 10, 14, 20],
+    "pipeline.issue_width": [2, 3, 4, 6, 8],
+    "branch_predictor.kind": ["local", "bimode", "tage", "tage-sc-l"],
+    "l2.size_kib": [256, 512, 1024, 2048],
+}
+
+
+def cycles_of(machine):
+    """A bottleneck, a cache that fits from 64 KiB on, and a predictor, which act on one another."""
+    misses = {8: 9.0, 16: 6.0, 32: 5.0, 64: 1.0, 128: 0.9}[machine.l1d.size_kib]
+    wrong = {"local": 3.0, "bimode": 2.0, "tage": 1.0, "tage-sc-l": 0.9}[machine.branch_predictor.kind]
+    width = min(machine.pipeline.issue_width, 4)
+    return 1e6 * (1 / width + 0.02 * misses * machine.l2.latency / 10 + 0.1 * wrong)
+
+
+class Known:
+    """Takes no time, unless `seconds` says what a machine takes."""
+
+    name, isa, instructions, work = "known", "x86-64", 1_000_000, 1_000_000
+
+    def __init__(self, work=1_000_000, of=cycles_of):
+        self.work, self.asked, self._of = work, [], of
+
+    def prepare(self):
+        pass
+
+    def simulate(self, machines, threads=None):
+        self.asked += machines
+        cycles = np.array([self._of(machine) for machine in machines])
+        return Estimates(cycles, cycles, cycles)
+
+
+def refused():
+    raise AssertionError("the model was not needed")
+
+
+@pytest.fixture(scope="module")
+def design():
+    return grid_design(load_machine("base"), GRID)
+
+
+def truth(design):
+    rows = range(design.columns.count)
+    return np.array([cycles_of(design.columns.machine(row, f"{row}")) for row in rows])
+
+
+@pytest.mark.slow
+def test_all_points_are_simulated_where_the_budget_allows_it(design):
+    few = design.columns.rows(slice(0, 40))
+    for seconds in (60.0, math.inf):
+        known = Known()
+        found = budget.answer(known, few, seconds, refused, progress=False)
+        assert set(found.sources) == {"simulated"}
+        assert len(known.asked) == len(set(known.asked)) == 40
+        assert np.array_equal(found.cycles, truth(design)[:40])
+        assert np.array_equal(found.low, found.high)
+
+
+@pytest.mark.slow
+def test_the_rest_is_corrected_and_its_intervals_cover(design, monkeypatch):
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(64 - self.count, 0))
+    found = budget.answer(
+        Known(),
+        design.columns,
+        60.0,
+        refused,
+        first=first_points(design, load_machine("base")),
+        level=0.95,
+        progress=False,
+    )
+    expected = truth(design)
+    others = found.sources == "corrected"
+    assert found.simulated == 64
+    assert np.array_equal(found.cycles[~others], expected[~others])
+    error = np.abs(found.cycles / expected - 1)[others]
+    assert error.mean() < 0.01
+    inside = (found.low <= expected) & (expected <= found.high)
+    assert inside[others].mean() > 0.9
+
+
+@pytest.mark.slow
+def test_a_larger_cache_is_not_shown_as_slower(design, monkeypatch):
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(24 - self.count, 0))
+    found = budget.answer(Known(), design.columns, 60.0, refused, progress=False)
+    cycles = np.where(found.sources == "simulated", np.nan, found.cycles).reshape([len(v) for v in GRID.values()])
+    for axis in (0, 4):
+        change = np.diff(cycles, axis=axis)
+        assert not (change > 1e-9 * np.nanmax(cycles)).any()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("limit", [4, 9, 20])
+def test_points_that_are_equal_but_for_a_few_have_finite_intervals(limit):
+    points = grid_design(
+        load_machine("base"), {"l2.size_kib": [256, 512, 1024, 2048], "l2.latency": [8, 12, 16, 20, 24, 28]}
+    )
+
+    def a_cliff(machine):
+        return 3e6 if machine.l2.size_kib == 256 and machine.l2.latency > 20 else 1e6
+
+    found = budget.answer(
+        Known(of=a_cliff), points.columns, math.inf, refused, least=2, limit=limit, threads=1, progress=False
+    )
+    assert found.simulated == limit
+    assert np.isfinite(found.high).all() and (found.low > 0).all()
+
+
+def test_a_budget_for_no_point_is_told_and_the_model_answers(capsys):
+    points = space_design("default", 30).columns
+    found = budget.answer(Known(10**12), points, 5.0, lambda: np.full(30, 7.0), progress=False)
+    assert set(found.sources) == {"zero-shot"} and set(found.cycles) == {7.0}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "not one point" in line
+
+
+def test_too_few_points_for_a_surface_leave_the_others_to_the_model(monkeypatch, capsys):
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(3 - self.count, 0))
+    points = space_design("default", 30).columns
+    found = budget.answer(Known(of=lambda machine: 5.0), points, 5.0, lambda: np.full(30, 7.0), progress=False)
+    assert sorted(set(found.sources)) == ["simulated", "zero-shot"]
+    assert (found.cycles == np.where(found.sources == "simulated", 5.0, 7.0)).all()
+    assert "only 3 of 30 points were simulated in time; the model answers for the others (" in capsys.readouterr().err
+
+
+def test_points_that_are_ranked_are_scaled_to_the_few_that_were_simulated(monkeypatch, capsys):
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(3 - self.count, 0))
+    points = space_design("default", 30).columns
+    model = np.linspace(7.0, 9.0, 30)
+    found = budget.answer(
+        Known(of=lambda machine: 5.0), points, 5.0, lambda: model, score=lambda cycles: cycles, progress=False
+    )
+    own = found.sources == "simulated"
+    assert own.sum() == 3 and set(found.sources[~own]) == {"corrected"} and np.isnan(found.low[~own]).all()
+    ratio = np.prod(5.0 / model[own]) ** (1 / 3)
+    assert found.cycles[~own] == pytest.approx(ratio * model[~own]) and (found.cycles[own] == 5.0).all()
+    assert "scaled to these" in capsys.readouterr().err
+
+
+def test_what_is_made_once_is_not_in_the_rate(monkeypatch):
+    now = [0.0]
+
+    class Slow(Known):
+        def prepare(self):
+            now[0] += 15
+
+        def simulate(self, machines, threads=None):
+            now[0] += 0.1 * len(machines)
+            return super().simulate(machines, threads)
+
+    monkeypatch.setattr(budget.time, "perf_counter", lambda: now[0])
+    found = budget.answer(
+        Slow(of=lambda machine: 5.0), space_design("default", 30).columns, 20.0, refused, progress=False
+    )
+    assert found.simulated == 30
+
+
+def test_few_points_are_not_all_kept_for_the_end(design, monkeypatch):
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(11 - self.count, 0))
+    found = budget.answer(
+        Known(), design.columns, 60.0, refused, score=lambda cycles: cycles.copy(), best=10, progress=False
+    )
+    assert found.simulated == 11
+    assert set(found.sources) == {"simulated", "corrected"}
+
+
+@pytest.mark.slow
+def test_the_best_points_are_simulated(design, monkeypatch):
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(80 - self.count, 0))
+    found = budget.answer(Known(), design.columns, 60.0, refused, score=lambda cycles: cycles.copy(), progress=False)
+    best = int(found.cycles.argmin())
+    assert found.sources[best] == "simulated"
+    assert found.cycles[best] == pytest.approx(truth(design).min(), rel=0.01)
+
+
+def test_a_budget_is_shared_by_work():
+    assert budget.shares([Known(100), None, Known(300)], 8.0) == [2.0, 0.0, 6.0]
+    assert budget.shares([Known(100), None], math.inf) == [math.inf, 0.0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_monotone_is_monotone_near_and_leaves_monotone_surfaces_alone(seed):
+    generator = np.random.default_rng(seed)
+    sizes = np.meshgrid([8, 16, 32], [128, 256, 512, 1024], [1.0, 2.0], indexing="ij")
+    names = ("l1d.size_kib", "l2.size_kib", "frequency_ghz")
+    points = Columns({n: s.ravel() for n, s in zip(names, sizes, strict=True)}, 24)
+    log = generator.normal(size=24)
+    found = monotone(points, log, np.zeros(24, bool)).reshape(3, 4, 2)
+    assert (np.diff(found, axis=0) <= 1e-12).all() and (np.diff(found, axis=1) <= 1e-12).all()
+    assert np.allclose(monotone(points, found.ravel(), np.zeros(24, bool)), found.ravel())
+    worst = max(
+        log.reshape(3, 4, 2)[a2, b2, c] - log.reshape(3, 4, 2)[a, b, c]
+        for c in range(2)
+        for a in range(3)
+        for b in range(4)
+        for a2 in range(a, 3)
+        for b2 in range(b, 4)
+    )
+    assert np.abs(found.ravel() - log).max() == pytest.approx(max(worst, 0) / 2)
+    fixed = generator.random(24) < 0.3
+    assert np.array_equal(monotone(points, log, fixed)[fixed], log[fixed])
+    simulated = np.where(fixed, found.ravel(), log)  # which have no larger cache slower: then no other point has
+    whole = monotone(points, simulated, fixed)
+    assert np.array_equal(whole[fixed], simulated[fixed])
+    whole = whole.reshape(3, 4, 2)
+    assert (np.diff(whole, axis=0) <= 1e-12).all() and (np.diff(whole, axis=1) <= 1e-12).all()
+
+
+def test_coordinates_of_names_steps_and_what_is_lacking(design):
+    where = coordinates(design.columns)
+    assert np.abs(where.values).max() <= 1
+    assert where.fields == len(GRID)
+    # of a name one for each, of a number its logarithm and a step at each value but the first
+    assert where.values.shape[1] == 4 + sum(len(values) for field, values in GRID.items() if "kind" not in field)
+    wide = coordinates(space_design("default", 100).columns)
+    assert np.isfinite(wide.values).all() and np.abs(wide.values).max() <= 1 + 1e-6
+
+
+@pytest.mark.slow
+def test_a_process_goes_through_its_points_and_knows_what_it_does_not_know(design):
+    where = coordinates(design.columns)
+    rows = np.random.default_rng(0).choice(design.columns.count, 60, replace=False)
+    targets = np.log(truth(design)[rows])
+    process = GaussianProcess(where, rows, targets)
+    mean, deviation = process.predict()
+    assert np.abs(mean[rows] - targets).max() < 0.02
+    assert deviation[rows].mean() < np.delete(deviation, rows).mean()
+    chosen = process.most_informative(np.arange(design.columns.count), 5)
+    assert len(set(chosen.tolist())) == 5 and not np.isin(chosen, rows).any()
+
+
+def test_a_trace_is_simulable(data):
+    path = data.traces / "qsort.trace.h5"
+    program = SimulableTrace(path)
+    machines = [load_machine("base"), load_machine("cortex-a53")]
+    found = program.simulate(machines)
+    assert program.name == "qsort" and program.work == program.instructions
+    from analysis.questions.simulate import simulate
+
+    assert found.cycles.tolist() == simulate([path], machines, progress=False)["cycles"].tolist()

@@ -1,0 +1,312 @@
+"""Sweeps with the shipped model: points, costs, objectives, the search, gem5's scripts and results."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import api
+from analysis.designs import confirm, search, sweep
+from analysis.designs.sensitivity import sensitivity
+from analysis.results.figure import Points, label
+from analysis.results.intervals import readable
+from perfvec.machines.encoder import machine_features
+from support.errors import InputError
+from tests.analysis.vectors import program, shipped
+from tests.tracegen.gem5 import gem5_runs
+from uarch.columns import of_machine
+from uarch.configuration import load_machine, replace_field
+from uarch.gem5.table import digest
+from uarch.space import sample
+
+GRID = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512]}
+
+
+def test_times_are_those_of_the_encoder():
+    frame = sweep.sweep(shipped(), [program()], load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]})
+    columns = sweep.grid_design(load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]}).columns
+    machines = [columns.machine(row, "point") for row in range(columns.count)]
+    vectors = shipped().encoder.encode(np.stack([machine_features(machine) for machine in machines]))
+    expected = vectors @ program().vector
+    assert np.allclose(frame["cycles"], expected, rtol=1e-3)
+    assert np.allclose(frame["seconds"], frame["cycles"] / [machine.frequency_ghz * 1e9 for machine in machines])
+
+
+def test_cost_and_objective_by_hand():
+    frame = sweep.sweep(
+        shipped(),
+        [program()],
+        load_machine("base"),
+        GRID,
+        cost="2*l1d.size_kib + l2.size_kib",
+        objective="time * (1000 + cost) + 0*l1i.size_kib",
+    )
+    assert frame["cost"].tolist() == [288, 544, 320, 576, 384, 640]
+    assert np.allclose(frame["objective"], frame["seconds"] * (1000 + frame["cost"]))
+    assert sweep.best(frame, 1).index[0] == frame["objective"].idxmin()
+    on_front = frame[frame["pareto"]].sort_values("cost")
+    assert on_front["cost"].iloc[0] == 288
+    assert on_front["seconds"].is_monotonic_decreasing
+
+
+def test_a_field_that_a_machine_lacks_costs_nothing():
+    design = sweep.space_design("default", 50, seed=1)
+    frame = sweep.run(shipped(), [program()], design, cost="l3.size_kib")
+    absent = [machine.l3 is None for machine in sample(50, 1)]
+    assert (frame["cost"] == 0).tolist() == absent
+    document = sweep.to_json(frame)
+    assert [point["uarch"]["l3.size_kib"] is None for point in document["points"]] == absent
+    json.dumps(document, allow_nan=False)
+
+
+def test_points_that_are_no_machine_are_left_out_and_told():
+    design = sweep.grid_design(load_machine("base"), {"l1d.size_kib": [32, 40], "l2.latency": [8, 9]})
+    assert design.fields["l1d.size_kib"].tolist() == [32, 32]
+    assert "2 of 4" in design.left_out
+    with pytest.raises(InputError, match="empty sweep"):
+        sweep.grid_design(load_machine("base"), {"l1d.size_kib": [40]})
+
+
+def test_constraints_take_expressions_and_the_cost():
+    text = "2*l1d.size_kib + l2.size_kib"
+    grid = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512, 1024]}
+    base = load_machine("base")
+    whole = {(16, 256), (32, 256), (64, 256), (16, 512), (32, 512)}
+    for limits in (sweep.parse_constraints([f"{text} < 640"]), sweep.parse_constraints(["cost < 640"], text)):
+        columns = sweep.grid_design(base, grid, limits).columns
+        points = zip(columns["l1d.size_kib"].tolist(), columns["l2.size_kib"].tolist(), strict=True)
+        assert set(points) == whole
+    with pytest.raises(InputError, match="what is the cost"):
+        sweep.parse_constraints(["cost < 640"])
+    with pytest.raises(InputError, match=r"did you mean l1d\.size_kib"):
+        sweep.parse_constraints(["2*l1d.size_kb < 640"])
+    # A machine without an L3 has one that costs nothing.
+    flat = {"l2.size_kib": 700.0}
+    (limit,) = sweep.parse_constraints(["cost < 640"], "l2.size_kib + l3.size_kib")
+    assert not limit.holds(flat) and limit.holds({"l2.size_kib": 600.0})
+
+
+def test_constraints_of_the_command_line():
+    limits = sweep.parse_constraints(["l2.size_kib >= 16 * l1d.size_kib"])
+    design = sweep.grid_design(load_machine("base"), GRID, limits)
+    assert design.fields.to_numpy().tolist() == [[16, 256], [16, 512], [32, 512]]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("l1d.size_kib=8:64:*2", [8, 16, 32, 64]),
+        ("l2.latency=4:9:2, 30", [4, 6, 8, 30]),
+        ("frequency_ghz=1:2:0.5", [1, 1.5, 2]),
+        ("l1d.size_kib=16,16", [16]),
+    ],
+)
+def test_ranges(text, values):
+    assert list(sweep.parse_vary([text]).values()) == [values]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "l2.latency=9:4:1",
+        "l2.latency=4:9",
+        "l2.latency=4:9:0",
+        "l2.latency=4:9:*1",
+        "branch_predictor.kind=a:b:1",
+        "l2.latency=4:9:x",
+    ],
+)
+def test_a_wrong_range_is_one_line(text):
+    with pytest.raises(InputError, match=r"must rise|must read|holds names"):
+        sweep.parse_vary([text])
+
+
+@pytest.mark.parametrize(
+    ("cost", "objective", "match"),
+    [
+        ("l1d.sise_kib", None, "l1d.size_kib"),
+        ("branch_predictor.kind", None, "holds a name"),
+        ("1/(l1d.size_kib - 16)", None, "no finite number"),
+        (None, "cost", "no field 'cost'"),
+        (None, "time; 1", "position 5"),
+    ],
+)
+def test_a_wrong_expression_is_one_line(cost, objective, match):
+    with pytest.raises(InputError, match=match):
+        sweep.sweep(shipped(), [program()], load_machine("base"), GRID, cost=cost, objective=objective)
+
+
+def test_vectors_of_different_models_are_told():
+    from dataclasses import replace
+
+    other = replace(program("q"), model="other")
+    with pytest.raises(InputError, match="different models"):
+        sweep.sweep(shipped(), [program(), other], load_machine("base"), GRID)
+
+
+def test_a_heat_map_has_the_best_of_the_other_fields():
+    frame = sweep.sweep(shipped(), [program()], load_machine("base"), {**GRID, "l2.latency": [8, 12]})
+    table = sweep.heat_map(frame, "p", "l1d.size_kib", "l2.size_kib")
+    part = frame[(frame["l1d.size_kib"] == 32) & (frame["l2.size_kib"] == 512)]
+    assert table.loc[512, 32] == part["seconds"].min()
+    assert table.shape == (2, 3)
+    with pytest.raises(InputError, match="does not vary"):
+        sweep.heat_map(frame, "p", "l1d.size_kib", "l3.size_kib")
+
+
+def heat_of(*times):
+    """The heat maps of programs with these times on a grid of 2 × 2, in ms."""
+    frame = pd.DataFrame(
+        {
+            "program": np.repeat([f"p{number}" for number in range(len(times))], 4),
+            "source": "encoder",
+            "l1d.size_kib": [16, 32] * 2 * len(times),
+            "l2.size_kib": [256, 256, 512, 512] * len(times),
+            "cycles": 1.0,
+            "seconds": np.ravel(times) / 1e3,
+        }
+    )
+    panels = sweep.plot(frame).panels
+    return [panel.title for panel in panels], [panel.marks[0].scale for panel in panels]
+
+
+def test_colours_of_heat_maps_are_multiples_of_the_least_time_and_titles_say_the_range():
+    titles, scales = heat_of([1.0, 1.01, 1.02, 1.02], [2.0, 2.1, 2.2, 2.26])
+    assert titles == ["p0: 1 to 1.02 (+2.0%)", "p1: 2 to 2.26 (+13.0%)"]
+    assert np.allclose(scales, [(1.0, 1.13), (2.0, 2.26)])  # 2 % looks like 2 beside 13
+    assert heat_of([1.0, 1.0, 1.0, 1.0])[1] == [None]
+    titles, scales = heat_of([1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 5.0, 8.0])
+    assert titles[1] == "p1: 2 to 8 (+300.0%)" and np.allclose(scales, [(1.0, 4.0), (2.0, 8.0)])
+
+
+def test_the_best_points_times_are_in_a_readable_unit():
+    chosen = pd.DataFrame({"program": ["p", "q"], "seconds": [0.002, 0.4], "low": [0.0018, 0.3], "high": [0.0021, 0.5]})
+    table = readable(chosen)
+    assert list(table.columns) == ["program", "time, ms", "from, ms", "to, ms"]
+    assert np.allclose(table.iloc[0, 1:].astype(float), [2.0, 1.8, 2.1])
+    simulated = chosen.assign(low=chosen["seconds"], high=chosen["seconds"])
+    assert list(readable(simulated).columns) == ["program", "time, ms"]
+    assert list(readable(chosen.assign(seconds=3e-10).drop(columns=["low", "high"])).columns) == ["program", "time, ns"]
+
+
+def test_the_terminal_s_table_fits(capsys):
+    frame = sweep.run(shipped(), [program("a-rather-long-name-of-a-program")], sweep.space_design("default", 30))
+    order = sensitivity(frame, sweep.fields_of(frame), "seconds", exact=False)["field"].tolist()
+    for table in sweep.terminal_tables(sweep.best(frame, 5), order):
+        lines = table.to_string(index=False, float_format="{:.4g}".format).splitlines()
+        assert len(lines) == 6
+        assert max(map(len, lines)) <= 80
+
+
+def test_the_terminal_has_every_field_of_a_grid():
+    grid = GRID | {"pipeline.load_queue_entries": [64, 128], "pipeline.store_queue_entries": [64, 96]}
+    answer = api.sweep([program()], base="base", vary=grid, cost="l2.size_kib", model=shipped())
+    lines = str(answer).splitlines()
+    assert max(map(len, lines)) <= 80
+    tables = "\n".join(lines).split("10 best of")[0].split("\n\n")
+    assert len(tables) == 2
+    found = {}
+    for header, *rows in (table.splitlines() for table in tables):
+        assert [int(row.split()[0]) for row in rows] == list(range(1, 11))
+        for place, name in enumerate(reversed(header.split()), 1):
+            found[name] = [row.split()[-place] for row in rows]
+    for field in grid:
+        assert found[field] == [str(value) for value in answer.best[field]]
+
+
+def test_the_terminal_has_every_field_of_a_sampled_space_s_best_point():
+    answer = api.sweep([program()], space="default", sample=30, base="base", model=shipped())
+    assert max(map(len, str(answer).splitlines())) <= 80
+    told = " ".join(str(answer).split("best for p: ")[1].split("\n\n")[0].split())
+    best, base = answer.best.iloc[0], of_machine(load_machine("base"))
+    wanted = [field for field in answer.sensitivity["field"] if best[field] == best[field] != base.get(field)]
+    assert len(wanted) > 8
+    assert sorted(told.split(", ")) == sorted(f"{field}={label(best[field])}" for field in wanted)
+
+
+def test_of_many_points_json_lists_the_front_and_the_best(monkeypatch):
+    monkeypatch.setattr(sweep, "MOST_LISTED", 10)
+    frame = sweep.run(shipped(), [program()], sweep.space_design("caches", 40), cost="l2.size_kib")
+    document = sweep.to_json(frame, k=3)
+    assert document["evaluated"] == 40
+    assert len(document["points"]) == len(set(np.flatnonzero(frame["pareto"])) | set(sweep.best(frame, 3).index))
+    best = [document["points"][index]["seconds"] for index in document["best"]]
+    assert best == sorted(frame["seconds"])[:3]
+
+
+def test_a_search_finds_the_best_of_a_grid():
+    pytest.importorskip("optuna")
+    grid = {"l1d.size_kib": [8, 16, 32, 64], "l2.latency": [6, 8, 10], "branch_predictor.kind": ["local", "tage"]}
+    over = search.search_grid(load_machine("base"), grid)
+    design = search.search(
+        shipped(), [program()], over, 60, seed=1, objective="time*(900+l1d.size_kib)", progress=False
+    )
+    assert not design.fields.duplicated().any()
+    found = sweep.run(shipped(), [program()], design, objective="time*(900+l1d.size_kib)")["objective"].min()
+    every = sweep.sweep(shipped(), [program()], load_machine("base"), grid, objective="time*(900+l1d.size_kib)")
+    assert found <= every["objective"].quantile(0.1)
+
+
+def test_a_search_of_a_space_keeps_its_constraints():
+    pytest.importorskip("optuna")
+    over = search.search_space("caches", base="zen4")
+    design = search.search(shipped(), [program(), program("q", 1)], over, 12, progress=False)
+    again = search.search(shipped(), [program(), program("q", 1)], over, 12, progress=False)
+    assert design.fields.equals(again.fields)
+    machine = design.columns.machine(0, "m")
+    assert machine.l2.size_kib >= 2 * machine.l1d.size_kib
+    assert machine.pipeline == load_machine("zen4").pipeline
+
+
+def test_scripts_for_gem5_and_the_machines_in_them(tmp_path):
+    design = sweep.grid_design(load_machine("base"), GRID)
+    frame = sweep.run(shipped(), [program(), program("q/2", 1)], design)
+    exported = confirm.export_gem5(tmp_path, frame, design, 2, {"p": (1000, "x86-64"), "q/2": (1000, "aarch64")})
+    assert exported["uarch"].tolist() == ["p-01", "p-02", "q_2-01", "q_2-02"]
+    best = sweep.best(frame, 1).iloc[0]
+    machine = load_machine("base")
+    for field in GRID:
+        machine = replace_field(machine, field, int(best[field]))
+    document = json.loads((tmp_path / confirm.PREDICTIONS).read_text())
+    assert document["points"][0]["digest"] == digest(replace_field(machine, "name", "p-01"))
+    assert digest(replace_field(machine, "name", "p-01")) in (tmp_path / "p-01.py").read_text()
+    with pytest.raises(InputError, match="no results"):
+        confirm.gem5_results(tmp_path)
+
+
+def predictions(folder, name, key):
+    point = {"uarch": name, "program": "touch", "digest": key, "instructions": 933, "cpi": 3.0, "frequency_ghz": 1.8}
+    folder.mkdir(exist_ok=True)
+    (folder / confirm.PREDICTIONS).write_text(json.dumps({"format": "perfvec-confirm/1", "points": [point]}))
+
+
+def test_gem5_s_result_beside_the_prediction(tmp_path):
+    predictions(tmp_path / "x", "cortex-a72", digest(gem5_runs.machine_that_ran("o3")))
+    shutil.copytree(gem5_runs.DATA / "o3", tmp_path / "x" / "run")
+    (row,) = confirm.gem5_results(tmp_path / "x").to_dict(orient="records")
+    assert row["gem5_cpi"] == pytest.approx(2734 / 933)
+    assert row["error"] == pytest.approx(3.0 * 933 / 2734 - 1)
+    assert row["gem5_ns"] == pytest.approx(2734 / 933 / 1.8)
+
+
+def test_a_run_of_another_machine_is_told(tmp_path):
+    predictions(tmp_path / "x", "cortex-a72", "0" * 64)
+    shutil.copytree(gem5_runs.DATA / "o3", tmp_path / "x" / "run")
+    with pytest.raises(InputError, match="not the exported one"):
+        confirm.gem5_results(tmp_path / "x")
+    (tmp_path / "x" / confirm.PREDICTIONS).write_text("{")
+    with pytest.raises(InputError, match="damaged"):
+        confirm.gem5_results(tmp_path / "x")
+
+
+def test_the_page_tells_points_by_their_fields_and_draws_the_front_over_the_one_that_matters():
+    answer = api.sweep([program(), program("q", 1)], base="base", vary=GRID, model=shipped())
+    sections = {section.title: section for section in answer.sections()}
+    assert list(sections["Best points"].table.columns[:3]) == ["program", *GRID]
+    (panel,) = sections["Pareto front"].figure.panels
+    assert panel.x.title == answer.sensitivity.groupby("field")["first_order"].mean().idxmax()
+    front = answer.table[answer.table["pareto"]]
+    drawn = np.concatenate([mark.y for mark in panel.marks if isinstance(mark, Points)])
+    assert np.allclose(np.sort(drawn) / drawn.min(), np.sort(front["seconds"]) / front["seconds"].min())

@@ -1,0 +1,171 @@
+"""Shapley values by hand and against their definition; attributions add up."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.budget import budget
+from analysis.programs.simulable import Estimates
+from analysis.programs.targets import Target
+from analysis.questions.attribute import (
+    IDEAL,
+    REST,
+    answered,
+    attribute,
+    coalitions,
+    load_ideal,
+    shapley,
+    shown,
+    to_json,
+)
+from perfvec.representation.represent import represent
+from support.errors import InputError
+from uarch.configuration import field_names, get_field, load_machine, preset_names
+
+
+@pytest.fixture(scope="module")
+def program(small_model, traces):
+    return represent(small_model, traces[0], max_instructions=5_000, progress=False)
+
+
+def test_the_glove_game_by_hand():
+    # Players 0 and 1 have a left glove each, player 2 a right one; a pair is worth 1 (Shapley 1953: 1/6, 1/6, 2/3).
+    worth = np.array([0, 0, 0, 0, 0, 1, 1, 1], float)
+    np.testing.assert_allclose(shapley(worth), [1 / 6, 1 / 6, 2 / 3])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 4).flatmap(lambda n: st.lists(st.floats(-100, 100), min_size=2**n, max_size=2**n)))
+def test_shapley_is_the_mean_over_all_orders(worth):
+    values = np.array(worth)
+    players = len(worth).bit_length() - 1
+    expected = np.zeros(players)
+    orders = list(itertools.permutations(range(players)))
+    for order in orders:
+        coalition = 0
+        for player in order:
+            expected[player] += values[coalition | 1 << player] - values[coalition]
+            coalition |= 1 << player
+    np.testing.assert_allclose(shapley(values), expected / len(orders), atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_has_its_ideal(name):
+    machine = load_machine(name)
+    groups = load_ideal(IDEAL, machine)
+    machines = coalitions(machine, groups)
+    assert len(machines) == 256
+    assert machines[0] == machine
+    for field, value in {field: value for fields in groups.values() for field, value in fields.items()}.items():
+        assert field == "memory" or get_field(machines[-1], field) == value
+    assert get_field(machines[-1], "memory") == groups["memory"]["memory"]
+    only_first = {f for f in field_names(machine) if get_field(machines[1], f) != get_field(machine, f)}
+    assert only_first <= set(groups["l1i"])
+    # Frequency, prefetchers and what has no better or worse stay.
+    kept = {field for field in field_names(machine) if field not in set().union(*groups.values())}
+    assert kept <= {
+        "name",
+        "core",
+        "frequency_ghz",
+        "l3",
+        *(f"{c}.prefetcher" for c in ("l1i", "l1d", "l2", "l3")),
+        "memory.model",
+        "memory.latency_ns",
+        "memory.bandwidth_gbs",
+        "functional_units.load_ports",
+        "functional_units.store_ports",
+    }
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_groups_add_up_to_the_encoded_cycles(small_model, program, index):
+    machine = small_model.machines[index]
+    frame = attribute(small_model, [program, program], machine)
+    encoded = float(small_model.encoder.vectors([machine])[0] @ program.vector)
+    assert frame["cycles"].sum() == pytest.approx(2 * encoded, rel=1e-5)  # an encoder's products are of float32
+    assert frame["share"].sum() == pytest.approx(2.0)
+    assert frame["predicted"].tolist() == pytest.approx([small_model.table()[index] @ program.vector] * 18)
+    assert len(frame) == 2 * 9
+    document = json.loads(json.dumps(to_json(frame), allow_nan=False))["attributions"][0]
+    total = sum(group["cycles"] for group in document["groups"]) + document["ideal_cycles"]
+    assert total == pytest.approx(document["encoded_cycles"])
+    assert max(map(len, shown(frame).splitlines())) <= 80
+
+
+def test_one_group_is_all_the_difference(small_model, program, tmp_path):
+    ideal = tmp_path / "i.yaml"
+    ideal.write_text(yaml.safe_dump({"l1d": {"l1d.size_kib": 128, "l1d.associativity": 8}}))
+    machine = small_model.machines[0]
+    frame = attribute(small_model, [program], machine, ideal).set_index("group")
+    ends = small_model.encoder.vectors(coalitions(machine, load_ideal(ideal, machine))) @ program.vector
+    row = frame.loc["l1d"]
+    for column in ("cycles", "alone", "last"):
+        assert row[column] == pytest.approx(ends[0] - ends[1])
+    assert frame.loc[REST, "cycles"] == pytest.approx(ends[1])
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ({}, "1 to 8 groups"),
+        ({str(k): {} for k in range(9)}, "1 to 8 groups"),
+        ([1], "1 to 8 groups"),
+        ({"a": 3}, "group a = 3 must be a mapping"),
+        ({"a": {"in-order": 3, "out-of-order": 3}}, "must be a mapping"),
+        ({"a": {"l1d.sise_kib": 3}}, r"unknown field 'l1d.sise_kib' \(did you mean l1d.size_kib\?\)"),
+        ({"a": {"core": "in-order"}}, "unknown field 'core'"),
+        ({"a": {"l1d.latency": 1}, "b": {"l1d.latency": 2}}, "two groups, a and b"),
+        ({"a": {"l1d.latency": -1}}, "l1d.latency = -1 must be"),
+        ({"a": {"memory": "DDR9"}}, "DDR9"),
+    ],
+)
+def test_a_wrong_ideal_is_one_line(small_model, program, tmp_path, content, match):
+    path = tmp_path / "i.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError, match=match) as told:
+        attribute(small_model, [program], small_model.machines[0], path)
+    assert str(path) in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+class Multiplied:
+    """A program whose cycles are multiplied by what each group is not."""
+
+    name, isa, instructions, work = "m", "x86-64", 1000, 1000
+
+    def prepare(self):
+        pass
+
+    def simulate(self, machines, threads=None):
+        cycles = np.array(
+            [1e6 * (1 + 1 / machine.l1d.size_kib) * (1 + machine.l2.latency / 10) for machine in machines]
+        )
+        return Estimates(cycles, cycles, cycles)
+
+
+@pytest.mark.slow
+def test_coalitions_are_simulated_within_a_budget(small_model, monkeypatch):
+    machine = small_model.machines[0]
+    target = Target(Multiplied(), lambda: pytest.fail("the model was not needed"))
+    whole = answered(small_model, [target], machine, 60.0, progress=False)
+    assert set(whole["source"]) == {"simulated"}
+    assert whole["cycles"].sum() == pytest.approx(Multiplied().simulate([machine]).cycles[0])
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(40 - self.count, 0))
+    some = answered(small_model, [target], machine, 60.0, progress=False)
+    assert set(some["source"]) == {"corrected"}
+    assert np.abs(some["cycles"] - whole["cycles"]).max() < 0.01 * whole["cycles"].sum()
+
+
+def test_too_few_coalitions_leave_all_to_the_model(small_model, program, monkeypatch):
+    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(9 - self.count, 0))
+    machine = small_model.machines[0]
+    found = answered(small_model, [Target(Multiplied(), lambda: program)], machine, 60.0, progress=False)
+    assert set(found["source"]) == {"zero-shot"}
+    alone = attribute(small_model, [program], machine)
+    assert found["cycles"].tolist() == pytest.approx(alone["cycles"].tolist())

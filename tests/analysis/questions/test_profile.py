@@ -1,0 +1,191 @@
+"""Profiles of a program that can be counted by hand: every partition adds up to the whole prediction."""
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import perfvec as pv
+from analysis.parts import flame
+from analysis.parts.costs import predicted
+from analysis.parts.partition import PARTITIONS
+from analysis.parts.predicted_parts import collect
+from analysis.questions.profile import annotate, profile, shown, shown_annotation, to_json
+from analysis.results.page import Section, write_page
+from support.errors import InputError
+from tests.analysis.conftest import PROGRAM
+from tracegen.qemu.runner import trace
+
+SOURCE = PROGRAM.read_text().splitlines()
+
+
+def line_of(text):
+    (found,) = [number for number, line in enumerate(SOURCE, 1) if text in line]
+    return found
+
+
+@pytest.fixture(scope="module")
+def machines(small_model):
+    return list(small_model.machines)
+
+
+@pytest.fixture(scope="module")
+def costs(small_model, machines):
+    return predicted(small_model, machines)
+
+
+@pytest.mark.parametrize("by", PARTITIONS)
+def test_parts_add_up_to_the_prediction(by, small_model, wholes, both, machines, costs):
+    whole = wholes[0]
+    expected = small_model.table() @ whole.vector
+    frame = profile(both[0], costs, by)
+    scale = np.abs(whole.vector) @ np.abs(small_model.table()).T  # what the sums may cancel from
+    for machine, cycles, bound in zip(machines, expected, scale, strict=True):
+        assert frame[f"cycles.{machine.name}"].sum() == pytest.approx(cycles, abs=1e-5 * bound)
+        assert frame[f"share.{machine.name}"].sum() == pytest.approx(1.0)
+    assert frame["instructions"].sum() == whole.instructions
+    assert (frame["instructions"] > 0).all()
+    assert frame["name"].is_unique or by == "line"  # lines of files with one name
+
+
+def test_loops_are_those_of_the_source(small_model, both, costs):
+    frame = profile(both[0], costs, "loop")
+    loops = frame[frame["file"].str.endswith("parts.c")].set_index(["function", "line"])
+    inner = loops.loc[("divide", line_of("k <= 3"))]
+    assert (inner["depth"], inner["entries"], inner["iterations"]) == (2, 50, 100)
+    outer = loops.loc[("divide", line_of("i <= n"))]
+    assert (outer["depth"], outer["entries"], outer["iterations"]) == (1, 2, 48)
+    chase = loops.loc[("chase", line_of("i < n"))]
+    assert (chase["depth"], chase["entries"], chase["iterations"]) == (1, 1, 99)
+    assert len(loops) == 4
+
+
+def test_ratio_is_of_seconds(small_model, both, machines, costs):
+    frame = profile(both[0], costs, "class")
+    base, other = machines
+    row = frame[frame[f"cycles.{base.name}"] > 0].iloc[0]
+    seconds = [row[f"cycles.{machine.name}"] / machine.frequency_ghz for machine in machines]
+    assert row[f"ratio.{other.name}"] == pytest.approx(seconds[1] / seconds[0])
+    negative = frame[frame[f"cycles.{base.name}"] <= 0]
+    assert negative[f"ratio.{other.name}"].isna().all()
+
+
+def test_intervals_have_the_length_that_is_asked(small_model, traces, costs):
+    parts = collect(small_model, traces[0], interval=7_000, max_instructions=20_000, progress=False)
+    frame = profile(parts, costs, "interval")
+    assert frame["first"].tolist() == [0, 7_000, 14_000]
+    assert frame["instructions"].tolist() == [7_000, 7_000, 6_000]
+
+
+@pytest.mark.parametrize("by", PARTITIONS)
+def test_the_terminal_has_80_columns_and_json_is_complete(by, small_model, both, costs):
+    frame = profile(both[0], costs, by)
+    text = shown(frame, costs, by, 5)
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"{both[0].statics.instructions.sum():,}" in text.splitlines()[-1]
+    document = json.loads(json.dumps(to_json(frame, costs, by), allow_nan=False))
+    assert len(document["groups"]) == len(frame)
+    assert np.sum([group["cycles"] for group in document["groups"]], axis=0) == pytest.approx(document["cycles"])
+
+
+def test_annotation_has_every_instruction_and_its_source(small_model, both, machines, costs):
+    frame = annotate(both[0], costs, "divide")
+    functions = profile(both[0], costs).set_index("name").loc["divide"]
+    for machine in machines:
+        assert frame[f"cycles.{machine.name}"].sum() == pytest.approx(functions[f"cycles.{machine.name}"])
+    division = frame[frame["text"].str.startswith("idiv") & (frame["source"].str.contains("n / "))]
+    assert division["instructions"].tolist() == [150]
+    assert division["line"].tolist() == [line_of("n / ")]
+    text = shown_annotation(frame, costs)
+    assert "sum += n / (i + k + sum % 3);" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_function_that_is_not_there_is_told(small_model, both, costs):
+    with pytest.raises(InputError, match=r"'dividee' \(did you mean divide\?\)"):
+        annotate(both[0], costs, "dividee")
+
+
+def test_contexts_are_who_called(both):
+    parts = both[0]
+    names = flame.context_names(parts)
+    stacks = {match[1] for match in (re.search(r"(?:^|;)(main(?:;.*)?)$", name) for name in names) if match}
+    assert {"main", "main;divide", "main;leaves;divide", "main;recursive", "main;recursive;chase"} <= stacks
+    assert not any("leaves;main" in name or "recursive;recursive" in name for name in names)
+    assert not any("leaves;longjmp;divide" in name for name in names)  # after longjmp main goes on
+    inclusive = flame.inclusive(parts)
+    np.testing.assert_allclose(inclusive.vectors[0], parts.whole, rtol=1e-9, atol=1e-6)
+    assert inclusive.instructions[0] == parts.statics.instructions.sum()
+    main = next(k for k, name in enumerate(names) if name.endswith(";main") or name == "main")
+    below = [k for k, name in enumerate(names) if name == names[main] or name.startswith(names[main] + ";")]
+    assert inclusive.instructions[main] == parts.contexts.instructions[below].sum()
+
+
+def test_folded_stacks_are_whole_cycles(small_model, both, costs):
+    lines = flame.folded(both[0], costs).splitlines()
+    assert all(re.fullmatch(r"\S.* \d+ \d+", line) for line in lines)
+    vectors = both[0].contexts.vectors @ small_model.table().T
+    total = np.maximum(np.rint(vectors), 0).sum(axis=0)
+    assert np.sum([[int(word) for word in line.split()[-2:]] for line in lines], axis=0).tolist() == total.tolist()
+
+
+def test_the_page_stands_alone_and_holds_the_graph(small_model, both, costs, tmp_path):
+    odd = replace(both[0], program="old</script>@DATA@")
+    frame = profile(odd, costs)
+    sections = [flame.section(odd, costs), Section("<by function>", table=frame)]
+    page = write_page(tmp_path / "f.html", "T", sections).read_text()
+    for loaded in ("src=", "<link", "@import", "http:", "https:", "<by function>", "old</script>"):
+        assert loaded not in page
+    data = json.loads(re.search(r'<script class="flame-data" type="application/json">(.*?)</script>', page, re.S)[1])
+    count = len(data["parent"])
+    assert data["parent"][0] == -1
+    assert all(0 <= parent < k for k, parent in enumerate(data["parent"]) if k)
+    assert len(data["name"]) == len(data["instructions"]) == len(data["cycles"][0]) == count
+    assert data["cycles"][0][0] == pytest.approx(both[0].whole @ small_model.table()[0], abs=0.06)
+    assert "divide" in {data["names"][number] for number in data["name"]}
+
+
+def test_two_machines_of_one_name_are_told(small_model, both, machines):
+    with pytest.raises(InputError, match="different names"):
+        predicted(small_model, [machines[0], machines[0]])
+
+
+def test_a_vector_cannot_be_taken_apart(small_model, tmp_path):
+    with pytest.raises(InputError, match="give the trace"):
+        collect(small_model, tmp_path / "p.vector.npz")
+
+
+def test_a_trace_that_fits_the_budget_is_simulated(small_model, traces, capsys):
+    simulated = pv.profile(traces[0], ["base", "cortex-a53"], model=small_model)
+    truth = pv.simulate(traces[0], ["base", "cortex-a53"]).table["cycles"]
+    assert simulated.json["source"] == "simulated"
+    assert simulated.json["cycles"] == truth.tolist()
+    assert str(simulated).endswith("\n\nsource: simulated, every instruction")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("budget", "told"), [(0.0, ""), (1e-9, "more than --budget 1e-09; the model answers\n")])
+def test_a_trace_that_does_not_is_predicted(budget, told, small_model, traces, wholes, capsys):
+    found = pv.profile(traces[0], "base", budget=budget, model=small_model)
+    assert found.json["source"] == "predicted"
+    assert found.json["cycles"] == pytest.approx([float(small_model.table()[0] @ wholes[0].vector)])
+    assert str(found).endswith("\n\nsource: predicted by the model alone; parts have no interval")
+    assert capsys.readouterr().err.endswith(told)
+
+
+def test_parts_by_time_are_never_of_live_points(small_model, traces):
+    found = pv.profile(traces[0], "base", "interval", budget=1e-9, model=small_model)
+    assert found.table["instructions"].sum() == pv.load(traces[0]).instructions
+
+
+def test_a_stripped_program_says_what_is_missing(small_model, traces, tmp_path):
+    subprocess.run(["gcc", "-O1", "-static", "-s", "-o", tmp_path / "bare", PROGRAM], check=True)
+    bare = trace([str(tmp_path / "bare")], tmp_path / "bare.trace.h5", progress=False).path
+    for by in ("function", "line", "loop"):
+        found = pv.profile(bare, "base", by, model=small_model)
+        assert "\n[unknown]: no symbols: build with -g, and do not strip\n\nsource:" in str(found)
+        assert found.headline().sentence.endswith("[unknown]: no symbols: build with -g, and do not strip.")
+    assert "no symbols" not in str(pv.profile(traces[0], "base", model=small_model))

@@ -1,0 +1,149 @@
+"""Simulated answers: counts of a program that can be counted by hand, and stacks that add up whatever the grouping."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.parts import flame
+from analysis.parts.partition import PARTITIONS
+from analysis.parts.simulated_parts import collect
+from analysis.questions.difference import diff
+from analysis.questions.difference import shown as shown_difference
+from analysis.questions.difference import to_json as difference_json
+from analysis.questions.profile import annotate, annotation_json, profile, shown_annotation
+from analysis.questions.profile import shown as shown_profile
+from analysis.questions.profile import to_json as profile_json
+from analysis.questions.simulate import Span, groups_of, named_traces, sections, shown, shown_stack, simulate, to_json
+from support.errors import InputError
+from tracegen.decode import decode
+from tracegen.formats.latency import LatencyFile
+from tracegen.formats.trace import Trace
+from tracegen.label import label_one
+from uarch.configuration import load_machine
+from uarch.timing.simulation import Simulation
+from uarch.timing.stack import CAUSES
+
+MACHINES = [load_machine("base"), load_machine("cortex-a53")]
+
+
+@pytest.fixture(scope="module")
+def frame(traces) -> pd.DataFrame:
+    return simulate([traces[0]], MACHINES, progress=False)
+
+
+@pytest.fixture(scope="module")
+def simulated(traces):
+    """Return both versions in parts, and their costs."""
+    (old, costs), (new, _) = (collect(path, MACHINES, progress=False) for path in traces)
+    return old, new, costs
+
+
+def test_cycles_are_those_of_the_simulator(traces, frame):
+    with Trace(traces[0]) as trace:
+        for machine, cycles in zip(MACHINES, frame["cycles"], strict=True):
+            simulation = Simulation(machine, decode(trace.address, trace.code, trace.isa))
+            latencies = [simulation.run(chunk) for chunk in trace.chunks(1000)]
+            assert np.concatenate(latencies).sum(dtype=np.int64) == cycles == simulation.counters["cycles"]
+        assert frame["instructions"].tolist() == [len(trace)] * 2
+
+
+def test_every_cycle_belongs_to_one_cause(frame):
+    causes = frame[[f"stack.{cause}" for cause in CAUSES]].to_numpy()
+    assert (causes >= 0).all()
+    assert causes.sum(axis=1).tolist() == frame["cycles"].tolist()
+    np.testing.assert_allclose(groups_of(frame).sum(axis=1), frame["cpi"])
+
+
+@pytest.mark.parametrize("by", PARTITIONS)
+def test_the_stacks_of_parts_add_up_to_the_run(by, frame, simulated):
+    parts, _, costs = simulated
+    partition = parts.by(by)
+    whole = costs.stacks(partition.sums).sum(axis=0)
+    assert whole.tolist() == frame[[f"stack.{cause}" for cause in CAUSES]].to_numpy().tolist()
+    table = profile(parts, costs, by)
+    for machine, cycles in zip(MACHINES, frame["cycles"], strict=True):
+        assert table[f"cycles.{machine.name}"].sum() == cycles
+        stack = table[[name for name in table if name.startswith(f"stack.{machine.name}.")]]
+        np.testing.assert_array_equal(stack.sum(axis=1), table[f"cycles.{machine.name}"])
+
+
+def test_contexts_add_up_too(frame, simulated):
+    parts, _, costs = simulated
+    assert costs.cycles(parts.contexts).sum(axis=0).tolist() == frame["cycles"].tolist()
+    assert costs.cycles(flame.inclusive(parts))[0].tolist() == frame["cycles"].tolist()
+
+
+def test_differences_of_stacks_add_up(simulated):
+    old, new, costs = simulated
+    table = diff(old, new, costs)
+    for name in costs.names:
+        changes = table[[column for column in table if column.startswith(f"stack.{name}.")]]
+        np.testing.assert_array_equal(changes.sum(axis=1), table[f"difference.{name}"])
+    assert set(table["cause.base"]) <= {*CAUSES, ""}
+    assert max(map(len, shown_difference(table, costs).splitlines())) <= 80
+    document = json.loads(json.dumps(difference_json(table, old, new, costs, "function"), allow_nan=False))
+    for group in document["groups"]:
+        assert sum(group["stack"][0].values()) == pytest.approx(group["difference"][0])
+
+
+def test_a_division_waits_for_the_divider(simulated):
+    parts, _, costs = simulated
+    lines = annotate(parts, costs, "divide")
+    divisions = lines[lines["text"].str.startswith("idiv")]
+    assert (divisions["cause.base"] == "integer division").all()
+    text = shown_annotation(lines, costs)
+    assert "; integer division" in text
+    assert max(map(len, text.splitlines())) <= 80
+    document = annotation_json(lines, costs, "divide")
+    for line in document["lines"]:
+        assert sum(line["stack"][0].values()) == line["cycles"][0]
+
+
+def test_one_machine_shows_what_its_cycles_are_spent_on(traces):
+    parts, costs = collect(traces[0], MACHINES[:1], progress=False)
+    table = profile(parts, costs)
+    text = shown_profile(table, costs, "function")
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.splitlines()[0].split()[-1] == "order"
+    whole = [int(share) for share in text.splitlines()[-1].split()[3:]]
+    assert 96 <= sum(whole) <= 104
+    document = json.loads(json.dumps(profile_json(table, costs, "function"), allow_nan=False))
+    assert document["source"] == "simulated"
+    assert sum(sum(group["stack"][0].values()) for group in document["groups"]) == document["cycles"][0]
+
+
+def test_a_span_is_timed_as_labels_are(traces, tmp_path):
+    start, count, warmup = 20_000, 5_000, 3_000
+    found = simulate([traces[0]], MACHINES, Span(start, count, warmup), progress=False)
+    label_one(traces[0], MACHINES, tmp_path / "l.latency.h5", start, start + count, warmup)
+    with LatencyFile(tmp_path / "l.latency.h5") as labels:
+        assert found["cycles"].tolist() == labels.cycles().tolist()
+    assert found["instructions"].tolist() == [count] * 2
+
+
+def test_threads_change_nothing(traces, frame):
+    again = simulate([traces[0]], MACHINES, threads=2, progress=False)
+    pd.testing.assert_frame_equal(again, frame)
+    pd.testing.assert_frame_equal(simulate([traces[0]], MACHINES, threads=1, progress=False), frame)
+
+
+def test_the_terminal_has_80_columns_and_json_is_complete(frame):
+    for text in (shown(frame), shown_stack(frame)):
+        assert max(map(len, text.splitlines())) <= 80
+    document = json.loads(json.dumps(to_json(frame, Span()), allow_nan=False))
+    first = document["simulations"][0]
+    assert (first["source"], first["interval"], first["uarch"]) == ("simulated", None, "base")
+    assert sum(first["stack"].values()) == first["cycles"]
+    assert first["l3_mpki"] is not None and document["simulations"][1]["l3_mpki"] is None
+    assert len(sections(frame)) == 2
+
+
+def test_what_cannot_be_simulated_is_told(traces):
+    with pytest.raises(InputError, match=r"none from --start 99,000,000,000 on"):
+        simulate([traces[0]], MACHINES, Span(start=99_000_000_000), progress=False)
+    with pytest.raises(InputError, match="different names"):
+        simulate([traces[0]], [MACHINES[0], MACHINES[0]], progress=False)
+    with pytest.raises(InputError, match="a vector cannot be simulated"), named_traces(["p.vector.npz"]):
+        pass

@@ -1,0 +1,100 @@
+"""The what-if protocol on programs whose cycles are a known function, and on a trace."""
+
+import json
+
+import numpy as np
+import pytest
+
+from analysis.programs.simulable import Estimates, SimulableTrace
+from analysis.questions import what_if
+from analysis.questions.what_if import Kept, Program
+from uarch.configuration import load_machine
+
+
+def cycles_of(machine):
+    width = getattr(machine.pipeline, "issue_width", None) or machine.pipeline.width
+    return 1e6 * (1 / width + 3.0 / machine.l1d.size_kib**0.5 + 0.01 * machine.l2.latency * machine.frequency_ghz)
+
+
+class Known:
+    name, isa, instructions, work = "known", "x86-64", 1_000_000, 1_000_000
+
+    def __init__(self, factor=1.0):
+        self._factor = factor
+
+    def prepare(self):
+        pass
+
+    def simulate(self, machines, threads=None):
+        cycles = self._factor * np.array([cycles_of(machine) for machine in machines])
+        return Estimates(cycles, cycles * 0.9, cycles * 1.1)
+
+
+def program(by_model):
+    return Program(Known(), Known(1.05), by_model, False)
+
+
+def constant(points):
+    return np.full(points.count, 5.0)
+
+
+def test_changes_of_one_field_and_pairs():
+    changes, orders = what_if.evaluate([program(constant)], tasks=["one field", "pairs"])
+    table = what_if.summary(changes, orders).set_index(["task", "source", "programs"])
+    mine = table.loc[("one field", "simulated", "unseen")]
+    assert mine["error"] == pytest.approx(0, abs=1e-9) and mine["sign"] == 1 and mine["covered"] == 1
+    assert mine["off"] == pytest.approx(5.0)
+    nothing = table.loc[("one field", "zero-shot", "all")]
+    frequency = nothing["change"] - nothing["error"]  # cycles are constant, so only the frequency changes the time
+    assert 0 < frequency < nothing["change"]
+    assert table.loc[("pairs", "simulated", "all"), "tau"] == pytest.approx(1)
+    assert table.loc[("pairs", "zero-shot", "all"), "tau"] < 0.9
+    json.dumps(what_if.to_json(changes, orders), allow_nan=False)
+    assert "pairs" in what_if.shown(what_if.summary(changes, orders))
+
+
+def test_one_field_differs():
+    base = load_machine("base")
+    machines = what_if.one_field_changes(base)
+    assert machines[0].to_dict() == base.to_dict() | {"name": "base 0"}
+    assert len({machine.name for machine in machines}) == len(machines) > 20
+    assert any(machine.branch_predictor.kind != base.branch_predictor.kind for machine in machines)
+    assert all(what_if.one_field_changes(load_machine(name)) for name in what_if.MACHINES)
+
+
+def test_grids_are_of_the_size_that_the_protocol_says():
+    from analysis.designs.sweep import grid_design
+
+    for grid in what_if.GRIDS.values():
+        assert 7_000 <= grid_design(load_machine(grid.base), grid.values).columns.count <= 11_000
+        assert 4 <= len(grid.values) <= 6
+
+
+@pytest.mark.slow
+def test_a_grid_is_corrected(monkeypatch):
+    monkeypatch.setattr(what_if, "TRUTHS", 30)
+    changes, orders = what_if.evaluate([program(constant)], tasks=["grid in-order"], progress=False)
+    table = what_if.summary(changes, orders).set_index(["source", "programs"])
+    mine = table.loc[("corrected", "all")]
+    assert 0.9 * what_if.FROM_GRID <= mine["simulated"] <= what_if.FROM_GRID
+    assert mine["error"] < 2 and mine["tau"] > 0.95 and mine["regret"] < 0.5
+    assert table.loc[("zero-shot", "all"), "error"] > 5
+
+
+class Refusing(SimulableTrace):
+    def prepare(self):
+        pass
+
+    def simulate(self, machines, threads=None):
+        pytest.fail("simulated again")
+
+
+def test_simulations_are_kept(data, tmp_path):
+    path = data.traces / "qsort.trace.h5"
+    machines = [load_machine("base"), load_machine("cortex-a53")]
+    first = Kept(SimulableTrace(path), tmp_path).simulate(machines)
+    again = Kept(Refusing(path), tmp_path)
+    assert again.simulate(machines[::-1]).cycles.tolist() == first.cycles.tolist()[::-1]
+    (kept,) = tmp_path.iterdir()
+    kept.write_text("{")
+    assert Kept(SimulableTrace(path), tmp_path).simulate(machines).cycles.tolist() == first.cycles.tolist()
