@@ -10,8 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.designs import sweep
+from analysis.designs.design import grid_design
 from analysis.programs.targets import target_of
-from analysis.questions import compare, predict, simulate
+from analysis.questions import compare, predict, simulate, sweep_figures
 from analysis.results.figure import Axis, Bars, Figure, Panel
 from analysis.results.headline import Headline, percent
 from analysis.results.page import Section, write_page
@@ -67,7 +68,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
     print(simulate.shown_stack(stacks[stacks["uarch"].isin(_SHOWN)]) + "\n")
 
     _say("simulating gzip's trace over cache sizes")
-    design = sweep.grid_design(load_machine(_SWEEP_BASE), _SWEEP)
+    design = grid_design(load_machine(_SWEEP_BASE), _SWEEP)
     points = sweep.answered(model, [target_of(model, traced)], design, float("inf"))
     distances = compare.compare(vectors)
     print(distances.to_string(float_format=lambda value: f"{value:.4f}"))
@@ -100,8 +101,8 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
             Section(
                 "gzip over L1 data and L2 cache sizes",
                 f"The machine {_SWEEP_BASE!r} with other caches, every point simulated.",
-                sweep.plot(points),
-                points,
+                sweep_figures.plot(points),
+                points.drop(columns=["low", "high"]),
                 source=_SIMULATED,
             ),
             Section(

@@ -112,7 +112,7 @@ def sweep(
     Else some are, and the others are estimated from them; `source` says which. `pareto` marks points that no other
     beats in both time and cost (without --cost: at equal or smaller fields).
     """
-    from analysis.designs.sweep import parse_vary
+    from analysis.designs.vary import parse_vary
     from analysis.programs.span import Span
     from analysis.questions.sweep import SweepQuestion, gem5_result
     from perfvec.model import load_model
@@ -224,7 +224,7 @@ def explore(
     its source.
     """
     from analysis import api
-    from analysis.designs.sweep import parse_vary
+    from analysis.designs.vary import parse_vary
     from analysis.questions.novelty import unlike
 
     require_outputs(html=output)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.designs.sweep import Design, best, fields_of
+from analysis.designs.design import Design
+from analysis.designs.table import best, fields_of
 from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json

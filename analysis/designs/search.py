@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from analysis.designs.sweep import Design, Outcome, encoder_of, fields_of_columns, require_model
+from analysis.designs.design import Design, fields_of_columns
+from analysis.designs.outcome import Outcome
+from analysis.designs.sweep import encoder_of, require_model
 from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector

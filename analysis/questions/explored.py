@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from analysis.budget.budget import Answer, answer, shares
 from analysis.budget.within import within
-from analysis.designs.sweep import Design, Outcome, first_points, grid_design
+from analysis.designs.design import Design, first_points, grid_design
+from analysis.designs.outcome import Outcome
 from analysis.programs.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.machines.columns import cycles_of_columns

@@ -12,11 +12,16 @@ import pandas as pd
 
 from analysis.designs import confirm, intervals, sweep
 from analysis.designs import search as searching
+from analysis.designs.design import Design, grid_design, space_design
+from analysis.designs.outcome import Outcome
 from analysis.designs.search import Searchable
 from analysis.designs.sensitivity import sensitivity
-from analysis.designs.sweep import Design
+from analysis.designs.table import best, fields_of, outcome_of, told_sources
+from analysis.designs.vary import parse_constraints
 from analysis.programs.targets import Target
-from analysis.questions import novelty
+from analysis.questions import novelty, sweep_figures, sweep_page, sweep_tables
+from analysis.questions.sweep_figures import heat_fields
+from analysis.questions.sweep_tables import changed_fields
 from analysis.results.headline import Headline, percent
 from analysis.results.result import Result, of_table, table_text
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
@@ -75,7 +80,7 @@ class SweepQuestion:
         if self.vary and self.base is None:
             raise InputError("--vary needs the machine whose fields vary: --base M (a preset or file)")
         if self.search is None:
-            sweep.Outcome(self._listed.columns, self.cost, self.objective)
+            Outcome(self._listed.columns, self.cost, self.objective)
         else:
             _ = self._searchable
 
@@ -113,21 +118,21 @@ class SweepQuestion:
             level=level,
             progress=progress,
         )
-        chosen = intervals.of_best(model, targets, design.columns, sweep.best(frame, self.best), level)
-        importance = sensitivity(frame, sweep.fields_of(frame), sweep.outcome_of(frame), exact=design.exact)
-        axes = sweep.heat_fields(frame, self.heat, importance)
+        chosen = intervals.of_best(model, targets, design.columns, best(frame, self.best), level)
+        importance = sensitivity(frame, fields_of(frame), outcome_of(frame), exact=design.exact)
+        axes = heat_fields(frame, self.heat, importance)
         units = {"low": "low_seconds", "high": "high_seconds"}
         modelled = set(frame.loc[frame["source"] == "zero-shot", "program"])
         guessed = [one.vector for one in targets if one.name in modelled]
         return Sweep(
             f"Sweep of {self.space or (self.base.name if self.base is not None else '')}",
             frame.rename(columns=units),
-            document=lambda: sweep.to_json(frame, sensitivities=importance, chosen=chosen),
+            document=lambda: sweep_tables.to_json(frame, sensitivities=importance, chosen=chosen),
             text=lambda: _text(frame, chosen, importance, level, self.base, design.exact),
-            sections=lambda: sweep.sections(frame, chosen, importance, axes),
-            picture=lambda: sweep.plot(frame, axes),
+            sections=lambda: sweep_page.sections(frame, chosen, importance, axes),
+            picture=lambda: sweep_figures.plot(frame, axes),
             notes=(*([design.left_out] if design.left_out else []), *novelty.unlike(model, guessed)),
-            headline=lambda: sweep.headline(frame, chosen, importance, self.base, level),
+            headline=lambda: sweep_page.headline(frame, chosen, importance, self.base, level),
             best=chosen.rename(columns=units),
             sensitivity=importance,
             design=design,
@@ -151,14 +156,14 @@ class SweepQuestion:
 
     @property
     def _limits(self) -> tuple[Constraint, ...]:
-        return sweep.parse_constraints(self.constraints, self.cost)
+        return parse_constraints(self.constraints, self.cost)
 
     @cached_property
     def _listed(self) -> Design:
         if self.space is not None:
-            return sweep.space_design(self.space, self.sample, seed=self.seed, base=self.base, constraints=self._limits)
+            return space_design(self.space, self.sample, seed=self.seed, base=self.base, constraints=self._limits)
         assert self.base is not None
-        return sweep.grid_design(self.base, self.vary, self._limits)
+        return grid_design(self.base, self.vary, self._limits)
 
     @cached_property
     def _searchable(self) -> Searchable:
@@ -172,19 +177,19 @@ def _text(
     frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, level: float, base: Machine | None, exact: bool
 ) -> str:
     """Every varied field of a grid; of other points those that fit, and below the table all of the best point."""
-    order = list(dict.fromkeys([*importance["field"], *sweep.fields_of(frame)]))
+    order = list(dict.fromkeys([*importance["field"], *fields_of(frame)]))
     told = f"; {100 * level:g}% intervals of the times" if (chosen["low"] < chosen["high"]).any() else ""
-    tables = sweep.terminal_tables(chosen, order)
+    tables = sweep_tables.terminal_tables(chosen, order)
     if len(tables) > 1 and not exact:
         tables = [tables[0].drop(columns="#")]
-        below = ["", *sweep.changed_fields(chosen, base)]
+        below = ["", *changed_fields(chosen, base)]
     else:
         below = []
     return "\n".join(
         [
             "\n\n".join(map(table_text, tables)),
             f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}",
-            f"source: {sweep.told_sources(frame)}",
+            f"source: {told_sources(frame)}",
             *below,
             "",
             table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),

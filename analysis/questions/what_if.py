@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from analysis.budget import budget
-from analysis.designs.sweep import Design, Outcome, encoder_of, first_points, grid_design, space_design
+from analysis.designs.design import Design, first_points, grid_design, space_design
+from analysis.designs.outcome import Outcome
+from analysis.designs.sweep import encoder_of
 from analysis.programs.simulable import Estimates, Simulable, SimulableLivePoints, SimulableTrace
 from analysis.programs.span import Span
 from analysis.results.result import to_rows

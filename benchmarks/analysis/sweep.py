@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from analysis.designs import sweep
+from analysis.designs.design import grid_design, space_design
 from perfvec.model import load_model
 from perfvec.representation.vector import ProgramVector
 from uarch.configuration import load_machine
@@ -35,8 +36,8 @@ def main() -> None:
     program = ProgramVector("p", "x86-64", model.digest, "t", 1000, vector, np.array([1000]), vector[None])
     grid = {**_GRID, "pipeline.rob_entries": _GRID["pipeline.rob_entries"][: max(1, points // 4000)]}
     for name, make in (
-        ("grid", lambda: sweep.grid_design(load_machine("base"), grid)),
-        ("space default", lambda: sweep.space_design("default", points)),
+        ("grid", lambda: grid_design(load_machine("base"), grid)),
+        ("space default", lambda: space_design("default", points)),
     ):
         began, wall = time.process_time(), time.perf_counter()
         design = make()

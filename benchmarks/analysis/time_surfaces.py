@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.budget import budget
-from analysis.designs.sweep import first_points, grid_design, space_design
+from analysis.designs.design import first_points, grid_design, space_design
 from analysis.programs.simulable import Estimates
 from analysis.questions import what_if
 from uarch.configuration import Machine, load_machine

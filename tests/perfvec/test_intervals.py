@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from analysis.cli.main import main
 from analysis.designs import intervals, sweep
-from analysis.questions import novelty, predict
+from analysis.designs.design import grid_design
+from analysis.designs.table import best, fields_of
+from analysis.questions import novelty, predict, sweep_tables
 from benchmarks.perfvec.calibrate_unlike import calibrate_unlike
 from perfvec.intervals.calibrate import calibrate, coverage
 from perfvec.intervals.calibration import (
@@ -312,11 +314,11 @@ def test_sampling_adds_in_quadrature(data, calibrated, vector):
 
 
 def test_a_sweeps_best_points_have_intervals(data, calibrated, vector):
-    design = sweep.grid_design(load_machine("base"), {"l1d.size_kib": [16, 32, 64]})
+    design = grid_design(load_machine("base"), {"l1d.size_kib": [16, 32, 64]})
     other = replace(vector, program="other", vector=vector.vector * 2)
     frame = sweep.run(calibrated, [vector, other], design)
-    chosen = intervals.of_points(calibrated, [vector, other], design.columns, sweep.best(frame, 2))
-    assert sweep.fields_of(chosen) == ["l1d.size_kib"]
+    chosen = intervals.of_points(calibrated, [vector, other], design.columns, best(frame, 2))
+    assert fields_of(chosen) == ["l1d.size_kib"]
     for row in chosen.to_dict(orient="records"):
         machine = replace_field(load_machine("base"), "l1d.size_kib", row["l1d.size_kib"])
         program = other if row["program"] == "other" else vector
@@ -325,12 +327,12 @@ def test_a_sweeps_best_points_have_intervals(data, calibrated, vector):
             ratio = known["seconds"] / known["cycles"]
             assert (row["low"], row["high"]) == pytest.approx((known["low"] * ratio, known["high"] * ratio), rel=1e-4)
         assert row["low"] < row["seconds"] < row["high"]
-    document = sweep.to_json(frame, chosen=chosen)
+    document = sweep_tables.to_json(frame, chosen=chosen)
     assert document["best_intervals"] == [[row.low, row.high] for row in chosen.itertuples()]
-    assert "interval" in sweep.terminal_tables(chosen, ["l1d.size_kib"])[0]
-    without = intervals.of_points(data.model, [vector, other], design.columns, sweep.best(frame, 2))
-    assert sweep.to_json(frame, chosen=without)["best_intervals"] == [None] * 4
-    assert "interval" not in sweep.terminal_tables(without, ["l1d.size_kib"])[0]
+    assert "interval" in sweep_tables.terminal_tables(chosen, ["l1d.size_kib"])[0]
+    without = intervals.of_points(data.model, [vector, other], design.columns, best(frame, 2))
+    assert sweep_tables.to_json(frame, chosen=without)["best_intervals"] == [None] * 4
+    assert "interval" not in sweep_tables.terminal_tables(without, ["l1d.size_kib"])[0]
 
 
 def folds_of(data):

@@ -9,7 +9,7 @@ from analysis.budget import budget
 from analysis.budget.coordinates import coordinates
 from analysis.budget.corrected import monotone
 from analysis.budget.gaussian_process import GaussianProcess
-from analysis.designs.sweep import first_points, grid_design, space_design
+from analysis.designs.design import first_points, grid_design, space_design
 from analysis.programs.simulable import Estimates, SimulableTrace
 from uarch.columns import Columns
 from uarch.configuration import load_machine

@@ -9,7 +9,11 @@ import pytest
 
 from analysis import api
 from analysis.designs import confirm, search, sweep
+from analysis.designs.design import grid_design, space_design
 from analysis.designs.sensitivity import sensitivity
+from analysis.designs.table import best, fields_of
+from analysis.designs.vary import parse_constraints, parse_vary
+from analysis.questions import sweep_figures, sweep_tables
 from analysis.results.figure import Points, label
 from analysis.results.intervals import readable
 from perfvec.machines.encoder import machine_features
@@ -25,8 +29,8 @@ GRID = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512]}
 
 
 def test_times_are_those_of_the_encoder():
-    frame = sweep.sweep(shipped(), [program()], load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]})
-    columns = sweep.grid_design(load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]}).columns
+    frame = sweep.run(shipped(), [program()], grid_design(load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]}))
+    columns = grid_design(load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]}).columns
     machines = [columns.machine(row, "point") for row in range(columns.count)]
     vectors = shipped().encoder.encode(np.stack([machine_features(machine) for machine in machines]))
     expected = vectors @ program().vector
@@ -35,38 +39,37 @@ def test_times_are_those_of_the_encoder():
 
 
 def test_cost_and_objective_by_hand():
-    frame = sweep.sweep(
+    frame = sweep.run(
         shipped(),
         [program()],
-        load_machine("base"),
-        GRID,
+        grid_design(load_machine("base"), GRID),
         cost="2*l1d.size_kib + l2.size_kib",
         objective="time * (1000 + cost) + 0*l1i.size_kib",
     )
     assert frame["cost"].tolist() == [288, 544, 320, 576, 384, 640]
     assert np.allclose(frame["objective"], frame["seconds"] * (1000 + frame["cost"]))
-    assert sweep.best(frame, 1).index[0] == frame["objective"].idxmin()
+    assert best(frame, 1).index[0] == frame["objective"].idxmin()
     on_front = frame[frame["pareto"]].sort_values("cost")
     assert on_front["cost"].iloc[0] == 288
     assert on_front["seconds"].is_monotonic_decreasing
 
 
 def test_a_field_that_a_machine_lacks_costs_nothing():
-    design = sweep.space_design("default", 50, seed=1)
+    design = space_design("default", 50, seed=1)
     frame = sweep.run(shipped(), [program()], design, cost="l3.size_kib")
     absent = [machine.l3 is None for machine in sample(50, 1)]
     assert (frame["cost"] == 0).tolist() == absent
-    document = sweep.to_json(frame)
+    document = sweep_tables.to_json(frame)
     assert [point["uarch"]["l3.size_kib"] is None for point in document["points"]] == absent
     json.dumps(document, allow_nan=False)
 
 
 def test_points_that_are_no_machine_are_left_out_and_told():
-    design = sweep.grid_design(load_machine("base"), {"l1d.size_kib": [32, 40], "l2.latency": [8, 9]})
+    design = grid_design(load_machine("base"), {"l1d.size_kib": [32, 40], "l2.latency": [8, 9]})
     assert design.fields["l1d.size_kib"].tolist() == [32, 32]
     assert "2 of 4" in design.left_out
     with pytest.raises(InputError, match="empty sweep"):
-        sweep.grid_design(load_machine("base"), {"l1d.size_kib": [40]})
+        grid_design(load_machine("base"), {"l1d.size_kib": [40]})
 
 
 def test_constraints_take_expressions_and_the_cost():
@@ -74,23 +77,23 @@ def test_constraints_take_expressions_and_the_cost():
     grid = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512, 1024]}
     base = load_machine("base")
     whole = {(16, 256), (32, 256), (64, 256), (16, 512), (32, 512)}
-    for limits in (sweep.parse_constraints([f"{text} < 640"]), sweep.parse_constraints(["cost < 640"], text)):
-        columns = sweep.grid_design(base, grid, limits).columns
+    for limits in (parse_constraints([f"{text} < 640"]), parse_constraints(["cost < 640"], text)):
+        columns = grid_design(base, grid, limits).columns
         points = zip(columns["l1d.size_kib"].tolist(), columns["l2.size_kib"].tolist(), strict=True)
         assert set(points) == whole
     with pytest.raises(InputError, match="what is the cost"):
-        sweep.parse_constraints(["cost < 640"])
+        parse_constraints(["cost < 640"])
     with pytest.raises(InputError, match=r"did you mean l1d\.size_kib"):
-        sweep.parse_constraints(["2*l1d.size_kb < 640"])
+        parse_constraints(["2*l1d.size_kb < 640"])
     # A machine without an L3 has one that costs nothing.
     flat = {"l2.size_kib": 700.0}
-    (limit,) = sweep.parse_constraints(["cost < 640"], "l2.size_kib + l3.size_kib")
+    (limit,) = parse_constraints(["cost < 640"], "l2.size_kib + l3.size_kib")
     assert not limit.holds(flat) and limit.holds({"l2.size_kib": 600.0})
 
 
 def test_constraints_of_the_command_line():
-    limits = sweep.parse_constraints(["l2.size_kib >= 16 * l1d.size_kib"])
-    design = sweep.grid_design(load_machine("base"), GRID, limits)
+    limits = parse_constraints(["l2.size_kib >= 16 * l1d.size_kib"])
+    design = grid_design(load_machine("base"), GRID, limits)
     assert design.fields.to_numpy().tolist() == [[16, 256], [16, 512], [32, 512]]
 
 
@@ -104,7 +107,7 @@ def test_constraints_of_the_command_line():
     ],
 )
 def test_ranges(text, values):
-    assert list(sweep.parse_vary([text]).values()) == [values]
+    assert list(parse_vary([text]).values()) == [values]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_ranges(text, values):
 )
 def test_a_wrong_range_is_one_line(text):
     with pytest.raises(InputError, match=r"must rise|must read|holds names"):
-        sweep.parse_vary([text])
+        parse_vary([text])
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,7 @@ def test_a_wrong_range_is_one_line(text):
 )
 def test_a_wrong_expression_is_one_line(cost, objective, match):
     with pytest.raises(InputError, match=match):
-        sweep.sweep(shipped(), [program()], load_machine("base"), GRID, cost=cost, objective=objective)
+        sweep.run(shipped(), [program()], grid_design(load_machine("base"), GRID), cost=cost, objective=objective)
 
 
 def test_vectors_of_different_models_are_told():
@@ -143,17 +146,17 @@ def test_vectors_of_different_models_are_told():
 
     other = replace(program("q"), model="other")
     with pytest.raises(InputError, match="different models"):
-        sweep.sweep(shipped(), [program(), other], load_machine("base"), GRID)
+        sweep.run(shipped(), [program(), other], grid_design(load_machine("base"), GRID))
 
 
 def test_a_heat_map_has_the_best_of_the_other_fields():
-    frame = sweep.sweep(shipped(), [program()], load_machine("base"), {**GRID, "l2.latency": [8, 12]})
-    table = sweep.heat_map(frame, "p", "l1d.size_kib", "l2.size_kib")
+    frame = sweep.run(shipped(), [program()], grid_design(load_machine("base"), {**GRID, "l2.latency": [8, 12]}))
+    table = sweep_figures.heat_map(frame, "p", "l1d.size_kib", "l2.size_kib")
     part = frame[(frame["l1d.size_kib"] == 32) & (frame["l2.size_kib"] == 512)]
     assert table.loc[512, 32] == part["seconds"].min()
     assert table.shape == (2, 3)
     with pytest.raises(InputError, match="does not vary"):
-        sweep.heat_map(frame, "p", "l1d.size_kib", "l3.size_kib")
+        sweep_figures.heat_map(frame, "p", "l1d.size_kib", "l3.size_kib")
 
 
 def heat_of(*times):
@@ -168,7 +171,7 @@ def heat_of(*times):
             "seconds": np.ravel(times) / 1e3,
         }
     )
-    panels = sweep.plot(frame).panels
+    panels = sweep_figures.plot(frame).panels
     return [panel.title for panel in panels], [panel.marks[0].scale for panel in panels]
 
 
@@ -192,9 +195,9 @@ def test_the_best_points_times_are_in_a_readable_unit():
 
 
 def test_the_terminal_s_table_fits(capsys):
-    frame = sweep.run(shipped(), [program("a-rather-long-name-of-a-program")], sweep.space_design("default", 30))
-    order = sensitivity(frame, sweep.fields_of(frame), "seconds", exact=False)["field"].tolist()
-    for table in sweep.terminal_tables(sweep.best(frame, 5), order):
+    frame = sweep.run(shipped(), [program("a-rather-long-name-of-a-program")], space_design("default", 30))
+    order = sensitivity(frame, fields_of(frame), "seconds", exact=False)["field"].tolist()
+    for table in sweep_tables.terminal_tables(best(frame, 5), order):
         lines = table.to_string(index=False, float_format="{:.4g}".format).splitlines()
         assert len(lines) == 6
         assert max(map(len, lines)) <= 80
@@ -220,20 +223,20 @@ def test_the_terminal_has_every_field_of_a_sampled_space_s_best_point():
     answer = api.sweep([program()], space="default", sample=30, base="base", model=shipped())
     assert max(map(len, str(answer).splitlines())) <= 80
     told = " ".join(str(answer).split("best for p: ")[1].split("\n\n")[0].split())
-    best, base = answer.best.iloc[0], of_machine(load_machine("base"))
-    wanted = [field for field in answer.sensitivity["field"] if best[field] == best[field] != base.get(field)]
+    first, base = answer.best.iloc[0], of_machine(load_machine("base"))
+    wanted = [field for field in answer.sensitivity["field"] if first[field] == first[field] != base.get(field)]
     assert len(wanted) > 8
-    assert sorted(told.split(", ")) == sorted(f"{field}={label(best[field])}" for field in wanted)
+    assert sorted(told.split(", ")) == sorted(f"{field}={label(first[field])}" for field in wanted)
 
 
 def test_of_many_points_json_lists_the_front_and_the_best(monkeypatch):
     monkeypatch.setattr(sweep, "MOST_LISTED", 10)
-    frame = sweep.run(shipped(), [program()], sweep.space_design("caches", 40), cost="l2.size_kib")
-    document = sweep.to_json(frame, k=3)
+    frame = sweep.run(shipped(), [program()], space_design("caches", 40), cost="l2.size_kib")
+    document = sweep_tables.to_json(frame, k=3)
     assert document["evaluated"] == 40
-    assert len(document["points"]) == len(set(np.flatnonzero(frame["pareto"])) | set(sweep.best(frame, 3).index))
-    best = [document["points"][index]["seconds"] for index in document["best"]]
-    assert best == sorted(frame["seconds"])[:3]
+    assert len(document["points"]) == len(set(np.flatnonzero(frame["pareto"])) | set(best(frame, 3).index))
+    seconds = [document["points"][index]["seconds"] for index in document["best"]]
+    assert seconds == sorted(frame["seconds"])[:3]
 
 
 def test_a_search_finds_the_best_of_a_grid():
@@ -245,7 +248,9 @@ def test_a_search_finds_the_best_of_a_grid():
     )
     assert not design.fields.duplicated().any()
     found = sweep.run(shipped(), [program()], design, objective="time*(900+l1d.size_kib)")["objective"].min()
-    every = sweep.sweep(shipped(), [program()], load_machine("base"), grid, objective="time*(900+l1d.size_kib)")
+    every = sweep.run(
+        shipped(), [program()], grid_design(load_machine("base"), grid), objective="time*(900+l1d.size_kib)"
+    )
     assert found <= every["objective"].quantile(0.1)
 
 
@@ -261,14 +266,14 @@ def test_a_search_of_a_space_keeps_its_constraints():
 
 
 def test_scripts_for_gem5_and_the_machines_in_them(tmp_path):
-    design = sweep.grid_design(load_machine("base"), GRID)
+    design = grid_design(load_machine("base"), GRID)
     frame = sweep.run(shipped(), [program(), program("q/2", 1)], design)
     exported = confirm.export_gem5(tmp_path, frame, design, 2, {"p": (1000, "x86-64"), "q/2": (1000, "aarch64")})
     assert exported["uarch"].tolist() == ["p-01", "p-02", "q_2-01", "q_2-02"]
-    best = sweep.best(frame, 1).iloc[0]
+    first = best(frame, 1).iloc[0]
     machine = load_machine("base")
     for field in GRID:
-        machine = replace_field(machine, field, int(best[field]))
+        machine = replace_field(machine, field, int(first[field]))
     document = json.loads((tmp_path / confirm.PREDICTIONS).read_text())
     assert document["points"][0]["digest"] == digest(replace_field(machine, "name", "p-01"))
     assert digest(replace_field(machine, "name", "p-01")) in (tmp_path / "p-01.py").read_text()

@@ -7,7 +7,10 @@ import pandas as pd
 import pytest
 
 from analysis.designs import sweep
-from analysis.questions import compare, predict
+from analysis.designs.design import grid_design
+from analysis.designs.table import pareto_front
+from analysis.designs.vary import parse_vary
+from analysis.questions import compare, predict, sweep_tables
 from analysis.results.page import write_page
 from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
@@ -33,7 +36,7 @@ def test_predictions_are_dot_products(data):
 
 
 def test_grid_sets_the_fields_it_names():
-    columns = sweep.grid_design(load_machine("base"), {"l1d.size_kib": [16, 64], "l2.latency": [8, 9, 10]}).columns
+    columns = grid_design(load_machine("base"), {"l1d.size_kib": [16, 64], "l2.latency": [8, 9, 10]}).columns
     machines = [columns.machine(row, "point") for row in range(columns.count)]
     assert [(get_field(m, "l1d.size_kib"), get_field(m, "l2.latency")) for m in machines] == [
         (16, 8),
@@ -48,9 +51,9 @@ def test_grid_sets_the_fields_it_names():
 def test_sweep_has_a_row_a_point_and_a_pareto_front(data):
     program = vector("p", np.ones(data.model.foundation.width))
     grid = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512]}
-    frame = sweep.sweep(data.model, [program], load_machine("base"), grid)
+    frame = sweep.run(data.model, [program], grid_design(load_machine("base"), grid))
     assert len(frame) == 6
-    document = sweep.to_json(frame)
+    document = sweep_tables.to_json(frame)
     assert document["points"][1]["uarch"] == {"l1d.size_kib": 16, "l2.size_kib": 512}
     assert 0 in document["pareto"]  # the smallest machine cannot be dominated
     smallest = frame["seconds"].idxmin()
@@ -59,7 +62,7 @@ def test_sweep_has_a_row_a_point_and_a_pareto_front(data):
 
 def test_pareto_by_hand():
     frame = pd.DataFrame({"size": [1, 2, 3, 3], "kind": ["a", "a", "a", "b"], "seconds": [3.0, 1.0, 2.0, 9.0]})
-    assert sweep.pareto_front(frame, ["size", "kind"]).tolist() == [True, True, False, True]
+    assert pareto_front(frame, ["size", "kind"]).tolist() == [True, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +77,12 @@ def test_pareto_by_hand():
 )
 def test_a_wrong_vary_is_one_line(texts, match):
     with pytest.raises(InputError, match=match):
-        sweep.parse_vary(texts)
+        parse_vary(texts)
 
 
 def test_an_impossible_value_is_told():
     with pytest.raises(InputError, match="associativity"):
-        sweep.grid_design(load_machine("base"), {"l1d.associativity": [100_000]})
+        grid_design(load_machine("base"), {"l1d.associativity": [100_000]})
 
 
 def test_cosine_distances_by_hand():

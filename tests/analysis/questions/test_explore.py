@@ -9,7 +9,8 @@ import yaml
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from analysis.designs.sweep import answered, first_points, grid_design
+from analysis.designs.design import first_points, grid_design
+from analysis.designs.sweep import answered
 from analysis.programs.simulable import SimulableTrace
 from analysis.programs.targets import Target
 from analysis.questions.attribute import attribute

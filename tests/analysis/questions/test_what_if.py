@@ -63,7 +63,7 @@ def test_one_field_differs():
 
 
 def test_grids_are_of_the_size_that_the_protocol_says():
-    from analysis.designs.sweep import grid_design
+    from analysis.designs.design import grid_design
 
     for grid in what_if.GRIDS.values():
         assert 7_000 <= grid_design(load_machine(grid.base), grid.values).columns.count <= 11_000

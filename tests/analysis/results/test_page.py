@@ -12,13 +12,15 @@ from scipy.cluster.hierarchy import linkage
 
 from analysis.cli.output import require_outputs
 from analysis.designs import sweep
+from analysis.designs.design import grid_design
 from analysis.designs.sensitivity import sensitivity
+from analysis.designs.table import best, fields_of
 from analysis.parts.costs import predicted
 from analysis.parts.flame import section as flame_section
 from analysis.parts.simulated_parts import collect as simulate_parts
 from analysis.programs.simulable import SimulableTrace
 from analysis.programs.targets import Target
-from analysis.questions import attribute, compare, difference, predict, profile, subset
+from analysis.questions import attribute, compare, difference, predict, profile, subset, sweep_page
 from analysis.questions import report as report_question
 from analysis.results.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Panel, Points, Rule, Spans, distinct
 from analysis.results.figure_matplotlib import canvas, write_picture
@@ -230,12 +232,12 @@ def test_a_click_on_a_heading_sorts(browser, tmp_path):
 def swept():
     grid = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512]}
     cost = "2*l1d.size_kib + l2.size_kib"
-    return sweep.sweep(shipped(), [program("a", 1), program("b", 2)], load_machine("base"), grid, cost=cost)
+    return sweep.run(shipped(), [program("a", 1), program("b", 2)], grid_design(load_machine("base"), grid), cost=cost)
 
 
 def test_a_sweep_has_its_cells_front_and_sensitivity(browser, swept, tmp_path):
-    importance = sensitivity(swept, sweep.fields_of(swept), "seconds", exact=True)
-    browser.open(write_page(tmp_path / "r.html", "T", sweep.sections(swept, sweep.best(swept, 3), importance)))
+    importance = sensitivity(swept, fields_of(swept), "seconds", exact=True)
+    browser.open(write_page(tmp_path / "r.html", "T", sweep_page.sections(swept, best(swept, 3), importance)))
     first, second = (trace for trace in traces(browser, 0))
     _, factor = time_unit(swept["seconds"].min())
     part = swept[swept["program"] == "b"].set_index(["l2.size_kib", "l1d.size_kib"])["seconds"].unstack() * factor

@@ -1,0 +1,80 @@
+"""The table of a sweep, a row a program and point: its fields, its best points, its Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.budget.budget import SOURCES, Answer
+from analysis.designs.design import Design
+from analysis.designs.outcome import Outcome
+from analysis.designs.pareto import cells, front, front_over_fields
+from uarch.columns import MOST_POINTS
+
+_RESULTS = (
+    "program",
+    "source",
+    "cycles",
+    "seconds",
+    "low",
+    "high",
+    "low_seconds",
+    "high_seconds",
+    "cost",
+    "objective",
+    "pareto",
+)
+
+
+def of_answers(design: Design, outcome: Outcome, programs: Sequence[str], answers: Sequence[Answer]) -> pd.DataFrame:
+    """The table of `run` from an answer a program; with columns `low` and `high` (seconds) where any has intervals."""
+    known = any(not np.isnan(one.low).all() for one in answers)
+    frames = []
+    for program, one in zip(programs, answers, strict=True):
+        source = pd.Categorical.from_codes(one.source, categories=pd.Index(SOURCES))
+        frame = design.fields.assign(program=program, source=source, **outcome.columns(one.cycles))
+        if known:
+            each = frame["seconds"] / one.cycles
+            frame = frame.assign(low=one.low * each, high=one.high * each)
+        frames.append(frame.assign(pareto=_front(frame, fields_of(design.fields), exact=design.exact)))
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+def outcome_of(frame: pd.DataFrame) -> str:
+    """Return what a sweep's points are ordered by: the objective where there is one, else the time."""
+    return "objective" if "objective" in frame else "seconds"
+
+
+def fields_of(frame: pd.DataFrame) -> list[str]:
+    """The varied fields of a sweep's table."""
+    return [str(column) for column in frame.columns if column not in _RESULTS]
+
+
+def best(frame: pd.DataFrame, k: int) -> pd.DataFrame:
+    """The `k` best points of each program, the best first; the index is that of the whole table."""
+    parts = [part.nsmallest(k, outcome_of(frame)) for _, part in frame.groupby("program", sort=False)]
+    return pd.concat(parts)
+
+
+def told_sources(frame: pd.DataFrame) -> str:
+    """Return how many points have each source, as "64 simulated, 9,936 corrected"."""
+    counts = frame["source"].value_counts()
+    return ", ".join(f"{counts[source]:,} {source}" for source in SOURCES if counts.get(source, 0))
+
+
+def _front(frame: pd.DataFrame, fields: Sequence[str], *, exact: bool) -> NDArray[np.bool_]:
+    if "cost" in frame:
+        return front(frame["seconds"].to_numpy(), frame["cost"].to_numpy())
+    if exact and cells([frame[f].to_numpy() for f in fields if pd.api.types.is_numeric_dtype(frame[f])]) <= MOST_POINTS:
+        return pareto_front(frame, fields)
+    return front(frame["seconds"].to_numpy(), np.zeros(len(frame)))
+
+
+def pareto_front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
+    """Points not dominated in (seconds, every numeric field), each the smaller the better, among equal kinds."""
+    numeric = [field for field in fields if pd.api.types.is_numeric_dtype(frame[field])]
+    kinds = [pd.factorize(frame[field].astype(str))[0] for field in fields if field not in numeric]
+    return front_over_fields(frame["seconds"].to_numpy(float), [frame[field].to_numpy() for field in numeric], kinds)

@@ -1,0 +1,123 @@
+"""A sweep's points as tables on the terminal, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.designs.table import best, fields_of
+from analysis.results.figure import label
+from analysis.results.intervals import relative
+from uarch.columns import of_machine
+from uarch.configuration import Machine
+
+MOST_LISTED = 200_000  # points in a JSON document; of more, the front's and the best
+
+
+def terminal_tables(frame: pd.DataFrame, order: Sequence[str], width: int = 80) -> list[pd.DataFrame]:
+    """Tables of few points for the terminal, as many as the fields in this order need; the first has the results.
+
+    Times are in milliseconds; `pareto` is a star. Rows of several tables are numbered, `#`.
+    """
+    results = pd.DataFrame({"program": [str(name)[:16] for name in frame["program"]], "ms": frame["seconds"] * 1e3})
+    results.index = frame.index
+    results["source"] = frame["source"].astype(str)
+    if "low" in frame and (frame["low"] < frame["high"]).any():
+        results["interval"] = relative(frame, "seconds")
+    for column in ("cost", "objective"):
+        if column in frame:
+            results[column] = frame[column]
+    results["pareto"] = np.where(frame["pareto"], "*", "")
+    fields = pd.DataFrame({field: _text(frame[field]) for field in order}, index=frame.index)
+    table, left = _filled(results, fields, width)
+    tables = [table]
+    if left:
+        number = pd.DataFrame({"#": range(1, len(frame) + 1)}, index=frame.index)
+        table, left = _filled(number.join(results), fields, width)
+        tables = [table]
+        while left:
+            table, left = _filled(number, fields[left], width)
+            tables.append(table)
+    return [table.reset_index(drop=True) for table in tables]
+
+
+def _filled(table: pd.DataFrame, fields: pd.DataFrame, width: int) -> tuple[pd.DataFrame, list[str]]:
+    """The table with as many of the fields as fit, at least one where it has nothing else, and the fields left."""
+    left = [str(field) for field in fields]
+    while left:
+        wider = table.join(fields[left[0]])
+        text = wider.to_string(index=False, float_format="{:.4g}".format)
+        if len(text.partition("\n")[0]) > width and len(table.columns) > 1:
+            break
+        table, left = wider, left[1:]
+    return table, left
+
+
+def changed_fields(chosen: pd.DataFrame, base: Machine | None) -> list[str]:
+    """Return a paragraph for each program: the fields of its best point, but those that are as in the base."""
+    flat = {} if base is None else of_machine(base)
+    found = []
+    for program, part in chosen.groupby("program", sort=False):
+        best = part.iloc[0]
+        told = [
+            f"{field}={label(value)}"
+            for field, value in ((field, best[field]) for field in fields_of(chosen))
+            if value == value and value != flat.get(field)
+        ]
+        found.append(fill(f"best for {program}: {', '.join(told)}", 80, subsequent_indent="  ", break_on_hyphens=False))
+    return found
+
+
+def _text(values: pd.Series) -> pd.Series:
+    return values.map(lambda value: "-" if value != value else f"{value:g}" if isinstance(value, float) else str(value))
+
+
+def to_json(
+    frame: pd.DataFrame, *, k: int = 10, sensitivities: pd.DataFrame | None = None, chosen: pd.DataFrame | None = None
+) -> dict[str, Any]:
+    """The `--json` document: `points`, and the indices of those on the Pareto front and of the `k` best (or
+    of `chosen`, whose intervals, where they have them, are in `best_intervals`: seconds, or null).
+
+    Of more than MOST_LISTED points only the front and the best are in it; `evaluated` counts all.
+    """
+    chosen, evaluated = best(frame, k) if chosen is None else chosen, len(frame)
+    if len(frame) > MOST_LISTED:
+        kept = np.union1d(np.flatnonzero(frame["pareto"]), chosen.index)
+        frame, places = frame.iloc[kept], {int(index): place for place, index in enumerate(kept)}
+        chosen_places = [places[int(index)] for index in chosen.index]
+    else:
+        chosen_places = [int(index) for index in chosen.index]
+    fields = fields_of(frame)
+    results = [name for name in ("seconds", "cycles", "cost", "objective") if name in frame]
+    points = [
+        {
+            "uarch": {field: _plain(row[field]) for field in fields},
+            "program": row["program"],
+            "source": row["source"],
+            **{name: row[name] for name in results},
+        }
+        for row in frame.to_dict(orient="records")
+    ]
+    document = {
+        "points": points,
+        "pareto": np.flatnonzero(frame["pareto"]).tolist(),
+        "best": chosen_places,
+        "evaluated": evaluated,
+    }
+    if "low" in chosen:
+        ends = zip(chosen["low"].tolist(), chosen["high"].tolist(), strict=True)
+        document["best_intervals"] = [[low, high] if low < high else None for low, high in ends]
+    if sensitivities is not None:
+        document["sensitivity"] = sensitivities.to_dict(orient="records")
+    return document
+
+
+def _plain(value: Any) -> Any:
+    """A field's value for JSON: null where the machine does not have it, whole numbers whole."""
+    if isinstance(value, float):
+        return None if value != value else int(value) if value.is_integer() else value
+    return value
