@@ -98,12 +98,13 @@ def suite_time(
 
     Times are medians of user mode, for fit-uarch --times DIR/times.csv.
     """
-    from analysis.real_computers.suite_times import timed
+    from analysis.real_computers.suite_times import time_suite, timed
     from perfvec.model import load_model
     from perfvec.representation.sample import parse_half_width
 
     width = parse_half_width(half_width)
-    return timed(load_model(model_file), names, output, repeats=repeats, half_width=width, units=units)
+    model = load_model(model_file)
+    return timed(output, *time_suite(model, names, output, repeats=repeats, half_width=width, units=units))
 
 
 @app.command("table")

@@ -29,7 +29,7 @@ class Costs:
     """K machines and the cycles that each charges for what `Sums.vectors` holds."""
 
     machines: Sequence[Machine | MachineVector]
-    prices: NDArray[np.float64]  # [K, d]
+    machine_vectors: NDArray[np.float64]  # [K, d]
     source: str  # "predicted" or "simulated"
 
     @property
@@ -42,7 +42,7 @@ class Costs:
 
     def cycles(self, sums: Sums) -> NDArray[np.float64]:
         """[G, K] cycles of each part on each machine."""
-        return sums.vectors @ self.prices.T
+        return sums.vectors @ self.machine_vectors.T
 
     def stacks(self, sums: Sums) -> NDArray[np.float64]:
         """[G, K, len(CAUSES)] the CPI stacks of simulated parts, in cycles."""

@@ -121,7 +121,7 @@ def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:
     partition, machines = parts.by(by), costs.machines
     frame = partition.labels.assign(instructions=partition.sums.instructions)
     cycles = costs.cycles(partition.sums)
-    whole = costs.prices @ parts.whole
+    whole = costs.machine_vectors @ parts.whole
     frequency = np.array([machine.frequency_ghz for machine in costs.machines])
     for k, machine in enumerate(machines):
         frame[f"cycles.{machine.name}"] = cycles[:, k]

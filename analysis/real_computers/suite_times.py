@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,18 +76,11 @@ def time_suite(
     return frame, failures
 
 
-def timed(
-    model: Model,
-    names: Sequence[str],
-    folder: str | os.PathLike[str],
-    *,
-    repeats: int = 11,
-    half_width: float = HALF_WIDTH,
-    units: int | None = None,
-) -> Result:
-    """Answer how long workloads take on this computer (`time_suite`); its clock and what is left out are notes."""
+def timed(folder: str | os.PathLike[str], found: pd.DataFrame, failures: Mapping[str, str]) -> Result:
+    """Answer how long workloads take on this computer by what `time_suite` found and put into the folder; the clock,
+    and what is left out, are notes.
+    """
     clock = clock_ghz()
-    found, failures = time_suite(model, names, folder, repeats=repeats, half_width=half_width, units=units)
     return of_table(
         "Times of this computer",
         found,
