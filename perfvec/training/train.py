@@ -14,17 +14,15 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -36,6 +34,7 @@ from perfvec.model import FoundationModel, Model, Program, configuration_key, sa
 from perfvec.precision import flushed_subnormals, native_bf16
 from perfvec.representation.represent import CHUNK, sequence_sums
 from perfvec.training import encoder_training, sampled_encoder
+from perfvec.training.batches import batches
 from perfvec.training.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
 from perfvec.training.data import (
     WARMUP,
@@ -50,8 +49,8 @@ from perfvec.training.data import (
     work_folder,
 )
 from perfvec.training.fitted_table import fit_table, require_trained
-from perfvec.training.loss import difference_loss, segment_loss
 from perfvec.training.metrics import Metrics, require_tensorboard
+from perfvec.training.objective import Objective, scales_of
 from perfvec.training.optimizer import optimizer_for
 from perfvec.training.ranks import Ranks, device_of, processes
 from perfvec.training.recipe import Recipe
@@ -60,7 +59,6 @@ from support.files import require_writable
 from tracegen.features import Schema, get_schema
 
 CHECKPOINT_SECONDS = 60.0
-_ENCODED, _CHANGES = 0.5, 1.0  # weights in the loss: rows told by the encoder, and differences between two machines
 _NOTHING_LEFT_OUT = Split()
 _TOGETHER = "together."  # before the names of an encoder's weights in a checkpoint
 
@@ -213,72 +211,6 @@ def trained_model(
     )
 
 
-class Objective(nn.Module):
-    """The loss of a batch of sequences. One module, so that DistributedDataParallel can wrap all of a step."""
-
-    def __init__(
-        self,
-        foundation: FoundationModel,
-        machine_scale: Tensor,
-        warmup: int,
-        bf16: bool,
-        together: MachineEncoder | None = None,
-    ) -> None:
-        super().__init__()
-        self.foundation, self.warmup, self.bf16, self.together = foundation, warmup, bf16, together
-        self.register_buffer("machine_scale", machine_scale)
-        self.machine_scale: Tensor
-
-    def forward(
-        self,
-        x: Tensor,
-        present: Tensor,
-        latency: Tensor,
-        relative: Tensor,
-        encoded: Tensor | None = None,
-        sampled: tuple[Tensor, Tensor, Tensor] | None = None,
-    ) -> Tensor:
-        """Return the loss of `x` [warmup + T, B, F], `present` [warmup + T, B], `latency` [T, B, U] and `relative` [B,
-        U], the mean latency that each error counts against.
-
-        `encoded` [U, F'] are those machines' configurations, by which the encoder tells their times as well. With
-        `sampled` x has S sequences more; it has their latency [T, S, M], relative [S, M] and the configurations
-        [S, M, F'] that each is labelled on.
-        """
-        # Before a trace's start the input is its mean: as if nothing were known.
-        x = torch.where(present[..., None], x, self.foundation.mean)
-        r, _ = self.foundation(x, bf16=self.bf16)
-        r = r[self.warmup :]
-        rows = r[:, : latency.shape[1]]
-        predicted = self.foundation.head(rows)
-        loss = segment_loss(predicted * (self.machine_scale / relative) - latency / relative)
-        if self.together is None or encoded is None or sampled is None:
-            return loss
-        vectors = self.together(encoded)
-        loss = loss + _ENCODED * segment_loss((rows @ vectors.T - latency) / relative)
-        latency, relative, features = sampled
-        vectors = self.together(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # [S, M, d]
-        predicted = torch.einsum("tsd,smd->tsm", r[:, rows.shape[1] :], vectors)
-        error = (predicted - latency) / relative
-        pair = relative.unflatten(-1, (-1, 2))[..., :1].expand(-1, -1, 2).flatten(-2)
-        change = (predicted - latency) / pair
-        return loss + segment_loss(error) + _CHANGES * difference_loss(change)
-
-
-@dataclass(frozen=True)
-class _Scales:
-    """Mean latencies by which labels are scaled: of each machine, and of each shard on it."""
-
-    machine: Tensor  # [U] geometric mean over the shards
-    shard: Tensor  # [shards, U]
-
-
-def _scales(shards: Sequence[Shard]) -> _Scales:
-    mean = np.stack([shard.mean for shard in shards])
-    machine = np.exp(np.log(np.maximum(mean, 1e-6)).mean(axis=0))
-    return _Scales(torch.from_numpy(machine).float(), torch.from_numpy(mean).float())
-
-
 @flushed_subnormals()
 def fit(
     division: Division,
@@ -307,7 +239,7 @@ def fit(
     if recipe.batch_size % ranks.count:
         raise InputError(f"a batch of {recipe.batch_size} cannot be shared evenly by {ranks.count} processes")
     torch.manual_seed(recipe.seed)
-    scales = _scales(labels.shards)
+    scales = scales_of(labels.shards)
     foundation = FoundationModel(schema, len(labels.machines), **recipe.shape)
     _normalise(foundation, labels.shards, schema, recipe)
     if initial is not None:
@@ -355,8 +287,8 @@ def fit(
     hidden = True if not (progress and ranks.first) else None
     bar = tqdm(total=recipe.steps, initial=first, desc="train", unit="step", disable=hidden)
     configurations = torch.from_numpy(features_of_machines(labels.machines)).to(ranks.device) if sampled else None
-    batches = _batches(labels.shards, schema, recipe, first, ranks, sampled)
-    for step, x, present, y, which, more in batches:
+    drawn = batches(labels.shards, schema, recipe, first, ranks, sampled)
+    for step, x, present, y, which, more in drawn:
         if best is not None and recipe.patience and step - best.step >= recipe.patience * recipe.validate_every:
             break
         share = _schedule(step, recipe.steps)
@@ -422,77 +354,6 @@ def _identity(recipe: Recipe, division: Division, sampled: Sequence[SampledShard
     others = [one.shard.latency.path.parent.name for one in sampled]
     text = json.dumps([asdict(recipe), division.training.identity(), judges, others], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-_Batch = tuple[
-    int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.int64], tuple[NDArray, ...] | None
-]
-
-
-def _batches(
-    shards: Sequence[Shard],
-    schema: Schema,
-    recipe: Recipe,
-    first: int,
-    ranks: Ranks,
-    sampled: Sequence[SampledShard] = (),
-) -> Iterator[_Batch]:
-    """(step, x, present, latencies, shards, sampled) of this process's sequences, read one step ahead.
-
-    The sequences depend on the seed and the step alone: a resumed run draws the same ones, and so do several processes,
-    of which each takes every `ranks.count`-th. `sampled`: latencies, mean latencies and configurations of the sequences
-    of `sampled` windows, which come last in x.
-    """
-    lengths = np.array([len(shard) for shard in shards])
-    share = lengths / lengths.sum()
-    others = recipe.sampled if sampled else 0
-    other_lengths = np.array([len(one.shard) for one in sampled])
-    ours = slice(ranks.rank, None, ranks.count)
-
-    def draw(step: int) -> _Batch:
-        rng = np.random.default_rng((recipe.seed, step))
-        own = recipe.batch_size - others
-        which = rng.choice(len(lengths), own, p=share)
-        begin = (rng.random(own) * (lengths[which] - recipe.sequence + 1)).astype(np.int64)
-        which, begin = which[ours], begin[ours]
-        x, y, present = batch(shards, schema, which, begin, recipe.lead, recipe.sequence)
-        if not others:
-            return step, x, present, y, which, None
-        chosen = rng.choice(len(sampled), others)
-        begin = (rng.random(others) * (other_lengths[chosen] - recipe.sequence + 1)).astype(np.int64)
-        seeds = rng.integers(1 << 62, size=others)
-        chosen, begin, seeds = chosen[ours], begin[ours], seeds[ours]
-        parts = [
-            _sampled_sequence(sampled[index], schema, recipe, int(at), int(seed))
-            for index, at, seed in zip(chosen, begin, seeds, strict=True)
-        ]
-        x = np.concatenate([x, *(part[0] for part in parts)], axis=1)
-        present = np.concatenate([present, *(part[1] for part in parts)], axis=1)
-        latency = np.stack([part[2] for part in parts], axis=1)
-        relative, features = (np.stack([part[k] for part in parts]) for k in (3, 4))
-        return step, x, present, y, which, (latency.astype(np.float32), relative, features)
-
-    with ThreadPoolExecutor(1) as ahead:
-        following = ahead.submit(draw, first) if first < recipe.steps else None
-        for step in range(first + 1, recipe.steps + 1):
-            assert following is not None
-            ready = following.result()
-            following = ahead.submit(draw, step) if step < recipe.steps else None
-            yield ready
-
-
-def _sampled_sequence(
-    one: SampledShard, schema: Schema, recipe: Recipe, begin: int, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.float64], NDArray[np.float32]]:
-    """x [T', 1, F], present [T', 1], latencies [T, M], mean latencies [M] and configurations [M, F'] of a sequence, on
-    pairs of machines that `seed` draws: with replacement where there are fewer.
-    """
-    pairs, wanted = len(one.machines) // 2, recipe.sampled_machines // 2
-    drawn = np.random.default_rng(seed).choice(pairs, wanted, replace=wanted > pairs)
-    rows = np.stack([2 * drawn, 2 * drawn + 1], axis=1).reshape(-1)
-    where = np.zeros(1, np.int64)
-    x, y, present = batch([one.shard], schema, where, where + begin, recipe.lead, recipe.sequence)
-    return x, present, y[:, 0, rows], one.shard.mean[rows], one.features[rows]
 
 
 @torch.no_grad()
