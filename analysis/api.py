@@ -1,5 +1,7 @@
 """The Python API: programs, machines and questions about them. `import perfvec as pv` offers all of it as `pv.NAME`.
 
+It is one file by intent: a page that shows every function of the API.
+
 A question returns a `Result`. A program is a trace or live-points file (its path, or what `trace` and `load` return),
 a vector file, or what `represent` returns. A machine is a preset's name, a YAML or JSON file, a fitted vector
 (`*.machine.npz`), or what `machine` returns. What is wrong with them is an `Error`, one line. Modules that are heavy
@@ -586,7 +588,8 @@ def subset(
 
     loaded = load_model(model)
     vectors = [one.vector for one in _targets(loaded, programs)]
-    return subsetting.ask(loaded, vectors, k, on=on, space=space, machines=sample, seed=seed)
+    found = subsetting.subset(loaded, vectors, k, on=on, space=space, machines=sample, seed=seed)
+    return subsetting.result(found, len(vectors))
 
 
 def phases(trace: str | os.PathLike[str], *, interval: int | None = None, most: int = 30, seed: int = 0) -> Result:
@@ -640,7 +643,7 @@ def tiling(
     from analysis.questions import tiling as kernels
 
     loaded = load_model(model)
-    return kernels.ask(
+    found = kernels.tiling(
         loaded,
         experiment or kernels.Experiment(),
         predictable(loaded, required(machines)),
@@ -651,6 +654,7 @@ def tiling(
         units=units,
         max_instructions=max_instructions,
     )
+    return kernels.result(found)
 
 
 def report(

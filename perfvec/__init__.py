@@ -15,40 +15,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analysis.api import Error as Error
-    from analysis.api import LivePointsFile as LivePointsFile
-    from analysis.api import Program as Program
-    from analysis.api import Result as Result
-    from analysis.api import TraceFile as TraceFile
-    from analysis.api import attribute as attribute
-    from analysis.api import characterise as characterise
-    from analysis.api import compare as compare
-    from analysis.api import diff as diff
-    from analysis.api import explore as explore
-    from analysis.api import import_champsim as import_champsim
-    from analysis.api import import_gem5 as import_gem5
-    from analysis.api import live_points as live_points
-    from analysis.api import load as load
-    from analysis.api import load_model as load_model
-    from analysis.api import machine as machine
-    from analysis.api import phases as phases
-    from analysis.api import predict as predict
-    from analysis.api import presets as presets
-    from analysis.api import profile as profile
-    from analysis.api import report as report
-    from analysis.api import represent as represent
-    from analysis.api import simulate as simulate
-    from analysis.api import subset as subset
-    from analysis.api import sweep as sweep
-    from analysis.api import tiling as tiling
-    from analysis.api import trace as trace
+    from analysis.api import *
 
-_API = (
+__all__ = [
     "Error",
     "LivePointsFile",
     "Program",
     "Result",
     "TraceFile",
+    "__version__",
     "attribute",
     "characterise",
     "compare",
@@ -71,8 +46,7 @@ _API = (
     "sweep",
     "tiling",
     "trace",
-)
-__all__ = [*_API, "__version__"]
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -84,7 +58,7 @@ def __getattr__(name: str) -> Any:
             return version("perfvec-toolkit")
         except PackageNotFoundError:
             return "0 (a checkout that is not installed)"
-    if name in _API:
+    if name in __all__:
         value = getattr(import_module("analysis.api"), name)
         globals()[name] = value
         return value

@@ -10,6 +10,15 @@ import typer
 from analysis.cli.output import answers
 from analysis.results.result import Result
 
+DatasetFile = Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")]
+Configuration = Annotated[
+    str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
+]
+Epochs = Annotated[int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")]
+Seconds = Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of a training.")]
+Validation = Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that are validation tasks.")]
+Criterion = Annotated[str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")]
+
 app = typer.Typer(help="Tensor programs: datasets, cost models, searches.", no_args_is_help=True)
 
 
@@ -47,7 +56,7 @@ def read(
 @app.command("card")
 @answers("as_json", "csv")
 def card(
-    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    dataset: DatasetFile,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the dataset's card in Markdown: noise and provenance too.")
     ] = False,
@@ -84,7 +93,7 @@ def merge(
 @app.command("select")
 @answers("as_json", "csv")
 def select(
-    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    dataset: DatasetFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="The pruned dataset to write, *.tensor.h5.")],
     by: Annotated[
         str, typer.Option(help="How to select tasks: verma, flops, cdmpp, kmeans, random, or all.")
@@ -101,14 +110,10 @@ def select(
     judge: Annotated[
         str, typer.Option(help="Train this model on all and on the selection, and judge both on other tasks.")
     ] = "",
-    configuration: Annotated[
-        str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
-    ] = "two-cores",
+    configuration: Configuration = "two-cores",
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of --judge.")] = 3,
-    epochs: Annotated[
-        int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")
-    ] = 40,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of a training.")] = None,
+    epochs: Epochs = 40,
+    seconds: Seconds = None,
     patience: Annotated[
         int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: never.")
     ] = 0,
@@ -140,31 +145,23 @@ def select(
 @app.command("train")
 @answers("as_json", "csv")
 def train(
-    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    dataset: DatasetFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
     model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "atformer",
-    configuration: Annotated[
-        str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
-    ] = "two-cores",
+    configuration: Configuration = "two-cores",
     initial: Annotated[
         Path | None, typer.Option(help="A model to fine-tune instead; cross-validation chooses how many passes.")
     ] = None,
-    epochs: Annotated[
-        int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")
-    ] = 40,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of the training.")] = None,
+    epochs: Epochs = 40,
+    seconds: Seconds = None,
     patience: Annotated[
         int,
         typer.Option(
             min=0, help="Lower the rate, and at last stop, after N passes without a gain on validation tasks; 0: never."
         ),
     ] = 0,
-    validation: Annotated[
-        float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that are validation tasks.")
-    ] = 0.1,
-    criterion: Annotated[
-        str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")
-    ] = "both",
+    validation: Validation = 0.1,
+    criterion: Criterion = "both",
     device: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda or cuda:N.")] = "cpu",
     curve: Annotated[Path | None, typer.Option(help="Write loss and errors after every pass (*.csv).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of weights and batches.")] = 0,
@@ -192,25 +189,19 @@ def train(
 @app.command("autotune")
 @answers("as_json", "csv")
 def autotune(
-    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    dataset: DatasetFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="The configuration to write (*.yaml).")],
     model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "cdmpp",
-    configuration: Annotated[
-        str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
-    ] = "two-cores",
+    configuration: Configuration = "two-cores",
     trials: Annotated[
         int, typer.Option(min=1, help="Number of trainings, including those of an earlier call with --work.")
     ] = 50,
-    epochs: Annotated[
-        int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")
-    ] = 40,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of a training.")] = None,
+    epochs: Epochs = 40,
+    seconds: Seconds = None,
     patience: Annotated[
         int, typer.Option(min=0, help="Stop after N passes without a gain on validation tasks; 0: never.")
     ] = 0,
-    criterion: Annotated[
-        str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")
-    ] = "both",
+    criterion: Criterion = "both",
     device: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda or cuda:N.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Random seed of split, search and training.")] = 0,
     work: Annotated[
@@ -235,28 +226,20 @@ def autotune(
 @app.command("evaluate")
 @answers("as_json", "csv")
 def evaluate(
-    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
+    dataset: DatasetFile,
     models: Annotated[str, typer.Option(help="Models A,B,… of the configuration; by default all.")] = "",
-    configuration: Annotated[
-        str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
-    ] = "two-cores",
+    configuration: Configuration = "two-cores",
     splits: Annotated[
         str, typer.Option("--splits", help="Splits: within_task, by_task, by_target, cross_model, cross_device.")
     ] = "within_task,by_task",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds of split and training.")] = 3,
-    epochs: Annotated[
-        int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")
-    ] = 40,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of a training.")] = None,
+    epochs: Epochs = 40,
+    seconds: Seconds = None,
     patience: Annotated[
         int, typer.Option(min=0, help="Train to convergence: stop after N passes without a gain on validation tasks.")
     ] = 0,
-    validation: Annotated[
-        float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that are validation tasks.")
-    ] = 0.1,
-    criterion: Annotated[
-        str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")
-    ] = "both",
+    validation: Validation = 0.1,
+    criterion: Criterion = "both",
     compute: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda or cuda:N.")] = "cpu",
     tune_epochs: Annotated[int, typer.Option(min=1, help="Most passes of fine-tuning.")] = 20,
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share to hold out.")] = 0.1,
@@ -317,8 +300,7 @@ def evaluate(
 @app.command("limits")
 @answers("as_json", "csv")
 def limits(
-    dataset: Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")],
-    seed: Annotated[int, typer.Option(help="Random seed of what is drawn.")] = 0,
+    dataset: DatasetFile, seed: Annotated[int, typer.Option(help="Random seed of what is drawn.")] = 0
 ) -> Result:
     """Show how good a cost model of a dataset can be.
 

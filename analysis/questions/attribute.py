@@ -153,25 +153,6 @@ def headline(frame: pd.DataFrame) -> Headline:
     return Headline(percent(share), f"of the cycles: {worst}", sentence, f"{source}; Shapley values have no interval")
 
 
-def attribute(
-    model: Model, programs: Sequence[ProgramVector], machine: Machine, ideal: str | Path | None = None
-) -> pd.DataFrame:
-    """A row per program and group, and one for the ideal machine: they add up to the program's encoded cycles.
-
-    Columns: `program`, `uarch`, `group`; `cycles` (the Shapley value: what the group costs beyond the ideal), `share`
-    of the program's cycles; `source`; `alone` what the ideal value of this group alone would save, and `last` what it
-    would still save where all others are ideal (of the ideal machine's row NaN). `encoded` and `predicted` are the
-    program's cycles on the machine by the encoder, and as `predict` says (the same where the machine did not train the
-    model).
-    Raises InputError for a wrong file, or a model without an encoder.
-    """
-    groups, machines = _players(machine, ideal)
-    cycles = _encoded(model, machines, programs)
-    predicted = model.machine_vectors([machine])[0] @ np.stack([program.vector for program in programs]).T
-    names = [program.program for program in programs]
-    return _tabulated(machine, groups, names, cycles, predicted[0], ["zero-shot"] * len(programs))
-
-
 def answered(
     model: Model,
     targets: Sequence[Target],
@@ -181,11 +162,17 @@ def answered(
     *,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """The table of `attribute`, with the machines in between simulated as far as a budget of so many seconds goes.
+    """A row per program and group, and one for the ideal machine: they add up to the program's cycles.
 
-    Those that are not are corrected by the others (`analysis.budget`; the coordinates are which groups are ideal) where
-    at least the two ends, and each group's `alone` and `last` are simulated; else the encoder answers for all. `source`
-    is that of the least sure of a program's machines, and `encoded` the program's cycles by it.
+    Columns: `program`, `uarch`, `group`; `cycles` (the Shapley value: what the group costs beyond the ideal), `share`
+    of the program's cycles; `source`; `alone` what the ideal value of this group alone would save, and `last` what it
+    would still save where all others are ideal (of the ideal machine's row NaN). `predicted` are the program's cycles
+    as `predict` says, `encoded` by the source (both the same, but for a machine that trained the model).
+
+    The machines in between are simulated as far as a budget of so many seconds goes. Those that are not are corrected
+    by the others (`analysis.budget`; the coordinates are which groups are ideal) where at least the two ends, and each
+    group's `alone` and `last` are simulated; else the encoder answers for all. `source` is that of the least sure of a
+    program's machines. Raises InputError for a wrong file, or a model without an encoder where it is asked.
     """
     groups, machines = _players(machine, ideal)
     targets = within(targets, len(machines), seconds)

@@ -91,26 +91,16 @@ def plot_errors(found: Subset) -> Figure:
     return Figure([Panel(bars, x=Axis("error, %", zero=True), sideways=True)], height=2.4)
 
 
-def ask(
-    model: Model,
-    programs: Sequence[ProgramVector],
-    k: int,
-    *,
-    on: str = "machines",
-    space: str = "default",
-    machines: int = 1000,
-    seed: int = 0,
-) -> Result:
-    """Answer which `k` programs stand for the others; the table is `Subset.members`. As `subset`."""
-    found = subset(model, programs, k, on=on, space=space, machines=machines, seed=seed)
+def result(found: Subset, programs: int) -> Result:
+    """Answer which of so many `programs` stand for the others; the table is `Subset.members`."""
     return Result(
-        f"{k} programs that stand for {len(programs)}",
+        f"{len(found.members)} programs that stand for {programs}",
         found.members,
         document=found.to_json,
         text=lambda: shown(found),
         sections=lambda: sections(found),
         picture=lambda: plot(found),
-        headline=lambda: headline(found, len(programs)),
+        headline=lambda: headline(found, programs),
     )
 
 

@@ -92,35 +92,12 @@ class Experiment:
         return words
 
 
-def ask(
-    model: Model,
-    experiment: Experiment,
-    machines: Sequence[Machine | MachineVector],
-    *,
-    seconds: float = math.inf,
-    learn: Sequence[str] = (),
-    repeats: int = 0,
-    rounds: int = ROUNDS,
-    units: int | None = None,
-    max_instructions: int | None = None,
-    progress: bool = True,
-) -> Result:
-    """Answer which value of the parameter is the fastest; the table is that of `tiling`, as are the arguments.
+def result(frame: pd.DataFrame) -> Result:
+    """Answer which value of the parameter is the fastest, by the table of `tiling`.
 
-    There `fitted`, `simulated` and `host` carry their units: `fitted_cycles`, `simulated_cycles`, `host_seconds`.
+    In the answer's, `fitted`, `simulated` and `host` carry their units: `fitted_cycles`, `simulated_cycles`,
+    `host_seconds`.
     """
-    frame = tiling(
-        model,
-        experiment,
-        machines,
-        seconds=seconds,
-        learn=learn,
-        repeats=repeats,
-        rounds=rounds,
-        units=units,
-        max_instructions=max_instructions,
-        progress=progress,
-    )
     named = {"fitted": "fitted_cycles", "simulated": "simulated_cycles", "host": "host_seconds"}
     return Result(
         "Time over a kernel's parameter",

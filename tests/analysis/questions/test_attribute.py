@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 
 from analysis.budget import budget
 from analysis.programs.simulable import Estimates
-from analysis.programs.targets import Target
-from analysis.questions.attribute import (
-    IDEAL,
-    REST,
-    answered,
-    attribute,
-    coalitions,
-    load_ideal,
-    shapley,
-    shown,
-    to_json,
-)
+from analysis.programs.targets import Target, target_of_vector
+from analysis.questions.attribute import IDEAL, REST, answered, coalitions, load_ideal, shapley, shown, to_json
 from perfvec.representation.represent import represent
 from support.errors import InputError
 from uarch.configuration import field_names, get_field, load_machine, preset_names
@@ -86,7 +76,7 @@ def test_every_preset_has_its_ideal(name):
 @pytest.mark.parametrize("index", [0, 1])
 def test_groups_add_up_to_the_encoded_cycles(small_model, program, index):
     machine = small_model.machines[index]
-    frame = attribute(small_model, [program, program], machine)
+    frame = answered(small_model, 2 * [target_of_vector(small_model, program)], machine, 0.0)
     encoded = float(small_model.encoder.vectors([machine])[0] @ program.vector)
     assert frame["cycles"].sum() == pytest.approx(2 * encoded, rel=1e-5)  # an encoder's products are of float32
     assert frame["share"].sum() == pytest.approx(2.0)
@@ -102,7 +92,7 @@ def test_one_group_is_all_the_difference(small_model, program, tmp_path):
     ideal = tmp_path / "i.yaml"
     ideal.write_text(yaml.safe_dump({"l1d": {"l1d.size_kib": 128, "l1d.associativity": 8}}))
     machine = small_model.machines[0]
-    frame = attribute(small_model, [program], machine, ideal).set_index("group")
+    frame = answered(small_model, [target_of_vector(small_model, program)], machine, 0.0, ideal).set_index("group")
     ends = small_model.encoder.vectors(coalitions(machine, load_ideal(ideal, machine))) @ program.vector
     row = frame.loc["l1d"]
     for column in ("cycles", "alone", "last"):
@@ -129,7 +119,7 @@ def test_a_wrong_ideal_is_one_line(small_model, program, tmp_path, content, matc
     path = tmp_path / "i.yaml"
     path.write_text(yaml.safe_dump(content))
     with pytest.raises(InputError, match=match) as told:
-        attribute(small_model, [program], small_model.machines[0], path)
+        answered(small_model, [target_of_vector(small_model, program)], small_model.machines[0], 0.0, path)
     assert str(path) in str(told.value)
     assert "\n" not in str(told.value)
 
@@ -167,5 +157,5 @@ def test_too_few_coalitions_leave_all_to_the_model(small_model, program, monkeyp
     machine = small_model.machines[0]
     found = answered(small_model, [Target(Multiplied(), lambda: program)], machine, 60.0, progress=False)
     assert set(found["source"]) == {"zero-shot"}
-    alone = attribute(small_model, [program], machine)
+    alone = answered(small_model, [target_of_vector(small_model, program)], machine, 0.0)
     assert found["cycles"].tolist() == pytest.approx(alone["cycles"].tolist())

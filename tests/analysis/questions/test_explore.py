@@ -12,8 +12,8 @@ from selenium.webdriver.common.keys import Keys
 from analysis.designs.design import first_points, grid_design
 from analysis.designs.sweep import answered
 from analysis.programs.simulable import SimulableTrace
-from analysis.programs.targets import Target
-from analysis.questions.attribute import attribute
+from analysis.programs.targets import Target, target_of_vector
+from analysis.questions import attribute
 from analysis.questions.explore import contents, explore, starts, stops
 from analysis.questions.explored import around, ask
 from analysis.questions.predict import predict
@@ -163,7 +163,7 @@ def test_presets_are_what_predict_says(browser, page):
 @pytest.mark.parametrize("machine", sample(3, 5), ids=lambda machine: machine.core)
 def test_attribution_is_the_commands(browser, page, machine):
     build(browser, machine)
-    frame = attribute(shipped(), PROGRAMS[:1], machine)
+    frame = attribute.answered(shipped(), [target_of_vector(shipped(), PROGRAMS[0])], machine, 0.0)
     found = browser.js(
         "const bars = document.getElementById('attribution').data[0]; return [Array.from(bars.y), Array.from(bars.x)]"
     )

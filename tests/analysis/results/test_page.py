@@ -19,7 +19,7 @@ from analysis.parts.costs import predicted
 from analysis.parts.flame import section as flame_section
 from analysis.parts.simulated_parts import collect as simulate_parts
 from analysis.programs.simulable import SimulableTrace
-from analysis.programs.targets import Target
+from analysis.programs.targets import Target, target_of_vector
 from analysis.questions import attribute, compare, difference, predict, profile, subset, sweep_page
 from analysis.questions import report as report_question
 from analysis.results.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Panel, Points, Rule, Spans, distinct
@@ -267,7 +267,7 @@ def test_programs_as_a_tree_a_map_and_a_matrix(browser, tmp_path):
 
 
 def test_attribution_adds_up_in_the_picture(browser, tmp_path):
-    frame = attribute.attribute(shipped(), [program("a", 1)], load_machine("zen4"))
+    frame = attribute.answered(shipped(), [target_of_vector(shipped(), program("a", 1))], load_machine("zen4"), 0.0)
     browser.open(write_page(tmp_path / "r.html", "T", attribute.sections(frame)))
     bars = traces(browser)
     assert len(bars) == len(frame)
