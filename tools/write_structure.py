@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,18 @@ PAGE = ROOT / "docs" / "appendix" / "structure.md"
 PICTURES = ROOT / "docs" / "images"
 BEFORE = "43575aa66e4028fa017c387c3dcddbd3d6325303"  # the last commit with four floors and the command line in perfvec
 FLOORS = ("support", "uarch", "tracegen", "perfvec", "perfvec/commands", "analysis", "analysis/cli")  # from the ground
+FOLDERS = (
+    "results",
+    "programs",
+    "parts",
+    "budget",
+    "designs",
+    "questions",
+    "real_computers",
+    "experiments",
+    "api",
+    "cli",
+)
 
 
 def sources(revision: str | None) -> dict[str, str]:
@@ -46,7 +58,17 @@ def room(path: str) -> str:
     return f"{top}/{inner}" if inner else top
 
 
-def arrows(files: dict[str, str]) -> Counter[tuple[str, str]]:
+def folder(path: str) -> str:
+    """Return the folder of `analysis` that a file or a module (with slashes) lies in, `api` for the files in none, and
+    nothing for what is drawn elsewhere.
+    """
+    top, *rest = path.removesuffix(".py").split("/")
+    if top != "analysis" or not rest or rest[0] == "tensor":
+        return ""
+    return rest[0] if rest[0] in FOLDERS else "api"
+
+
+def arrows(files: dict[str, str], room: Callable[[str], str] = room) -> Counter[tuple[str, str]]:
     """Return the number of imports from each room to each other one."""
     found: Counter[tuple[str, str]] = Counter()
     for path, text in files.items():
@@ -57,22 +79,23 @@ def arrows(files: dict[str, str]) -> Counter[tuple[str, str]]:
             if isinstance(node, ast.ImportFrom) and node.module:
                 modules = [f"{node.module}.{alias.name}" for alias in node.names]
             to = {room(module.replace(".", "/")) for module in modules if module.split(".")[0] in FLOORS}
-            found.update((room(path), one) for one in to if one != room(path))
+            found.update((room(path), one) for one in to if one != room(path) and one and room(path))
     return found
 
 
-def drawing(found: Counter[tuple[str, str]]) -> str:
+def drawing(found: Counter[tuple[str, str]], order: Sequence[str] = FLOORS) -> str:
     """Return the rooms by floors, the tensor half on the right, and their imports as an SVG; what runs up is red."""
     rooms = {one for pair in found for one in pair}
-    floors = [floor for floor in FLOORS if floor in rooms]
+    floors = [floor for floor in order if floor in rooms]
     place = {one: (one.endswith("/tensor"), floors.index(one.removesuffix("/tensor"))) for one in rooms}
     height = 90 * len(floors)
+    width = 700 if any(tensor for tensor, _ in place.values()) else 360
     x = {one: 560 if tensor else 250 for one, (tensor, _) in place.items()}
     y = {one: height - 45 - 90 * floor for one, (_, floor) in place.items()}
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 {height}" font-family="sans-serif" font-size="13">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">'
     ]
-    parts.append('<rect width="700" height="100%" fill="white"/>')
+    parts.append('<rect width="100%" height="100%" fill="white"/>')
     for (a, b), count in sorted(found.items()):
         up = place[b][1] > place[a][1]
         bend = 0 if abs(y[a] - y[b]) == 90 or x[a] != x[b] else (40 + abs(y[a] - y[b]) // 2) * (1 if x[a] > 400 else -1)
@@ -177,6 +200,7 @@ def main() -> None:
     ]
     (PICTURES / "structure-before.svg").write_text(drawing(arrows(before)))
     (PICTURES / "structure-after.svg").write_text(drawing(arrows(after)))
+    (PICTURES / "structure-analysis.svg").write_text(drawing(arrows(after, folder), FOLDERS))
     head = ["| folder | lines before | after | statements before | after |", "|---|--:|--:|--:|--:|"]
     table = "\n".join([*head, *rows])
     page = PAGE.read_text()

@@ -20,8 +20,7 @@ from analysis.parts.flame import section as flame_section
 from analysis.parts.simulated_parts import collect as simulate_parts
 from analysis.programs.simulable import SimulableTrace
 from analysis.programs.targets import Target, target_of_vector
-from analysis.questions import attribute, compare, difference, predict, profile, subset, sweep_page
-from analysis.questions import report as report_question
+from analysis.questions import attribute, compare, difference, predict, profile, report, subset, sweep_page
 from analysis.results.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Panel, Points, Rule, Spans, distinct
 from analysis.results.figure_matplotlib import canvas, write_picture
 from analysis.results.figure_plotly import document
@@ -328,7 +327,7 @@ def test_one_page_has_everything(browser, small_model, wholes, request, tmp_path
     machines = [load_machine("base"), load_machine("cortex-a53")]
     runs = [SimulableTrace(files[0]), None]
     targets = [Target(run, lambda whole=whole: whole) for run, whole in zip(runs, wholes, strict=True)]
-    sections = report_question.ask(small_model, targets, machines).sections()
+    sections = report.ask(small_model, targets, machines).sections()
     titles = " ".join(section.title for section in sections)
     for part in (
         "Cycles per instruction",
