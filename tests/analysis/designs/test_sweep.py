@@ -230,7 +230,7 @@ def test_the_terminal_has_every_field_of_a_sampled_space_s_best_point():
 
 
 def test_of_many_points_json_lists_the_front_and_the_best(monkeypatch):
-    monkeypatch.setattr(sweep, "MOST_LISTED", 10)
+    monkeypatch.setattr(sweep_tables, "MOST_LISTED", 10)
     frame = sweep.run(shipped(), [program()], space_design("caches", 40), cost="l2.size_kib")
     document = sweep_tables.to_json(frame, k=3)
     assert document["evaluated"] == 40
