@@ -19,7 +19,7 @@ import torch
 from perfvec.evaluate import evaluate, summary
 from perfvec.model import load_model
 from perfvec.training import data as training_data
-from perfvec.training import optimizer
+from perfvec.training import objective, optimizer
 from perfvec.training import train as training
 from perfvec.training.data import Division, Labels, Rows, Split, fold_of, folds, prepare
 from perfvec.training.metrics import require_tensorboard
@@ -466,7 +466,7 @@ def test_what_a_killed_run_left_of_a_shard_is_cleared(data, tmp_path):
 
 
 def test_a_diverging_run_is_told(labels, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "segment_loss", lambda error: error.sum() * float("nan"))
+    monkeypatch.setattr(objective, "segment_loss", lambda error: error.sum() * float("nan"))
     with pytest.raises(InputError, match="training diverged: the loss of step 1 is nan"):
         run(VALIDATING.divide(labels), tmp_path)
 
