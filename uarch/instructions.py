@@ -7,7 +7,7 @@ the timing model and the feature schemas read nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 
 import numpy as np
@@ -150,7 +150,7 @@ LAST = np.uint32(0xFFFFFFFF)  # `next_static_id` of the last instruction of a tr
 
 @dataclass(frozen=True)
 class Chunk:
-    """n consecutive executed instructions of a trace and their m memory accesses."""
+    """n consecutive executed instructions of a trace, their m memory accesses and the c system calls that are known."""
 
     start: int  # index of the first one in the trace
     static_id: NDArray[np.uint32]  # [n]
@@ -159,6 +159,9 @@ class Chunk:
     address: NDArray[np.uint64]  # [m] virtual byte address
     size: NDArray[np.uint8]  # [m] bytes, 0 where larger than 255
     is_store: NDArray[np.uint8]  # [m]
+    # [c] index in the trace, ascending; which call it makes (`uarch.system_calls`)
+    call_instruction: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    call_number: NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
 
     def __len__(self) -> int:
         return len(self.static_id)
@@ -169,6 +172,8 @@ class Chunk:
         """
         offset = self.access_offset[begin : end + 1]
         accesses = slice(int(offset[0] - self.access_offset[0]), int(offset[-1] - self.access_offset[0]))
+        ends = np.array([self.start + begin, self.start + end], np.uint64)
+        calls = slice(*np.searchsorted(self.call_instruction, ends).tolist())
         return Chunk(
             self.start + begin,
             self.static_id[begin:end],
@@ -177,6 +182,8 @@ class Chunk:
             self.address[accesses],
             self.size[accesses],
             self.is_store[accesses],
+            self.call_instruction[calls],
+            self.call_number[calls],
         )
 
     def taken(self, instructions: StaticInstructions) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""The trace file: one thread of one run, as executed instructions and memory accesses
+"""The trace file: one thread of one run, as executed instructions, memory accesses and system calls
 (docs/reference/file-formats.md).
 
 Reading and writing stream: memory does not grow with the trace.
@@ -51,7 +51,9 @@ _COLUMNS = {
     "memory/size": "u1",
     "memory/is_store": "u1",
 }
+_CALLS = {"system_calls/instruction": "<u8", "system_calls/number": "<u2"}  # where the source tells them
 _STATIC_ID, *_MEMORY = _COLUMNS
+_NO_CALLS = np.empty(0, np.uint64), np.empty(0, np.uint16)
 _DIGESTED = ("static/address", "static/code", *_COLUMNS)
 
 
@@ -83,7 +85,7 @@ class TraceWriter:
             **(attributes or {}),
         }
         self._stack = ExitStack()
-        self._columns = {name: _Column(dtype) for name, dtype in _COLUMNS.items()}
+        self._columns: dict[str, _Column] = {}
         self._encoding: deque[tuple[str, Future[bytes]]] = deque()
         self._hasher: hashlib._Hash | None = None  # of what leads the digest, where it comes in that order
         self.instructions = 0
@@ -96,18 +98,16 @@ class TraceWriter:
         self._stack.callback(self._hashing.shutdown, cancel_futures=True)
         for name, value in self._attributes.items():
             self._file.attrs[name] = value
-        for name, column in self._columns.items():
-            column.dataset = self._file.create_dataset(
-                name,
-                shape=(0,),
-                maxshape=(None,),
-                dtype=_COLUMNS[name],
-                chunks=(BLOCK,),
-                compression="lzf",
-                shuffle=True,
-            )
+        self._create(_COLUMNS)
         on_success(self._stack, self._finish)
         return self
+
+    def _create(self, columns: dict[str, str]) -> None:
+        for name, dtype in columns.items():
+            dataset = self._file.create_dataset(
+                name, shape=(0,), maxshape=(None,), dtype=dtype, chunks=(BLOCK,), compression="lzf", shuffle=True
+            )
+            self._columns[name] = _Column(dtype, dataset)
 
     def __exit__(self, *error: Any) -> bool | None:
         return self._stack.__exit__(*error)
@@ -147,6 +147,16 @@ class TraceWriter:
         """The next accesses [m]; `instruction` counts from the start, and may not be there yet."""
         columns: list[NDArray[Any]] = [instruction, address, size, is_store]
         for name, data in zip(_MEMORY, columns, strict=True):
+            self._add(name, data)
+
+    def append_system_calls(self, instruction: NDArray[np.uint64], number: NDArray[np.uint16]) -> None:
+        """The next system calls [c]; `instruction` counts from the start, and may not be there yet."""
+        if len(instruction) == 0:
+            return
+        if not self._columns.keys() & _CALLS:
+            self._create(_CALLS)
+        columns: list[NDArray[Any]] = [instruction, number]
+        for name, data in zip(_CALLS, columns, strict=True):
             self._add(name, data)
 
     def _add(self, name: str, data: NDArray[Any]) -> None:
@@ -210,9 +220,8 @@ class TraceWriter:
 class _Column:
     """The part of a column that waits for a whole block."""
 
-    dataset: h5py.Dataset
-
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, dataset: h5py.Dataset) -> None:
+        self.dataset = dataset
         self.block: NDArray[Any] = np.empty(BLOCK, dtype)
         self.waiting = 0  # elements of `block`
         self.length = 0  # elements in all
@@ -248,7 +257,7 @@ def digest(file: h5py.File, leading: hashlib._Hash | None = None) -> str:
     """
     hasher = leading or hashlib.sha256()
     with ThreadPoolExecutor(WORKERS) as pool:
-        for name in _MEMORY if leading else _DIGESTED:
+        for name in (*(_MEMORY if leading else _DIGESTED), *(name for name in _CALLS if name in file)):
             column = file[name]
             reader = ColumnReader(column, len(column), pool)
             for begin in range(0, len(column), BLOCK):
@@ -279,14 +288,46 @@ def _offsets(owner: NDArray[np.uint64], begin: int, offset: NDArray[np.int64]) -
     return True
 
 
-def _until(owners: ColumnReader, position: int, last: int, end: int) -> NDArray[np.uint64]:
-    """The instructions of the accesses from `position` on, up to instruction `end`; `last`: where their column ends."""
-    high = position
-    while True:
-        high = min(high + BLOCK, last)
-        owner: NDArray[np.uint64] = owners.read(position, high)
-        if high == last or owner[-1] >= end:
-            return owner[: np.searchsorted(owner, np.uint64(end))]
+def _first(column: h5py.Dataset, index: int, low: int = 0) -> int:
+    """Position of the first event of instruction `index` or a later one (bisection over HDF5 blocks)."""
+    high, step = len(column), BLOCK
+    while low + step < high and int(read_slice(column, low + step)) < index:  # gallop: the answer is usually near
+        low, step = low + step, step * 2
+    high = min(high, low + step + 1)
+    while high - low > BLOCK:
+        middle = (low + high) // 2
+        low, high = (middle, high) if int(read_slice(column, middle)) < index else (low, middle)
+    return low + int(np.searchsorted(read_slice(column, slice(low, high)), np.uint64(index)))
+
+
+class _Events:
+    """What the instructions from `start` to `stop` did, taken as they go by; the first of `columns` names them."""
+
+    def __init__(
+        self, columns: Sequence[h5py.Dataset], start: int, stop: int, total: int, pool: ThreadPoolExecutor
+    ) -> None:
+        """`total` instructions are in the trace, at whose end all events that are left must be theirs."""
+        owners = columns[0]
+        self.position = _first(owners, start)
+        self._last = len(owners) if stop == total else _first(owners, stop, self.position)
+        self._stop = stop
+        self._owners, *self._others = (ColumnReader(column, self._last, pool) for column in columns)
+
+    def take(self, end: int) -> list[NDArray[Any]]:
+        """The columns' rows of instructions up to `end`, behind those that were taken; at `stop` all that are left."""
+        owner = self._owners.read(self.position, self._last) if end == self._stop else self._until(end)
+        limit = self.position + len(owner)
+        rows = [owner, *(column.read(self.position, limit) for column in self._others)]
+        self.position = limit
+        return rows
+
+    def _until(self, end: int) -> NDArray[np.uint64]:
+        high = self.position
+        while True:
+            high = min(high + BLOCK, self._last)
+            owner: NDArray[np.uint64] = self._owners.read(self.position, high)
+            if high == self._last or owner[-1] >= end:
+                return owner[: np.searchsorted(owner, np.uint64(end))]
 
 
 class Trace(H5Reader):
@@ -317,6 +358,10 @@ class Trace(H5Reader):
         code = read_dataset(file, "static/code", "u1", 2)
         self._columns = [read_dataset(file, name, dtype) for name, dtype in _COLUMNS.items()]
         rows = {len(column) for column in self._columns[1:]}
+        told = _CALLS if any(name in file for name in _CALLS) else {}
+        self._calls = [read_dataset(file, name, dtype) for name, dtype in told.items()]
+        if len({len(column) for column in self._calls}) > 1:
+            raise InputError(f"{self.path}: system_calls differ in length; the file is damaged")
         if len(rows) != 1 or code.shape != (len(address), 16) or len(address) > LAST:
             raise InputError(f"{self.path}: datasets of the trace differ in length; the file is damaged")
         if len(self) == 0:
@@ -379,11 +424,10 @@ class Trace(H5Reader):
         stop = total if stop is None else min(stop, total)
         if start >= stop:
             return
-        position = self._first_access(start)
-        last = self._first_access(stop, position)
         with ThreadPoolExecutor(WORKERS) as pool:
             static_id = ColumnReader(self._columns[0], min(stop + 1, total), pool)
-            owners, *accesses = (ColumnReader(column, last, pool) for column in self._columns[1:])
+            accesses = _Events(self._columns[1:], start, stop, total, pool)
+            calls = _Events(self._calls, start, stop, total, pool) if self._calls else None
             for begin in range(start, stop, size):
                 end = min(begin + size, stop)
                 ids: NDArray[np.uint32] = static_id.read(begin, min(end + 1, total))
@@ -392,14 +436,16 @@ class Trace(H5Reader):
                         f"{self.path}: dynamic/static_id near {begin} exceeds the {len(self.address)} static ones"
                     )
                 following = np.append(ids[1:], LAST) if end == total else ids[1:]
-                owner = owners.read(position, last) if end == stop else _until(owners, position, last, end)
-                limit = position + len(owner)
-                address, width, is_store = (column.read(position, limit) for column in accesses)
+                position = accesses.position
+                owner, address, width, is_store = accesses.take(end)
                 offset = np.empty(end - begin + 1, np.int64)
                 if not _offsets(owner, begin, offset):
                     raise InputError(f"{self.path}: memory/instruction is not ascending near access {position}")
                 if is_store.max(initial=0) > 1:  # neither a load nor a store: cores would wait for it without end
                     raise InputError(f"{self.path}: memory/is_store is neither 0 nor 1 near access {position}")
+                caller, number = calls.take(end) if calls is not None else _NO_CALLS
+                if len(caller) and (caller[0] < begin or caller[-1] >= end or np.any(caller[1:] <= caller[:-1])):
+                    raise InputError(f"{self.path}: system_calls/instruction is not ascending near instruction {begin}")
                 yield Chunk(
                     start=begin,
                     static_id=ids[: end - begin],
@@ -408,20 +454,6 @@ class Trace(H5Reader):
                     address=address,
                     size=width,
                     is_store=is_store,
+                    call_instruction=caller,
+                    call_number=number,
                 )
-                position = limit
-
-    def _first_access(self, index: int, low: int = 0) -> int:
-        """Position of the first access made by instruction `index` or a later one (bisection over HDF5 blocks)."""
-        column = self._columns[1]
-        high = len(column)
-        if index >= len(self):
-            return high
-        step = BLOCK
-        while low + step < high and int(read_slice(column, low + step)) < index:  # gallop: the answer is usually near
-            low, step = low + step, step * 2
-        high = min(high, low + step + 1)
-        while high - low > BLOCK:
-            middle = (low + high) // 2
-            low, high = (middle, high) if int(read_slice(column, middle)) < index else (low, middle)
-        return low + int(np.searchsorted(read_slice(column, slice(low, high)), np.uint64(index)))

@@ -11,6 +11,7 @@
  *               0x3 << 60            the next word is the full address of the access word that follows it
  *               0x2 << 60 | n        of the block that runs, only the first n instructions belong to the record
  *               0x1 << 60 | n        of the block that follows, the first n instructions do not belong to the record
+ *               0x1 << 59 | number   the last instruction of the block that runs is the system call `number`, at most 65535
  *   blocks      one descriptor per translated block: u64 number + 1, u64 count, then count times
  *               { u64 address, u8 code[16] }; none crosses a multiple of BLOCK_BYTES, zeros fill up to there
  *   maps        text: "base HEX", then the lines of /proc/self/maps that name files; again whenever code runs elsewhere
@@ -139,6 +140,7 @@ static void append_text(const char *name, const char *text, size_t length)
 #define LONG_ADDRESS ((uint64_t)3 << 60)
 #define ONLY_FIRST ((uint64_t)2 << 60)
 #define WITHOUT_FIRST ((uint64_t)1 << 60)
+#define SYSTEM_CALL ((uint64_t)1 << 59)
 #define ADDRESS_BITS 50
 
 /* The first page of thread.K; the slots follow it. */
@@ -798,14 +800,19 @@ static bool is_exec(int64_t number, uint64_t *path_argument)
     return *path_argument || number == (isa == X86_64 ? 59 : 221);
 }
 
-/* Where handlers start is where signals cut blocks short; the reader looks at these places. */
+/* QEMU ends a block with the instruction of a system call, and calls this before it runs another one.
+ *
+ * Where handlers start is where signals cut blocks short; the reader looks at these places. */
 static void on_syscall(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3,
                        uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8)
 {
-    (void)id, (void)vcpu, (void)a4, (void)a6, (void)a7, (void)a8;
+    (void)id, (void)a4, (void)a6, (void)a7, (void)a8;
     uint64_t second;
     if (forked) {
         return;
+    }
+    if (vcpu < MAX_VCPUS && threads[vcpu] != NULL) {
+        put(threads[vcpu], SYSTEM_CALL | (number < 0 || number > UINT16_MAX ? UINT16_MAX : (uint64_t)number));
     }
     if (number == (isa == X86_64 ? 13 : 134) && a2 != 0) { /* rt_sigaction */
         uint64_t handler = 0;

@@ -1,8 +1,8 @@
 """One thread's records on their way into a trace file, while the program still runs.
 
-The accesses of a trace do not depend on its static instructions, so they are written as they come. The executed
-blocks are kept as a sequence in a temporary file, and become `static_id` when the program has ended and all its
-instructions are known. Memory stays bounded.
+Accesses and system calls do not depend on the trace's static instructions, so they are written as they come. The
+executed blocks are kept as a sequence in a temporary file, and become `static_id` when the program has ended and all
+its instructions are known. Memory stays bounded.
 """
 
 from __future__ import annotations
@@ -59,14 +59,15 @@ class ThreadRecords:
         self.read()
         if self.ring.has_records:
             self._take(self.ring.last_slot())
-            for sequence, _ in self._replay.finish():
-                self._sequence.write(sequence)
+            for replayed in self._replay.finish():
+                self._sequence.write(replayed.sequence)
 
     def _take(self, words: NDArray[np.uint64]) -> None:
         assert self.writer is not None
-        for sequence, accesses in self._replay.read(words):
-            self._sequence.write(sequence)
-            self.writer.append_accesses(*accesses)
+        for replayed in self._replay.read(words):
+            self._sequence.write(replayed.sequence)
+            self.writer.append_accesses(*replayed.accesses)
+            self.writer.append_system_calls(*replayed.calls)
 
     def write_static(self) -> NDArray[np.uint64]:
         """Write the static instructions and then what was executed; the addresses [S] ascending."""

@@ -1,4 +1,4 @@
-"""From a thread's words (plugin.c describes them) to the blocks that it executed and the accesses they made.
+"""From a thread's words (plugin.c describes them) to the blocks that it executed, and their accesses and system calls.
 
 Blocks come as a sequence of u32: a block's number; before it, where they apply, `WITHOUT | n` (its first n instructions
 do not belong to the record) and `ONLY | n` (only its first n do).
@@ -7,7 +7,7 @@ do not belong to the record) and `ONLY | n` (only its first n do).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ _VALUE = (1 << 30) - 1
 
 _SEQUENCE = 1 << 17  # buffered
 _ACCESSES = 1 << 18
+_CALLS = 1 << 12
 _NO_LIMIT = np.iinfo(np.int64).max
 
 
@@ -41,25 +42,44 @@ class Accesses(NamedTuple):
             np.empty(count, np.uint64), np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count, np.uint8)
         )
 
-    def part(self, begin: int, end: int) -> Accesses:
-        """Accesses begin … end, not copied."""
-        part = slice(begin, end)
-        return Accesses(self.instruction[part], self.address[part], self.size[part], self.is_store[part])
+
+class SystemCalls(NamedTuple):
+    """System calls in columns, as in a trace; `instruction` counts from the start of the record."""
+
+    instruction: NDArray[np.uint64]
+    number: NDArray[np.uint16]
 
     @staticmethod
-    def joined(parts: Sequence[Accesses]) -> Accesses:
-        """All parts, copied."""
-        return Accesses(
-            np.concatenate([part.instruction for part in parts]),
-            np.concatenate([part.address for part in parts]),
-            np.concatenate([part.size for part in parts]),
-            np.concatenate([part.is_store for part in parts]),
-        )
+    def empty(count: int) -> SystemCalls:
+        """Room for so many."""
+        return SystemCalls(np.empty(count, np.uint64), np.empty(count, np.uint16))
+
+
+Events = TypeVar("Events", Accesses, SystemCalls)
+
+
+def part(events: Events, begin: int, end: int) -> Events:
+    """Events begin … end, not copied."""
+    return type(events)._make(column[begin:end] for column in events)
+
+
+def joined(parts: Sequence[Events]) -> Events:
+    """All parts, copied."""
+    return type(parts[0])._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+
+class Replayed(NamedTuple):
+    """What words say: the blocks' sequence, and what happened in blocks, which may be ones before or after these."""
+
+    sequence: NDArray[np.uint32]
+    accesses: Accesses
+    calls: SystemCalls
 
 
 # State of the reading loop, an int64 array: current block (-1: none), its instructions, how many of its first ones do
 # not belong, complete instructions so far, index of the block's first instruction, last instruction of it with an
-# access, words read, whether a full address follows (1) or is there (2), `without` of the next block.
+# access (the number of its instructions behind a system call), words read, whether a full address follows (1) or is
+# there (2), `without` of the next block.
 _BLOCK, _COUNT, _WITHOUT, _TOTAL, _BASE, _SEEN, _POSITION, _LONG, _PENDING = range(9)
 _STATE = 9
 
@@ -89,21 +109,23 @@ def _read(
     used: NDArray[np.uint8],
     sequence: NDArray[np.uint32],
     accessed: Accesses,
+    called: SystemCalls,
     filled: NDArray[np.int64],
 ) -> int:
     """Read words from state[_POSITION] until they end, a buffer is full, or a block must be examined.
 
     `repeating`: [0] the rep-prefixed instruction that the last complete block ended with, [1] the full address for the
-    next access word. `filled`: entries in `sequence` and in the accesses' arrays.
+    next access word. `filled`: entries in `sequence`, in the accesses' and in the system calls' arrays.
     """
     instruction, address, size, is_store = accessed
+    caller, number = called
     begin, is_atomic = kernel.begin, kernel.is_atomic
     position, total, base = state[_POSITION], state[_TOTAL], state[_BASE]
     block, count, without, seen = state[_BLOCK], state[_COUNT], state[_WITHOUT], state[_SEEN]
     far = state[_LONG]
     rows = begin[max(block, 0)]
     blocks = len(begin) - 1
-    s, m = filled[0], filled[1]
+    s, m, c = filled[0], filled[1], filled[2]
     room = len(address) - 1  # an atomic update makes two
     result = _DONE
     while position < len(words):
@@ -167,6 +189,21 @@ def _read(
                 break
             position += 1
             continue
+        elif word >> np.uint64(16) == np.uint64(1 << 43):
+            if block < 0 or seen == count:
+                result = _DAMAGED
+                break
+            if c == len(caller):
+                result = _FULL
+                break
+            index = base + count - 1
+            if count > without and index < limit:
+                caller[c] = index
+                number[c] = np.uint16(word & np.uint64(0xFFFF))
+                c += 1
+            seen = count  # the block was executed to its end
+            position += 1
+            continue
         elif word == np.uint64(0):
             break
         else:
@@ -208,7 +245,7 @@ def _read(
     state[_POSITION], state[_TOTAL], state[_BASE] = position, total, base
     state[_BLOCK], state[_COUNT], state[_WITHOUT], state[_SEEN] = block, count, without, seen
     state[_LONG] = far
-    filled[0], filled[1] = s, m
+    filled[0], filled[1], filled[2] = s, m, c
     return result
 
 
@@ -224,7 +261,8 @@ class Replay:
         self._repeating = np.zeros(2, np.uint64)
         self._sequence = np.empty(_SEQUENCE, np.uint32)
         self._accesses = Accesses.empty(_ACCESSES)
-        self._filled = np.zeros(2, np.int64)
+        self._calls = SystemCalls.empty(_CALLS)
+        self._filled = np.zeros(3, np.int64)
         self.used: NDArray[np.uint8] = np.zeros(0, np.uint8)  # [B] the block is in the sequence
         self.is_complete = False  # `limit` instructions are there
 
@@ -233,10 +271,10 @@ class Replay:
         """Instructions so far."""
         return min(int(self._state[_TOTAL]), self._limit)
 
-    def read(self, words: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.uint32], Accesses]]:
-        """(sequence, accesses) chunk by chunk; each is valid until the next one. All that was read has come then.
+    def read(self, words: NDArray[np.uint64]) -> Iterator[Replayed]:
+        """What the words say, chunk by chunk; each is valid until the next one. All that was read has come then.
 
-        An access may come before or after its block. Raises InputError where the words are damaged.
+        Raises InputError where the words are damaged.
         """
         self._state[_POSITION] = 0
         self._interruptions.update(grown=False)
@@ -251,6 +289,7 @@ class Replay:
                 self.used,
                 self._sequence,
                 self._accesses,
+                self._calls,
                 self._filled,
             )
             if reason == _EXAMINE:
@@ -266,7 +305,7 @@ class Replay:
                 if reason == _DONE:
                     return
 
-    def finish(self) -> Iterator[tuple[NDArray[np.uint32], Accesses]]:
+    def finish(self) -> Iterator[Replayed]:
         """The last block, after the words' end: complete unless an access that it surely makes is missing."""
         block = int(self._state[_BLOCK])
         if self.is_complete or block < 0:
@@ -303,10 +342,10 @@ class Replay:
         if missing:
             self.used = np.append(self.used, np.zeros(missing, np.uint8))
 
-    def _take(self) -> tuple[NDArray[np.uint32], Accesses]:
-        s, m = self._filled.tolist()
+    def _take(self) -> Replayed:
+        s, m, c = self._filled.tolist()
         self._filled[:] = 0
-        return self._sequence[:s], self._accesses.part(0, m)
+        return Replayed(self._sequence[:s], part(self._accesses, 0, m), part(self._calls, 0, c))
 
     def _refuse(self, words: NDArray[np.uint64], why: str) -> None:
         position = int(self._state[_POSITION])

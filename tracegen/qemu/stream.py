@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from tracegen.formats.trace import CHUNK
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
 from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import WHOLE
-from tracegen.qemu.replay import ONLY, Accesses, Replay, expand
+from tracegen.qemu.replay import ONLY, Accesses, Events, Replay, Replayed, SystemCalls, expand, joined, part
 from tracegen.qemu.ring import Ring
 from tracegen.qemu.run import Outcome, Run
 from uarch.instructions import LAST, Chunk, StaticInstructions
@@ -54,7 +54,7 @@ class ProgramStream:
         self._static = _GrowingInstructions(run.blocks)
         self._replay = Replay(run.blocks, run.interruptions, run.limit)
         self._pending = _Pending(run.limit)
-        self._columns = [hashlib.sha256() for _ in range(5)]
+        self._columns = [hashlib.sha256() for _ in range(7)]
         self.isa = run.isa
         self.command = list(run.command)
         self.program = Path(run.command[0]).name
@@ -79,7 +79,7 @@ class ProgramStream:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over those of `address`, `code`, and of the columns `static_id` … `is_store` of all chunks so far."""
+        """SHA-256 over those of `address`, `code`, and of the columns `static_id` … `call_number` of all chunks."""
         parts = [hashlib.sha256(self.address.data), hashlib.sha256(self.code.data), *self._columns]
         return hashlib.sha256("".join(part.hexdigest() for part in parts).encode()).hexdigest()
 
@@ -126,10 +126,11 @@ class ProgramStream:
             if ring is not None:
                 ring.close()
 
-    def _chunks_of(self, parts: Iterator[tuple[NDArray[np.uint32], Accesses]], size: int) -> Iterator[Chunk]:
-        for sequence, accesses in parts:
-            self._pending.add_accesses(accesses)
-            for ids in self._static.expand(sequence):
+    def _chunks_of(self, parts: Iterator[Replayed], size: int) -> Iterator[Chunk]:
+        for replayed in parts:
+            self._pending.accesses.add(replayed.accesses)
+            self._pending.calls.add(replayed.calls)
+            for ids in self._static.expand(replayed.sequence):
                 self._pending.add_ids(ids)
                 while self._pending.complete >= size:
                     yield self._hashed(self._pending.take(size))
@@ -137,20 +138,48 @@ class ProgramStream:
     def _hashed(self, chunk: Chunk) -> Chunk:
         accesses = np.diff(chunk.access_offset).astype("<u4")
         columns: list[NDArray[Any]] = [chunk.static_id, accesses, chunk.address, chunk.size, chunk.is_store]
+        columns += [chunk.call_instruction, chunk.call_number]
         for hasher, column in zip(self._columns, columns, strict=True):
             hasher.update(column.data)
         return chunk
 
 
+class _PendingEvents(Generic[Events]):
+    """Accesses or system calls on their way into chunks."""
+
+    def __init__(self, none: Events) -> None:
+        self._none: Events = none
+        self._parts: list[Events] = []
+
+    def add(self, events: Events) -> None:
+        if len(events.instruction):
+            self._parts.append(joined([events]))
+
+    def take(self, end: int) -> Events:
+        """Those of instructions before `end`."""
+        taken: list[Events] = []
+        while self._parts:
+            first = self._parts[0]
+            count = int(np.searchsorted(first.instruction, np.uint64(end)))
+            if count:
+                taken.append(part(first, 0, count))
+            if count < len(first.instruction):
+                self._parts[0] = part(first, count, len(first.instruction))
+                break
+            self._parts.pop(0)
+        return joined(taken) if taken else self._none
+
+
 class _Pending:
-    """Instructions and accesses on their way into chunks."""
+    """Instructions, accesses and system calls on their way into chunks."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self._start = 0  # index of the first one
         self._ids: list[NDArray[np.uint32]] = []
         self._count = 0
-        self._accesses: list[Accesses] = []
+        self.accesses = _PendingEvents(Accesses.empty(0))
+        self.calls = _PendingEvents(SystemCalls.empty(0))
         self._ended = False
 
     def __bool__(self) -> bool:
@@ -167,10 +196,6 @@ class _Pending:
         self._ids.append(ids)
         self._count += len(ids)
 
-    def add_accesses(self, accesses: Accesses) -> None:
-        if len(accesses.address):
-            self._accesses.append(Accesses.joined([accesses]))
-
     def end(self) -> None:
         """No more will come."""
         self._ended = True
@@ -182,7 +207,7 @@ class _Pending:
         following = ids[1 : size + 1]
         if self._ended and size == self._count:
             following = np.append(ids[1:size], LAST)
-        accesses = self._take_accesses(self._start + size)
+        accesses, calls = self.accesses.take(self._start + size), self.calls.take(self._start + size)
         offset = np.zeros(size + 1, np.int64)
         owners = (accesses.instruction - np.uint64(self._start)).astype(np.int64)
         np.cumsum(np.bincount(owners, minlength=size), out=offset[1:])
@@ -194,25 +219,13 @@ class _Pending:
             address=accesses.address,
             size=accesses.size,
             is_store=accesses.is_store,
+            call_instruction=calls.instruction,
+            call_number=calls.number,
         )
         self._ids = [ids[size:].copy()]
         self._start += size
         self._count -= size
         return chunk
-
-    def _take_accesses(self, end: int) -> Accesses:
-        """Those of instructions before `end`."""
-        taken: list[Accesses] = []
-        while self._accesses:
-            first = self._accesses[0]
-            count = int(np.searchsorted(first.instruction, np.uint64(end)))
-            if count:
-                taken.append(first.part(0, count))
-            if count < len(first.instruction):
-                self._accesses[0] = first.part(count, len(first.instruction))
-                break
-            self._accesses.pop(0)
-        return Accesses.joined(taken) if taken else Accesses.empty(0)
 
 
 class _Growing:

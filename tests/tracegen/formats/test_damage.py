@@ -85,6 +85,11 @@ HOSTILE_TRACES = {
     "accesses after the end": lambda f: f["memory/instruction"].__setitem__(1999, readers.INSTRUCTIONS + 7),
     # Which a core would wait for without end.
     "an access that is neither a load nor a store": lambda f: replace(f, "memory/is_store", data=_with_a_two(f)),
+    "system calls after the end": lambda f: f["system_calls/instruction"].__setitem__(29, readers.INSTRUCTIONS),
+    "system calls out of order": lambda f: f["system_calls/instruction"].__setitem__(5, 3),
+    "two system calls of one instruction": lambda f: f["system_calls/instruction"].__setitem__(5, 405),
+    "system calls without numbers": lambda f: f.__delitem__("system_calls/number"),
+    "fewer numbers than system calls": lambda f: f["system_calls/number"].resize(20, axis=0),
     "accesses out of order": lambda f: f["memory/instruction"].__setitem__(1000, 0),
 }
 HOSTILE_LATENCIES = {
@@ -219,29 +224,30 @@ def blocks_of(folder):
 
 
 def replayed(folder, words):
-    """(instructions, static ids, owners of the accesses) of a record, as the readers replay it."""
+    """(instructions, static ids, owners of accesses, of system calls) of a record, as the readers replay it."""
     blocks = BlockTable(folder, "x86-64")
     replay = Replay(blocks, Interruptions(folder, blocks), 10**6)
     state = np.array([0, WHOLE, 0], np.int64)
-    rows, owners = [np.empty(0, np.uint32)], [np.empty(0, np.uint64)]
+    rows, owners, callers = [np.empty(0, np.uint32)], [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     for parts in (replay.read(words), replay.finish()):
-        for sequence, accesses in parts:
+        for sequence, accesses, calls in parts:
             owners.append(accesses.instruction.copy())
+            callers.append(calls.instruction.copy())
             position = 0
             while position < len(sequence):
                 out = np.empty(1 << 14, np.uint32)
                 row_id = np.arange(len(blocks.kernel.address), dtype=np.uint32)
                 position, filled = expand(sequence, position, state, blocks.kernel, row_id, out, 0)
                 rows.append(out[:filled])
-    return replay.instructions, np.concatenate(rows), np.concatenate(owners)
+    return replay.instructions, *(np.concatenate(parts) for parts in (rows, owners, callers))
 
 
 @pytest.mark.slow
 def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
     folder, words = records
     shutil.copytree(folder, tmp_path / "r")
-    instructions, _, _ = replayed(tmp_path / "r", words)
-    assert instructions > 300
+    instructions, _, _, callers = replayed(tmp_path / "r", words)
+    assert instructions > 300 and len(callers)
     blocks = (folder / "blocks").read_bytes()
     dice = random.Random(5)
     refused = 0
@@ -256,13 +262,14 @@ def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
         else:
             (tmp_path / "r" / "blocks").write_bytes(mutated(blocks, dice))
         try:
-            count, rows, owners = replayed(tmp_path / "r", damaged)
+            count, rows, owners, callers = replayed(tmp_path / "r", damaged)
         except InputError as error:
             refused += 1
             assert "\n" not in str(error)
         else:
             assert min(len(rows), 10**6) == count
-            assert np.all(owners < max(count, 1))
+            assert np.all(owners < max(count, 1)) and np.all(callers < max(count, 1))
+            assert np.all(callers[1:] > callers[:-1])
         finally:
             if number % 2 == 0:
                 (tmp_path / "r" / "blocks").write_bytes(blocks)
