@@ -19,6 +19,7 @@ import typer.main
 from support.errors import InputError
 from uarch.configuration import get_field, load_machine, preset_names
 from uarch.constraints import RELATIONS, RULES
+from uarch.system_calls import kinds
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _GENERATED = "<!-- Written by tools/write_reference.py; do not edit. -->\n"
@@ -63,7 +64,11 @@ _MEANINGS = {
     "frames": "Physical pages that caches see: the virtual ones, in order of first touch, or drawn; optional.",
     "first_touch": "Where a first-touched page is: in memory, or in the cache (zeroed by the kernel); optional.",
     "indirect_delay": "Fetch bubble of returns and of indirect jumps to new targets, in cycles; optional, default 0.",
-    "system_call_latency": "A system call's cycles in the kernel; optional, default 0.",
+    "system_calls.default": "Cycles in the kernel of all kinds that are not given; optional, default 0.",
+    **{
+        f"system_calls.{kind}": f"Of {', '.join(f'`{name}`' for name in names)}; optional."
+        for kind, names in kinds().items()
+    },
     "forward_latency": "Store-to-load forwarding, in cycles; optional, gem5's 2 by default.",
     "memory_renaming": "Last stores whose register a load of it takes in no time; optional, default none.",
     "microcode": "Micro-operations: gem5's or a real family's; optional, gem5 by default.",
@@ -98,6 +103,7 @@ _SECTIONS = {
     "l3": "l3: third level, or null",
     "memory": "memory",
     "tlb": "tlb: 64 entries whose misses cost nothing where it is not there",
+    "system_calls": "system_calls: no time in the kernel where it is not there",
 }
 
 

@@ -134,6 +134,24 @@ class Tlb:
 
 
 @dataclass(frozen=True)
+class SystemCalls:
+    """Cycles in the kernel of a system call, by its kind (uarch/system_calls.yaml); None: as `default`."""
+
+    default: int = 0
+    read: int | None = None
+    write: int | None = None
+    open: int | None = None
+    close: int | None = None
+    stat: int | None = None
+    getdents: int | None = None
+    mmap: int | None = None
+    munmap: int | None = None
+    mprotect: int | None = None
+    brk: int | None = None
+    clock: int | None = None
+
+
+@dataclass(frozen=True)
 class SimpleMemory:
     """Fixed latency and bandwidth."""
 
@@ -169,7 +187,7 @@ class Machine:
     indirect_delay: int | None = None  # cycles until the target of a return or of a retargeted jump is known; None: 0
     forward_latency: int | None = None  # cycles from a store's data to the load that waits for them; None: gem5's
     memory_renaming: int | None = None  # of so many last stores loads take the register; None: of none
-    system_call_latency: int | None = None  # cycles in the kernel; None: 0
+    system_calls: SystemCalls | None = None  # None: they take no time in the kernel
 
     def to_dict(self) -> dict[str, Any]:
         """As in the latency files."""
@@ -199,21 +217,15 @@ class RelationError(InputError):
 
 
 # Fields that a machine may be without.
-_OPTIONAL_FIELDS = (
-    "microcode",
-    "frames",
-    "first_touch",
-    "indirect_delay",
-    "forward_latency",
-    "memory_renaming",
-    "system_call_latency",
-)
+_OPTIONAL_FIELDS = ("microcode", "frames", "first_touch", "indirect_delay", "forward_latency", "memory_renaming")
 OPTIONAL = (
     "functional_units.div_step_latency",
     "branch_predictor.indirect",
     "tlb.page_kib",
     "tlb.walk",
     "tlb",
+    *(f"system_calls.{kind}" for kind in _names(SystemCalls)),
+    "system_calls",
     *_OPTIONAL_FIELDS,
 )
 _SECTIONS: dict[str, type] = {
@@ -224,8 +236,9 @@ _SECTIONS: dict[str, type] = {
     "l2": Cache,
     "l3": Cache,
     "tlb": Tlb,
+    "system_calls": SystemCalls,
 }
-_NULLABLE = ("l3", "tlb")
+_NULLABLE = ("l3", "tlb", "system_calls")
 _PIPELINES: dict[str, type] = {"out-of-order": OutOfOrderPipeline, "in-order": InOrderPipeline}
 
 
@@ -399,7 +412,7 @@ def _replace(machine: Machine, values: dict[str, Any], field: str, value: Any) -
     *sections, last = field.split(".")
     target = values
     for section in sections:
-        target = target[section]
+        target = target.setdefault(section, {})
     target[last] = value
 
 

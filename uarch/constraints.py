@@ -25,6 +25,9 @@ MEMORY, CACHE = "memory", "cache"  # of `first_touch`
 FIXED, CACHES = "fixed", "caches"  # of `tlb.walk`
 VIRTUAL, IN_ORDER, DRAWN = FRAMES = ("virtual", "in-order", "drawn")
 SMALL_PAGE = 4  # KiB
+# Kinds of system calls that may have a time of their own (uarch/system_calls.yaml), and all others.
+_FILE_CALLS = ("read", "write", "open", "close", "stat", "getdents")
+SYSTEM_CALLS = ("default", *_FILE_CALLS, "mmap", "munmap", "mprotect", "brk", "clock")
 # Families whose micro-operations there are tables of (tracegen/decode/native), with their instruction set.
 FAMILIES = dict.fromkeys(("cortex-a72", "neoverse-n1"), "aarch64")
 FAMILIES |= dict.fromkeys(("golden-cove", "haswell", "icelake", "skylake", "zen2", "zen3", "zen4"), "x86-64")
@@ -111,12 +114,12 @@ RULES: dict[str, Rule] = {
     "tlb.walk_latency": Rule(int, 0, 5000),
     "tlb.page_kib": Rule(int, SMALL_PAGE, 2048, power_of_two=True),
     "tlb.walk": Rule(str, names=lambda: (FIXED, CACHES)),
+    **{f"system_calls.{kind}": Rule(int, 0, 10_000_000) for kind in SYSTEM_CALLS},
     "frames": Rule(str, names=lambda: FRAMES),
     "first_touch": Rule(str, names=lambda: (MEMORY, CACHE)),
     "indirect_delay": Rule(int, 0, 100),
     "forward_latency": _latency(),
     "memory_renaming": Rule(int, 1, 256),
-    "system_call_latency": Rule(int, 0, 1_000_000),
     "microcode": Rule(str, names=lambda: MICROCODES),
     "branch_predictor.kind": Rule(str, names=lambda: PREDICTORS),
     "branch_predictor.entries": Rule(int, 0, 1 << 20, power_of_two=True),

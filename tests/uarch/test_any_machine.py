@@ -34,6 +34,7 @@ def values(rule: Rule, field: str) -> st.SearchStrategy:
 def machines(draw: st.DrawFn) -> Machine:
     base = load_machine(draw(st.sampled_from(("base", "cortex-a53")))).to_dict()
     base["tlb"] = draw(st.none() | st.just({"entries": 64, "l2_entries": 2048, "l2_latency": 7, "walk_latency": 50}))
+    base["system_calls"] = draw(st.none() | st.just({}))
     for field, rule in RULES.items():
         section, _, name = field.rpartition(".")
         section = "pipeline" if section in ("out-of-order", "in-order") else section

@@ -166,14 +166,15 @@ def test_what_gem5_does_not_have_is_left_out_and_said():
         "indirect_delay": 3,
         "frames": "drawn",
     }
-    fields |= {"forward_latency": 5, "system_call_latency": 100}
+    fields |= {"forward_latency": 5}
     values = replace_fields(plain, fields).to_dict()
+    values["system_calls"] = {"default": 100, "read": 900}
     values["tlb"] = {"entries": 64, "l2_entries": 2048, "l2_latency": 8, "walk_latency": 30}
     simulated, notes = as_simulated(machine_from_dict(values))
     expected, few = as_simulated(plain)
     assert simulated == expected
     left_out = [note.partition(" = ")[0] for note in notes if "is left out" in note]
-    assert sorted(left_out) == sorted([*fields, "tlb"]) and notes[len(left_out) :] == few
+    assert sorted(left_out) == sorted([*fields, "tlb", "system_calls"]) and notes[len(left_out) :] == few
     assert "tlb = entries 64, l2_entries 2048" in " ".join(notes)
 
 

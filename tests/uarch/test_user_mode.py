@@ -1,5 +1,6 @@
 """Fields of a machine that user mode leaves out: translation, pages just zeroed; and how a real family stores."""
 
+import dataclasses
 from dataclasses import replace
 
 import numpy as np
@@ -7,8 +8,10 @@ import pytest
 
 from support.errors import InputError
 from tests.uarch.programs import Instruction, Program
-from uarch.configuration import load_machine, machine_from_dict, replace_fields
+from uarch.configuration import SystemCalls, load_machine, machine_from_dict, replace_fields
+from uarch.constraints import SYSTEM_CALLS
 from uarch.instructions import Flag, NativeInstructions, Operation
+from uarch.system_calls import UNKNOWN, cycles_by_number, kinds
 from uarch.timing.simulation import Simulation
 
 BASE = replace_fields(load_machine("zen2"), {"l1d.prefetcher": "none", "l2.prefetcher": "none"})
@@ -271,7 +274,41 @@ def test_a_system_call_takes_its_time_in_the_kernel(name):
         simulation.run(program.chunk())
         return simulation.counters["cycles"] / 1000
 
-    assert cycles({"system_call_latency": 600}) - cycles({}) == pytest.approx(600, abs=1)
-    assert "system_call_latency" not in load_machine(name).to_dict()
-    with pytest.raises(InputError, match="system_call_latency = -1 must be"):
-        replace_fields(load_machine(name), {"system_call_latency": -1})
+    assert cycles({"system_calls.default": 600}) - cycles({}) == pytest.approx(600, abs=1)
+    assert cycles({"system_calls.read": 600}) == cycles({"system_calls.default": 0}) == cycles({})
+    assert "system_calls" not in load_machine(name).to_dict()
+    with pytest.raises(InputError, match=r"system_calls\.default = -1 must be"):
+        replace_fields(load_machine(name), {"system_calls.default": -1})
+
+
+@pytest.mark.parametrize("name", ["zen2", "cortex-a53"])
+def test_a_system_call_of_a_known_number_takes_the_time_of_its_kind(name):
+    """Reads and writes by turns, in two chunks; of 99 calls no number is known, and nothing waits for the last one."""
+    program = Program([Instruction(), Instruction(Operation.SYSTEM, flags=Flag.SYSCALL | Flag.SERIALIZING)])
+    for k in range(2000):
+        program.execute(k % 2)
+    call = np.arange(900)
+    known = {"call_instruction": (2 * call + 1).astype(np.uint64), "call_number": (call % 2).astype(np.uint16)}
+    chunk = replace(program.chunk(), **known)
+
+    def cycles(fields):
+        simulation = Simulation(replace_fields(load_machine(name), fields), program.static())
+        for part in (chunk.part(0, 777), chunk.part(777, 2000)):
+            simulation.run(part)
+        return simulation.counters["cycles"]
+
+    fields = {"system_calls.default": 50, "system_calls.read": 1000, "system_calls.write": 300}
+    assert cycles(fields) - cycles({}) == pytest.approx(450 * 1300 + 99 * 50, abs=3)
+
+
+def test_the_kinds_of_system_calls_are_the_machines_fields():
+    fields = tuple(field.name for field in dataclasses.fields(SystemCalls))
+    assert fields == SYSTEM_CALLS == ("default", *kinds())
+    numbers = [[names[0], names[1]] for of_kind in kinds().values() for names in of_kind.values()]
+    for column in zip(*numbers, strict=True):
+        told = [number for number in column if number is not None]
+        assert len(told) == len(set(told)) and max(told) < UNKNOWN
+    calls = SystemCalls(default=5, close=7)
+    for isa, close in (("x86-64", 3), ("aarch64", 57), ("riscv64", 57)):
+        cycles = cycles_by_number(calls, isa)
+        assert cycles[close] == 7 and cycles.sum() == 7 + 5 * (len(cycles) - 1)

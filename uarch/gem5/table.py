@@ -384,7 +384,7 @@ _NOT_IN_GEM5 = {
     "indirect_delay": "gem5 finds all targets at once",
     "forward_latency": "gem5 forwards in 2 cycles",
     "memory_renaming": "gem5 loads from stores through its queue alone",
-    "system_call_latency": "gem5 emulates system calls in no time",
+    "system_calls": "gem5 emulates system calls in no time",
 }
 
 

@@ -45,6 +45,7 @@ class Simulation:
         native: bool = False,
         vector_load: float = 0.0,
         vector_store: float = 0.0,
+        system_calls: NDArray[np.int32] = ...,
         taken_path_only: bool = False,
     ) -> None: ...
     def grow(self, rows: NDArray[np.int16], pc: NDArray[np.int64]) -> None: ...

@@ -21,6 +21,7 @@ from uarch.configuration import DramMemory, Machine
 from uarch.constraints import FAMILIES, GEM5, dram_models
 from uarch.gem5.table import ADDED_REGISTERS, ISAS
 from uarch.instructions import Chunk, NativeInstructions, StaticInstructions
+from uarch.system_calls import cycles_by_number
 from uarch.timing.ideal import idealised
 from uarch.timing.native import native_rows
 from uarch.timing.stack import CAUSES
@@ -99,6 +100,7 @@ class Simulation:
             native=native is not None,
             vector_load=native.vector_load if native else 0.0,
             vector_store=native.vector_store if native else 0.0,
+            system_calls=cycles_by_number(machine.system_calls, instructions.isa),
             taken_path_only=taken_path_only,
         )
         self._size = len(instructions)

@@ -93,8 +93,6 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
         result.forward_latency = cycles.cast<int>();
     if (const py::object stores = machine.attr("memory_renaming"); !stores.is_none())
         result.memory_renaming = stores.cast<int>();
-    if (const py::object cycles = machine.attr("system_call_latency"); !cycles.is_none())
-        result.system_call_latency = cycles.cast<int>();
     if (const py::object cycles = machine.attr("indirect_delay"); !cycles.is_none())
         result.indirect_delay = cycles.cast<int>();
     result.frequency_ghz = field<double>(machine, "frequency_ghz");
@@ -115,7 +113,9 @@ class HeldChunk {
           offset_(chunk.attr("access_offset")),
           address_(chunk.attr("address")),
           size_(chunk.attr("size")),
-          is_store_(chunk.attr("is_store")) {
+          is_store_(chunk.attr("is_store")),
+          call_instruction_(chunk.attr("call_instruction")),
+          call_number_(chunk.attr("call_number")) {
         const auto n = static_cast<std::size_t>(static_id_.size());
         const auto fits = [](bool good, const char* what) {
             if (!good) throw std::invalid_argument(what);
@@ -136,6 +136,7 @@ class HeldChunk {
         fits(known, "static_id is beyond the program's instructions");
         fits(followed, "next_static_id is beyond the program's instructions");
         fits(ascending, "access_offset falls");
+        fits(call_instruction_.size() == call_number_.size(), "call_number is not as long as call_instruction");
         // The offsets may count from before the chunk (Chunk.part).
         view = {n,
                 static_id_.data(),
@@ -143,7 +144,11 @@ class HeldChunk {
                 offset,
                 reinterpret_cast<const Address*>(address_.data()) - offset[0],
                 size_.data() - offset[0],
-                is_store_.data() - offset[0]};
+                is_store_.data() - offset[0],
+                field<std::uint64_t>(chunk, "start"),
+                static_cast<std::size_t>(call_instruction_.size()),
+                call_instruction_.data(),
+                call_number_.data()};
     }
 
     // The chunk as a core with vectors of whole width sees it: accesses of an instruction that continue one another are
@@ -172,8 +177,11 @@ class HeldChunk {
             }
             merged_offset_.push_back(static_cast<std::int64_t>(merged_address_.size()));
         }
-        merged_ = Chunk{view.size,          view.static_id,       view.following,
-                        merged_offset_.data(), merged_address_.data(), merged_size_.data(), merged_store_.data()};
+        merged_ = view;
+        merged_->access_offset = merged_offset_.data();
+        merged_->address = merged_address_.data();
+        merged_->access_size = merged_size_.data();
+        merged_->is_store = merged_store_.data();
         return *merged_;
     }
 
@@ -186,6 +194,8 @@ class HeldChunk {
     Array<std::int64_t> offset_;
     Array<std::uint64_t> address_;
     Array<std::uint8_t> size_, is_store_;
+    Array<std::uint64_t> call_instruction_;
+    Array<std::uint16_t> call_number_;
     std::optional<Chunk> merged_;
     std::vector<std::int64_t> merged_offset_;
     std::vector<Address> merged_address_;
@@ -210,13 +220,16 @@ std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py:
                                             int fp_registers, bool total_store_order, const Array<std::int16_t>& rows,
                                             const Array<std::int64_t>& pc, bool ideal_branches,
                                             bool ideal_instructions, bool ideal_data, bool native,
-                                            double vector_load, double vector_store, bool taken_path_only) {
+                                            double vector_load, double vector_store,
+                                            const std::vector<std::int32_t>& system_calls, bool taken_path_only) {
+    if (system_calls.empty()) throw std::invalid_argument("system_calls must end with the cycles of all others");
     StaticColumns columns = static_columns(rows, pc);
     const Ideal ideal{ideal_branches, ideal_instructions, ideal_data};
     Machine made = machine_from(machine, dram, int_registers, fp_registers, total_store_order, ideal, taken_path_only);
     made.native = native;
     made.vector_load = vector_load;
     made.vector_store = vector_store;
+    made.system_calls = {system_calls};
     return std::make_unique<Simulation>(made, std::move(columns.rows), std::move(columns.pc));
 }
 
@@ -393,7 +406,7 @@ PYBIND11_MODULE(_core, module) {
              py::arg("fp_registers"), py::arg("total_store_order"), py::arg("rows"), py::arg("pc"),
              py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false,
              py::arg("native") = false, py::arg("vector_load") = 0.0, py::arg("vector_store") = 0.0,
-             py::arg("taken_path_only") = false)
+             py::arg("system_calls") = std::vector<std::int32_t>{0}, py::arg("taken_path_only") = false)
         .def("grow", &grow, py::arg("rows"), py::arg("pc"))
         .def("run", &run, py::arg("chunk"), py::arg("outcomes") = py::none())
         .def("run_with_stacks", &run_with_stacks, py::arg("chunk"), py::arg("stacks"), py::arg("outcomes") = py::none())

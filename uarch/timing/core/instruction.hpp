@@ -83,7 +83,10 @@ struct Program {
     Address fall_through(std::size_t which) const { return pc[which] + rows[which].length; }
 };
 
+constexpr std::uint16_t UNKNOWN_CALL = 0xFFFF;
+
 // n executed instructions and their memory accesses: access_offset[k] … access_offset[k+1] are those of instruction k.
+// `calls` system calls are known by their numbers; call_instruction counts from the trace's start, the chunk from `start`.
 struct Chunk {
     std::size_t size;
     const std::uint32_t* static_id;
@@ -92,6 +95,16 @@ struct Chunk {
     const Address* address;
     const std::uint8_t* access_size;
     const std::uint8_t* is_store;
+    std::uint64_t start;
+    std::size_t calls;
+    const std::uint64_t* call_instruction;
+    const std::uint16_t* call_number;
+
+    // The number of the system call that instruction k makes.
+    std::uint16_t call(std::size_t k) const {
+        const std::uint64_t *end = call_instruction + calls, *found = std::lower_bound(call_instruction, end, start + k);
+        return found != end && *found == start + k ? call_number[found - call_instruction] : UNKNOWN_CALL;
+    }
 
     std::int64_t bytes(std::int64_t access) const { return std::max<std::int64_t>(access_size[access], 1); }
 

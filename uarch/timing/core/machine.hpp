@@ -1,8 +1,10 @@
 // A machine as the timing model takes it; the fields are those of uarch/configuration.py, and mean what they set in gem5.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "frames.hpp"
 #include "memory/dram.hpp"
@@ -47,6 +49,13 @@ struct TlbConfiguration {
     bool walks_caches = false;  // a walk reads the page table through the caches, besides its latency
 };
 
+// Cycles in the kernel of each system call by its number; the last ones are those of all others.
+struct SystemCalls {
+    std::vector<std::int32_t> cycles{0};
+
+    Cycle of(std::uint16_t number) const { return cycles[std::min<std::size_t>(number, cycles.size() - 1)]; }
+};
+
 // What to make ideal, to see what it costs (docs/explanation/cpi-stacks.md).
 struct Ideal {
     bool branches = false;      // every branch goes as expected
@@ -69,7 +78,7 @@ struct Machine {
     bool native = false;     // micro-operations of a real family: nothing beyond those that compute and access
     bool zeroed_pages = false;  // a page's lines are in L1D when it is stored to first
     int indirect_delay = 0;   // cycles of fetch until a return's target is known, or an indirect jump's other one
-    int system_call_latency = 0;  // cycles in the kernel
+    SystemCalls system_calls;
     int forward_latency = 2;  // from a store's data to those of a load that waits for them
     int memory_renaming = 0;  // of so many stores the last ones' registers are known to loads
     double vector_load = 0, vector_store = 0;  // cycles of one of many; 0: as others

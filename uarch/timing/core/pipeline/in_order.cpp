@@ -24,10 +24,10 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       halves_(machine.total_store_order),
       width_(machine.in_order->width),
       frontend_delay_(machine.in_order->frontend_delay),
-      system_call_latency_(machine.system_call_latency),
       memory_width_(machine.in_order->memory_width),
       store_buffer_(machine.in_order->store_buffer),
       memory_in_flight_(machine.in_order->memory_in_flight),
+      system_calls_(machine.system_calls),
       in_memory_(memory_in_flight_, -1),
       buffer_(store_buffer_, -1),
       stack_(width_) {
@@ -495,7 +495,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     if (row.divider == Divider::Integer) result_[MICROCODE_FLAGS] = divided;
     if (row.is(SERIALIZING)) serial_ = cycle + 1;
     if constexpr (STACK) stack_.retire(k, operations_ - before_operations, cycle - retired, waits_, FetchBandwidth);
-    redirect(here, chunk.target(program_, k), cycle);
+    redirect(chunk, k, cycle);
     return cycle;
 }
 
@@ -628,10 +628,11 @@ void InOrderCore::go_on_from(std::uint32_t here, std::int64_t left, Address pc, 
     refetch(beyond(here, left, pc, committed), cause);
 }
 
-inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle committed) {
+inline void InOrderCore::redirect(const Chunk& chunk, std::size_t k, Cycle committed) {
+    const std::uint32_t here = chunk.static_id[k];
     const StaticInstruction& row = program_.rows[here];
     if (row.is(BRANCH)) {
-        const Address pc = program_.pc[here], fall_through = pc + row.length;
+        const Address pc = program_.pc[here], fall_through = pc + row.length, target = chunk.target(program_, k);
         const Redirect outcome = ideal_branches_ ? Redirect::None : branches_.fetch(pc, fall_through, target, row.flags);
         if (outcome != Redirect::None) {
             branches_.mispredictions += outcome == Redirect::Decode;
@@ -640,7 +641,7 @@ inline void InOrderCore::redirect(std::uint32_t here, Address target, Cycle comm
             refetch(follow(pc), FetchBandwidth);
         }
     } else if (row.is(SYSCALL)) {
-        refetch(committed + TRAP + system_call_latency_, Serialize);
+        refetch(committed + TRAP + system_calls_.of(chunk.call(k)), Serialize);
     }
 }
 

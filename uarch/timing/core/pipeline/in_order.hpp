@@ -152,7 +152,7 @@ class InOrderCore final : public Core {
     Cycle to_memory(Address pc, Address address, std::int64_t size, Cycle start, bool write);
     Cycle to_cache(Address pc, Address address, std::int64_t size, Cycle start, bool write);
     void store(Address pc, Address address, std::int64_t size, Cycle committed);
-    void redirect(std::uint32_t here, Address target, Cycle committed);
+    void redirect(const Chunk& chunk, std::size_t k, Cycle committed);
     void go_on_from(std::uint32_t here, std::int64_t left, Address pc, Cycle committed, Cause cause);
     template <bool STACK>
     std::int64_t interrupt(std::uint32_t here, const StaticInstruction& row, Address pc);
@@ -168,7 +168,8 @@ class InOrderCore final : public Core {
     bool halves_;  // vector registers are two halves (x86-64's)
     std::int64_t usual_operations_ = UNIT;  // of the program's instructions, on average
     Address usual_length_ = 4;
-    std::int64_t width_, frontend_delay_, system_call_latency_, memory_width_, store_buffer_, memory_in_flight_;
+    std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_;
+    SystemCalls system_calls_;
 
     std::vector<Pipe> pipes_[RESOURCES];
     Pipe memory_unit_, int_divider_, fp_divider_;

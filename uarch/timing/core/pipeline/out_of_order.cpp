@@ -32,7 +32,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       taken_path_only_(machine.taken_path_only),
       forward_latency_(machine.forward_latency),
       indirect_delay_(machine.indirect_delay),
-      system_call_latency_(machine.system_call_latency),
+      system_calls_(machine.system_calls),
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
       commit_width_(machine.out_of_order->commit_width),
       frontend_delay_(machine.out_of_order->frontend_delay),
@@ -689,7 +689,8 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         }
         retired_at = retire(complete, operations);
         if (again_ > 0) fetch_again();
-        if (!PLAIN && row.is(SYSCALL)) front_.go_on(retired_at + TRAP + system_call_latency_, FrontEnd::NO_LINE, 0, Serialize);
+        if (!PLAIN && row.is(SYSCALL))
+            front_.go_on(retired_at + TRAP + system_calls_.of(chunk.call(k)), FrontEnd::NO_LINE, 0, Serialize);
     }
     reorder_buffer_.book(PLAIN ? operations : std::min(operations, reorder_buffer_.entries()), retired_at);
     if (wrong > 0) reorder_buffer_.book(wrong, retired_at);

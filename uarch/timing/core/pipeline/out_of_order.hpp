@@ -122,7 +122,8 @@ class OutOfOrderCore final : public Core {
     BranchUnit& branches_;
     bool native_;  // of a real family's micro-operations none but those that compute and access take a unit
     bool ideal_branches_, taken_path_only_;
-    Cycle forward_latency_, indirect_delay_, system_call_latency_;
+    Cycle forward_latency_, indirect_delay_;
+    SystemCalls system_calls_;
     std::int64_t rename_width_, commit_width_, frontend_delay_, dispatch_delay_;
     bool total_store_order_;
 
