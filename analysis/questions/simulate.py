@@ -186,8 +186,6 @@ def _estimated(
     assert found.stacks is not None
     rows = []
     for k, machine in enumerate(machines):
-        # The parts are of units, and add up to the cycles of the units that they are of.
-        stack = found.stacks[k] * (found.cycles[k] / found.stacks[k].sum())
         counts = {**found.counts[k], "cycles": found.cycles[k], "instructions": float(points.instructions)}
         rows.append(
             {
@@ -197,7 +195,7 @@ def _estimated(
                 "frequency_ghz": machine.frequency_ghz,
                 **statistics(machine, counts),
                 "half_width": float(found.half_width[k]),
-                **{f"stack.{cause}": float(cycles) for cause, cycles in zip(CAUSES, stack, strict=True)},
+                **{f"stack.{cause}": float(cycles) for cause, cycles in zip(CAUSES, found.stacks[k], strict=True)},
             }
         )
     return rows

@@ -278,7 +278,7 @@ def test_a_file_is_read_as_it_was_written(points, tmp_path):
     save(points, path)
     again = load(path)
     assert (again.program, again.digest, again.units) == (points.program, points.digest, points.units)
-    for group in ("pieces", "sample", "static"):
+    for group in ("pieces", "sample", "static", "system_calls"):
         for name, value in vars(getattr(points, group)).items():
             if isinstance(value, np.ndarray):
                 assert np.array_equal(value, getattr(getattr(again, group), name)), name
@@ -298,6 +298,9 @@ DAMAGE = {
     "is_store": ("pieces/is_store", lambda d: d.__setitem__(0, 2)),
     "operation": ("static/operation", lambda d: d.__setitem__(slice(None), 255)),
     "address_sources": ("static/address_sources", lambda d: d.__setitem__(0, 9)),
+    "system call": ("system_calls/static_id", lambda d: d.__setitem__(0, 1 << 30)),
+    "no system call": ("system_calls/static_id", lambda d: d.__setitem__(0, 0)),
+    "calls": ("system_calls/count", lambda d: d.__setitem__(0, 1 << 62)),
     "register": ("static/sources", lambda d: d.__setitem__((0, 0), 200)),
 }
 

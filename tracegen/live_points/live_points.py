@@ -18,6 +18,7 @@ from tracegen.decode import ISAS, with_native
 from tracegen.live_points import _core
 from tracegen.live_points.origins import Lines, Origins, Symbols
 from tracegen.live_points.sampling import Sample
+from tracegen.live_points.system_calls import SystemCallCounts
 from uarch.instructions import (
     LAST,
     MAX_DESTINATIONS,
@@ -32,7 +33,7 @@ from uarch.instructions import (
 )
 
 FORMAT = "perfvec-live-points"
-VERSION = 2
+VERSION = 3
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
@@ -52,6 +53,7 @@ _PIECES = {
     "branch": "<u4",
     "branch_following": "<u4",
 }
+_CALLS = {"static_id": "<u4", "number": "<u2", "count": "<u8"}
 _SAMPLE = {"weight": "<f8", "stratum": "<i4", "size": "<f8", "signature": "<f4"}
 _WIDTHS = {"sources": MAX_SOURCES, "destinations": MAX_DESTINATIONS}
 _NONE = 255  # of a register
@@ -126,6 +128,7 @@ class LivePoints:
     origins: Origins
     pieces: Pieces
     sample: Sample
+    system_calls: SystemCallCounts  # of the whole run
     vector: bytes = b""  # the content of a vector file (`perfvec.representation.vector`); empty: none was made
 
     @property
@@ -179,6 +182,8 @@ def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
             _write(file, f"pieces/{name}", getattr(points.pieces, name))
         for name in _SAMPLE:
             _write(file, f"sample/{name}", getattr(points.sample, name))
+        for name in _CALLS:
+            _write(file, f"system_calls/{name}", getattr(points.system_calls, name))
         if points.vector:
             file.create_dataset("vector", data=np.frombuffer(points.vector, np.uint8))
 
@@ -211,9 +216,14 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
                 for name, dtype in _SAMPLE.items()
             }
         )
+        calls = SystemCallCounts(
+            **{name: _whole(file, f"system_calls/{name}", dtype) for name, dtype in _CALLS.items()}
+        )
         vector = _whole(file, "vector", "u1").tobytes() if "vector" in file else b""
     static = with_native(static, origins.code)
-    points = LivePoints(**attributes, static=static, origins=origins, pieces=pieces, sample=sample, vector=vector)
+    points = LivePoints(
+        **attributes, static=static, origins=origins, pieces=pieces, sample=sample, system_calls=calls, vector=vector
+    )
     why = _misfit(points)
     if why:
         raise InputError(f"{path}: {why}; the file is damaged, make it again")
@@ -278,6 +288,13 @@ def _misfit(points: LivePoints) -> str | None:
         return f"an instruction is beyond the {size:,} static ones"
     if np.any((points.static.flags[pieces.branch] & Flag.BRANCH) == 0):
         return "one of the branches is none"
+    calls = points.system_calls
+    if not len(calls.static_id) == len(calls.number) == len(calls.count):
+        return "the columns of system calls differ in length"
+    if np.any(calls.static_id >= size) or np.any((points.static.flags[calls.static_id] & Flag.SYSCALL) == 0):
+        return "one of the system calls is none"
+    if np.any(calls.count == 0) or sum(calls.count.tolist()) > points.instructions:
+        return "there are other system calls than instructions"
     if np.any(np.diff(pieces.unit.astype(np.int64)) <= 0) or pieces.unit[-1] >= max(points.units, 1):
         return "units are not in order"
     if not 0 < points.units * UNIT <= points.instructions:

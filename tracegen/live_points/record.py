@@ -21,6 +21,7 @@ from tracegen.live_points import _core
 from tracegen.live_points.live_points import LivePoints, Pieces
 from tracegen.live_points.origins import Origins
 from tracegen.live_points.sampling import draw
+from tracegen.live_points.system_calls import SystemCallCounter, SystemCallCounts
 from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import LAST, Chunk, Operation, StaticInstructions
 
@@ -65,10 +66,18 @@ def of_trace(
     with Trace(trace) as opened:
         instructions = decode(opened.address, opened.code, opened.isa)
         total = len(opened) if max_instructions is None else min(max_instructions, len(opened))
-        recorder = _recorder(units, seed)
-        _pass(recorder, ((instructions, chunk) for chunk in opened.chunks(stop=total)), opened.name, total, progress)
+        recorder, calls = _recorder(units, seed), SystemCallCounter()
+        _pass(
+            recorder,
+            calls,
+            ((instructions, chunk) for chunk in opened.chunks(stop=total)),
+            opened.name,
+            total,
+            progress,
+        )
         return _live_points(
             recorder,
+            calls.counts(),
             instructions,
             Origins.of(opened, opened.code),
             units,
@@ -93,7 +102,7 @@ def of_stream(
 
     `observe` is called with each chunk, and the static instructions so far, while it is recorded.
     """
-    recorder = _recorder(units, seed)
+    recorder, calls = _recorder(units, seed), SystemCallCounter()
 
     def pairs() -> Iterator[tuple[StaticInstructions, Chunk]]:
         for chunk in stream.chunks():
@@ -102,9 +111,10 @@ def of_stream(
             if observe is not None:
                 observe(instructions, chunk)
 
-    _pass(recorder, pairs(), stream.program, None, progress)
+    _pass(recorder, calls, pairs(), stream.program, None, progress)
     return _live_points(
         recorder,
+        calls.counts(),
         stream.instructions,
         Origins.of(stream, stream.code),
         units,
@@ -141,6 +151,7 @@ def _grow(recorder: _core.Recorder, instructions: StaticInstructions) -> None:
 
 def _pass(
     recorder: _core.Recorder,
+    calls: SystemCallCounter,
     chunks: Iterable[tuple[StaticInstructions, Chunk]],
     name: str,
     total: int | None,
@@ -150,6 +161,7 @@ def _pass(
 
     def record(instructions: StaticInstructions, chunk: Chunk) -> None:
         _grow(recorder, instructions)
+        calls.add(instructions, chunk)
         recorder.observe(
             chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
         )
@@ -172,6 +184,7 @@ def _pass(
 
 def _live_points(
     recorder: _core.Recorder,
+    calls: SystemCallCounts,
     instructions: StaticInstructions,
     origins: Origins,
     units: int,
@@ -207,12 +220,14 @@ def _live_points(
         instructions=recorder.instructions,
         units=recorder.units,
         sample=drawn.sample,
-        **_by_address(instructions, origins, pieces),
+        **_by_address(instructions, origins, pieces, calls),
     )
 
 
-def _by_address(instructions: StaticInstructions, origins: Origins, pieces: Pieces) -> dict[str, Any]:
-    """`static`, `origins` and `pieces` with static instructions numbered by address, as in a trace."""
+def _by_address(
+    instructions: StaticInstructions, origins: Origins, pieces: Pieces, calls: SystemCallCounts
+) -> dict[str, Any]:
+    """`static`, `origins`, `pieces` and `system_calls` with static instructions numbered by address, as in a trace."""
     order = np.argsort(instructions.address, kind="stable")
     number = np.empty(len(order) + 1, np.uint32)
     number[order], number[-1] = np.arange(len(order)), LAST
@@ -228,4 +243,5 @@ def _by_address(instructions: StaticInstructions, origins: Origins, pieces: Piec
         "static": StaticInstructions(**ordered),
         "origins": replace(origins, code=origins.code[order]),
         "pieces": replace(pieces, **ids),
+        "system_calls": replace(calls, static_id=number[calls.static_id]),
     }

@@ -4,6 +4,8 @@ A machine passes the pieces in the order of the run. Before a piece its caches a
 each level by its own geometry, and prefetchers see them; so no contents are lost between units, and none is stored
 twice. What branches are redirected is found beforehand, without a core (`timeless_branches.hpp`), once for all machines
 with the same predictor. The piece before a counted unit fills the pipeline, queues and memory controller.
+
+The kernel's cycles are added in the end: the run's system calls are counted, not sampled.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import NamedTuple
 
@@ -33,6 +35,7 @@ COLD = 0.03  # of the cycles, in 95 of 100 cases: what state that was not warm e
 _IN_FLIGHT = 1 / 4  # of a reorder buffer, of _MOST_IN_FLIGHT entries at most, is between a branch and its retirement
 _MOST_IN_FLIGHT = 320
 _FEW = 8  # instructions in flight in order
+_KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give them
 _FARTHEST = 200  # instructions between two branches, at most
 
 
@@ -42,7 +45,7 @@ class Estimated:
 
     cycles: NDArray[np.float64]  # [K] of the whole run
     half_width: NDArray[np.float64]  # [K] of 95 % intervals: of sampling and of cold state
-    units: NDArray[np.float64]  # [K, n] cycles of each counted unit
+    units: NDArray[np.float64]  # [K, n] cycles of each counted unit, without the kernel's
     counts: list[dict[str, float]]  # [K] as Simulation.statistics, of the whole run
     stacks: NDArray[np.float64] | None  # [K, len(CAUSES)] cycles of each cause
 
@@ -131,13 +134,16 @@ class LivePointsSimulator:
         cycles, width = rows * points.sample.totals(units), rows * points.sample.half_width(units)
         if not points.whole:
             width = np.hypot(width, COLD * cycles)
-        return Estimated(
-            cycles,
-            width,
-            units,
-            [{name: rows * total for name, total in counts.items()} for _, counts, _ in each],
-            rows * np.array([stack[0] for _, _, stack in each]) if stacks else None,
-        )
+        kernel = np.array([points.system_calls.cycles(machine, points.isa).sum() for machine in machines])
+        counts = [{name: rows * total for name, total in counts.items()} for _, counts, _ in each]
+        for each_counts, added in zip(counts, kernel, strict=True):
+            each_counts["cycles"] += added
+        parts = None
+        if stacks:  # of units: they add up to the cycles of the units that they are of
+            parts = np.array([stack[0] for _, _, stack in each])
+            parts *= (cycles / parts.sum(axis=1))[:, None]
+            parts[:, _KERNEL] += kernel
+        return Estimated(cycles + kernel, width, units, counts, parts)
 
     def by_instruction(
         self, machines: Sequence[Machine], threads: int | None = None, *, done: Callable[[], object] = lambda: None
@@ -157,6 +163,9 @@ class LivePointsSimulator:
         for k, (cycles, _, _) in enumerate(each):
             whole = rows * float(points.sample.totals(cycles[None])[0])
             found[k] *= whole / max(found[k].sum(), 1e-300)
+            np.add.at(
+                found[k][:, _KERNEL], points.system_calls.static_id, points.system_calls.cycles(machines[k], points.isa)
+            )
         times = np.bincount(ids.ravel(), np.repeat(points.sample.weight, UNIT), size)
         return found, np.asarray(rows * times, np.float64)
 
@@ -179,7 +188,7 @@ class LivePointsSimulator:
     def _one(self, machine: Machine, groups: Sequence[_Groups] | None, count: int) -> _OfMachine:
         """Cycles of each counted unit, counts of the run, and the stacks of `count` groups of instructions."""
         pieces = self.points.pieces
-        simulation = Simulation(machine, self.points.static)
+        simulation = Simulation(replace(machine, system_calls=None), self.points.static)
         follow = None if self.points.whole else self.outcomes(machine)
         cycles: list[float] = []
         names = list(simulation.statistics)
