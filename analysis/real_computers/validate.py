@@ -2,7 +2,8 @@
 
 A program is timed whole, in user mode, and sampled whole in QEMU (live-points), with the same code on both sides
 (`tracegen.suite.host_cpu`). Measured cycles are seconds by the clock that was measured around each timing. Nothing is
-fitted to the programs.
+fitted to the programs. Errors are of user mode, where simulated system calls take no time. User and kernel time are
+compared besides, of machines that have times of system calls.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from analysis.results.page import Section
 from analysis.results.result import Result
 from support.errors import InputError
 from support.files import atomic_path
+from tracegen.live_points.live_points import load
 from tracegen.suite.host_clock import Clock
 from tracegen.suite.host_cpu import HostCpu, matched
 from tracegen.suite.whole_run import (
@@ -72,7 +74,8 @@ class Validation:
 
     def summary(self) -> list[dict[str, Any]]:
         """Return for each machine `programs`, `median` and `mean` error (absolute), `bias` (the median with its sign),
-        `rank` (Spearman's, of CPI; None of less than three), `builds` and `ratio`, the median error of speed ratios.
+        `rank` (Spearman's, of CPI; None of less than three), `builds` and `ratio`, the median error of speed ratios,
+        and `with_kernel`, the median error of user and kernel time together (None without times of system calls).
         """
         return [self._summary(machine) for machine in self.machines]
 
@@ -80,6 +83,7 @@ class Validation:
         error = self.table[f"error.{machine}"]
         rank = spearmanr(self.table["cpi"], self.table[f"cpi.{machine}"]).statistic if len(error) > 2 else None
         ratios = self.ratios()
+        with_kernel = self.table.get(f"with_kernel.{machine}")
         return {
             "machine": machine,
             "programs": len(error),
@@ -89,6 +93,7 @@ class Validation:
             "rank": None if rank is None or rank != rank else float(rank),
             "builds": len(ratios),
             "ratio": float(ratios[f"error.{machine}"].abs().median()) if len(ratios) else None,
+            "with_kernel": None if with_kernel is None else float(with_kernel.abs().median()),
         }
 
     def ratios(self) -> pd.DataFrame:
@@ -265,9 +270,11 @@ def _compared(
     times: dict[str, Timed], points: dict[str, Path], machines: Sequence[Machine], progress: bool
 ) -> tuple[pd.DataFrame, dict[tuple[str, str], dict[str, float]]]:
     rows, stacks = [], {}
+    in_user_mode = [replace(machine, system_calls=None) for machine in machines]
     for name in tqdm(times, desc="simulate", unit="program", disable=None if progress else True):
         time = times[name]
-        frame = simulate([points[name]], machines, progress=False)
+        frame = simulate([points[name]], in_user_mode, progress=False)
+        sampled = load(points[name])
         groups = groups_of(frame)
         instructions = float(frame["instructions"].iloc[0])
         cycles = time.cycles
@@ -287,6 +294,9 @@ def _compared(
             row[f"cycles.{machine.name}"] = simulated
             row[f"cpi.{machine.name}"] = simulated / instructions
             row[f"error.{machine.name}"] = simulated / cycles - 1
+            if machine.system_calls is not None:
+                kernel = float(sampled.system_calls.cycles(machine, sampled.isa).sum())
+                row[f"with_kernel.{machine.name}"] = (simulated + kernel) * (1 - time.kernel) / cycles - 1
             stacks[name, machine.name] = {group: float(groups[group].iloc[k]) for group in GROUPS}
         rows.append(row)
     return pd.DataFrame(rows), stacks
@@ -365,6 +375,8 @@ def shown(found: Validation) -> str:
         text.append(f"{line}, bias {each['bias']:+.1%}, rank {rank}")
         if each["ratio"] is not None:
             text.append(f"  speed ratios of {each['builds']} programs' builds: median {each['ratio']:.1%} off")
+        if each["with_kernel"] is not None:
+            text.append(f"  user and kernel time together: median {each['with_kernel']:.1%} off")
     return "\n".join(line[:80].rstrip() for part in text for line in part.split("\n"))
 
 

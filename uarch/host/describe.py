@@ -28,6 +28,22 @@ _CROSSBAR, _TO_MEMORY = 2, 10  # both ways, behind a level and behind the last o
 _DELAYS = (1, 3, 5, 8, 12)
 _GEM5_COSTS, _NATIVE_COSTS = (16.9, 17.2, 18.5, 20.1, 24.0), (11.1, 13.0, 14.9, 17.8, 21.6)
 _TABLE_MISSES = 0.8  # of the jumps `an order of 64` by a target table (tests/uarch/host/test_describe.py)
+# Cycles of a loop of system calls that take no time in the kernel (tests/uarch/host/test_describe.py simulates it).
+_CALL_CYCLES, _GEM5_CALL_CYCLES = {"zen2": 130, "zen3": 150, "zen4": 150}, 40
+_CALLED = {
+    "default": "getppid",
+    "read": "4 KiB",
+    "write": "4 KiB",
+    "open": "a file three folders deep",
+    "close": "of that file",
+    "stat": "of that file",
+    "getdents": "of the root folder",
+    "mmap": "64 KiB",
+    "munmap": "64 KiB, touched",
+    "mprotect": "a page, touched",
+    "brk": "132 KiB more",
+    "clock": "clock_gettime",
+}
 _SHARE = 0.6  # of the told size of a cache that must be seen, else others have the rest
 
 
@@ -94,6 +110,7 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
         put("forward_latency", max(round(whole) - _INTO_STORE, 1), MEASURED, f"{whole:.1f} cycles store and load")
         if reach is not None:
             put("memory_renaming", int(reach), MEASURED, f"{found.latency['store to load']:.1f} cycles so far back")
+    _system_calls(put, values, told, found)
     values["memory"] = {"model": "simple", "latency_ns": 0.0, "bandwidth_gbs": 0.0}
     for field in [field for field in fields if field.startswith("memory.")]:
         del fields[field]
@@ -282,6 +299,15 @@ def _translation(put: Any, values: dict[str, Any], found: Measurements) -> None:
     told = f"{walk:.1f} cycles more, one line a page, less {in_l2:.1f} to read its entry in L2"
     put("tlb.walk_latency", max(round(walk - in_l2), 0), MEASURED, told)
     put("tlb.walk", CACHES, ASSUMED, "page tables are cached as data are")
+
+
+def _system_calls(put: Any, values: dict[str, Any], told: Told, found: Measurements) -> None:
+    """Put in what a call of each kind takes beyond what the simulator takes for its instruction."""
+    if found.system_calls:
+        values["system_calls"] = {}
+    own = _CALL_CYCLES.get(told.family, _GEM5_CALL_CYCLES)
+    for kind, cycles in found.system_calls.items():
+        put(f"system_calls.{kind}", max(round(cycles) - own, 0), MEASURED, f"{cycles:,.0f} cycles, {_CALLED[kind]}")
 
 
 def ways_of(size_kib: int, ways: int) -> int:

@@ -22,7 +22,6 @@ def machine_file(host: Host) -> str:
     counts = {
         origin: sum(field.origin == origin for field in host.fields.values()) for origin in (MEASURED, TOLD, ASSUMED)
     }
-    calls = ", ".join(f"{name} {cycles:,.0f}" for name, cycles in host.measurements.system_calls.items())
     lines = [
         f"# {told.model_name} ({told.family}; {told.vendor}, family {told.numbers[0]}, model {told.numbers[1]}), "
         f"{'virtual machine, ' if told.virtual else ''}described {host.date} by perfvec uarch host",
@@ -30,7 +29,11 @@ def machine_file(host: Host) -> str:
         f"# Of {sum(counts.values())} fields: " + ", ".join(f"{count} {origin}" for origin, count in counts.items()),
         f"# Repeats differ by {host.measurements.spread:.1%}"
         + (": the machine was busy" if host.measurements.busy else ""),
-        f"# System calls, cycles: {calls}",
+        *(
+            [f"# The first touch of a page takes {touch:,.0f} cycles in the kernel, which no field has"]
+            if (touch := host.measurements.numbers.get("first_touch"))
+            else []
+        ),
         "",
         *_lines(host.machine.to_dict(), host.fields, "", 0),
         "",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from uarch.constraints import SYSTEM_CALLS
 from uarch.host.probe import Probe
 from uarch.host.snippets import DEPTHS, INDIRECT_ORDER, JUMPS, LOOP_SIZES, RENAMED, WINDOW_SIZES, WINDOWS
 from uarch.host.told import Told
@@ -22,7 +23,8 @@ _MEMORY_KIB = 1 << 17  # at least, for what is to be in no cache
 _BESIDE = {"divide 32": 2, "divide 64": 2}  # cycles of an `and` and an `add`, which make the operands again
 _LEARNT = 200_000  # rounds: Zen 4 still misses twice as many jumps after a tenth of them
 _BUSY = 0.05  # spread of repeats beyond which a computer is busy
-SYSTEM_CALLS = ("plain", "read", "write", "mmap", "first touches", "clock")
+_CALL_REPEATS = 31
+_TOUCHED = 16  # pages by each of probes.c's calls that it calls TOUCH
 
 
 @dataclass
@@ -36,7 +38,7 @@ class Measurements:
     curves: dict[str, dict[str, Curve]] = field(default_factory=dict)  # by subject, then by line
     misprediction: float = 0.0
     numbers: dict[str, float] = field(default_factory=dict)  # of what there is one of
-    system_calls: dict[str, float] = field(default_factory=dict)
+    system_calls: dict[str, float] = field(default_factory=dict)  # by kind, with their instruction
     spread: float = 0.0  # median of the spreads of all repeats
 
     @property
@@ -267,8 +269,8 @@ def window_end(sizes: Sequence[int], times: Sequence[float]) -> int | None:
 
 def _system(probe: Probe, told: Told, found: Measurements) -> None:
     for kind, name in enumerate(SYSTEM_CALLS):
-        found.system_calls[name] = probe.ask("syscall", kind, 500, 7)
-    found.system_calls["first touches"] = (found.system_calls["first touches"] - found.system_calls["mmap"]) / 16
+        found.system_calls[name] = probe.ask("syscall", kind, _CALL_REPEATS)
+    found.numbers["first_touch"] = probe.ask("syscall", len(SYSTEM_CALLS), _CALL_REPEATS) / _TOUCHED
 
 
 # What most of a machine depends on is measured three times, some seconds apart: other tenants of a computer disturb for

@@ -6,7 +6,7 @@
  *   chase bytes stride huge steps repeats     cycles an access along a random cycle of pointers, one every `stride` bytes
  *   parallel bytes chains steps repeats       so, along `chains` cycles side by side
  *   bandwidth bytes kind repeats              bytes a cycle: kind 0 reads, 1 writes, 2 copies
- *   syscall kind iterations repeats           cycles of a system call
+ *   syscall kind repeats                      cycles of a system call (enum kind)
  *   clock repeats                             nanoseconds of a cycle
  *
  * The reference chain is of additions that wait for one another, a cycle each; it runs right before and after what is
@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -170,38 +171,62 @@ static double of_stream(void *what) {
     return time / ((double)count * sizeof(vector) * s->rounds);
 }
 
+enum { CALLS = 128, MAPPED = 1 << 16, HEAP = 132 << 10, PAGE = 4096 }; /* HEAP: malloc's step */
+enum kind { DEFAULT, READ, WRITE, OPEN, CLOSE, STAT, GETDENTS, MMAP, MUNMAP, MPROTECT, BRK, CLOCK, TOUCH };
 struct calls {
-    int kind, file;
-    long iterations;
+    enum kind kind;
+    const char *path;
+    int file, files[CALLS];
+    char *maps[CALLS];
 };
-static double of_system_call(void *what) {
-    struct calls *c = what;
-    char buffer[4096];
+
+static void call(struct calls *c, enum kind kind, int k) {
+    static char buffer[PAGE];
+    struct stat status;
     struct timespec t;
-    double begin = now();
-    for (long k = 0; k < c->iterations; k++) {
-        switch (c->kind) {
-        case 0: kept = (uintptr_t)syscall(SYS_getppid); break;
-        case 1: kept = (uintptr_t)pread(c->file, buffer, sizeof buffer, 0); break;
-        case 2: kept = (uintptr_t)pwrite(c->file, buffer, sizeof buffer, 0); break;
-        case 3: {
-            void *m = mmap(0, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            munmap(m, 1 << 16);
-            break;
-        }
-        case 4: { /* a page is touched first, besides the calls of kind 3 */
-            volatile char *m = mmap(0, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            for (int p = 0; p < 16; p++) m[p << 12] = 1;
-            munmap((void *)m, 1 << 16);
-            break;
-        }
-        default: kept = (uintptr_t)clock_gettime(CLOCK_MONOTONIC, &t);
-        }
+    switch (kind) {
+    case DEFAULT: kept = (uintptr_t)syscall(SYS_getppid); break;
+    case READ: kept = (uintptr_t)pread(c->file, buffer, PAGE, 0); break;
+    case WRITE: kept = (uintptr_t)pwrite(c->file, buffer, PAGE, 0); break;
+    case OPEN: c->files[k] = open(c->path, O_RDONLY); break;
+    case CLOSE: close(c->files[k]); break;
+    case GETDENTS: /* what is there, then that there is no more, as programs do */
+        kept = (uintptr_t)syscall(SYS_getdents64, c->files[k / 2], buffer, PAGE);
+        break;
+    case STAT: kept = (uintptr_t)stat(c->path, &status); break;
+    case MMAP: c->maps[k] = mmap(0, MAPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); break;
+    case MUNMAP: munmap(c->maps[k], MAPPED); break;
+    case MPROTECT: mprotect(c->maps[0], PAGE, k % 2 ? PROT_READ | PROT_WRITE : PROT_READ); break;
+    case BRK: kept = (uintptr_t)sbrk(HEAP); break;
+    case CLOCK: kept = (uintptr_t)clock_gettime(CLOCK_MONOTONIC, &t); break;
+    case TOUCH:
+        for (int p = 0; p < MAPPED; p += PAGE) ((volatile char *)c->maps[k])[p] = 1;
     }
-    return (now() - begin) / c->iterations;
 }
 
-int main(void) {
+static void call_all(struct calls *c, enum kind kind) {
+    for (int k = 0; k < CALLS; k++) call(c, kind, k);
+}
+
+/* Only calls of the kind are timed, one after another; what they need is made before, and undone behind them. */
+static double of_system_call(void *what) {
+    struct calls *c = what;
+    enum kind kind = c->kind;
+    if (kind == GETDENTS) c->path = "/";
+    if (kind == CLOSE || kind == GETDENTS) call_all(c, OPEN);
+    if (kind == MUNMAP || kind == MPROTECT || kind == TOUCH) call_all(c, MMAP);
+    if (kind == MUNMAP || kind == MPROTECT) call_all(c, TOUCH);
+    double begin = now();
+    call_all(c, kind);
+    double time = (now() - begin) / CALLS;
+    if (kind == OPEN || kind == GETDENTS) call_all(c, CLOSE);
+    if (kind == MMAP || kind == MPROTECT || kind == TOUCH) call_all(c, MUNMAP);
+    if (kind == BRK) sbrk(-(CALLS * HEAP));
+    return time;
+}
+
+int main(int count, char **arguments) {
+    (void)count;
     char line[256], word[32];
     setvbuf(stdout, 0, _IOLBF, 0);
     double end = now() + 5e7; /* the clock has risen by then */
@@ -265,12 +290,11 @@ int main(void) {
             of_stream(&s);
             report((int)c, of_stream, &s);
             munmap(s.from, a), munmap(s.to, a);
-        } else if (!strcmp(word, "syscall")) {
-            struct calls calls = {(int)a, (int)syscall(SYS_memfd_create, "perfvec", 0), b};
-            char buffer[4096] = {0};
-            if (pwrite(calls.file, buffer, sizeof buffer, 0) < 0) { printf("\n"); continue; }
+        } else if (!strcmp(word, "syscall") && a >= DEFAULT && a <= TOUCH) {
+            struct calls calls = {(enum kind)a, arguments[0], (int)syscall(SYS_memfd_create, "perfvec", 0), {0}, {0}};
+            call(&calls, WRITE, 0);
             of_system_call(&calls);
-            report((int)c, of_system_call, &calls);
+            report((int)b, of_system_call, &calls);
             close(calls.file);
         } else if (!strcmp(word, "clock")) {
             for (int k = 0; k < a; k++) printf("%s%.6g", k ? " " : "", reference());

@@ -9,7 +9,9 @@ import pytest
 from analysis.real_computers import host as answers
 from support.errors import InputError
 from tests.uarch.programs import Instruction, Program
-from uarch.configuration import flatten, load_machine, machine_from_dict, replace_fields
+from tracegen.decode import decode
+from uarch.configuration import SystemCalls, flatten, load_machine, machine_from_dict, replace_fields
+from uarch.constraints import FAMILIES, SYSTEM_CALLS
 from uarch.host import describe as descriptions
 from uarch.host.describe import ASSUMED, MEASURED, TOLD, describe, loop_of_one_group, seen_size
 from uarch.host.machine_file import machine_file, origins
@@ -251,6 +253,34 @@ def test_what_renaming_takes_from_stores_is_told_from_what_the_store_queue_forwa
     assert (machine.forward_latency, machine.memory_renaming) == (1, None)
 
 
+def test_a_system_call_takes_what_is_measured_beyond_its_instruction(tmp_path):
+    found = made_up()
+    found.system_calls = dict.fromkeys(SYSTEM_CALLS, 900.0) | {"read": 1700.4, "clock": 90.0}
+    found.numbers["first_touch"] = 6000.0
+    host = describe(ZEN3, found, "2026-11-26")
+    assert host.machine.system_calls == SystemCalls(**dict.fromkeys(SYSTEM_CALLS, 750) | {"read": 1550, "clock": 0})
+    assert {host.fields[f"system_calls.{kind}"].origin for kind in SYSTEM_CALLS} == {MEASURED}
+    text = machine_file(host)
+    assert "read: 1550  # measured: 1,700 cycles, 4 KiB" in text and "takes 6,000 cycles in the kernel" in text
+    (tmp_path / "host.yaml").write_text(text)
+    assert load_machine(tmp_path / "host.yaml") == host.machine
+
+
+@pytest.mark.parametrize("family", ["gem5", *(name for name, isa in FAMILIES.items() if isa == "x86-64")])
+def test_what_the_simulator_takes_for_the_instruction_of_a_call(family):
+    """The loop of the probes: the number, syscall, one less, again."""
+    code = [bytes.fromhex(text) for text in ("b86e000000", "0f05", "ffcd", "75f5")]
+    address = 0x400000 + np.cumsum([0, *(len(each) for each in code[:-1])]).astype(np.uint64)
+    static = decode(address, np.array([list(each.ljust(16, b"\0")) for each in code], np.uint8), "x86-64")
+    program = Program([Instruction()] * 4)
+    for number in range(4000):
+        program.execute(number % 4)
+    simulation = Simulation(replace_fields(load_machine("zen4"), {"microcode": family}), static)
+    simulation.run(program.chunk())
+    taken = descriptions._CALL_CYCLES.get(family, descriptions._GEM5_CALL_CYCLES)
+    assert simulation.counters["cycles"] / 1000 == pytest.approx(taken, abs=9)
+
+
 def test_the_file_is_a_machine_and_says_where_its_fields_come_from(tmp_path):
     host = describe(ZEN3, made_up(), "2026-11-25", "mine")
     path = tmp_path / "mine.yaml"
@@ -317,3 +347,5 @@ def test_this_computer_is_described():
     assert 30 < host.machine.pipeline.rob_entries < 1200
     assert host.measurements.latency["l1d"] < host.measurements.latency["l2"] < host.measurements.latency["memory"]
     assert host.measurements.latency["divide 64"] > host.measurements.latency["multiply"]
+    calls = host.machine.system_calls
+    assert 0 < calls.default < calls.read and calls.clock < calls.stat < 1_000_000
