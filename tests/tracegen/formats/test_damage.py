@@ -209,7 +209,8 @@ def records(tmp_path_factory, build):
         ring = Ring(run.ring_of_thread(0))
         words = ring.last_slot().copy()
         ring.close()
-    words = words[:400]
+    starts = np.flatnonzero(words[:400] >> np.uint64(62) == 1)
+    words = np.insert(words[:400], starts[[20, 40, 60]], np.uint64(1 << 59 | 9))  # as if blocks ended in system calls
     count = int((words[words >> np.uint64(62) == 1] - np.uint64(1 << 62)).max()) + 1
     rows = int(blocks_of(folder).kernel.begin[count])
     with (folder / "blocks").open("r+b") as file:  # only the blocks that these words name
@@ -247,7 +248,7 @@ def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
     folder, words = records
     shutil.copytree(folder, tmp_path / "r")
     instructions, _, _, callers = replayed(tmp_path / "r", words)
-    assert instructions > 300 and len(callers)
+    assert instructions > 300 and len(callers) == 3
     blocks = (folder / "blocks").read_bytes()
     dice = random.Random(5)
     refused = 0
