@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from perfvec.architectures import State
+from perfvec.architectures.contract import absorb_into
 from perfvec.model import FoundationModel
 from perfvec.projection import Projection
 
@@ -61,7 +62,7 @@ class Rounded(FoundationModel):
 
     What bfloat16 changes is mostly the rounding of the weights, which does not average out where a program repeats the
     same few instructions. Here that is done once, for both precisions. Normalisation is part of the first layer's
-    weights, so that inputs are mostly 0 and 1, which bfloat16 has too.
+    weights, so that inputs are mostly 0 and 1, which bfloat16 has too. A skip connection stays in float32.
     """
 
     @torch.no_grad()
@@ -73,25 +74,40 @@ class Rounded(FoundationModel):
         for weight in self.architecture.parameters():
             weight.copy_(weight.bfloat16())
         self.architecture.freeze()
+        skip = self.skip_connection
+        if skip is not None:
+            skip.bias = nn.Parameter(torch.zeros(self.width, device=self.mean.device), requires_grad=False)
+            absorb_into(skip.weight.requires_grad_(False), skip.bias, self.mean, self.scale)
         first, there = self.architecture.first, self.mean.device.type == "cpu" and Projection.fits(self.schema)
-        self.projection = Projection(self.schema, first, self.mean) if there and first is not None else None
+        self.projection: Projection | None = None
+        if there and first is not None:
+            self.projection = Projection(self.schema, first if skip is None else _side_by_side(first, skip), self.mean)
 
     def forward(self, x: Tensor, state: State | None = None, *, bf16: bool = False) -> tuple[Tensor, State]:
         """As of FoundationModel."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             r, state = self.architecture(x, state)
-        return r.float(), state
+        return r.float() if self.skip_connection is None else r.float() + self.skip_connection(x), state
 
     def behind_first(self, entered: Tensor, state: State | None, *, bf16: bool) -> tuple[Tensor, State]:
         """`forward` of the x whose `projection` is `entered`, which is written over; without gradients."""
+        skipped = None
+        if self.skip_connection is not None:
+            entered, skipped = entered.split([entered.shape[-1] - self.width, self.width], dim=-1)
         with torch.autocast(entered.device.type, torch.bfloat16, enabled=bf16):
             r, state = self.architecture.behind_first(entered, state)
-        return r.float(), state
+        return r.float() if skipped is None else skipped.add_(r), state
+
+
+def _side_by_side(one: nn.Linear, other: nn.Linear) -> nn.Linear:
+    """Return the layer whose outputs are those of both."""
+    both = nn.Linear(one.in_features, one.out_features + other.out_features)
+    both.weight.copy_(torch.cat([one.weight, other.weight]))
+    both.bias.copy_(torch.cat([one.bias, other.bias]))
+    return both
 
 
 def rounded(foundation: FoundationModel) -> FoundationModel:
     """Return a Rounded that represents programs in place of `foundation`, or itself where none can be made."""
-    if foundation.skip_connection is not None:
-        return foundation
     changed = Rounded(foundation)
     return changed if changed.absorbed else foundation

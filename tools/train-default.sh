@@ -1,95 +1,78 @@
 #!/bin/sh
-# Make the shipped model from nothing: PERFVEC FOLDER MODEL [GEM5]. Every step keeps what is there already, so that a run
-# that was stopped continues when it is started again.
+# Make a model from nothing, with its intervals: PERFVEC FOLDER MODEL [GEM5]. Every step keeps what is there already, so
+# that a run that was stopped continues when it is started again.
 #
-# GEM5 is a folder with traces and gem5's own labels of them (as `perfvec label --simulator gem5` writes); its machines are
-# then the model's, its programs train the second stage, and five more models, each of four fifths of its programs and of
-# fewer machines, give the model its intervals. Without it machines are the presets and 64 of the design space, the
-# embedded timing model labels everything, and predictions have no intervals.
+# GEM5 is a folder with traces and gem5's own labels of them (as `perfvec label --simulator gem5` writes): its machines
+# are the model's table. Without it the machine's own programs are labelled by the embedded simulator on the presets and
+# 64 machines of the design space. Either way windows of those programs, and of all others of the catalogue that the
+# machine has, are labelled by the embedded simulator on sampled machines, each window on others: these teach the
+# encoder, and the foundation model what other programs do. Programs of GEM5's names, other runs of six of them, and
+# gnugo and k_hash, which gem5 has been run on too, are left out: no model sees what it is judged on. The model and its
+# five folds, each without a fifth of the programs and 16 machines, are made alike; the folds give the model its
+# intervals.
+#
+# ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (6000000) and MACHINES (128 a window of the labelled
+# programs) in the environment change the recipe; FOLDS="2 5" makes these folds only, and no model.
 set -eu
 perfvec=$1 out=$2 model=$3 gem5=${4:-}
+here=$(dirname "$0")
+python=$(dirname "$perfvec")/python
+case $python in */*) ;; *) python=python3 ;; esac
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
 
-# What the machine has of the catalogue; programs that GEM5 has too are left out, and other runs of six of them.
 for set in default debian mix; do
     "$perfvec" suite run --set "$set" -o "$out/traces" --max-instructions 3300000
 done
-"$perfvec" suite run --set loops -o "$out/traces" --max-instructions 900000
+"$perfvec" suite run --set loops -o "$out/traces" --max-instructions 1300000
 "$perfvec" suite run --set laps -o "$out/traces" --max-instructions 2300000
-if [ -n "$gem5" ]; then
-    gem5=$(cd "$gem5" && pwd)
-    for path in "$gem5"/*.trace.h5; do
-        rm -f "$out/traces/$(basename "$path")"
-    done
-    for name in perl-sieve awk sha256sum unxz k_chase_small k_stream_small; do
-        rm -f "$out/traces/$name.trace.h5"
-    done
-    set -- --machines-of "$(find "$gem5" -name '*.latency.h5' | sort | head -n 1)"
-else
-    set -- --presets --sample 64 --seed 1
+mkdir -p "$out/programs" "$out/kernels" "$out/all"
+for path in "$out"/traces/*.trace.h5; do
+    name=$(basename "$path" .trace.h5)
+    if [ -n "$gem5" ] && [ -e "$gem5/$name.trace.h5" ]; then
+        continue
+    fi
+    case $name in
+        k_mix_* | k_loops_* | k_laps_*) ln -sf "$path" "$out/kernels" ;;
+        perl-sieve | awk | sha256sum | unxz | k_chase_small | k_stream_small | gnugo | k_hash)
+            test -n "$gem5" || ln -sf "$path" "$out/programs"
+            ;;
+        *) ln -sf "$path" "$out/programs" ;;
+    esac
+done
+if [ -z "$gem5" ]; then
+    gem5=$out/windows
+    "$perfvec" label "$out"/programs/*.trace.h5 --presets --sample 64 --seed 1 --start 1000000 --count 200000 -o "$gem5" \
+        >/dev/null
+    ln -sf "$out"/programs/*.trace.h5 "$gem5"
 fi
-
-# A window of each program; of some programs in the second stage too, which the encoder learns from.
-programs=$(find "$out/traces" -name '*.trace.h5' ! -name 'k_loops_*' ! -name 'k_laps_*' | sort)
-laps=$(find "$out/traces" -name 'k_laps_*.trace.h5' | sort)
-once=$(find "$out/traces" -name 'k_loops_[1-9].trace.h5' -o -name 'k_loops_[1-5][0-9].trace.h5' -o -name 'k_loops_6[0-4].trace.h5')
-again=$(find "$out/traces" -name 'k_loops_6[5-9].trace.h5' -o -name 'k_loops_[7-9][0-9].trace.h5' -o -name 'k_loops_1??.trace.h5')
-# shellcheck disable=SC2086 # the lists are of words
-{
-    "$perfvec" label $programs "$@" --start 1000000 --count 200000 -o "$out/labels-programs" >/dev/null
-    "$perfvec" label $laps "$@" --start 1200000 --count 200000 -o "$out/labels-laps" >/dev/null
-    "$perfvec" label $once "$@" --start 300000 --count 200000 -o "$out/labels-once" >/dev/null
-    "$perfvec" label $again "$@" --start 300000 --count 400000 -o "$out/labels-again" >/dev/null
+gem5=$(cd "$gem5" && pwd)
+for folder in "$gem5" "$out/programs" "$out/kernels"; do
+    ln -sf "$folder"/*.trace.h5 "$out/all"
+done
+sampled() { # TRACES SEED OPTIONS…
+    traces=$1 seed=$2
+    shift 2
+    PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" "$python" "$here/label_sampled.py" "$traces" "$out/sampled" \
+        --seed "$seed" "$@"
 }
-mkdir -p "$out/all" "$out/first" "$out/second"
-ln -sf "$out"/labels-*/*.latency.h5 "$out/first"
-ln -sf "$out"/labels-programs/[a-j]*.latency.h5 "$out"/labels-programs/[lm]*.latency.h5 "$out/second"
-find "$out/labels-programs" -name 'k_*' ! -name 'k_mix_[2-6][0-9]-*' ! -name 'k_mix_1[7-9]-*' -exec ln -sf {} "$out/second" \;
-ln -sf "$out"/labels-once/k_loops_[1-9]-*.latency.h5 "$out"/labels-once/k_loops_1[0-6]-*.latency.h5 "$out/second"
-ln -sf "$out"/labels-laps/k_laps_[1-9]-*.latency.h5 "$out"/labels-laps/k_laps_[12]?-*.latency.h5 "$out/second"
-ln -sf "$out"/traces/*.trace.h5 "$out/all"
-if [ -n "$gem5" ]; then
-    ln -sf "$gem5"/*.latency.h5 "$out/second"
-    ln -sf "$gem5"/*.trace.h5 "$out/all"
-fi
+sampled "$gem5" 1000000 --latencies "$gem5" --windows 5 --machines "${MACHINES:-128}"
+sampled "$out/programs" 100000 --windows 4
+sampled "$out/kernels" 200000
 
-# Machines beyond the table: presets with vectors of their own, and 160 others that teach the encoder.
-few=$(find "$out/traces" -name '[c-g]*.trace.h5' -o -name 'k_*.trace.h5' ! -name 'k_loops_*' ! -name 'k_mix_??.*' \
-    ! -name 'k_laps_[2-6]?.*' | sort)
-most=$(find "$out/traces" -name '*.trace.h5' ! -name 'k_loops_*' ! -name 'k_mix_*' ! -name 'k_laps_*' | sort)
-# shellcheck disable=SC2086
-{
-    "$perfvec" label $few --presets --sample 160 --seed 2 --start 1000000 --count 60000 -o "$out/encoder" >/dev/null
-    "$perfvec" label $most --presets --start 1000000 --count 200000 -o "$out/presets" >/dev/null
-}
-
-"$perfvec" train --traces "$out/all" --latencies "$out/first" --architecture convolution --layers 4 --width 128 \
-    --instructions 60000000 --no-encoder --shards "$out/shards" -o "$out/first.safetensors"
-second() { # MODEL OPTIONS…
+train() { # MODEL OPTIONS…
     made=$1
     shift
-    test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$out/second" --initial "$out/first.safetensors" \
-        --learning-rate 1e-3 --muon-lr 0.01 --seed 1 --encoder-latencies "$out/encoder" \
-        --shards "$out/shards" -o "$made" "$@"
+    test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$gem5" --sampled-latencies "$out/sampled" \
+        --schema timed --architecture "${ARCHITECTURE:-mlp}" --width "${WIDTH:-128}" --layers "${LAYERS:-2}" \
+        --skip-connection --instructions "${INSTRUCTIONS:-6000000}" --seed 1 --shards "$out/shards" -o "$made" "$@"
 }
-second "$out/model.safetensors" --instructions 24000000 --table-latencies "$out/presets"
-if [ -z "$gem5" ]; then
-    cp "$out/model.safetensors" "$model"
-    exit
-fi
-
-# The folds of GEM5's programs, as `perfvec train --fold K/5` deals them where there are no others.
-fold() { # NUMBER PROGRAMS…
-    number=$1 excluded=
-    shift
-    for program; do excluded="$excluded --exclude $program"; done
-    # shellcheck disable=SC2086
-    second "$out/fold$number.safetensors" --instructions 9000000 --hold-machines 16 --machine-seed "$number" $excluded
-}
-fold 1 dot flac mawk bison sqlite k_spmv sha256
-fold 2 k_fft zopfli glpsol hmmer k_qsort tcc bzip2
-fold 3 sort xz perl lua gp python k_stream
-fold 4 samtools sox svm picosat gforth jq xmllint
-fold 5 objdump k_chase espeak k_matmul lz4 x264
-"$perfvec" calibrate --model "$out/model.safetensors" --fold "$out/fold1.safetensors" --fold "$out/fold2.safetensors" \
-    --fold "$out/fold3.safetensors" --fold "$out/fold4.safetensors" --fold "$out/fold5.safetensors" \
-    --traces "$gem5" --latencies "$gem5" -o "$model"
+given=
+for fold in ${FOLDS:-1 2 3 4 5}; do
+    train "$out/fold$fold.safetensors" --fold "$fold/5" --hold-machines 16 --machine-seed "$fold"
+    given="$given --fold $out/fold$fold.safetensors"
+done
+test -z "${FOLDS:-}" || exit 0
+train "$out/model.safetensors"
+# shellcheck disable=SC2086 # the list is of words
+"$perfvec" calibrate --model "$out/model.safetensors" $given --traces "$gem5" --latencies "$gem5" -o "$model"

@@ -76,7 +76,7 @@ def representations(
     run = length if counted is None else min(counted, length)
     state: State | None = None
     sequence_begin = np.arange(batch) * length
-    overlap = min(OVERLAP, lead + length * (batch - 1))
+    overlap = min(OVERLAP, lead + length * (batch - 1)) if foundation.architecture.MEMORY else 0
     together = max(1, (_ROWS if device.type == "cpu" else _GPU_ROWS) // batch)
     for begin in range(-overlap, run, together):
         steps = np.arange(begin, min(begin + together, run))

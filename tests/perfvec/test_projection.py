@@ -52,5 +52,20 @@ def test_sequences_by_tables_are_those_by_features(model, instructions, monkeypa
     np.testing.assert_allclose(by_tables, sequence_sums(model, *instructions, 20, batch=3), rtol=1e-4, atol=1e-3)
 
 
+@torch.no_grad()
+def test_a_skip_connection_enters_by_the_same_tables(instructions):
+    torch.manual_seed(6)
+    trained = FoundationModel(SCHEMA, 2, architecture="mlp", width=16, layers=2, skip_connection=True)
+    trained.mean.uniform_(0, 1)
+    trained.scale.uniform_(0.5, 2)
+    trained.skip_connection.weight.uniform_(-1, 1)
+    by_tables = sequence_sums(Rounded(trained), *instructions, 20, batch=3)
+    model = Rounded(trained)
+    model.projection = None
+    np.testing.assert_allclose(by_tables, sequence_sums(model, *instructions, 20, batch=3), rtol=1e-4, atol=1e-2)
+    exact = sequence_sums(trained, *instructions, 20, batch=3)  # with weights that are not rounded
+    np.testing.assert_allclose(by_tables, exact, rtol=0.02, atol=0.02 * np.abs(exact).max())
+
+
 def test_numbers_of_other_types_have_no_tables():
     assert Projection.fits(SCHEMA) and not Projection.fits(get_schema("perfvec-51"))
