@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from analysis.budget.coordinates import Coordinates
+from perfvec.eager import LBFGS
 from support.text import parse_json
 
 _USUAL = Path(__file__).parent / "usual_hyperparameters.json"
@@ -110,7 +111,7 @@ class GaussianProcess:
 
     def _fit(self) -> Tensor:
         free = self.state.clone().requires_grad_(True)
-        optimiser = torch.optim.LBFGS([free], max_iter=_ROUNDS, line_search_fn="strong_wolfe", tolerance_change=1e-5)
+        optimiser = LBFGS([free], max_iter=_ROUNDS, line_search_fn="strong_wolfe", tolerance_change=1e-5)
 
         def loss() -> Tensor:
             optimiser.zero_grad()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from perfvec.eager import AdamW
 from perfvec.tensor import losses
 from perfvec.tensor.batches import Batch, pad, training_batches
 from perfvec.tensor.contract import Budget
@@ -175,7 +176,7 @@ def train(
     table = torch.from_numpy(vectors)
     trained = [weight for weight in (network.parameters() if weights is None else weights) if weight.requires_grad]
     decay = training.weight_decay if share == 1.0 else 0.0  # weights that do not win stay as they are
-    optimizer = torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=decay)
+    optimizer = AdamW(trained, lr=training.learning_rate, weight_decay=decay)
     steps = budget.epochs * max(math.ceil(len(records) / training.batch), 1)
     other = other if other is not None and len(other[0]) else None
     plateau = Plateau(network, budget.patience) if judge is not None and budget.patience else None

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from perfvec.eager import AdamW
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, configuration_key
@@ -183,7 +184,7 @@ def learn(
     rows = torch.from_numpy(row)
     by_row = [torch.from_numpy(np.flatnonzero(row == index)) for index in range(len(features))]
     encoder.train()
-    optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=0.1)
+    optimizer = AdamW(encoder.parameters(), lr=2e-3, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     generator = np.random.default_rng(seed)
     for _ in tqdm(range(steps), desc="encoder", unit="step", disable=None if progress else True):

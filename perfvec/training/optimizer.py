@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from perfvec.eager import AdamW
 from perfvec.model import FoundationModel
 
 OPTIMIZERS = ("muon", "adam")
@@ -34,7 +35,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     return x.transpose(1, 2) if wide else x
 
 
-class Muon(torch.optim.AdamW):
+class Muon(AdamW):
     """Groups with `rows` > 0 hold matrices [K·rows, n] of K stacked ones and are stepped by Muon, the others by AdamW.
 
     Each group's `peak` is its largest learning rate; `lr` is what the schedule makes of it. `torch.optim.Muon` takes a

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 from tqdm import tqdm
 
+from perfvec.eager import AdamW
 from perfvec.machines.encoder import HINGES, MachineEncoder
 from perfvec.machines.features import features_of_machines
 from perfvec.training.data import SampledShard
@@ -78,7 +79,7 @@ def refined(
     vectors, latencies, features = (
         torch.from_numpy(value).float() for value in (table.vectors, table.latencies, table.features[0])
     )
-    optimizer = torch.optim.AdamW(encoder.parameters(), lr=2e-3, weight_decay=1.0)
+    optimizer = AdamW(encoder.parameters(), lr=2e-3, weight_decay=1.0)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     for _ in tqdm(range(STEPS), desc="encoder", unit="step", disable=None if progress else True):
         vector, latency, x = _drawn(sampled, generator)
