@@ -5,10 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -25,9 +23,8 @@ from perfvec.representation.library import load_library, save_library
 from perfvec.representation.vector import ProgramVector, Sampling, load_vector
 from perfvec.tensor import model_file
 from perfvec.tensor.configuration import FOLDER, read_entries
-from support.errors import InputError
 from support.unsealed import ALLOWED
-from tests.fuzz.mutate import mutated, with_other_values
+from tests.fuzz.reader import Reader
 from tracegen.binary import elf
 from tracegen.binary.dwarf import file_lines
 from tracegen.decode import decode
@@ -51,28 +48,6 @@ from uarch.timing.simulations import simulated_cycles
 
 INSTRUCTIONS = 3000
 TOUCH = Path(__file__).parents[1] / "tracegen" / "data" / "gem5"
-
-
-@dataclass(frozen=True)
-class Reader:
-    """`make` writes a file of the name, always the same; `read` gives what is in one, comparable by its repr.
-
-    Of a `sealed` file nothing but the whole is read: one that is changed is refused, or gives what it gave before. Half
-    of the mutations of a file with `values` are of the content of its datasets.
-    """
-
-    name: str
-    make: Callable[[Path], object]
-    read: Callable[[Path], object]
-    sealed: bool = False
-    text: bool = False
-    values: bool = False
-
-    def mutated(self, data: bytes, dice: random.Random) -> bytes:
-        """The data of a file with a change."""
-        if self.values and dice.random() < 0.5:
-            return with_other_values(data, dice)
-        return mutated(data, dice, text=self.text)
 
 
 def trace(path: Path, instructions: int = INSTRUCTIONS) -> None:
@@ -381,27 +356,3 @@ READERS = {
         Reader("program", copied(TOUCH / "touch"), program_content),
     )
 }
-
-
-def _wrong(path: Path) -> object:
-    """Does wrong in each of six ways, one after another; a file says how often it was called."""
-    count = path.with_name("count")
-    case = int(count.read_text()) if count.exists() else 0
-    if path.read_bytes() == b"selftest":
-        return "whole"
-    count.write_text(str(case + 1))
-    if case == 0:
-        os.abort()
-    elif case == 1:
-        while True:
-            pass
-    elif case == 2:
-        bytearray(3 << 30)
-    elif case == 3:
-        raise KeyError("x")
-    elif case == 4:
-        raise InputError("two\nlines")
-    return "other"
-
-
-SELFTEST = Reader("selftest", lambda path: path.write_bytes(b"selftest"), _wrong, sealed=True)

@@ -24,6 +24,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.fuzz.reader import Reader
+from tests.fuzz.selftest import SELFTEST
+
 GOOD = ("refused", "same", "other")  # one line; the content before; other content, of files without a digest
 BAD = ("silent", "unclear", "traceback", "crash", "hang", "memory")
 CPU_S = 5.0  # of a case
@@ -115,11 +118,18 @@ def _batch(
 
 
 def _case(name: str, seed: int, case: int, folder: Path) -> bytes:
-    from tests.fuzz.readers import READERS
-
-    reader, path = READERS[name], folder / f"again-{name}"
+    reader, path = _reader(name), folder / f"again-{name}"
     reader.make(path)
     return reader.mutated(path.read_bytes(), random.Random(f"{name} {seed} {case}"))
+
+
+def _reader(name: str) -> Reader:
+    """The reader of that name; only for others than the self-test's all the toolkit is imported."""
+    if name == SELFTEST.name:
+        return SELFTEST
+    from tests.fuzz.readers import READERS
+
+    return READERS[name]
 
 
 class _Waiting:
@@ -148,7 +158,6 @@ class _Waiting:
 def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path) -> None:
     from support import unsealed
     from tests.fuzz.forked import Forked
-    from tests.fuzz.readers import READERS, SELFTEST
 
     out = os.dup(1)
     forked = Forked()
@@ -158,7 +167,7 @@ def _worker(names: Sequence[str], seed: int, begin: int, end: int, folder: Path)
     os.chdir(folder)
     given = {}
     for name in names:
-        reader, path = READERS.get(name, SELFTEST), folder / f"of-{name}" / name
+        reader, path = _reader(name), folder / f"of-{name}" / name
         path.parent.mkdir(exist_ok=True)
         reader.make(path)
         given[name] = reader, path, path.read_bytes(), _content(reader.read(path))
@@ -193,11 +202,9 @@ def _resident(*, peak: bool = False) -> int:
     return int(line.split()[1]) << 10
 
 
-def _outcome(reader: object, path: Path, expected: str) -> tuple[str, str]:
+def _outcome(reader: Reader, path: Path, expected: str) -> tuple[str, str]:
     from support.errors import InputError
-    from tests.fuzz.readers import Reader
 
-    assert isinstance(reader, Reader)
     try:
         found = _content(reader.read(path))
     except InputError as error:
