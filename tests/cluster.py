@@ -13,6 +13,15 @@ from contextlib import contextmanager
 from threading import Thread
 
 
+# A worker is a fork of a process that has imported what most tasks need: each that is killed would import it again.
+_FORKED = """
+from multiprocessing import set_forkserver_preload
+from distributed.utils import get_mp_context
+get_mp_context()  # has a list of its own
+set_forkserver_preload(["distributed", "tracegen.label", "tracegen.suite.tracing", "perfvec.representation.shards"])
+"""
+
+
 @contextmanager
 def workers(count: int) -> Iterator[str]:
     """Address of a scheduler with so many workers of one thread; their nannies start them again where they die."""
@@ -24,15 +33,16 @@ def workers(count: int) -> Iterator[str]:
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",  # a task ends two workers, not four
+        "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
-    commands = (
-        f"scheduler --host 127.0.0.1 --port {port} --no-dashboard --no-show",
-        f"worker {address} --nworkers {count} --nthreads 1 --no-dashboard --local-directory /tmp",
-    )
-    python = [sys.executable, "-m"]
-    processes = [subprocess.Popen([*python, *f"distributed.cli.dask_{one}".split()], **quiet) for one in commands]
+    scheduler = f"scheduler --host 127.0.0.1 --port {port} --no-dashboard --no-show".split()
+    worker = f"worker {address} --nworkers {count} --nthreads 1 --no-dashboard --local-directory /tmp".split()
+    processes = [
+        subprocess.Popen([sys.executable, "-m", f"distributed.cli.dask_{command}", *options], **quiet)
+        for command, *options in (scheduler, [*worker, "--preload-nanny", _FORKED])
+    ]
     try:
         from distributed import Client
 
