@@ -8,8 +8,15 @@ from perfvec.doctor import examine
 from tests.command import perfvec
 
 
-def test_here_programs_can_be_traced_and_represented():
-    found = {finding.what: finding for finding in examine()}
+@pytest.fixture(scope="module")
+def found():
+    """What there is here, by its name, with a gem5 that is none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEM5", "/bin/no-such-gem5")
+        return {finding.what: finding for finding in examine()}
+
+
+def test_here_programs_can_be_traced_and_represented(found):
     for what in ("machine", "PyTorch", "model", "representation", "tracing x86-64", "a program"):
         assert found[what].state == "ok", found[what]
     assert "qemu-x86_64 version" in found["tracing x86-64"].detail
@@ -38,7 +45,5 @@ def test_without_qemu_and_a_compiler_it_says_so_and_fails(tmp_path, monkeypatch)
     assert found["tracing riscv64"]["state"] == "absent"
 
 
-def test_gem5_that_is_none_is_told(monkeypatch):
-    monkeypatch.setenv("GEM5", "/bin/no-such-gem5")
-    found = {finding.what: finding for finding in examine()}
+def test_gem5_that_is_none_is_told(found):
     assert found["gem5"].state == "absent" and "/bin/no-such-gem5" in found["gem5"].detail
