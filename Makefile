@@ -13,15 +13,19 @@ CORE_STAMP := $(VENV)/.core
 # Packages are installed without bytecode (--no-compile): what a program imports is compiled once and kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test fuzz check lint docs package setup setup-dev core system browser train-default train-timed clean
+.PHONY: demo test tests fuzz check lint docs package setup setup-dev core system browser train-default train-timed clean
 
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
 
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# All tests, a file in one process (its fixtures are made once); each has one thread, for more would wait.
-test: browser lint
+# Lint and all tests, side by side: mypy, which takes most of a minute without its cache, has one thread.
+test: browser setup-dev
+	@$(MAKE) --no-print-directory --jobs=2 lint tests
+
+# A file is tested in one process (its fixtures are made once), which has one thread, for more would wait.
+tests: setup-dev
 	$(TEST)
 
 DAMAGING := tests/tracegen/formats/test_damage.py tests/tracegen/formats/test_champsim.py \

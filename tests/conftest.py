@@ -36,10 +36,19 @@ LONGEST = (
     "test_fuzz.py",
     "test_distributed.py",
     "test_walkthrough.py",
+    "test_describe.py",
+    "test_gem5.py",
+    "test_space.py",
 )
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 INSTRUCTIONS = 60_000
 RECIPE = Recipe(width=32, layers=1, instructions=1_000_000, batch_size=16, learning_rate=1e-2, seed=3)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than the processor has cores: tests wait for programs, disks and the browser."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(tryfirst=True)
