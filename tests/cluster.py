@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 
-
 # A worker is a fork of a process that has imported what most tasks need: each that is killed would import it again.
 _FORKED = """
 from multiprocessing import set_forkserver_preload
