@@ -449,6 +449,7 @@ PRESETS = Path(__file__).parent / "presets"
 # Presets that there is also as silicon: with a real family's micro-operations, for programs of its instruction set, and
 # histories of indirect jumps (docs/explanation/real-computers.md).
 _FAMILIES = {
+    "cortex-a53": "cortex-a53",
     "cortex-a72": "cortex-a72",
     "golden-cove": "golden-cove",
     "haswell": "haswell",

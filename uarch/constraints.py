@@ -29,7 +29,8 @@ SMALL_PAGE = 4  # KiB
 _FILE_CALLS = ("read", "write", "open", "close", "stat", "getdents")
 SYSTEM_CALLS = ("default", *_FILE_CALLS, "mmap", "munmap", "mprotect", "brk", "clock")
 # Families whose micro-operations there are tables of (tracegen/decode/native), with their instruction set.
-FAMILIES = dict.fromkeys(("cortex-a72", "neoverse-n1"), "aarch64")
+IN_ORDER_FAMILIES = ("cortex-a53",)
+FAMILIES = dict.fromkeys((*IN_ORDER_FAMILIES, "cortex-a72", "neoverse-n1"), "aarch64")
 FAMILIES |= dict.fromkeys(("golden-cove", "haswell", "icelake", "skylake", "zen2", "zen3", "zen4"), "x86-64")
 MICROCODES = (GEM5, *FAMILIES)
 
@@ -170,6 +171,15 @@ def _cache(level: str) -> list[Relation]:
     ]
 
 
+def _of_core(core: str, other: str, families: tuple[str, ...]) -> Relation:
+    """A core of this kind has none of the families that are of the other."""
+    valid = ", ".join(name for name in MICROCODES if name not in families)
+    none = ("not", ("or", *(("is", "microcode", name) for name in families)))
+    return Relation(
+        "microcode", f"one of {valid}: the others are of {other} cores", ("or", ("is", "core", other), none)
+    )
+
+
 _QUEUE = "no entry could be used beyond the reorder buffer"
 RELATIONS: tuple[Relation, ...] = (
     _at_most("pipeline.issue_queue_entries", "pipeline.rob_entries", _QUEUE),
@@ -184,14 +194,7 @@ RELATIONS: tuple[Relation, ...] = (
         "a predictor: an out-of-order core does not work without one",
         ("or", ("is", "core", "in-order"), ("not", ("is", "branch_predictor.kind", "none"))),
     ),
-    Relation(
-        "microcode",
-        "gem5: real families' micro-operations are of out-of-order cores",
-        (
-            "or",
-            ("is", "core", "out-of-order"),
-            ("not", ("or", *(("is", "microcode", name) for name in MICROCODES[1:]))),
-        ),
-    ),
+    _of_core("in-order", "out-of-order", tuple(name for name in FAMILIES if name not in IN_ORDER_FAMILIES)),
+    _of_core("out-of-order", "in-order", IN_ORDER_FAMILIES),
     *(relation for level in ("l1i", "l1d", "l2", "l3") for relation in _cache(level)),
 )

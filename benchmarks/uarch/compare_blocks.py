@@ -38,6 +38,7 @@ _CPUS = {  # a family's name for llvm-mca and for OSACA
     "skylake": ("skylake-avx512", "SKX"),
     "icelake": ("icelake-server", "ICX"),
     "golden-cove": ("sapphirerapids", "SPR"),
+    "cortex-a53": ("cortex-a53", ""),
     "cortex-a72": ("cortex-a72", "A72"),
     "neoverse-n1": ("neoverse-n1", "N1"),
 }

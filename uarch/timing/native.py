@@ -58,7 +58,7 @@ MOST_PORTS = 3  # that are told from all, as in core/pipeline/out_of_order.cpp
 
 
 def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
-    """[S, COLUMNS] what the out-of-order core reads of each static instruction."""
+    """[S, COLUMNS] what the cores read of each static instruction."""
     shared = shared_rows(native, lambda: _shared(native))
     table = np.zeros((256, 3), np.int16)
     for operation, (unit, latency, divider) in unit_table(machine, native.instructions.isa).items():
@@ -68,6 +68,10 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     operations, float_move, known, computes = shared.kinds.T
     units = table[operations]
     units[float_move > 0, UNIT] = SIMD
+    in_order = machine.core == "in-order"
+    if in_order:
+        units[units[:, UNIT] == SIMD, UNIT] = FP_ADD
+        units[units[:, DIVIDER] == _FP_DIVIDER, DIVIDER] = NOT_DIVIDER
     units[:, LATENCY] = np.where(known >= 0, known, units[:, LATENCY])
     units[computes == 0, DIVIDER] = NOT_DIVIDER
     rows = shared.filled(slice(UNIT, DIVIDER + 1), units)
@@ -75,6 +79,9 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     busy = np.where(native.busy > 0, np.rint(native.busy), rows[:, LATENCY])
     rows[divides, BEFORE] = np.maximum(busy[divides], 1)
     counts = _unit_counts(machine)[rows[:, UNIT]]
+    if in_order:
+        rows[:, BEFORE] = np.where((native.busy >= 1) & ~divides, np.rint(native.busy * counts), 1)
+        return rows
     # As many on its unit as keep it busy so long; the others are on units of their own.
     several = (native.busy > 0) & ~divides & (rows[:, COMPUTES] > 1)
     booked = np.rint(native.busy[several] * counts[several])

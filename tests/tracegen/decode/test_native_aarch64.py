@@ -23,6 +23,15 @@ CODE = {  # what assemblers make of it, least byte first
     "add x0, x1, x2, lsl #3": "200c028b",
     "add x0, x1, x2, lsl #8": "2020028b",
     "add x0, x1, w2, sxtw": "20c0228b",
+    "add x0, x0, x1": "0000018b",
+    "add x0, x1, x0, lsl #3": "200c008b",
+    "mul x3, x1, x2": "237c029b",
+    "add v0.2d, v1.2d, v2.2d": "2084e24e",
+    "fmadd d0, d0, d1, d2": "0008411f",
+    "fadd d3, d4, d5": "8328651e",
+    "fmul d3, d4, d5": "8308651e",
+    "ldr x0, [x0]": "000040f9",
+    "str x0, [x3]": "600000f9",
     "mul x0, x0, x1": "007c019b",
     "udiv x0, x0, x1": "0008c19a",
     "fdiv d0, d0, d1": "0018611e",
@@ -200,3 +209,49 @@ def test_another_instruction_set_is_refused():
         Simulation(arm, of_x86_64(ADD))
     with pytest.raises(InputError, match="out-of-order cores"):
         replace_fields(load_machine("cortex-a53"), {"microcode": "cortex-a72"})
+
+
+LOAD, STORE = [(0x10000000, 8, 0)], [(0x10000000, 8, 1)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "accesses", "expected"),
+    [
+        (["add x0, x0, x1"] * 4, [()] * 4, 4),  # 3 cycles, of which operands may be 2 late
+        (["add x0, x1, x2"] * 4, [()] * 4, 2),  # two at once
+        (["add x0, x1, x0, lsl #3"] * 4, [()] * 4, 8),  # what is shifted may be 1 late
+        (["mul x0, x0, x1"] * 4, [()] * 4, 12),  # 4 cycles, operands 1 late
+        (["mul x3, x1, x2"] * 4, [()] * 4, 4),
+        (["fmadd d0, d0, d1, d2"] * 4, [()] * 4, 40),
+        (["fadd d0, d0, d1"] * 4, [()] * 4, 16),  # the preset's
+        (["fdiv d0, d0, d1", "fmul d3, d4, d5"] * 2, [()] * 4, 66),  # 33 each; for 29 of them it keeps the unit
+        (["add v0.2d, v1.2d, v2.2d", "fadd d3, d4, d5"] * 2, [()] * 4, 4),  # one unit for both
+        (["ldr x0, [x1]"] * 4, [LOAD] * 4, 4),
+        (["ldr x0, [x0]"] * 4, [LOAD] * 4, 12),  # L1D's 3 cycles
+        (["ldr x0, [x1], #8"] * 4, [LOAD] * 4, 4),  # the base is there at once
+        (["ldr x0, [x1]", "add x0, x0, x1"] * 2, [LOAD, ()] * 2, 6),  # the next load goes with the addition
+        (["ldp x0, x1, [x2]"] * 4, [LOAD] * 4, 8),
+        (["add x0, x1, x2", "str x0, [x3]"] * 2, [(), STORE] * 2, 8),  # 3 cycles to the memory unit
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) and isinstance(value[0], str) else "",
+)
+def test_cycles_in_order_are_those_of_the_family(texts, accesses, expected):
+    """Cycles a round as LLVM's CortexA53Model has units, latencies and forwarding; two instructions a cycle."""
+    machine = load_machine("cortex-a53-native")
+    assert cycles(machine, *texts, accesses=accesses) == pytest.approx(expected, abs=0.1)
+
+
+def test_an_out_of_order_core_has_no_family_of_in_order_cores():
+    with pytest.raises(InputError, match=r"one of gem5, .*: the others are of in-order cores"):
+        replace_fields(load_machine("cortex-a72"), {"microcode": "cortex-a53"})
+    with pytest.raises(InputError, match="one of gem5, cortex-a53: the others are of out-of-order cores"):
+        replace_fields(load_machine("cortex-a55"), {"microcode": "neoverse-n1"})
+
+
+def test_costs_of_cortex_a53():
+    table = native_table("cortex-a53")
+    assert table.cost("add x,x,x") == (1, 3, 0.5)
+    assert table.cost("mul x,x,x") == (1, 4, 1.0)
+    assert table.cost("ldp x,x,[x]") == (2, 4, 2.0)
+    assert table.cost("fdiv d,d,d") == (1, 33, 29.0)
+    assert [table.cost(name) for name in ("udiv x,x,x", "fadd d,d,d", "fmul s,s,s")] == [None] * 3

@@ -58,7 +58,8 @@ struct StaticInstruction {
     std::int16_t destinations[MAX_DESTINATIONS];
     std::int16_t base_updates;  // a bit for each destination that is the address register moved on
     std::int16_t cycles_before;  // of micro-operations before it can access memory or compute; of real families how long
-                                 // a division keeps its unit, and how many units can do anything else (0: all)
+                                 // a division, and in order anything, keeps its unit, and how many units can do anything
+                                 // else (0: all)
     std::int16_t cycles_after;   // until its registers have the results; of real families what it loads alone
     std::int16_t chained;        // 1: computes only after the last such one; 2: also, and its second half after the first;
                                  // of real families STACK_MOVED or STACK_READ

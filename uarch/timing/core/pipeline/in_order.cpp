@@ -20,7 +20,9 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       branches_(branches),
       ideal_branches_(machine.ideal.branches),
       taken_path_only_(machine.taken_path_only),
-      awake_(std::max(1, machine.in_order->frontend_delay)),
+      native_(machine.native),
+      memory_late_(machine.native ? 0 : MEMORY_LATE),
+      awake_(machine.native ? SATURATED : std::max(1, machine.in_order->frontend_delay)),
       halves_(machine.total_store_order),
       width_(machine.in_order->width),
       frontend_delay_(machine.in_order->frontend_delay),
@@ -166,17 +168,18 @@ inline Committed InOrderCore::commit(Cycle ready, bool memory) {
 // A micro-operation that is no access; its register is there `stages` cycles after issue, its place in the unit is free
 // when it is committed.
 template <bool STACK>
-InOrderCore::Result InOrderCore::operate(Cycle operands, Cause cause, int unit, Divider divider, Cycle stages) {
+InOrderCore::Result InOrderCore::operate(Cycle operands, Cause cause, int unit, Divider divider, Cycle stages, Cycle kept) {
     Pipe* pipe = divider == Divider::Integer ? &int_divider_ : divider == Divider::Float ? &fp_divider_ : pipes_[unit].data();
     const auto count = divider == Divider::None ? static_cast<std::int64_t>(pipes_[unit].size()) : 1;
     const Cycle issued = issue<STACK>(arrive<STACK>(), operands, cause, pipe, count, false);
-    const Cycle end = pipe->push(issued, stages);
+    Cycle end = pipe->push(issued, stages, kept);
+    if (native_) end = std::max(end, pipe->last_end());  // of the unit's longer ones
     const Committed committed = commit(end, false);
     if (divider == Divider::None)
         pipe->leave(end, committed.cycle);
     else
         pipe->leave(issued, committed.cycle);  // it takes one operation at a time
-    return {issued + stages, committed};
+    return {issued + stages, committed, !native_ || unit <= INT_MUL};
 }
 
 // Whether the core has stopped ticking before `cycle`, the last activity having been at `active` (Pipeline::evaluate): then it
@@ -238,15 +241,18 @@ Cycle InOrderCore::to_memory(Address pc, Address address, std::int64_t size, Cyc
 
 // A load or a store, from issue to commitment.
 template <bool STACK>
-InOrderCore::Result InOrderCore::access(Address pc, Address address, std::int64_t size, bool write, Cycle operands,
-                                        Committed known, Cause cause) {
+InOrderCore::Result InOrderCore::access(const StaticInstruction& row, Address pc, Address address, std::int64_t size,
+                                        bool write, Cycle operands, Committed known, Cause cause) {
     Pipe* unit = &memory_unit_;
     const Cycle issued = issue<STACK>(arrive<STACK>(), operands, cause, unit, 1, true);
-    const Cycle end = unit->push(issued, MEMORY_STAGES);
-    const Cycle left = leave_unit(end, known);
+    const Cycle end = unit->push(issued, MEMORY_STAGES, native_ ? row.micro_operations : 1);
+    const Cycle left = native_ ? end : leave_unit(end, known);
     unit->leave(end, left);
-    Cycle begin = after(latest_[(accesses_ + ACCESSES - TRANSFERS) % ACCESSES].committed, left, known);
-    if (!write) begin = std::max(begin, after(last_store_, left, known));
+    Cycle begin = left;
+    if (!native_) {
+        begin = after(latest_[(accesses_ + ACCESSES - TRANSFERS) % ACCESSES].committed, left, known);
+        if (!write) begin = std::max(begin, after(last_store_, left, known));
+    }
     Cycle ready = begin;
     requested_ = begin;
     if constexpr (STACK) {
@@ -285,6 +291,7 @@ InOrderCore::Result InOrderCore::access(Address pc, Address address, std::int64_
         last_store_ = committed;
         store(pc, address, size, committed.cycle);
     }
+    if (native_) return {write ? issued : ready + row.cycles_after, committed, false};
     return {issued + LOAD_ASSUMED, committed};
 }
 
@@ -370,17 +377,17 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     }
     // What the registers that it reads are ready for: in the units of integers, in that of memory, in others.
     const auto needed = [&](const Result& result, Cycle late) {
-        return std::min(result.ready - late, result.committed.cycle);
+        return std::min(result.ready - (result.forwards ? late : 0), result.committed.cycle);
     };
     Cause addressed_cause = begin_cause, others_cause = begin_cause;
     Cycle addressed = begin, address_for_alu = begin, others = begin, others_for_memory = begin;
     Committed address_known, others_known;
-    const Cycle late = simple ? ALU_LATE : 0;
+    const Cycle late = simple ? ALU_LATE : native_ && row.unit == INT_MUL ? MULTIPLY_LATE : 0;
     for (int source = 0; source < MAX_SOURCES; ++source) {
         const Result& result = result_[row.sources[source]];
         const Cause cause = ready_cause_[row.sources[source]];
         if (source < row.address_count) {
-            const Cycle cycle = needed(result, MEMORY_LATE);
+            const Cycle cycle = needed(result, memory_late_);
             if (cycle > addressed) addressed_cause = cause;
             addressed = std::max(addressed, cycle);
             address_for_alu = std::max(address_for_alu, needed(result, ALU_LATE));
@@ -390,7 +397,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         const Cycle cycle = needed(result, late);
         if (cycle > others) others_cause = cause;
         others = std::max(others, cycle);
-        others_for_memory = std::max(others_for_memory, needed(result, MEMORY_LATE));
+        others_for_memory = std::max(others_for_memory, needed(result, memory_late_));
         if (others_known < result.committed) others_known = result.committed;
     }
 
@@ -403,8 +410,10 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     };
     const std::int64_t computing = computes ? count(row.computes) : 0;
     const bool pair = row.chained == PAIR;
-    const std::int64_t after = pair ? 0 : count(row.cycles_after), moves = row.base_updates && !string ? count(1) : 0;
-    const std::int64_t before = string || row.is(BRANCH) ? count(left) : count(row.cycles_before);
+    const std::int64_t after = pair || native_ ? 0 : count(row.cycles_after);
+    const std::int64_t moves = row.base_updates && !string && !native_ ? count(1) : 0;
+    const std::int64_t before = native_ ? 0 : string || row.is(BRANCH) ? count(left) : count(row.cycles_before);
+    if (native_ && lanes > 0) left = 0;
     const bool relative = lanes > 0 && row.address_count == 0;
     const bool converts = before > 0 && !simple && loads == 0;  // brings a register over to the unit
     for (std::int64_t each = 0; each < before; ++each) {
@@ -419,13 +428,13 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
             if (row.interruption == Interruption::Trap && which + 1 < last && address == chunk.address[which + 1]) continue;
             const std::int64_t size = chunk.bytes(which), piece = halves_ ? LANE : size;
             for (std::int64_t at = 0; at < size; at += piece)
-                loaded = access<STACK>(pc, address + at, std::min(piece, size - at), write, operands, known, cause);
+                loaded = access<STACK>(row, pc, address + at, std::min(piece, size - at), write, operands, known, cause);
         }
     };
     if (string) {
         for (std::int64_t which = first; which < last; ++which) {
             const bool write = chunk.is_store[which];
-            loaded = access<STACK>(pc, chunk.address[which], chunk.bytes(which), write, addressed, address_known,
+            loaded = access<STACK>(row, pc, chunk.address[which], chunk.bytes(which), write, addressed, address_known,
                                    addressed_cause);
             for (int each = 0; each < row.computes; ++each)
                 computed = operate<STACK>(each > 0 ? computed.ready - ALU_LATE : begin, execution, INT_ALU, Divider::None,
@@ -439,14 +448,14 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         }
     } else if (loads > 0) {
         const bool waits = relative && before > 0;
-        accesses(false, std::max(addressed, waits ? needed(brought, MEMORY_LATE) : 0),
+        accesses(false, std::max(addressed, waits ? needed(brought, memory_late_) : 0),
                  waits ? brought.committed : address_known, addressed_cause);
     }
     const auto store_all = [&](const Result* data) {
         Committed known = std::max(address_known, data ? data->committed : others_known);
         if (before > 0 && !data) known = std::max(known, brought.committed);
-        Cycle operands = std::max(addressed, data ? needed(*data, MEMORY_LATE) : others_for_memory);
-        if (before > 0 && !data) operands = std::max(operands, needed(brought, MEMORY_LATE));
+        Cycle operands = std::max(addressed, data ? needed(*data, memory_late_) : others_for_memory);
+        if (before > 0 && !data) operands = std::max(operands, needed(brought, memory_late_));
         const Result kept = loaded;
         accesses(true, operands, known, data ? execution : addressed_cause);
         if (loads > 0) loaded = kept;
@@ -460,18 +469,20 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     bool done = computing > 0;
     if (done) {
         if (row.chained == 1) operands = std::max(operands, chain_);
-        const Cycle stages = simple ? ALU_STAGES : Cycle{row.latency};
+        const Cycle stages = simple ? std::max<Cycle>(ALU_STAGES, row.latency) : Cycle{row.latency};
+        const Cycle kept = native_ ? Cycle{row.cycles_before} : Cycle{1};
         if (row.rounds() > 1) {
             computed = divide<STACK>(here, row, pc, operands, loads > 0 ? LoadL1d : others_cause);
         } else {
             const Cause cause = loads > 0 ? LoadL1d : others_cause;
             for (std::int64_t each = 1; each <= computing; ++each) {
-                computed = operate<STACK>(operands, cause, row.unit, row.divider, stages);
+                computed = operate<STACK>(operands, cause, row.unit, row.divider, stages, kept);
                 if (pair && 2 * each % computing == 0 && count(1) > 0)  // a half's sum, in the same unit
                     computed = operate<STACK>(computed.ready, execution, row.unit, row.divider, stages);
             }
         }
         if (row.chained == 1) chain_ = computed.ready;
+        if (native_ && loads == 0) computed.ready += row.cycles_after;
     }
     const Result divided = computed;
     for (std::int64_t each = 0; each < after; ++each) {
@@ -485,12 +496,13 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     }
     if (!done && loads > 0) computed = loaded;
     if (stores > 0 && !string && stores_last) store_all(&computed);
+    if (native_ && row.base_updates && last > first) moved = {issue_cycle_ + BASE_STAGES, loaded.committed, false};
 
     const Cycle cycle = commit_cycle_;
     for (int destination = 0; destination < row.destination_count; ++destination) {
         const bool base = ((row.base_updates >> destination) & 1) && moved.ready > 0;
         result_[row.destinations[destination]] = base ? moved : computed;
-        if constexpr (STACK) ready_cause_[row.destinations[destination]] = execution;
+        if constexpr (STACK) ready_cause_[row.destinations[destination]] = native_ && loads > 0 ? LoadL1d : execution;
     }
     if (row.divider == Divider::Integer) result_[MICROCODE_FLAGS] = divided;
     if (row.is(SERIALIZING)) serial_ = cycle + 1;

@@ -11,6 +11,10 @@
 // A branch is predicted by the second fetch stage, which tells the first one where to go on; all that was fetched behind
 // it is thrown away, so that even a loop within one line asks for that line again each time. What that stage cannot tell
 // (of an unconditional branch without a BTB entry, too) is found at commitment, from where fetch is redirected.
+//
+// With a real family's micro-operations the front end and commitment stay Minor's. Units and accesses are the family's:
+// readers of a load are issued when its data are there, accesses follow each other every cycle, what takes longer keeps
+// its unit, and only results of integers come early enough for operands that may be late.
 #pragma once
 
 #include <algorithm>
@@ -42,6 +46,9 @@ class CycleRing {
 // A unit of Minor (SelfStallingPipeline): while what has reached its end waits there, it neither moves nor takes anything.
 class Pipe {
   public:
+    // When what was put in last is at the end.
+    Cycle last_end() const { return count_ > 0 ? entries_[(count_ - 1) & (ENTRIES - 1)].end : 0; }
+
     // First cycle from `cycle` on in which it takes an operation.
     Cycle free_from(Cycle cycle) const {
         cycle = std::max(cycle, pushed_ + 1);
@@ -53,15 +60,16 @@ class Pipe {
         return cycle;
     }
 
-    // Puts an operation in at `cycle`; returns when it is at the end, `stages` cycles later if nothing before it waits.
-    Cycle push(Cycle cycle, Cycle stages) {
+    // Puts an operation in at `cycle`, after which it takes nothing for `kept` cycles; returns when the operation is at
+    // the end, `stages` cycles later if nothing before it waits.
+    Cycle push(Cycle cycle, Cycle stages, Cycle kept = 1) {
         Cycle end = cycle + stages;
         for (std::int64_t k = count_ - 1; k >= 0 && k >= count_ - ENTRIES; --k) {
             const Entry& entry = entries_[k & (ENTRIES - 1)];
             if (entry.end <= cycle) break;
             end += entry.left - entry.end;
         }
-        pushed_ = cycle;
+        pushed_ = cycle + kept - 1;
         return end;
     }
 
@@ -102,6 +110,7 @@ class InOrderCore final : public Core {
     // operands may be two late; the memory unit's one stage and its assumed latency.
     static constexpr Cycle TO_FETCH2 = 1, DECODE_TO_ISSUE = 1, TO_REFETCH = 1, BETWEEN_LINES = 1;
     static constexpr Cycle ALU_STAGES = 3, ALU_LATE = 2, MEMORY_STAGES = 1, MEMORY_LATE = 1, LOAD_ASSUMED = 3;
+    static constexpr Cycle MULTIPLY_LATE = 1, BASE_STAGES = 1;  // of real families
     static constexpr int TRANSFERS = 2;       // accesses between requests and commitment (executeLSQTransfersQueueSize)
     static constexpr int STORES_A_CYCLE = 2;  // to memory (executeLSQMaxStoreBufferStoresPerCycle)
     static constexpr int ACCESSES = 4;        // that may be in the queues, and more
@@ -118,6 +127,7 @@ class InOrderCore final : public Core {
     struct Result {
         Cycle ready = 0;  // as the issue stage assumes
         Committed committed;
+        bool forwards = true;  // to operands that may be late
     };
     struct Commits {  // of one cycle
         Cycle cycle = -1;
@@ -141,11 +151,12 @@ class InOrderCore final : public Core {
     Cycle issue(Cycle arrived, Cycle operands, Cause cause, Pipe*& pipes, std::int64_t count, bool memory);
     Committed commit(Cycle ready, bool memory);
     template <bool STACK>
-    Result operate(Cycle operands, Cause cause, int unit, Divider divider, Cycle stages);
+    Result operate(Cycle operands, Cause cause, int unit, Divider divider, Cycle stages, Cycle kept = 1);
     template <bool STACK>
     Result divide(std::uint32_t here, const StaticInstruction& row, Address pc, Cycle operands, Cause cause);
     template <bool STACK>
-    Result access(Address pc, Address address, std::int64_t size, bool write, Cycle operands, Committed known, Cause cause);
+    Result access(const StaticInstruction& row, Address pc, Address address, std::int64_t size, bool write, Cycle operands,
+                  Committed known, Cause cause);
     bool asleep(Cycle cycle, Cycle active) const;
     Cycle leave_unit(Cycle end, const Committed& known) const;
     Cycle after(const Committed& earlier, Cycle cycle, const Committed& known) const;
@@ -164,6 +175,8 @@ class InOrderCore final : public Core {
     Hierarchy& caches_;
     BranchUnit& branches_;
     bool ideal_branches_, taken_path_only_;
+    bool native_;         // a real family's micro-operations
+    Cycle memory_late_;
     Cycle awake_;  // cycles that the core ticks on after the last activity
     bool halves_;  // vector registers are two halves (x86-64's)
     std::int64_t usual_operations_ = UNIT;  // of the program's instructions, on average
