@@ -1,4 +1,4 @@
-"""Which of Linux's system calls are of which kind, and what a machine takes for each (`uarch/system_calls.yaml`)."""
+"""The kinds of Linux's system calls, and what a machine takes for each (`uarch/system_calls.yaml`)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.command import perfvec
 
 @pytest.fixture(scope="module")
 def found():
-    """What there is here, by its name, with a gem5 that is none."""
+    """Findings of this computer by name, with a gem5 that is none."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GEM5", "/bin/no-such-gem5")
         return {finding.what: finding for finding in examine()}

@@ -29,7 +29,7 @@ _DELAYS = (1, 3, 5, 8, 12)
 _GEM5_COSTS, _NATIVE_COSTS = (16.9, 17.2, 18.5, 20.1, 24.0), (11.1, 13.0, 14.9, 17.8, 21.6)
 _TABLE_MISSES = 0.8  # of the jumps `an order of 64` by a target table (tests/uarch/host/test_describe.py)
 # Cycles of a loop of system calls that take no time in the kernel (tests/uarch/host/test_describe.py simulates it).
-_CALL_CYCLES, _GEM5_CALL_CYCLES = {"zen2": 130, "zen3": 150, "zen4": 150}, 40
+CALL_CYCLES, GEM5_CALL_CYCLES = {"zen2": 130, "zen3": 150, "zen4": 150}, 40
 _CALLED = {
     "default": "getppid",
     "read": "4 KiB",
@@ -305,7 +305,7 @@ def _system_calls(put: Any, values: dict[str, Any], told: Told, found: Measureme
     """Put in what a call of each kind takes beyond what the simulator takes for its instruction."""
     if found.system_calls:
         values["system_calls"] = {}
-    own = _CALL_CYCLES.get(told.family, _GEM5_CALL_CYCLES)
+    own = CALL_CYCLES.get(told.family, GEM5_CALL_CYCLES)
     for kind, cycles in found.system_calls.items():
         put(f"system_calls.{kind}", max(round(cycles) - own, 0), MEASURED, f"{cycles:,.0f} cycles, {_CALLED[kind]}")
 

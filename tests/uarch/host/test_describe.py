@@ -277,7 +277,7 @@ def test_what_the_simulator_takes_for_the_instruction_of_a_call(family):
         program.execute(number % 4)
     simulation = Simulation(replace_fields(load_machine("zen4"), {"microcode": family}), static)
     simulation.run(program.chunk())
-    taken = descriptions._CALL_CYCLES.get(family, descriptions._GEM5_CALL_CYCLES)
+    taken = descriptions.CALL_CYCLES.get(family, descriptions.GEM5_CALL_CYCLES)
     assert simulation.counters["cycles"] / 1000 == pytest.approx(taken, abs=9)
 
 
