@@ -301,7 +301,7 @@ def _first(column: h5py.Dataset, index: int, low: int = 0) -> int:
 
 
 class _Events:
-    """What the instructions from `start` to `stop` did, taken as they go by; the first of `columns` names them."""
+    """Events of the instructions from `start` to `stop`, taken as they go by; the first of `columns` names them."""
 
     def __init__(
         self, columns: Sequence[h5py.Dataset], start: int, stop: int, total: int, pool: ThreadPoolExecutor

@@ -272,7 +272,7 @@ class Replay:
         return min(int(self._state[_TOTAL]), self._limit)
 
     def read(self, words: NDArray[np.uint64]) -> Iterator[Replayed]:
-        """What the words say, chunk by chunk; each is valid until the next one. All that was read has come then.
+        """Yield what the words say, chunk by chunk; each is valid until the next one. All that was read has come then.
 
         Raises InputError where the words are damaged.
         """
