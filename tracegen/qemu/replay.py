@@ -69,7 +69,7 @@ def joined(parts: Sequence[Events]) -> Events:
 
 
 class Replayed(NamedTuple):
-    """What words say: the blocks' sequence, and what happened in blocks, which may be ones before or after these."""
+    """Content of words: the blocks' sequence, and what happened in blocks, which may be ones before or after these."""
 
     sequence: NDArray[np.uint32]
     accesses: Accesses
