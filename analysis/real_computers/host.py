@@ -14,7 +14,7 @@ from analysis.results.headline import Headline
 from analysis.results.page import Section
 from analysis.results.result import Result
 from uarch.configuration import flatten
-from uarch.host.describe import ASSUMED, MEASURED, TOLD, Host, describe
+from uarch.host.describe import ASSUMED, COUNTED, MEASURED, ORIGINS, TOLD, Host, describe
 from uarch.host.measure import Measurements, measure
 from uarch.host.told import told
 
@@ -136,7 +136,7 @@ def headline(described: Host) -> Headline:
     levels = [found.latency[level] for level in ("l1d", "l2", "l3", "memory") if level in found.latency]
     latencies = ", ".join(f"{cycles:.0f}" for cycles in levels)
     return Headline(
-        str(origins.get(MEASURED, 0)),
+        str(origins.get(MEASURED, 0) + origins.get(COUNTED, 0)),
         f"of {len(frame)} fields measured",
         f"{described.told.model_name} renames {wide.get('rename_width', wide.get('width'))} instructions a cycle at "
         f"{described.machine.frequency_ghz:.2f} GHz; its caches and memory answer after {latencies} cycles.",
@@ -154,9 +154,10 @@ def busy_warning(found: Measurements) -> str:
 def shown(described: Host) -> str:
     """The fields by origin, within 80 columns."""
     frame = table(described)
+    counts = frame["origin"].value_counts()
     lines = [
         f"{described.told.model_name}: {described.told.family}, the rest as {described.told.preset}",
-        *(f"{origin}: {int((frame['origin'] == origin).sum())} fields" for origin in (MEASURED, TOLD, ASSUMED)),
+        *(f"{origin}: {counts[origin]} fields" for origin in ORIGINS if origin in counts),
         "",
     ]
     for row in frame.to_dict(orient="records"):

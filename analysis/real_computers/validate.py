@@ -1,9 +1,9 @@
 """Errors of programs timed on this computer beside the simulator and the model, with what the cycles go to.
 
 A program is timed whole, in user mode, and sampled whole in QEMU (live-points), with the same code on both sides
-(`tracegen.suite.host_cpu`). Measured cycles are seconds by the clock that was measured around each timing. Nothing is
-fitted to the programs. Errors are of user mode, where simulated system calls take no time. User and kernel time are
-compared besides, of machines that have times of system calls.
+(`tracegen.suite.host_cpu`). Measured cycles are those that the processor counts, else seconds by the clock that was
+measured around each timing. Nothing is fitted to the programs. Errors are of user mode, where simulated system calls
+take no time. User and kernel time are compared besides, of machines that have times of system calls.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from tracegen.suite.whole_run import (
 )
 from tracegen.suite.workloads import select
 from uarch.configuration import Machine
+from uarch.host.counters import CYCLES, Event, refusal
 from uarch.host.told import Told, told
 from uarch.stated_error import StatedError
 from uarch.timing.stack import GROUPS
@@ -71,6 +72,7 @@ class Validation:
     ghz: float
     date: str
     busy: float = 0.0  # processors that others used as the timing began
+    counted: bool = False  # all cycles by the processor's counter
 
     def summary(self) -> list[dict[str, Any]]:
         """Return for each machine `programs`, `median` and `mean` error (absolute), `bias` (the median with its sign),
@@ -130,14 +132,15 @@ def validate(
     passes: int = PASSES,
     keep_times: bool = False,
     progress: bool = True,
+    event: Event = CYCLES,
 ) -> Validation:
     """Time workloads (all of a set by default) or a `program` on this computer, and simulate them on `machines`.
 
     Live-points and times are kept in `folder`: a second call only times and simulates, or with `keep_times` times only
     what was not timed before, and leaves that out while the computer is busy. All are timed in each of `passes`, and
-    the quickest is kept: what other tenants of a computer do lasts longer than one program's repeats. `model` adds the
-    predictions of a loaded model for the first machine. Raises InputError where no program is left, or for an unknown
-    name.
+    the quickest is kept: what other tenants of a computer do lasts longer than one program's repeats. Cycles are the
+    `event`'s where the kernel counts it. `model` adds the predictions of a loaded model for the first machine. Raises
+    InputError where no program is left, or for an unknown name.
     """
     known = told()
     cpu = matched(known)
@@ -162,7 +165,7 @@ def validate(
         busy = 0.0
         if lacking:
             try:
-                new, busy = _times(lacking, known, least_seconds, passes, left_out, progress)
+                new, busy = timed_runs(lacking, known, least_seconds, passes, left_out, progress, event)
             except InputError as error:  # the computer is busy
                 if not kept:
                     raise
@@ -178,7 +181,8 @@ def validate(
         _add_model(table, {name: points[name] for name in times}, machines[0], model)
         columns_of.append(MODEL)
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    return Validation(table, stacks, tuple(columns_of), left_out, known, ghz, date, busy)
+    counted = all(time.counted for time in times.values())
+    return Validation(table, stacks, tuple(columns_of), left_out, known, ghz, date, busy, counted)
 
 
 def _recorder_with_vectors(model: Any) -> Callable[[Run, HostCpu, Path], Path]:
@@ -225,12 +229,19 @@ def _keep_times(folder: Path, times: dict[str, Any]) -> None:
         temporary.write_text(json.dumps(times, indent=1))
 
 
-def _times(
-    runs: Sequence[Run], known: Told, least_seconds: float, passes: int, left_out: dict[str, str], progress: bool
+def timed_runs(
+    runs: Sequence[Run],
+    known: Told,
+    least_seconds: float,
+    passes: int,
+    left_out: dict[str, str],
+    progress: bool,
+    event: Event,
 ) -> tuple[dict[str, Timed], float]:
-    """Times of the runs in the quickest of their passes, with the clock measured around each, and the processors that
-    others kept busy.
+    """Times of the runs in the quickest of their passes, with cycles counted or the clock measured around each, and the
+    processors that others kept busy.
     """
+    counted = None if refusal(event) else event
     cpu = matched(known)
     busy = others_busy()
     if busy > known.processors - _LEAST_FREE:
@@ -238,14 +249,14 @@ def _times(
     found: dict[str, list[Timed]] = {}
     refused: dict[str, str] = {}
     with Clock() as clock, tqdm(total=passes * len(runs), desc="time", disable=None if progress else True) as bar:
-        before = clock.ghz(3)
+        before = 0.0 if counted else clock.ghz(3)
         for _ in range(passes):
             for run in runs:
                 bar.update()
                 if run.name in left_out:
                     continue
                 try:
-                    time = timed(run, cpu, least_seconds)
+                    time = timed(run, cpu, least_seconds, counted)
                 except Disturbed as error:
                     refused[run.name] = str(error)
                     continue
@@ -253,9 +264,10 @@ def _times(
                     left_out[run.name] = str(error)
                     found.pop(run.name, None)
                     continue
-                after = clock.ghz()
-                found.setdefault(run.name, []).append(replace(time, ghz=(before + after) / 2))
-                before = after
+                if not counted:
+                    after = clock.ghz()
+                    time, before = replace(time, ghz=(before + after) / 2), after
+                found.setdefault(run.name, []).append(time)
     left_out |= {name: why for name, why in refused.items() if name not in found and name not in left_out}
     return {name: _quickest(times) for name, times in found.items()}, busy
 
@@ -331,7 +343,8 @@ def result(found: Validation) -> Result:
         text=lambda: shown(found),
         sections=lambda: sections(found),
         picture=lambda: plot(found),
-        subtitle=f"{len(found.table)} programs, {found.date}, clock {found.ghz:.2f} GHz",
+        subtitle=f"{len(found.table)} programs, {found.date}, clock {found.ghz:.2f} GHz, "
+        f"cycles {'counted' if found.counted else 'by time'}",
         notes=tuple(notes),
         headline=lambda: headline(found),
     )
@@ -430,6 +443,7 @@ def _document(found: Validation) -> dict[str, Any]:
         "left_out": found.left_out,
         "processor": {"model": found.told.model_name, "microarchitecture": found.told.family},
         "ghz": found.ghz,
+        "counted": found.counted,
         "date": found.date,
     }
 

@@ -10,23 +10,26 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from support.errors import InputError
+from uarch.host.counters import Counter, Event
 
 
 @dataclass(frozen=True)
 class HostTime:
     """Runs of one program: seconds of each, in user and in kernel mode; whether it waited for processes of its own
-    making, whose time is in these.
+    making, whose time is in these; what was counted of each, where an event was.
     """
 
     user: tuple[float, ...]
     system: tuple[float, ...]
     children: bool = False
+    counted: tuple[int, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -48,21 +51,25 @@ def host_time(
     stdin: Path | None = None,
     env: Mapping[str, str] | None = None,
     status: Sequence[int] = (0,),
+    event: Event | None = None,
 ) -> HostTime:
-    """Run `command` once unmeasured, so that files are in memory, then `repeats` times. What it prints is dropped.
+    """Run `command` once unmeasured, so that files are in memory, then `repeats` times. What it prints is dropped. An
+    `event` that the kernel counts is counted, too.
 
     Raises InputError where it cannot run or ends with another status than these.
     """
     if repeats < 1:
         raise InputError(f"repeats = {repeats} must be at least 1")
-    user, system, children = [], [], False
+    user, system, counted, children = [], [], [], False
     for number in range(repeats + 1):
-        usage, parent = _run(command, stdin, env, status)
-        children |= parent
-        if number:
-            user.append(usage.ru_utime)
-            system.append(usage.ru_stime)
-    return HostTime(tuple(user), tuple(system), children)
+        with nullcontext() if event is None else Counter(event) as counter:
+            usage, parent = _run(command, stdin, env, status)
+            children |= parent
+            if number:
+                user.append(usage.ru_utime)
+                system.append(usage.ru_stime)
+                counted += [] if counter is None else [counter.read()]
+    return HostTime(tuple(user), tuple(system), children, tuple(counted))
 
 
 def _run(

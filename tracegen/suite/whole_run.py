@@ -26,11 +26,12 @@ from tracegen.qemu.stream import ProgramStream
 from tracegen.suite.host_cpu import HostCpu
 from tracegen.suite.host_time import HostTime, host_time
 from tracegen.suite.workloads import Workload
+from uarch.host.counters import Event
 
 LEAST_SECONDS = 0.3  # user time of all repeats together
 _LEAST_RUN = 0.005  # of one run, beside which the start of a program is little
 _LEAST_REPEATS, _MOST_REPEATS = 7, 61
-_MOST_SPREAD = 0.15  # of the median over the quickest run
+MOST_SPREAD = 0.15  # of the median over the quickest run
 _MOST_KERNEL = 0.5
 _POLL_S = 0.001
 _TICKS = 0.02  # seconds that the kernel's sums by ticks may be off
@@ -64,13 +65,14 @@ class Timed:
     spread: float
     kernel: float  # share
     repeats: int
-    ghz: float = 0.0  # of the core before and after; 0 where it was not measured
+    ghz: float = 0.0  # of the core before and after, or cycles counted over seconds; 0 where it was not measured
     between: float = 0.0  # cycles of the slowest pass over those of the quickest, less 1
+    counted: float = 0.0  # cycles in user mode, the lower quartile; 0 where the processor does not count them
 
     @property
     def cycles(self) -> float:
-        """Cycles of one run in user mode."""
-        return self.seconds * self.ghz * 1e9
+        """Cycles of one run in user mode, counted or by the clock."""
+        return self.counted or self.seconds * self.ghz * 1e9
 
 
 def run_of(workload: Workload, inputs: Path, scratch: Path) -> Run:
@@ -79,9 +81,10 @@ def run_of(workload: Workload, inputs: Path, scratch: Path) -> Run:
     return Run(workload.name, tuple(command), stdin, workload.env, workload.status)
 
 
-def timed(run: Run, cpu: HostCpu, least_seconds: float = LEAST_SECONDS) -> Timed:
-    """Time a run on this computer. Raises InputError for a time that is not its instructions', saying why:
-    Disturbed where a later one may be.
+def timed(run: Run, cpu: HostCpu, least_seconds: float = LEAST_SECONDS, event: Event | None = None) -> Timed:
+    """Time a run on this computer, and count an `event` that the kernel counts, its cycles.
+
+    Raises InputError for a time that is not its instructions', saying why: Disturbed where a later one may be.
     """
     environment = {**os.environ, **cpu.here, **run.env}
     if (threads := _threads(run, environment)) > 1:
@@ -94,9 +97,11 @@ def timed(run: Run, cpu: HostCpu, least_seconds: float = LEAST_SECONDS) -> Timed
         raise InputError(f"{run.command[0]} runs {processor * 1e3:.0f} ms, too short to time; give it more work")
     repeats = int(np.clip(np.ceil(least_seconds / processor), _LEAST_REPEATS, _MOST_REPEATS))
     for _ in range(_TRIES):
-        begin, wall, own = _busy_ticks(), time.perf_counter(), _own_seconds()
-        found = host_time(run.command, repeats=repeats, stdin=run.stdin, env=environment, status=run.status)
-        others = _busy_ticks() - begin - (_own_seconds() - own)
+        begin, wall, own = busy_ticks(), time.perf_counter(), _own_seconds()
+        found = host_time(
+            run.command, repeats=repeats, stdin=run.stdin, env=environment, status=run.status, event=event
+        )
+        others = busy_ticks() - begin - (_own_seconds() - own)
         wall = time.perf_counter() - wall
         if others <= _MOST_OTHERS * wall + _TICKS:
             return of_times(run.command[0], found)
@@ -139,9 +144,11 @@ def of_times(program: str, found: HostTime) -> Timed:
         raise InputError(f"{program} is in the kernel for {kernel:.0%} of its time, which its instructions are not")
     least, low, middle = np.percentile(both, [0, 25, 50])
     spread = float((middle - least) / least)
-    if spread > _MOST_SPREAD:
+    if spread > MOST_SPREAD:
         raise Disturbed(f"{program}: times differ by {spread:.0%}: the computer is busy; time it again")
-    return Timed(float(low) * (1 - kernel), spread, kernel, len(both))
+    seconds = float(low) * (1 - kernel)
+    counted = float(np.percentile(found.counted, 25)) if found.counted else 0.0
+    return Timed(seconds, spread, kernel, len(both), counted / seconds / 1e9, counted=counted)
 
 
 def recorded(
@@ -204,14 +211,14 @@ def _is_file(word: str) -> bool:
 def others_busy(seconds: float = 0.5) -> float:
     """Processors that others keep busy now, on average over so many seconds (/proc/stat); 0 where it is not known."""
     try:
-        first, begin = _busy_ticks(), time.perf_counter()
+        first, begin = busy_ticks(), time.perf_counter()
         time.sleep(seconds)
-        return max(_busy_ticks() - first, 0.0) / (time.perf_counter() - begin)
+        return max(busy_ticks() - first, 0.0) / (time.perf_counter() - begin)
     except (OSError, ValueError, IndexError):
         return 0.0
 
 
-def _busy_ticks() -> float:
+def busy_ticks() -> float:
     """Seconds of all processors in user mode, kernel, interrupts."""
     words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     user, nice, system = (int(word) for word in words[1:4])

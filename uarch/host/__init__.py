@@ -1,5 +1,6 @@
 """This computer as a machine: what it tells, what is measured, and what is assumed of the nearest preset.
 
+counters.py      the kernel's counters of cycles and missed branches, where it has them
 told.py          processor, caches, features, as the kernel and CPUID tell them
 probes.c         micro-benchmarks: pointer chases, bandwidth, snippets of assembly
 snippets.py      the snippets: chains, throughputs, windows, branches

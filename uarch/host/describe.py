@@ -17,7 +17,8 @@ from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
 
-MEASURED, TOLD, ASSUMED = "measured", "told", "assumed"
+# Measured in cycles by time, or in cycles that the processor counted.
+MEASURED, COUNTED, TOLD, ASSUMED = ORIGINS = ("measured", "counted", "told", "assumed")
 # Beyond its renaming registers a core keeps those of the architecture: 16 of x86-64's, and some of its microcode.
 _ARCHITECTURAL = 16
 _INTO_STORE = 1  # until what is stored is in the store queue
@@ -81,6 +82,8 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
         for section in sections:
             target = target[section]
         target[last] = value
+        if origin == MEASURED and found.counted and not field.startswith("system_calls."):  # by time: in the kernel
+            origin = COUNTED
         fields[field] = Field(origin, note)
 
     put("name", name, TOLD, f"{told.model_name}, {told.family}")

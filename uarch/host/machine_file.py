@@ -10,23 +10,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from support.errors import InputError
-from uarch.host.describe import ASSUMED, MEASURED, TOLD, Field, Host
+from uarch.host.describe import ORIGINS, Field, Host
 
-_ORIGIN = re.compile(rf"^(\s*)(\w+):.*?# ({MEASURED}|{TOLD}|{ASSUMED})(?:: (.*))?$")
+_ORIGIN = re.compile(rf"^(\s*)(\w+):.*?# ({'|'.join(ORIGINS)})(?:: (.*))?$")
 _SECTION = re.compile(r"^(\w+):\s*(?:#.*)?$")
 
 
 def machine_file(host: Host) -> str:
     """The YAML text: a head that says what was measured and when, and a comment on every field."""
     told = host.told
-    counts = {
-        origin: sum(field.origin == origin for field in host.fields.values()) for origin in (MEASURED, TOLD, ASSUMED)
-    }
+    counts = {origin: sum(field.origin == origin for field in host.fields.values()) for origin in ORIGINS}
+    refused = host.measurements.refusal
     lines = [
         f"# {told.model_name} ({told.family}; {told.vendor}, family {told.numbers[0]}, model {told.numbers[1]}), "
         f"{'virtual machine, ' if told.virtual else ''}described {host.date} by perfvec uarch host",
         "#",
-        f"# Of {sum(counts.values())} fields: " + ", ".join(f"{count} {origin}" for origin, count in counts.items()),
+        f"# Of {sum(counts.values())} fields: "
+        + ", ".join(f"{count} {origin}" for origin, count in counts.items() if count),
+        *([f"# Measured by time: no counter of cycles ({refused})"] if refused else []),
         f"# Repeats differ by {host.measurements.spread:.1%}"
         + (": the machine was busy" if host.measurements.busy else ""),
         *(

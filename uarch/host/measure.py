@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from uarch.constraints import SYSTEM_CALLS
+from uarch.host.counters import BRANCH_MISSES, CYCLES, Event, refusal
 from uarch.host.probe import Probe
 from uarch.host.snippets import DEPTHS, INDIRECT_ORDER, JUMPS, LOOP_SIZES, RENAMED, WINDOW_SIZES, WINDOWS
 from uarch.host.told import Told
@@ -40,17 +41,24 @@ class Measurements:
     numbers: dict[str, float] = field(default_factory=dict)  # of what there is one of
     system_calls: dict[str, float] = field(default_factory=dict)  # by kind, with their instruction
     spread: float = 0.0  # median of the spreads of all repeats
+    counted: bool = False  # cycles by the processor's counter, else by time
+    refusal: str = ""  # why they are not counted, in a word (`counters.refusal`)
 
     @property
     def busy(self) -> bool:
         return self.spread > _BUSY
 
 
-def measure(told: Told, progress: Callable[[str], object] = lambda _: None, repeats: int = 7) -> Measurements:
-    """Measure this computer; a minute or two. Raises InputError without a compiler."""
-    with Probe(told.features, repeats) as probe:
+def measure(
+    told: Told, progress: Callable[[str], object] = lambda _: None, repeats: int = 7, event: Event = CYCLES
+) -> Measurements:
+    """Measure this computer by counting the event, or by time where it is refused; a minute or two. Raises InputError
+    without a compiler.
+    """
+    refused = refusal(event)
+    with Probe(told.features, repeats, event=None if refused else event) as probe:
         progress("clock")
-        found = Measurements(1 / probe.ask("clock", 15))
+        found = Measurements(1 / probe.ask("clock", 15), counted=not refused, refusal=refused)
         for subject, measured in _SUBJECTS:
             progress(subject)
             measured(probe, told, found)
@@ -224,6 +232,9 @@ def _branches(probe: Probe, told: Told, found: Measurements) -> None:
     cost = (min(least, times[-1]) - even) * 2  # half of the random branches are mispredicted
     found.misprediction = cost
     missed = [max(time - even, 0.0) / cost for time in times]
+    if found.counted and not refusal(BRANCH_MISSES):
+        with Probe(told.features, probe.repeats, event=BRANCH_MISSES) as missing:
+            missed = [missing.pattern(length, 0, max(100_000, 2 * length)) for length in lengths]
     found.curves["branch patterns"] = {"mispredicted": ([float(length) for length in lengths], missed)}
     times = [probe.cycles(f"jumps {count}", 100) for count in JUMPS]
     found.curves["jumps"] = {"cycles a jump": ([float(count) for count in JUMPS], times)}

@@ -15,6 +15,7 @@ from types import TracebackType
 import numpy as np
 
 from support.errors import InputError
+from uarch.host.counters import Counter, Event
 from uarch.host.snippets import Snippet, all_snippets, assembly
 
 SOURCE = Path(__file__).with_name("probes.c")
@@ -25,21 +26,30 @@ _FLAGS = ("-O2", "-fno-tree-loop-distribute-patterns", "-march=native")
 class Probe:
     """The running program; a context manager. `spreads` collects the repeats' distances of quartiles over medians.
 
-    `more` are snippets besides those of this package.
+    `more` are snippets besides those of this package. With an `event` answers are what it counts in place of cycles by
+    time.
     """
 
     features: frozenset[str] = frozenset()
     repeats: int = 7
     more: Sequence[Snippet] = ()
     spreads: list[float] = field(default_factory=list)
+    event: Event | None = None
 
     def __enter__(self) -> Probe:
         self._folder = tempfile.TemporaryDirectory(prefix="perfvec-")
         self.snippets = [s for s in [*all_snippets(), *self.more] if not s.needs or s.needs in self.features]
         self._place = {snippet.name: place for place, snippet in enumerate(self.snippets)}
         program = _build(Path(self._folder.name), self.snippets)
+        self._counter = None if self.event is None else Counter(self.event)
+        descriptors = [] if self._counter is None else [self._counter.descriptor]
         self._process = subprocess.Popen(
-            [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [str(program), *map(str, descriptors)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            pass_fds=descriptors,
         )
         return self
 
@@ -48,6 +58,8 @@ class Probe:
     ) -> None:
         self._process.kill()
         self._process.wait()
+        if self._counter is not None:
+            os.close(self._counter.descriptor)
         self._folder.cleanup()
 
     def ask(self, *words: object) -> float:

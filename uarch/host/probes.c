@@ -11,7 +11,9 @@
  *
  * The reference chain is of additions that wait for one another, a cycle each; it runs right before and after what is
  * measured, so that a clock that changes does not matter. Time is the thread's processor time, which other programs are
- * not in. `snippet_K` is one of the table that Python generates (snippets.py); its arguments are in
+ * not in. The argument, where there is one, is the descriptor of a counter (counters.py): then all answers but those of
+ * system calls, which are in the kernel, are what it counts, and the clock is that of the chain's counts.
+ * `snippet_K` is one of the table that Python generates (snippets.py); its arguments are in
  * the C calling convention: two pointers, iterations, a mask.
  */
 #define _GNU_SOURCE
@@ -34,17 +36,26 @@ extern const snippet snippets[];
 extern const int snippet_count;
 enum { REFERENCE_CHAIN = 200, REFERENCE = 0, LINE = 64, MOST_CHAINS = 64 };
 
-static double now(void) {
+static int counter = -1;
+
+static double nanoseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
+static double now(void) { /* nanoseconds, or what the counter counts */
+    uint64_t count;
+    if (counter < 0) return nanoseconds();
+    return read(counter, &count, sizeof count) == sizeof count ? count : 0;
+}
+
 static double one_reference(void) {
     const long rounds = 400; /* 80,000 cycles */
-    double begin = now();
+    double counted = now(), begin = nanoseconds();
     snippets[REFERENCE](0, 0, rounds, 0);
-    return (now() - begin) / (rounds * (double)REFERENCE_CHAIN);
+    double time = nanoseconds() - begin;
+    return time / (counter < 0 ? rounds * (double)REFERENCE_CHAIN : now() - counted);
 }
 
 static double reference(void) { /* nanoseconds of a cycle: what disturbs makes it longer, never shorter */
@@ -95,14 +106,16 @@ static char *cycle(char *memory, size_t bytes, size_t stride) {
     return start;
 }
 
-static void report(int repeats, double (*one)(void *), void *what) {
+static void report_in(int repeats, double (*one)(void *), void *what, int counts) {
     for (int k = 0; k < repeats; k++) {
-        double before = reference(), time = one(what), after = reference();
-        printf("%s%.6g", k ? " " : "", time / (before < after ? before : after));
+        double before = counts ? 1 : reference(), cost = one(what), after = counts ? 1 : reference();
+        printf("%s%.6g", k ? " " : "", cost / (before < after ? before : after));
     }
     printf("\n");
     fflush(stdout);
 }
+
+static void report(int repeats, double (*one)(void *), void *what) { report_in(repeats, one, what, counter >= 0); }
 
 struct call {
     snippet function;
@@ -216,9 +229,9 @@ static double of_system_call(void *what) {
     if (kind == CLOSE || kind == GETDENTS) call_all(c, OPEN);
     if (kind == MUNMAP || kind == MPROTECT || kind == TOUCH) call_all(c, MMAP);
     if (kind == MUNMAP || kind == MPROTECT) call_all(c, TOUCH);
-    double begin = now();
+    double begin = nanoseconds();
     call_all(c, kind);
-    double time = (now() - begin) / CALLS;
+    double time = (nanoseconds() - begin) / CALLS;
     if (kind == OPEN || kind == GETDENTS) call_all(c, CLOSE);
     if (kind == MMAP || kind == MPROTECT || kind == TOUCH) call_all(c, MUNMAP);
     if (kind == BRK) sbrk(-(CALLS * HEAP));
@@ -226,11 +239,11 @@ static double of_system_call(void *what) {
 }
 
 int main(int count, char **arguments) {
-    (void)count;
     char line[256], word[32];
     setvbuf(stdout, 0, _IOLBF, 0);
-    double end = now() + 5e7; /* the clock has risen by then */
-    while (now() < end) reference();
+    if (count > 1) counter = atoi(arguments[1]);
+    double end = nanoseconds() + 5e7; /* the clock has risen by then */
+    while (nanoseconds() < end) reference();
     while (fgets(line, sizeof line, stdin)) {
         long a = 0, b = 0, c = 0, d = 0, e = 0;
         if (sscanf(line, "%31s %ld %ld %ld %ld %ld", word, &a, &b, &c, &d, &e) < 1) continue;
@@ -294,7 +307,7 @@ int main(int count, char **arguments) {
             struct calls calls = {(enum kind)a, arguments[0], (int)syscall(SYS_memfd_create, "perfvec", 0), {0}, {0}};
             call(&calls, WRITE, 0);
             of_system_call(&calls);
-            report((int)b, of_system_call, &calls);
+            report_in((int)b, of_system_call, &calls, 0);
             close(calls.file);
         } else if (!strcmp(word, "clock")) {
             for (int k = 0; k < a; k++) printf("%s%.6g", k ? " " : "", reference());

@@ -19,6 +19,7 @@ from tracegen.suite.inputs import compile_c
 from tracegen.suite.whole_run import Disturbed, Run, Timed, of_times, others_busy, recorded, require_names, timed
 from tracegen.suite.workloads import Workload, select
 from uarch.configuration import load_machine
+from uarch.host.counters import Event
 from uarch.host.told import Told, told
 from uarch.stated_error import StatedError, stated_error_yaml, stated_errors
 
@@ -205,7 +206,8 @@ def test_the_quickest_of_the_passes_counts_and_a_disturbed_one_is_made_up_for(tm
     ]
     answers = {"one_O1": [Disturbed("busy"), 3.0, 2.0], "one_O3": [2.5, InputError("too short")]}
 
-    def answer(run, cpu, least_seconds):
+    def answer(run, cpu, least_seconds, event):
+        assert event is None  # which no processor counts
         found = answers[run.name].pop(0)
         if isinstance(found, InputError):
             raise found
@@ -215,7 +217,10 @@ def test_the_quickest_of_the_passes_counts_and_a_disturbed_one_is_made_up_for(tm
     monkeypatch.setattr(validation, "others_busy", lambda: 0.0)
     monkeypatch.setattr(validation, "timed", answer)
     monkeypatch.setattr(validation.Clock, "ghz", lambda self, repeats=1: 3.0)
-    found = validation.validate([load_machine("zen2")], folder=tmp_path / "v", passes=3, progress=False)
+    found = validation.validate(
+        [load_machine("zen2")], folder=tmp_path / "v", passes=3, progress=False, event=Event(0, 99)
+    )
+    assert not found.counted
     assert found.left_out == {"one_O3": "too short"}  # though one pass could time it
     assert found.table["program"].tolist() == ["one_O1"]
     assert found.table["cycles"].tolist() == [pytest.approx(6e9)]
