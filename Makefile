@@ -13,7 +13,7 @@ CORE_STAMP := $(VENV)/.core
 # Packages are installed without bytecode (--no-compile): what a program imports is compiled once and kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test tests fuzz check lint docs package setup setup-dev core system browser train-default train-timed clean
+.PHONY: demo test tests fuzz check lint docs package setup setup-dev core system browser train-default clean
 
 demo: setup
 	$(BIN)/perfvec demo -o demo-out
@@ -95,10 +95,6 @@ $(DEV_STAMP): $(STAMP)
 TRAIN := train-out
 train-default: setup
 	sh tools/train-default.sh $(BIN)/perfvec $(abspath $(TRAIN)) perfvec/weights/default.safetensors $(GEM5)
-
-# A model of the schema `timed` and its folds, from nothing; the next one to ship. Resumes after a kill.
-train-timed: setup
-	sh tools/train-timed.sh $(BIN)/perfvec $(abspath $(TRAIN)) $(abspath $(TRAIN))/default.safetensors $(GEM5)
 
 clean:
 	rm -rf $(VENV) demo-out build dist site uarch/timing/_core.*.so tracegen/live_points/_core.*.so

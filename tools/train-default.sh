@@ -1,6 +1,6 @@
 #!/bin/sh
-# Make a model from nothing, with its intervals: PERFVEC FOLDER MODEL [GEM5]. Every step keeps what is there already, so
-# that a run that was stopped continues when it is started again.
+# Make the shipped model from nothing, with its intervals: PERFVEC FOLDER MODEL [GEM5]. Every step keeps what is there
+# already, so that a run that was stopped continues when it is started again.
 #
 # GEM5 is a folder with traces and gem5's own labels of them (as `perfvec label --simulator gem5` writes): its machines
 # are the model's table. Without it the machine's own programs are labelled by the embedded simulator on the presets and
@@ -9,9 +9,9 @@
 # encoder, and the foundation model what other programs do. Programs of GEM5's names, other runs of six of them, and
 # gnugo and k_hash, which gem5 has been run on too, are left out: no model sees what it is judged on. The model and its
 # five folds, each without a fifth of the programs and 16 machines, are made alike; the folds give the model its
-# intervals.
+# intervals. Presets get vectors of their own, fitted to the embedded simulator's labels of GEM5's programs.
 #
-# ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (6000000) and MACHINES (128 a window of the labelled
+# ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (24000000) and MACHINES (128 a window of the labelled
 # programs) in the environment change the recipe; FOLDS="2 5" makes these folds only, and no model.
 set -eu
 perfvec=$1 out=$2 model=$3 gem5=${4:-}
@@ -59,13 +59,14 @@ sampled() { # TRACES SEED OPTIONS…
 sampled "$gem5" 1000000 --latencies "$gem5" --windows 5 --machines "${MACHINES:-128}"
 sampled "$out/programs" 100000 --windows 4
 sampled "$out/kernels" 200000
+"$perfvec" label "$gem5"/*.trace.h5 --presets --start 2000000 --count 200000 -o "$out/presets" >/dev/null
 
 train() { # MODEL OPTIONS…
     made=$1
     shift
     test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$gem5" --sampled-latencies "$out/sampled" \
         --schema timed --architecture "${ARCHITECTURE:-mlp}" --width "${WIDTH:-128}" --layers "${LAYERS:-2}" \
-        --skip-connection --instructions "${INSTRUCTIONS:-6000000}" --seed 1 --shards "$out/shards" -o "$made" "$@"
+        --skip-connection --instructions "${INSTRUCTIONS:-24000000}" --seed 1 --shards "$out/shards" -o "$made" "$@"
 }
 given=
 for fold in ${FOLDS:-1 2 3 4 5}; do
@@ -73,6 +74,6 @@ for fold in ${FOLDS:-1 2 3 4 5}; do
     given="$given --fold $out/fold$fold.safetensors"
 done
 test -z "${FOLDS:-}" || exit 0
-train "$out/model.safetensors"
+train "$out/model.safetensors" --table-latencies "$out/presets"
 # shellcheck disable=SC2086 # the list is of words
 "$perfvec" calibrate --model "$out/model.safetensors" $given --traces "$gem5" --latencies "$gem5" -o "$model"

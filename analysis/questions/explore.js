@@ -370,7 +370,7 @@ const relative = (end, cycles) => `${end < cycles ? "−" : "+"}${digits(Math.ab
 const TOLD = { simulated: "simulated, every instruction", corrected: "corrected by simulated points",
   "zero-shot": "zero-shot, the model from the machine's configuration alone; perfvec predict gives the interval" };
 const narrow = () => at("heat").clientWidth < NARROW;
-const small = height => ({ height, margin: { l: 90, r: 20, t: 30, b: 45 }, showlegend: false, hovermode: "closest" });
+const small = height => ({ height, margin: { l: 90, r: paper ? 58 : 20, t: 30, b: 45 }, showlegend: false, hovermode: "closest" });
 function draw(name, traces, layout) {
   at(name).style.height = `${layout.height}px`;  // Plotly's own goes where the window changes its size while it draws
   Plotly.react(at(name), traces, { ...themed(layout, narrow()), width: paper }, options(narrow()));

@@ -93,7 +93,7 @@ def test_a_field_that_the_core_lacks_is_no_extreme():
 def test_an_encoder_of_sampled_machines_knows_whatever_is_sampled():
     """The draw that taught it ends before the space does: 6 of 100 others were told to lie beyond it."""
     encoder = MachineEncoder(4)
-    encoder.remember(sample(160, seed=2))  # as tools/train-default.sh
+    encoder.remember(sample(160, seed=2))
     others = sample(1000, seed=5)
     assert {field for machine in others for field in encoder.outside(machine)} == set()
     low, high = ranges(load_space("default"))["pipeline.rob_entries"]

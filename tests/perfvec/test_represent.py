@@ -83,7 +83,7 @@ def test_every_instruction_counts_once(data):
     static, ids, stored = features(data)
 
     class Constant(torch.nn.Module):
-        schema, width = data.model.schema, 1
+        schema, width, architecture = data.model.schema, 1, data.model.foundation.architecture
         mean, scale = data.model.foundation.mean, data.model.foundation.scale
 
         def forward(self, x, state=None):

@@ -3,13 +3,14 @@
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 
 import h5py
 import pytest
 import torch
 
 from perfvec.evaluate import evaluate, summary
-from perfvec.model import DEFAULT_WEIGHTS, load_model
+from perfvec.model import FoundationModel, load_model
 from perfvec.training.data import Split, prepare, work_folder
 from perfvec.training.loss import OUTLIER, SEGMENTS, segment_loss
 from perfvec.training.recipe import Recipe
@@ -98,9 +99,10 @@ def test_what_goes_on_from_a_model_has_its_shape(data):
     shape = shape_options(data.model, width=None, layers=7, architecture=None)
     assert shape == {**sizes(data.model), "architecture": "lstm", "skip_connection": False, "numbers": {}, "layers": 7}
     assert shape_options(None, width=None, layers=7) == {"layers": 7}
-    first = load_model(DEFAULT_WEIGHTS.with_name("first.safetensors"))
-    assert shape_options(first, architecture=None)["numbers"] == {"kernel": 4}
-    assert "numbers" not in shape_options(first, architecture="lstm")
+    foundation = FoundationModel(data.model.schema, 1, architecture="convolution", width=8, layers=1, kernel=3)
+    convolution = replace(data.model, foundation=foundation)
+    assert shape_options(convolution, architecture=None)["numbers"] == {"kernel": 3}
+    assert "numbers" not in shape_options(convolution, architecture="lstm")
 
 
 @pytest.mark.slow
