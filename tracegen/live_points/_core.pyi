@@ -13,9 +13,7 @@ DIRTY: int
 class Recorder:
     """One pass over a run: units drawn at random, the gaps between them, every unit's signature (recorder.hpp)."""
 
-    def __init__(
-        self, *, capacity: int, signatures: int, branches: int, seed: int, listed: Sequence[int] = ()
-    ) -> None: ...
+    def __init__(self, *, capacity: int, signatures: int, branches: int, seed: int) -> None: ...
     def grow(
         self,
         pc: NDArray[np.uint64],

@@ -141,9 +141,8 @@ PYBIND11_MODULE(_core, module) {
     module.attr("CODE") = CODE;
     module.attr("DIRTY") = DIRTY;
     py::class_<Recorder>(module, "Recorder")
-        .def(py::init<std::size_t, std::size_t, std::size_t, std::uint64_t, std::vector<std::uint64_t>>(), py::kw_only(),
-             py::arg("capacity"), py::arg("signatures"), py::arg("branches"), py::arg("seed"),
-             py::arg("listed") = std::vector<std::uint64_t>{})
+        .def(py::init<std::size_t, std::size_t, std::size_t, std::uint64_t>(), py::kw_only(), py::arg("capacity"),
+             py::arg("signatures"), py::arg("branches"), py::arg("seed"))
         .def("grow", &grow)
         .def("observe", &observe)
         .def("keep", &Recorder::keep)

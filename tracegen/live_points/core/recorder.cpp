@@ -95,7 +95,7 @@ void Recorder::begin_unit() {
     if (!recording_) return;
     Piece piece;
     piece.unit = units;
-    piece.counted = counts(units);
+    piece.counted = key(units) <= bound_;
     if (!after_piece_) {
         Joined gap(branches_);
         gap.add(open_);
@@ -222,10 +222,10 @@ void Recorder::thin() {
     std::vector<bool> counted;
     counted_ = 0;
     for (const Piece& piece : pieces) {
-        counted.push_back(counts(piece.unit));
+        counted.push_back(key(piece.unit) <= bound_);
         counted_ += counted.back();
     }
-    dissolve(counted, counts(units));
+    dissolve(counted, key(units) <= bound_);
 }
 
 void Recorder::keep(const std::vector<std::uint64_t>& units) {

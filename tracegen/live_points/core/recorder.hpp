@@ -3,9 +3,9 @@
 //
 // A run is divided into units of UNIT instructions; one is counted where a hash of its number is below a bound, which
 // halves whenever there are too many: the counted units are a simple random sample at any time (bottom-k sampling,
-// Cohen & Kaplan, PODC 2007), and memory does not grow with the run. Or the units that count are listed beforehand. A
-// counted unit is kept with the one before it, its warm-up, instruction by instruction; what lies between is a gap: the
-// lines that were touched, in the order of their last touch, and the last branches.
+// Cohen & Kaplan, PODC 2007), and memory does not grow with the run. A counted unit is kept with the one before it,
+// its warm-up, instruction by instruction; what lies between is a gap: the lines that were touched, in the order of
+// their last touch, and the last branches.
 #pragma once
 
 #include <algorithm>
@@ -51,15 +51,8 @@ struct ChunkView {
 
 class Recorder {
   public:
-    // `listed`: the units that count, ascending; where there are none, those with the lowest keys do.
-    Recorder(std::size_t capacity, std::size_t signatures, std::size_t branches, std::uint64_t seed,
-             std::vector<std::uint64_t> listed = {})
-        : capacity_(listed.empty() ? capacity : listed.size()),
-          most_signatures_(signatures),
-          branches_(branches),
-          seed_(seed),
-          listed_(std::move(listed)),
-          ring_(branches) {}
+    Recorder(std::size_t capacity, std::size_t signatures, std::size_t branches, std::uint64_t seed)
+        : capacity_(capacity), most_signatures_(signatures), branches_(branches), seed_(seed), ring_(branches) {}
 
     void observe(const ChunkView& chunk);
 
@@ -74,10 +67,7 @@ class Recorder {
 
   private:
     std::uint64_t key(std::uint64_t unit) const;
-    bool counts(std::uint64_t unit) const {
-        return listed_.empty() ? key(unit) <= bound_ : std::binary_search(listed_.begin(), listed_.end(), unit);
-    }
-    bool detailed(std::uint64_t unit) const { return counts(unit) || counts(unit + 1); }
+    bool detailed(std::uint64_t unit) const { return key(unit) <= bound_ || key(unit + 1) <= bound_; }
     bool signed_(std::uint64_t unit) const { return key(unit) <= signature_bound_; }
     void execute(const ChunkView& chunk, std::size_t begin, std::size_t end);
     void append(const ChunkView& chunk, std::size_t begin, std::size_t end);
@@ -90,7 +80,6 @@ class Recorder {
 
     std::size_t capacity_, most_signatures_, branches_;
     std::uint64_t seed_, bound_ = ~std::uint64_t{0}, signature_bound_ = ~std::uint64_t{0};
-    std::vector<std::uint64_t> listed_;
     LastTouch lines_;
     Signature signature_;
     Gap open_;  // what was dissolved behind the last piece
