@@ -72,7 +72,11 @@ def test_a_missing_optional_part_is_named_with_the_pip_line(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("si", "simulate"), ("predict --bud", "--budget"), ("predict --uarch cortex-a5", "cortex-a53\ncortex-a55")],
+    [
+        ("si", "simulate"),
+        ("predict --bud", "--budget"),
+        ("predict --uarch cortex-a5", "cortex-a53\ncortex-a55\ncortex-a53-native"),
+    ],
 )
 def test_the_shell_completes_commands_options_and_machines(words, expected):
     words = f"perfvec {words}"
