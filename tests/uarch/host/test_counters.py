@@ -51,7 +51,7 @@ def test_a_program_reads_its_own_count():
     with Counter(TASK_CLOCK) as counter:
         command = [sys.executable, "-c", code, str(counter.descriptor)]
         run = subprocess.run(command, pass_fds=[counter.descriptor], capture_output=True, text=True, check=True)
-    assert 0.05 < float(run.stdout) < 0.2
+    assert 0.99 * 0.05 < float(run.stdout) < 0.2  # the kernel's two clocks differ by less than a thousandth
 
 
 @software
