@@ -797,16 +797,19 @@ def collector(
     chosen = configured or predictable(model, machines)
 
     def collect(*traces: str | os.PathLike[str]) -> tuple[list[Parts], Costs]:
-        from analysis.budget.within import opened_within
-        from analysis.parts import predicted_parts, simulated_parts
-        from analysis.parts.costs import predicted
-        from analysis.programs.span import Span
+        from analysis.parts.within import opened_within
 
         with opened_within(traces, len(chosen), seconds, limit, whole=whole) as (opened, simulated):
             if simulated:
+                from analysis.parts import simulated_parts
+                from analysis.programs.span import Span
+
                 span = Span(count=limit)
                 found = [simulated_parts.collect(one, configured, span, interval=interval) for one in opened]
                 return [parts for parts, _ in found], found[0][1]
+            from analysis.parts import predicted_parts  # with PyTorch
+            from analysis.parts.costs import predicted
+
             loaded = load_model(model)
             costs = predicted(loaded, chosen)
             parts = [predicted_parts.collect(loaded, one, interval=interval, max_instructions=limit) for one in opened]

@@ -36,6 +36,26 @@ def test_heavy_modules_wait_until_they_are_used(script):
     assert done.stderr.strip().splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
+def test_what_the_model_has_no_part_in_does_without_pytorch(data, tmp_path):
+    trace, points = str(data.traces / "qsort.trace.h5"), str(tmp_path / "q.livepoints.h5")
+    commands = [
+        ["profile", trace, "--uarch", "zen4"],
+        ["diff", trace, trace, "--uarch", "zen4"],
+        ["live-points", trace, "--no-vector", "-o", points],
+        ["simulate", points, "--uarch", "zen4"],
+    ]
+    script = (
+        "import sys\nfrom analysis.cli.main import main\n"
+        f"for words in {commands}:\n"
+        "    try: main(words)\n"
+        "    except SystemExit as ended: assert not ended.code\n"
+        "    assert 'torch' not in sys.modules, words"
+    )
+    done = _run("-c", script)
+    assert done.returncode == 0, done.stderr
+
+
 def test_perfvec_alone_prints_the_six_commands_that_matter():
     done = _run("-m", "analysis.cli")
     assert done.returncode == 0

@@ -30,7 +30,6 @@ MOST = 256  # simulated points, where not all can be
 SURFACE = 64  # simulated points that a surface should go through
 MOST_FITTED = 512  # simulated points that a surface goes through
 RATE = 1.5e7  # instructions a second of one machine, at most: what would not end in time at this rate is not begun
-PARTS_RATE = 5e6  # instructions a second and processor with their causes, about
 _SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
 _TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
@@ -121,11 +120,6 @@ def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
     work = [0 if program is None else program.work for program in programs]
     whole = max(sum(work), 1)
     return [seconds if np.isinf(seconds) and one else seconds * one / whole if one else 0.0 for one in work]
-
-
-def parts_take(instructions: Sequence[int], machines: int) -> float:
-    """Return about how many seconds the simulation of the parts of traces of so many instructions takes."""
-    return sum(instructions) * machines / (PARTS_RATE * min(processors(), max(machines, 1)))
 
 
 def _corrected(

@@ -46,7 +46,7 @@ def profile(
     from analysis import api
     from analysis.parts import flame
     from analysis.parts.partition import OF_TIME, require_partition
-    from analysis.programs.targets import traced
+    from analysis.programs.opened import traced
     from analysis.questions import profile as profiling
     from support.files import atomic_path, require_writable
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -40,11 +42,9 @@ def live_points(
     perfvec simulate FILE then takes a fraction of a second. Options after --max-instructions are for a program, as of
     perfvec trace; its exit status is passed through.
     """
-    from perfvec.model import load_model
-    from perfvec.representation.live_points import live_points_of_stream, live_points_of_trace
     from support.files import require_writable
-    from tracegen.live_points.live_points import SUFFIX, save
-    from tracegen.live_points.record import of_stream, of_trace
+    from tracegen.live_points import record
+    from tracegen.live_points.live_points import SUFFIX, LivePoints, save
     from tracegen.qemu import stream
 
     if (trace is None) == (not context.obj):
@@ -52,22 +52,21 @@ def live_points(
     if not output.name.endswith(SUFFIX):
         raise InputError(f"{output}: the name of a live-points file ends in {SUFFIX}")
     require_writable(output)
-    model = load_model(model_file) if vector else None
+    of_trace: Callable[..., LivePoints] = record.of_trace
+    of_stream: Callable[..., LivePoints] = record.of_stream
+    if vector:
+        from perfvec.model import load_model
+        from perfvec.representation.live_points import live_points_of_stream, live_points_of_trace
+
+        model = load_model(model_file)
+        of_trace, of_stream = partial(live_points_of_trace, model), partial(live_points_of_stream, model)
     if trace is not None:
-        if model is None:
-            points = of_trace(trace, units=units, seed=seed, max_instructions=program.max_instructions)
-        else:
-            points = live_points_of_trace(
-                model, trace, units=units, seed=seed, max_instructions=program.max_instructions
-            )
+        points = of_trace(trace, units=units, seed=seed, max_instructions=program.max_instructions)
         save(points, output)
         print(f"{output}: {points.summary}", file=sys.stderr)
         return
     with program.options() as options, stream(context.obj, **options) as running:
-        if model is None:
-            points = of_stream(running, units=units, seed=seed)
-        else:
-            points = live_points_of_stream(model, running, units=units, seed=seed)
+        points = of_stream(running, units=units, seed=seed)
         save(points, output)
     print(f"{output}: {points.summary}", file=sys.stderr)
     if running.outcome is None:

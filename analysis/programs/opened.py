@@ -1,15 +1,19 @@
-"""Traces that a question takes apart: opened where they are files, and refused where they are not whole."""
+"""Traces that a question takes apart: opened where they are files, and refused where they are not whole; of a program,
+made now.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from support.errors import InputError
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import LivePoints, is_live_points
+from tracegen.qemu import runner
 
 
 @contextmanager
@@ -27,3 +31,12 @@ def opened(trace: Trace | LivePoints | str | os.PathLike[str]) -> Iterator[Trace
         )
     with Trace(trace) as file:
         yield file
+
+
+@contextmanager
+def traced(command: Sequence[str], *, max_instructions: int | None = None) -> Iterator[Path]:
+    """A program's trace, made now in a temporary folder; what it prints goes to stderr, beside the progress."""
+    with tempfile.TemporaryDirectory(prefix="perfvec-") as folder:
+        path = Path(folder) / f"{Path(command[0]).name}.trace.h5"
+        runner.trace(command, path, stdout=2, max_instructions=max_instructions)
+        yield path

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from analysis.programs.opened import traced
 from analysis.programs.simulable import Simulable, SimulableLivePoints, SimulableTrace
 from analysis.programs.span import Span
 from perfvec.model import Model
@@ -19,7 +19,6 @@ from perfvec.representation.vector import ProgramVector, load_vector
 from support.errors import InputError
 from support.text import require_writable_name
 from tracegen.live_points.live_points import SUFFIX, is_live_points
-from tracegen.qemu.runner import trace
 
 
 @dataclass(frozen=True)
@@ -45,15 +44,6 @@ class Target:
     @property
     def instructions(self) -> int:
         return self.vector.instructions if self.simulable is None else self.simulable.instructions
-
-
-@contextmanager
-def traced(command: Sequence[str], *, max_instructions: int | None = None) -> Iterator[Path]:
-    """A program's trace, made now in a temporary folder; what it prints goes to stderr, beside the progress."""
-    with tempfile.TemporaryDirectory(prefix="perfvec-") as folder:
-        path = Path(folder) / f"{Path(command[0]).name}.trace.h5"
-        trace(command, path, stdout=2, max_instructions=max_instructions)
-        yield path
 
 
 @contextmanager

@@ -21,9 +21,8 @@ from tqdm import tqdm
 
 from analysis.parts.costs import require_names
 from analysis.parts.simulated_parts import collect
-from analysis.programs.opened import opened
+from analysis.programs.opened import opened, traced
 from analysis.programs.span import Span, timed
-from analysis.programs.targets import traced
 from analysis.questions.profile import columns
 from analysis.results.figure import Axis, Bars, Figure, Panel
 from analysis.results.headline import Headline, count, duration, interval, joined, percent

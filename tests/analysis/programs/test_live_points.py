@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import perfvec as pv
-from analysis.budget.within import opened_within, within
+from analysis.budget.within import within
+from analysis.parts.within import opened_within
 from analysis.programs.simulable import SimulableLivePoints, SimulableTrace
 from analysis.programs.targets import target_of
 from analysis.questions.predict import answered
@@ -111,7 +112,8 @@ def long_trace(traces, tmp_path, monkeypatch):
     """A trace that counts as longer than what its live-points pass, in a folder of its own."""
     path = tmp_path / "old.trace.h5"
     path.write_bytes(traces[0].read_bytes())
-    monkeypatch.setattr("analysis.budget.within.LEAST_SAMPLED", 1000)
+    for folder in ("budget", "parts"):
+        monkeypatch.setattr(f"analysis.{folder}.within.LEAST_SAMPLED", 1000)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return path
 
