@@ -1,6 +1,7 @@
 """The cache-size study: designs, quality of choices, the compared methods on functions whose answer is known."""
 
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from tracegen.formats.latency import LatencyFile
 from tracegen.label import label
 from uarch.configuration import load_machine
 
-pytest.importorskip("sklearn", reason="the compared methods need scikit-learn (extra `experiment`)")
+pytestmark = pytest.mark.skipif(
+    find_spec("sklearn") is None, reason="the compared methods need scikit-learn (extra `experiment`)"
+)
 
 
 def study(cycles, trained=(0,)):

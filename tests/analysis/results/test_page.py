@@ -22,7 +22,6 @@ from analysis.programs.simulable import SimulableTrace
 from analysis.programs.targets import Target, target_of_vector
 from analysis.questions import attribute, compare, difference, predict, profile, report, subset, sweep_page
 from analysis.results.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Panel, Points, Rule, Spans, distinct
-from analysis.results.figure_matplotlib import canvas, write_picture
 from analysis.results.figure_plotly import document
 from analysis.results.headline import time_unit
 from analysis.results.page import MOST_ROWS, Section, table, to_script, write_page
@@ -82,6 +81,8 @@ def test_marks_of_one_name_have_one_colour_in_all_panels():
 
 
 def test_matplotlib_draws_the_same_numbers():
+    from analysis.results.figure_matplotlib import canvas  # imported by every process of the tests otherwise
+
     axes = canvas(EVERYTHING).axes
     assert axes[0].lines[0].get_ydata().tolist() == [1.0, 4.0, 9.0]
     assert axes[0].get_xscale() == "log"
@@ -94,6 +95,8 @@ def test_matplotlib_draws_the_same_numbers():
 @pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_pictures_have_the_format_of_their_name(tmp_path, suffix, begins):
+    from analysis.results.figure_matplotlib import write_picture
+
     assert write_picture(tmp_path / f"d.{suffix}", EVERYTHING).read_bytes().startswith(begins)
 
 
