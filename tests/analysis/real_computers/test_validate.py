@@ -6,6 +6,7 @@ import platform
 import subprocess
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -18,7 +19,7 @@ from tracegen.suite.host_time import HostTime
 from tracegen.suite.inputs import compile_c
 from tracegen.suite.whole_run import Disturbed, Run, Timed, of_times, others_busy, recorded, require_names, timed
 from tracegen.suite.workloads import Workload, select
-from uarch.configuration import load_machine
+from uarch.configuration import load_machine, replace_fields
 from uarch.host.counters import Event
 from uarch.host.told import Told, told
 from uarch.stated_error import StatedError, stated_error_yaml, stated_errors
@@ -195,6 +196,27 @@ def test_on_a_busy_computer_times_that_are_kept_are_judged_and_the_others_named(
     found = validation.validate([zen2], folder=folder, keep_times=True, model=small_model, progress=False)
     assert found.machines == ("zen2", "model")
     assert found.table["error.model"].notna().all()
+
+
+@pytest.mark.slow
+@x86
+def test_system_calls_take_no_time_in_user_mode_and_theirs_beside_the_kernels(tmp_path, monkeypatch):
+    workload = Workload("one", "kernel", ("{kernel}", "6"), "validate", kernel="queens", optimise=1)
+    monkeypatch.setattr(validation, "select", lambda names, set_name: [workload])
+    monkeypatch.setattr(validation, "others_busy", lambda: 0.0)
+    monkeypatch.setattr(validation, "timed", lambda run, cpu, least_seconds, event: Timed(3.0, 0.0, 0.25, 7))
+    monkeypatch.setattr(validation.Clock, "ghz", lambda self, repeats=1: 3.0)
+    zen2 = load_machine("zen2")
+    kernel = replace_fields(zen2, {"name": "kernel", "system_calls.default": 1000, "system_calls.mmap": 7000})
+    found = validation.validate([zen2, kernel], folder=tmp_path, passes=1, progress=False)
+    row = found.table.iloc[0]
+    assert row["cycles.zen2"] == row["cycles.kernel"] and "with_kernel.zen2" not in row
+    calls = load(next(tmp_path.glob("one-*"))).system_calls
+    mapped = int(calls.count[np.isin(calls.number, (9, 25))].sum())
+    both = row["cycles.zen2"] + 1000 * int(calls.count.sum()) + 6000 * mapped
+    assert mapped and row["with_kernel.kernel"] == pytest.approx(both / (9e9 / 0.75) - 1)
+    assert [each["with_kernel"] for each in found.summary()] == [None, abs(row["with_kernel.kernel"])]
+    assert "user and kernel time together" in str(validation.result(found))
 
 
 @pytest.mark.slow
