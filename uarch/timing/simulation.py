@@ -35,6 +35,7 @@ except ImportError as error:
     ) from error
 
 SIMULATOR = "embedded 14"  # this model's name in what it made; another number where times of some machine change
+_CODE = np.uint64(2)  # of a touch
 COUNTERS = (
     "cycles",
     "instructions",
@@ -103,6 +104,7 @@ class Simulation:
             system_calls=cycles_by_number(machine.system_calls, instructions.isa),
             taken_path_only=taken_path_only,
         )
+        self._ideal = ideal
         self._size = len(instructions)
         self._instructions = 0
         self._names = [{"retired": "cycles"}.get(name, name) for name in self._core.counters]
@@ -143,8 +145,23 @@ class Simulation:
         self._core.warm(self.held(chunk))
 
     def touch(self, touches: NDArray[np.uint64]) -> None:
-        """Put lines into caches and TLBs in no time: line << 2 | code << 1 | stored to, in the order of their touch."""
+        """Put lines into caches and TLBs in no time: line << 2 | code << 1 | stored to, in the order of their touch.
+
+        Lines of what is ideal are left out, as an access leaves them.
+        """
+        for part, code in (("instructions", _CODE), ("data", 0)):
+            if part in self._ideal:
+                touches = touches[touches & _CODE != code]
         self._core.touch(touches)
+
+    def learn(self, branch: NDArray[np.uint32], following: NDArray[np.uint32]) -> None:
+        """Teach the branch predictor executed branches, each with the instruction after it, in no time."""
+        if "branches" not in self._ideal:
+            self._core.learn(branch, following)
+
+    def learn_misses(self, static_id: NDArray[np.uint32], address: NDArray[np.uint64], far: NDArray[np.bool_]) -> None:
+        """Show prefetchers accesses that missed L1D and, where they are `far`, L2, in no time."""
+        self._core.learn_misses(static_id, address, far)
 
     def held(self, chunk: Chunk | _core.Chunk) -> _core.Chunk:
         """Return the chunk as the core reads it, checked; simulations of the same program can share it."""

@@ -314,6 +314,35 @@ void touch(Simulation& simulation, const Array<std::uint64_t>& touches) {
     simulation.touch(data, count);
 }
 
+void learn(Simulation& simulation, const Array<std::uint32_t>& branch, const Array<std::uint32_t>& following) {
+    const auto count = static_cast<std::size_t>(branch.size());
+    if (static_cast<std::size_t>(following.size()) != count) throw std::invalid_argument("columns differ in length");
+    const std::uint32_t *id = branch.data(), *next = following.data();
+    const std::size_t size = simulation.program().size;
+    for (std::size_t k = 0; k < count; ++k)
+        if (id[k] >= size || (next[k] >= size && next[k] != LAST))
+            throw std::invalid_argument("a branch is beyond the program's instructions");
+    py::gil_scoped_release release;
+    simulation.learn(id, next, count);
+}
+
+// Accesses that missed, each of an instruction, and whether they missed L2 too.
+void learn_misses(Simulation& simulation, const Array<std::uint32_t>& id, const Array<std::uint64_t>& address,
+                  const Array<bool>& far) {
+    const auto count = static_cast<std::size_t>(id.size());
+    if (static_cast<std::size_t>(address.size()) != count || static_cast<std::size_t>(far.size()) != count)
+        throw std::invalid_argument("columns differ in length");
+    const Program& program = simulation.program();
+    const std::uint32_t* instruction = id.data();
+    const std::uint64_t* data = address.data();
+    const bool* beyond = far.data();
+    if (std::any_of(instruction, instruction + count, [&](std::uint32_t one) { return one >= program.size; }))
+        throw std::invalid_argument("an access is of an instruction beyond the program's");
+    py::gil_scoped_release release;
+    for (std::size_t k = 0; k < count; ++k)
+        simulation.caches.learn_miss(static_cast<Address>(data[k]), program.pc[instruction[k]], beyond[k]);
+}
+
 // The outcomes of branches (`BranchUnit::follow`) of a program whose instructions are at `pc`.
 Array<std::uint8_t> outcomes(TimelessBranches& branches, const Array<std::uint64_t>& pc, const Array<std::uint8_t>& length,
                              const Array<std::uint16_t>& flags, const Array<std::uint32_t>& ids,
@@ -412,6 +441,8 @@ PYBIND11_MODULE(_core, module) {
         .def("run_with_stacks", &run_with_stacks, py::arg("chunk"), py::arg("stacks"), py::arg("outcomes") = py::none())
         .def("warm", &warm)
         .def("touch", &touch)
+        .def("learn", &learn, py::arg("branch"), py::arg("following"))
+        .def("learn_misses", &learn_misses, py::arg("static_id"), py::arg("address"), py::arg("far"))
         .def_property_readonly("counters", &counters)
         .def_property_readonly("counts", &counts);
 #ifdef PERFVEC_PARTS

@@ -18,7 +18,7 @@ class Simulation {
         : rows_(std::move(rows)),
           pc_(std::move(pc)),
           program_{rows_.data(), pc_.data(), rows_.size()},
-          code_ahead_(machine.in_order ? CODE_AHEAD : 0),
+          code_ahead_(machine.in_order && !machine.taken_path_only ? CODE_AHEAD : 0),
           native_(machine.native),
           caches(machine),
           branches(machine.branch_predictor.kind, machine.branch_predictor.entries,
@@ -74,6 +74,16 @@ class Simulation {
                 for (int n = 1; n <= code_ahead_; ++n) caches.touch(L1I, line + n, false, count - k);
         }
         warm_line_ = -1;
+    }
+
+    // Teaches the branch unit executed branches, each with the instruction after it, in no time.
+    void learn(const std::uint32_t* branch, const std::uint32_t* following, std::size_t count) {
+        const Cycle retired = core->retired;  // of all branches so far: each knows the ones before it
+        for (std::size_t k = 0; k < count; ++k) {
+            const Address pc = pc_[branch[k]], fall_through = pc + rows_[branch[k]].length;
+            const Address target = following[k] == LAST ? fall_through : pc_[following[k]];
+            branches.fetch(pc, fall_through, target, rows_[branch[k]].flags, retired + 1, retired);
+        }
     }
 
     static constexpr std::uint64_t TOUCHED_DIRTY = 1, TOUCHED_CODE = 2;

@@ -320,6 +320,17 @@ void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t lat
     if (wanted) send_prefetches_at_once();
 }
 
+void Hierarchy::learn_miss(Address address, Address pc, bool far) {
+    if (ideal_.data) return;
+    address = data_frames_.physical(address);
+    for (const int level : {L1D, L2}) {
+        Cache& cache = levels[level];
+        if (cache.prefetcher && cache.prefetcher->by_instruction() && (level == L1D || far))
+            train(cache, {address, pc, DATA_REQUEST, 0, true});
+    }
+    send_prefetches_at_once();
+}
+
 // The dirty line has left `level` in no time: the next level that has it has it dirty, and its order stays, which is that
 // of touches.
 void Hierarchy::write_back(int level, Line line) {

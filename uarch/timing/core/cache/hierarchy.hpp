@@ -55,6 +55,10 @@ class Hierarchy {
     // see it, as they do where it is the latest of several.
     void touch(int level, Line line, bool write, std::size_t later);
 
+    // Data that the instruction at `pc` found neither in L1D nor, where they are `far`, in L2: prefetchers by instruction
+    // learn from it, in no time.
+    void learn_miss(Address address, Address pc, bool far);
+
     // A line that will be touched soon: asks the host for its sets in the levels that do not stay in its first caches, and
     // for those that a prefetcher there will want next.
     void prepare(int level, Line line) {

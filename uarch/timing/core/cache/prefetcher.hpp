@@ -82,6 +82,9 @@ class Prefetcher {
 
     virtual ~Prefetcher() = default;
 
+    // Whether it learns what each instruction does.
+    virtual bool by_instruction() const { return false; }
+
     // Whether an access is any of its business.
     virtual bool sees(const PrefetchTrigger&) const { return true; }
 

@@ -13,6 +13,8 @@ class StridePrefetcher final : public Prefetcher {
   public:
     explicit StridePrefetcher(Random& random) : random_(random) {}
 
+    bool by_instruction() const override { return true; }
+
     bool sees(const PrefetchTrigger& trigger) const override {
         return !(trigger.requester == CODE_REQUEST && trigger.missed);  // it does not see instruction fetches
     }

@@ -1,0 +1,115 @@
+"""Warm state that takes no time: what branches teach, and what touched lines put where."""
+
+import numpy as np
+import pytest
+from programs import Instruction, Program
+
+from uarch.configuration import load_machine, replace_field
+from uarch.instructions import LAST, Flag, Operation
+from uarch.timing.simulation import Simulation
+
+BASE = load_machine("base")
+LINES = 0x10000000 // 64 + np.arange(1 << 16, dtype=np.uint64)  # four megabytes
+DATA, CODE = LINES << np.uint64(2), np.array([0x400000 // 64], np.uint64) << np.uint64(2) | np.uint64(2)
+
+
+def alternating(turns):
+    """A branch that is taken every third time, over the instruction behind it."""
+    branch = Instruction(Operation.BRANCH, flags=Flag.BRANCH | Flag.CONDITIONAL)
+    jump = Instruction(Operation.BRANCH, flags=Flag.BRANCH)
+    program = Program([branch, Instruction(), Instruction(), jump])
+    for turn in range(turns):
+        for number in (0, 2, 3) if turn % 3 == 0 else (0, 1, 2, 3):
+            program.execute(number)
+    return program
+
+
+def mispredictions(ideal=(), learnt=0):
+    program = alternating(600)
+    whole = program.chunk()
+    half = len(whole) // 2
+    simulation = Simulation(BASE, program.static(), ideal)
+    if learnt:
+        first = whole.part(0, half)
+        branches = (program.static().flags[first.static_id] & Flag.BRANCH) != 0
+        simulation.learn(first.static_id[branches], first.next_static_id[branches])
+        simulation.reset_counters()
+    simulation.run(whole.part(half, len(whole)))
+    return simulation.statistics["mispredictions"]
+
+
+def test_branches_that_are_learnt_are_predicted():
+    assert mispredictions() > 2
+    assert mispredictions(learnt=True) <= 1
+
+
+def test_an_ideal_branch_unit_learns_nothing():
+    assert mispredictions(("branches",), learnt=True) == mispredictions(("branches",)) == 0
+
+
+@pytest.mark.parametrize("branch", [7, LAST])
+def test_a_branch_beyond_the_program_is_refused(branch):
+    simulation = Simulation(BASE, alternating(1).static())
+    with pytest.raises(ValueError, match="beyond the program"):
+        simulation.learn(np.array([branch], np.uint32), np.array([0], np.uint32))
+    with pytest.raises(ValueError, match="differ in length"):
+        simulation.learn(np.array([0], np.uint32), np.array([0, 1], np.uint32))
+
+
+def code_misses(machine, touches, ideal=(), *, taken_path_only=False, line=0):
+    """Misses of L1I and of L2 by one instruction on this line of code, after the touches."""
+    program = Program([Instruction(length=4)] * 48)
+    program.execute(16 * line)
+    simulation = Simulation(machine, program.static(), ideal, taken_path_only=taken_path_only)
+    simulation.touch(touches)
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    return simulation.statistics["l1i_misses"], simulation.statistics["l2_misses"]
+
+
+def test_ideal_data_leaves_the_caches_to_code():
+    touches = np.concatenate([CODE, DATA])
+    assert code_misses(BASE, touches) == (1, 1)
+    assert code_misses(BASE, touches, ("data",)) == (0, 0)
+    assert code_misses(BASE, touches, ("data", "instructions")) == (0, 0)
+
+
+@pytest.mark.parametrize("taken_path_only", [False, True])
+def test_an_in_order_core_has_the_lines_ahead_of_one_touched_unless_it_fetches_none(taken_path_only):
+    machine = load_machine("cortex-a53")
+    misses, _ = code_misses(machine, CODE, taken_path_only=taken_path_only, line=1)
+    assert (misses > 0) == taken_path_only
+
+
+def late_loads(machine, learnt=(), ideal=()):
+    """L1D misses of a load that walks on through lines, after it has learnt of misses `learnt` lines before."""
+    program = Program([Instruction(Operation.NONE, destinations=(1,), flags=Flag.LOAD), *[Instruction()] * 200])
+    for turn in range(6):
+        program.execute(0, (0x10000000 + turn * 64, 8, 0))
+        for number in range(1, 201):
+            program.execute(number)
+    simulation = Simulation(machine, program.static(), ideal)
+    if learnt:
+        addresses = 0x10000000 - 64 * np.array(learnt, np.uint64)
+        simulation.learn_misses(np.zeros(len(learnt), np.uint32), addresses, np.zeros(len(learnt), np.bool_))
+    simulation.run(program.chunk())
+    return simulation.statistics["l1d_misses"]
+
+
+def test_a_prefetcher_by_instruction_learns_of_misses():
+    assert late_loads(BASE, (4, 3, 2, 1)) < late_loads(BASE)
+    for prefetcher in ("none", "tagged"):
+        machine = replace_field(BASE, "l1d.prefetcher", prefetcher)
+        assert late_loads(machine, (4, 3, 2, 1)) == late_loads(machine)
+
+
+def test_ideal_data_teach_nothing():
+    assert late_loads(BASE, (4, 3, 2, 1), ("data",)) == late_loads(BASE, (), ("data",)) == 0
+
+
+@pytest.mark.parametrize(("ids", "addresses", "match"), [([0], [0, 1], "differ in length"), ([9], [0], "beyond")])
+def test_misses_that_do_not_fit_are_refused(ids, addresses, match):
+    simulation = Simulation(BASE, alternating(1).static())
+    far = np.zeros(len(ids), np.bool_)
+    with pytest.raises(ValueError, match=match):
+        simulation.learn_misses(np.array(ids, np.uint32), np.array(addresses, np.uint64), far)
