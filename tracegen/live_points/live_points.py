@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,24 @@ class Pieces:
 
     def chunks(self) -> Iterator[Chunk]:
         """The executed instructions of each piece."""
+        return self._chunks(np.arange(len(self) + 1))
+
+    def stretches(self) -> Iterator[tuple[int, Chunk]]:
+        """The first piece of each stretch of consecutive units, before which alone there is a gap, and its executed
+        instructions.
+        """
+        begins = np.flatnonzero(np.diff(self.unit.astype(np.int64), prepend=-2) != 1)
+        return zip(begins.tolist(), self._chunks(np.append(begins, len(self))), strict=True)
+
+    def _chunks(self, bounds: NDArray[np.int64]) -> Iterator[Chunk]:
+        """The executed instructions of the pieces between each two bounds."""
         offset = np.concatenate([[0], np.cumsum(self.accesses, dtype=np.int64)])
-        for k, unit in enumerate(self.unit.tolist()):
-            rows = slice(k * UNIT, (k + 1) * UNIT)
+        for begin, end in pairwise(bounds.tolist()):
+            rows = slice(begin * UNIT, end * UNIT)
             here = offset[rows.start : rows.stop + 1]
             accesses = slice(int(here[0]), int(here[-1]))
             yield Chunk(
-                unit * UNIT,
+                int(self.unit[begin]) * UNIT,
                 self.static_id[rows],
                 self.next_static_id[rows],
                 here,

@@ -30,7 +30,7 @@ LEAST_UNITS = 64
 _POOL = 2048  # units that are held of a run, at least; up to twice as many
 _SIGNATURES = 1 << 16  # units that are known by what they are like, at least
 _BRANCHES = 8192  # before a unit, at most
-_AHEAD = 4  # chunks that are read before they are recorded
+AHEAD = 4  # chunks that are read before they are recorded
 # Cycles of a simple machine's operations; one where none is named. They tell units apart and are in no result.
 _LATENCY = {
     Operation.INT_MUL: 3,
@@ -130,11 +130,16 @@ def of_stream(
 def _recorder(units: int, seed: int) -> _core.Recorder:
     if units < LEAST_UNITS:
         raise InputError(f"{units} units are too few to tell a run by; at least {LEAST_UNITS}, by default {UNITS}")
-    mixed = int(np.random.SeedSequence([seed, 0]).generate_state(1, np.uint64)[0])
-    return _core.Recorder(capacity=max(_POOL, 4 * units), signatures=_SIGNATURES, branches=_BRANCHES, seed=mixed)
+    return _core.Recorder(capacity=max(_POOL, 4 * units), signatures=_SIGNATURES, branches=_BRANCHES, seed=mixed(seed))
 
 
-def _grow(recorder: _core.Recorder, instructions: StaticInstructions) -> None:
+def mixed(seed: int) -> int:
+    """Return where the stream of units' keys begins."""
+    return int(np.random.SeedSequence([seed, 0]).generate_state(1, np.uint64)[0])
+
+
+def grow(recorder: _core.Recorder, instructions: StaticInstructions) -> None:
+    """Tell the recorder of static instructions, of which those that it has are the first."""
     if recorder.statics == len(instructions):
         return
     latency = np.ones(256, np.uint8)
@@ -160,7 +165,7 @@ def _pass(
     """Record each chunk, with the instructions known by then, in a thread while the next ones are read."""
 
     def record(instructions: StaticInstructions, chunk: Chunk) -> None:
-        _grow(recorder, instructions)
+        grow(recorder, instructions)
         calls.add(instructions, chunk)
         recorder.observe(
             chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
@@ -174,7 +179,7 @@ def _pass(
         ) as bar,
     ):
         for instructions, chunk in chunks:
-            if len(waiting) == _AHEAD:
+            if len(waiting) == AHEAD:
                 waiting.popleft().result()
             waiting.append(thread.submit(record, instructions, chunk))
             bar.update(len(chunk))

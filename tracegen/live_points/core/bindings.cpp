@@ -114,6 +114,24 @@ py::dict pieces(const Recorder& recorder) {
     return columns;
 }
 
+// The misses of gaps: where each gap's begin, their instructions, addresses, and whether they are far.
+py::tuple misses(const Recorder& recorder) {
+    const std::vector<Piece>& all = recorder.pieces;
+    const Array<std::int64_t> offset = offsets(all, [](const Piece& p) -> auto& { return p.gap.misses; });
+    const py::ssize_t count = offset.data()[all.size()];
+    Array<std::uint32_t> id(count);
+    Array<std::uint64_t> address(count);
+    Array<bool> far(count);
+    py::ssize_t at = 0;
+    for (const Piece& piece : all)
+        for (const Miss& miss : piece.gap.misses) {
+            id.mutable_data()[at] = miss.id;
+            address.mutable_data()[at] = miss.address;
+            far.mutable_data()[at++] = miss.far;
+        }
+    return py::make_tuple(offset, id, address, far);
+}
+
 // The numbers of the units that count.
 Array<std::uint64_t> held(const Recorder& recorder) {
     std::vector<std::uint64_t> units;
@@ -141,13 +159,15 @@ PYBIND11_MODULE(_core, module) {
     module.attr("CODE") = CODE;
     module.attr("DIRTY") = DIRTY;
     py::class_<Recorder>(module, "Recorder")
-        .def(py::init<std::size_t, std::size_t, std::size_t, std::uint64_t>(), py::kw_only(), py::arg("capacity"),
-             py::arg("signatures"), py::arg("branches"), py::arg("seed"))
+        .def(py::init<std::size_t, std::size_t, std::size_t, std::uint64_t, std::vector<std::uint64_t>>(), py::kw_only(),
+             py::arg("capacity"), py::arg("signatures"), py::arg("branches"), py::arg("seed"),
+             py::arg("listed") = std::vector<std::uint64_t>{})
         .def("grow", &grow)
         .def("observe", &observe)
         .def("keep", &Recorder::keep)
         .def("held", &held)
         .def("pieces", &pieces)
+        .def("misses", &misses)
         .def("signatures", &signatures)
         .def_property_readonly("statics", [](const Recorder& recorder) { return recorder.statics.size(); })
         .def_readonly("units", &Recorder::units)

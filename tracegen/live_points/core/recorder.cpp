@@ -12,7 +12,10 @@ class Joined {
     void add(const Gap& gap) {
         lines_.insert(lines_.end(), gap.lines.begin(), gap.lines.end());
         branches_.insert(branches_.end(), gap.branches.begin(), gap.branches.end());
+        add(gap.misses);
     }
+
+    void add(const std::vector<Miss>& misses) { misses_.insert(misses_.end(), misses.begin(), misses.end()); }
 
     void add(const Executed& executed, const std::vector<Static>& statics) {
         std::size_t access = 0;
@@ -52,8 +55,10 @@ class Joined {
         std::reverse(gap.lines.begin(), gap.lines.end());
         const std::size_t count = std::min(branches_.size(), most_branches_);
         gap.branches.assign(branches_.end() - static_cast<std::ptrdiff_t>(count), branches_.end());
+        gap.misses.assign(misses_.end() - static_cast<std::ptrdiff_t>(std::min(misses_.size(), MISSES)), misses_.end());
         lines_.clear();
         branches_.clear();
+        misses_.clear();
         return gap;
     }
 
@@ -64,6 +69,7 @@ class Joined {
     std::vector<std::uint32_t> places_;
     std::vector<Touch> lines_;
     std::vector<Branch> branches_;
+    std::vector<Miss> misses_;
 };
 
 }  // namespace
@@ -95,11 +101,11 @@ void Recorder::begin_unit() {
     if (!recording_) return;
     Piece piece;
     piece.unit = units;
-    piece.counted = key(units) <= bound_;
+    piece.counted = counts(units);
     if (!after_piece_) {
         Joined gap(branches_);
         gap.add(open_);
-        gap.add({lines_.end_gap(), last_branches()});
+        gap.add({lines_.end_gap(), last_branches(), last_misses()});
         piece.gap = gap.take();
         open_ = {};
     }
@@ -119,6 +125,7 @@ void Recorder::end_unit() {
     if (recording_) {
         lines_.begin_gap();
         branch_count_ = 0;
+        miss_count_ = 0;
         counted_ += pieces.back().counted;
         if (counted_ > 2 * capacity_) thin();
     }
@@ -127,6 +134,7 @@ void Recorder::end_unit() {
 
 void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t end) {
     constexpr std::size_t NEAR = 12;  // instructions ahead whose rows the host fetches
+    constexpr int MISS = 2, FAR_MISS = 3;  // classes of reuse (Signature::data): beyond a first level, and a second
     std::int64_t stores = 0;
     for (std::size_t k = begin; k < end; ++k) {
         if (k + NEAR < end) {
@@ -147,6 +155,13 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
             for (std::uint64_t line = address >> 6; line <= end_line; ++line) {
                 const int reuse = signature_.data(line, lines_.touch(line, false, store));
                 if (!store) data_class = std::max(data_class, reuse);
+                if (reuse >= MISS) {
+                    const Miss miss{line == address >> 6 ? address : line << 6, chunk.id[k], reuse >= FAR_MISS};
+                    if (recording_)
+                        pieces.back().misses.push_back(miss);
+                    else
+                        miss_ring_[miss_count_++ % MISSES] = miss;
+                }
             }
             stores += store;
         }
@@ -188,6 +203,14 @@ std::vector<Branch> Recorder::last_branches() const {
     return last;
 }
 
+std::vector<Miss> Recorder::last_misses() const {
+    const std::uint64_t count = std::min<std::uint64_t>(miss_count_, MISSES);
+    std::vector<Miss> last;
+    last.reserve(count);
+    for (std::uint64_t k = miss_count_ - count; k < miss_count_; ++k) last.push_back(miss_ring_[k % MISSES]);
+    return last;
+}
+
 // Lets the pieces marked so count; those that neither count nor warm one that does become part of gaps. `next_counts`:
 // whether the unit after the last piece does.
 void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
@@ -207,6 +230,7 @@ void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
         } else {
             gap.add(piece.gap);
             gap.add(piece.executed, statics);
+            gap.add(piece.misses);
         }
     }
     pieces = std::move(kept);
@@ -222,10 +246,10 @@ void Recorder::thin() {
     std::vector<bool> counted;
     counted_ = 0;
     for (const Piece& piece : pieces) {
-        counted.push_back(key(piece.unit) <= bound_);
+        counted.push_back(counts(piece.unit));
         counted_ += counted.back();
     }
-    dissolve(counted, key(units) <= bound_);
+    dissolve(counted, counts(units));
 }
 
 void Recorder::keep(const std::vector<std::uint64_t>& units) {

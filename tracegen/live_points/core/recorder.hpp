@@ -3,9 +3,9 @@
 //
 // A run is divided into units of UNIT instructions; one is counted where a hash of its number is below a bound, which
 // halves whenever there are too many: the counted units are a simple random sample at any time (bottom-k sampling,
-// Cohen & Kaplan, PODC 2007), and memory does not grow with the run. A counted unit is kept with the one before it,
-// its warm-up, instruction by instruction; what lies between is a gap: the lines that were touched, in the order of
-// their last touch, and the last branches.
+// Cohen & Kaplan, PODC 2007), and memory does not grow with the run. Or the units that count are listed beforehand. A
+// counted unit is kept with the one before it, its warm-up, instruction by instruction; what lies between is a gap: the
+// lines that were touched, in the order of their last touch, the last branches, and the last misses.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,22 @@ namespace perfvec {
 
 constexpr std::size_t UNIT = 1024;  // instructions, as in perfvec/representation/pool.py
 
+constexpr std::size_t MISSES = 1024;  // of a gap, the last ones
+
 struct Branch {  // an executed branch, and the instruction after it
     std::uint32_t id, following;
+};
+
+struct Miss {  // an access to data that were not touched lately, so that a first level lacks them
+    std::uint64_t address;
+    std::uint32_t id;
+    bool far;  // nor for long, so that a second level does
 };
 
 struct Gap {
     std::vector<Touch> lines;      // the latest touch last
     std::vector<Branch> branches;  // the latest last
+    std::vector<Miss> misses;      // the latest last
 };
 
 struct Executed {  // consecutive instructions
@@ -39,6 +48,7 @@ struct Piece {  // a unit that is kept, and the gap before it, empty where the p
     bool counted = false;
     Gap gap;
     Executed executed;
+    std::vector<Miss> misses;  // of what it executed
 };
 
 struct ChunkView {
@@ -51,8 +61,15 @@ struct ChunkView {
 
 class Recorder {
   public:
-    Recorder(std::size_t capacity, std::size_t signatures, std::size_t branches, std::uint64_t seed)
-        : capacity_(capacity), most_signatures_(signatures), branches_(branches), seed_(seed), ring_(branches) {}
+    // `listed`: the units that count, ascending; where there are none, those with the lowest keys do.
+    Recorder(std::size_t capacity, std::size_t signatures, std::size_t branches, std::uint64_t seed,
+             std::vector<std::uint64_t> listed = {})
+        : capacity_(listed.empty() ? capacity : listed.size()),
+          most_signatures_(signatures),
+          branches_(branches),
+          seed_(seed),
+          listed_(std::move(listed)),
+          ring_(branches) {}
 
     void observe(const ChunkView& chunk);
 
@@ -67,7 +84,10 @@ class Recorder {
 
   private:
     std::uint64_t key(std::uint64_t unit) const;
-    bool detailed(std::uint64_t unit) const { return key(unit) <= bound_ || key(unit + 1) <= bound_; }
+    bool counts(std::uint64_t unit) const {
+        return listed_.empty() ? key(unit) <= bound_ : std::binary_search(listed_.begin(), listed_.end(), unit);
+    }
+    bool detailed(std::uint64_t unit) const { return counts(unit) || counts(unit + 1); }
     bool signed_(std::uint64_t unit) const { return key(unit) <= signature_bound_; }
     void execute(const ChunkView& chunk, std::size_t begin, std::size_t end);
     void append(const ChunkView& chunk, std::size_t begin, std::size_t end);
@@ -77,14 +97,18 @@ class Recorder {
     void thin_signatures();
     void dissolve(const std::vector<bool>& counted, bool next_counts);
     std::vector<Branch> last_branches() const;
+    std::vector<Miss> last_misses() const;
 
     std::size_t capacity_, most_signatures_, branches_;
     std::uint64_t seed_, bound_ = ~std::uint64_t{0}, signature_bound_ = ~std::uint64_t{0};
+    std::vector<std::uint64_t> listed_;
     LastTouch lines_;
     Signature signature_;
     Gap open_;  // what was dissolved behind the last piece
     std::vector<Branch> ring_;
     std::uint64_t branch_count_ = 0;  // since the last piece
+    std::vector<Miss> miss_ring_ = std::vector<Miss>(MISSES);
+    std::uint64_t miss_count_ = 0;  // since the last piece
     std::size_t in_unit_ = 0, counted_ = 0;
     bool recording_ = false, after_piece_ = true, timed_ = true;
 };
