@@ -169,7 +169,7 @@ def main() -> None:
                 units = np.sort(np.random.default_rng([seed, 3]).choice(units, options.pool, replace=False))
 
             def collect(listed, population=population):
-                return Known(population, listed._units)
+                return Known(population, listed.units)
 
             sample = Sample(model, Known(population, units), seed=seed, collect=collect)
             sample.reach(options.half_width, progress=False)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from perfvec.model import Model
 from perfvec.representation.memory import keep_freed_memory
-from perfvec.representation.pool import CAPACITY, Pool
-from perfvec.representation.sample import HALF_WIDTH, Sample, represent_sampled
+from perfvec.representation.pool import Pool
+from perfvec.representation.sample import HALF_WIDTH, Sample, capacity, represent_sampled
 from perfvec.representation.signatures import Reservoir
 from perfvec.representation.vector import ProgramVector, vector_of_bytes
 from support.errors import InputError
@@ -38,7 +38,7 @@ def live_points_of_stream(
 ) -> LivePoints:
     """Return those of a program while it runs, with its vector, in one pass. As `live_points_of_trace`."""
     keep_freed_memory()
-    pool = Pool(model, stream.instructions, Reservoir(CAPACITY, seed))
+    pool = Pool(model, stream.instructions, Reservoir(capacity(model), seed))
 
     def observe(instructions: StaticInstructions, chunk: Chunk) -> None:
         pool.grow(instructions)

@@ -15,10 +15,12 @@ from perfvec.representation.represent import OVERLAP, sequence_sums
 from perfvec.representation.signatures import Reservoir, UnitSignatures
 from perfvec.representation.spread import spread
 from support.jit import cached
+from tracegen.live_points.recording import Recording
 from uarch.instructions import Chunk, StaticInstructions
 
 UNIT = 1024  # instructions, as in recorder.hpp of live-points; divides a trace's chunks, and is a multiple of 16
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features
+SIMULATED = 3 << 10  # where they get features afterwards, from a simulation: 150 MB, and as much of what is simulated
 _SEQUENCE = OVERLAP + UNIT
 _TOGETHER = 16  # rows
 
@@ -54,13 +56,13 @@ class Listed:
     """Slots for units that are known beforehand, in ascending order."""
 
     def __init__(self, units: NDArray[np.int64]) -> None:
-        self._units = units
+        self.units = units
 
     def slots(self, first: int, count: int) -> NDArray[np.int64]:
         """As of Reservoir."""
         slot = np.full(count, -1, np.int64)
-        begin, end = np.searchsorted(self._units, [first, first + count])
-        slot[self._units[begin:end] - first] = np.arange(begin, end)
+        begin, end = np.searchsorted(self.units, [first, first + count])
+        slot[self.units[begin:end] - first] = np.arange(begin, end)
         return slot
 
 
@@ -69,13 +71,19 @@ class Pool:
 
     `unit` [P] are the numbers of the units in the pool, unit u being instructions u·UNIT … ; what is left at the run's
     end is not a unit but `remainder` instructions. A pool without a Reservoir has no signatures.
+
+    Where the schema gives columns only `afterwards`, units get them when the first one is represented: nothing can be
+    observed from then on.
     """
 
     def __init__(
         self, model: Model, instructions: StaticInstructions, slots: Reservoir | Listed, *, signatures: bool = True
     ) -> None:
         self._foundation, self._schema = rounded(model.foundation), model.schema
-        self.extractor = self._schema.extractor(instructions)
+        self._along = self._schema.along
+        self.extractor = self._along.extractor(instructions)
+        self._recording = None if self._along is self._schema else _recording(instructions, slots)
+        self._instructions = instructions
         self.unit_signatures: UnitSignatures | None = None
         if signatures and isinstance(slots, Reservoir):
             self.unit_signatures = UnitSignatures(instructions, UNIT, slots.seed)
@@ -86,7 +94,7 @@ class Pool:
         self._unit = np.empty(0, np.int64)
         # What the next unit needs: the instructions before it and those of it that are there.
         self._tail_id = np.zeros(OVERLAP, np.uint32)
-        self._tail = np.zeros((OVERLAP, len(self._schema.columns)), self._schema.dtype)
+        self._tail = np.zeros((OVERLAP, len(self._along.columns)), self._schema.dtype)
         self.units = 0
         self.instructions = 0
         self._bf16 = native_bf16(self._foundation.mean.device)
@@ -96,6 +104,9 @@ class Pool:
         if len(instructions) != len(self._static):
             self.extractor.grow(instructions)
             self._static = self._schema.static(instructions)
+            self._instructions = instructions
+            if self._recording is not None:
+                self._recording.grow(instructions)
             if self.unit_signatures is not None:
                 self.unit_signatures.grow(instructions)
 
@@ -113,6 +124,8 @@ class Pool:
 
     def observe(self, chunk: Chunk, stored: NDArray | None = None) -> None:
         """The next chunk (without gaps); `stored`: what `extractor` made of it, where that was called already."""
+        if self._recording is not None:
+            self._recording.observe(chunk)
         stored = self.extractor.extract(chunk) if stored is None else stored
         inside = self.remainder  # of the open unit, all in the tail
         count = (inside + len(chunk)) // UNIT
@@ -134,7 +147,8 @@ class Pool:
             else:
                 sequence = slice(begin - before, begin - before + _SEQUENCE)
                 ids, numbers = chunk.static_id[sequence], stored[sequence]
-            self.ids[slot], self.stored[slot], self._unit[slot] = ids, numbers, self.units + k
+            self.ids[slot], self._unit[slot] = ids, self.units + k
+            self.stored[slot, :, : numbers.shape[1]] = numbers
         begin = count * UNIT - before
         if begin >= 0:
             self._tail_id, self._tail = chunk.static_id[begin:].copy(), stored[begin:].copy()
@@ -158,10 +172,36 @@ class Pool:
     def signatures(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Numbers [m] of units, among them the pool's, and their signatures [m, p]: `UnitSignatures.table`."""
         assert self.unit_signatures is not None
-        return self.unit_signatures.table(len(self._schema.columns))
+        return self.unit_signatures.table(len(self._along.columns))
+
+    @property
+    def complete(self) -> bool:
+        """Return whether units have all their features."""
+        return self._recording is None
+
+    def _complete(self) -> None:
+        recording, self._recording = self._recording, None
+        if recording is None:
+            return
+        order = np.argsort(self.unit)
+        pieces, misses = recording.finish(self.unit[order])
+        counted = np.flatnonzero(pieces.counted)
+        led = counted > 0  # all but the run's first unit
+        lead = min(OVERLAP, self.instructions - self.remainder)
+        last = recording.last(lead + self.remainder)
+        tail = np.zeros((len(self._tail), len(self._schema.columns)), self._schema.dtype)
+        tail[:, : self._tail.shape[1]] = self._tail
+        for first, numbers in self._schema.afterwards(self._instructions, pieces, misses, last):
+            columns = slice(first, first + numbers.shape[1])
+            of_pieces = numbers[: len(numbers) - len(last)].reshape(len(pieces), UNIT, -1)
+            self.stored[order, OVERLAP:, columns] = of_pieces[counted]
+            self.stored[order[led], :OVERLAP, columns] = of_pieces[counted[led] - 1, -OVERLAP:]
+            tail[OVERLAP - lead :, columns] = numbers[len(numbers) - len(last) :]
+        self._tail = tail
 
     def represent(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """[n, d] vectors of the units in these slots of the pool, each after OVERLAP instructions of warm-up."""
+        self._complete()
         out = np.empty((len(slots), self._foundation.width))
         order = np.argsort(self._unit[slots], kind="stable")  # the run's first unit, which has no warm-up, comes first
 
@@ -181,6 +221,7 @@ class Pool:
 
     def represent_remainder(self) -> NDArray[np.float64]:
         """[d] of the instructions behind the last unit."""
+        self._complete()
         if self.remainder == 0:
             return np.zeros(self._foundation.width)
         lead = min(OVERLAP, self.instructions - self.remainder)
@@ -193,3 +234,9 @@ class Pool:
         return sequence_sums(
             self._foundation, self._static, ids, stored, lead, batch=batch, counted=counted, bf16=self._bf16
         )
+
+
+def _recording(instructions: StaticInstructions, slots: Reservoir | Listed) -> Recording:
+    if isinstance(slots, Listed):
+        return Recording(instructions, listed=slots.units.tolist())
+    return Recording(instructions, capacity=slots.capacity, seed=slots.seed)

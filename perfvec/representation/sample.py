@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from perfvec.model import Model
 from perfvec.representation.memory import keep_freed_memory
-from perfvec.representation.pool import CAPACITY, UNIT, Listed, Pool
+from perfvec.representation.pool import CAPACITY, SIMULATED, UNIT, Listed, Pool
 from perfvec.representation.regression import Regression
 from perfvec.representation.represent import CHUNK, OVERLAP, reference_machine
 from perfvec.representation.signatures import Reservoir
@@ -41,10 +41,15 @@ PILOT = 192  # units of the first round, by the strata's sizes, and
 LEAST = 24  # of each stratum, as far as the pool has them: of fewer, rare ones that cost much are missed
 _ROUNDS = 12
 _QUANTILE = 2.02  # Student's, at the degrees of freedom of a finished sample
-_PASS = 0.005  # of its instructions represented take as long as a pass over a run
+_PASS, _SIMULATED_PASS = 0.005, 0.04  # of its instructions represented take as long as a pass over a run
 _SECOND_PHASE = 0.1  # of the variance that is wanted, at least
 _KEPT_AN_INTERVAL = 64  # signatures, about, of a run that has more units than those
 _WORTHWHILE = 0.7  # of all units: where more are needed, all are represented
+
+
+def capacity(model: Model) -> int:
+    """Units in a pool for this model."""
+    return CAPACITY if model.schema.along is model.schema else SIMULATED
 
 
 def represent_sampled(
@@ -78,7 +83,7 @@ def represent_sampled(
                 bar.update(len(chunk))
         return pool
 
-    drawn = Sample(model, collect(Reservoir(CAPACITY, seed)), seed=seed, collect=collect)
+    drawn = Sample(model, collect(Reservoir(capacity(model), seed)), seed=seed, collect=collect)
     drawn.reach(half_width, progress=progress)
     return drawn.vector(trace.name, trace.isa, trace.digest)
 
@@ -100,7 +105,7 @@ def represent_stream_sampled(
     """
     require_half_width(half_width)
     keep_freed_memory()
-    pool = Pool(model, stream.instructions, Reservoir(CAPACITY, seed), signatures=units is None)
+    pool = Pool(model, stream.instructions, Reservoir(capacity(model), seed), signatures=units is None)
     looked = 1 << 24
     random = np.random.default_rng([seed, 2])
     name, machine = reference_machine(model)
@@ -108,7 +113,9 @@ def represent_stream_sampled(
         for chunk in stream.chunks():
             pool.grow(stream.instructions)
             pool.observe(chunk)
-            if not bar.disable and pool.instructions >= looked:  # a glance each time it has run twice as long
+            if (
+                not bar.disable and pool.complete and pool.instructions >= looked
+            ):  # a glance each time it has run twice as long
                 looked *= 2
                 glance = pool.represent(random.choice(len(pool.unit), min(32, len(pool.unit)), replace=False))
                 bar.set_postfix_str(f"CPI on {name} about {(glance @ machine).mean() / UNIT:.2f}")
@@ -273,7 +280,8 @@ class Sample:
         if self._collect is not None and (count > there).any():
             pooled = allocate(size, variance, wanted, have, there)
             more = (int(pooled.sum()) - int(count.sum())) * (UNIT + OVERLAP)
-            if suffices(size, variance, wanted, pooled) and more < _PASS * self._first.instructions:
+            share = _PASS if self._model.schema.along is self._model.schema else _SIMULATED_PASS
+            if suffices(size, variance, wanted, pooled) and more < share * self._first.instructions:
                 return pooled
         return count
 
@@ -295,8 +303,9 @@ class Sample:
             ]
             if units:
                 chosen = np.sort(np.concatenate(units))
-                if len(chosen) > CAPACITY:  # some of every stratum, the rest in the next pass
-                    chosen = np.sort(self._random.choice(chosen, CAPACITY, replace=False))
+                most = capacity(self._model)
+                if len(chosen) > most:  # some of every stratum, the rest in the next pass
+                    chosen = np.sort(self._random.choice(chosen, most, replace=False))
                 self._pool = self._collect(Listed(self._numbers[chosen]))
                 self._enqueue()
                 short = self._draw_from_pool(count, bar)

@@ -34,16 +34,16 @@ class Reservoir:
 
     def __init__(self, capacity: int, seed: int) -> None:
         self.seed = seed
-        self._capacity = capacity
+        self.capacity = capacity
         self._held: list[tuple[int, int]] = []  # -key, slot: the first one has the highest key
 
     def slots(self, first: int, count: int) -> NDArray[np.int64]:
         """[count] where units first … first+count go; -1: nowhere."""
         key, slot = keys(np.arange(first, first + count), self.seed), np.full(count, -1, np.int64)
-        bound = _LAST if len(self._held) < self._capacity else -self._held[0][0]
+        bound = _LAST if len(self._held) < self.capacity else -self._held[0][0]
         for k in np.flatnonzero(key <= np.uint64(bound)).tolist():
             here = int(key[k])
-            if len(self._held) < self._capacity:
+            if len(self._held) < self.capacity:
                 slot[k] = len(self._held)
                 heapq.heappush(self._held, (-here, len(self._held)))
             elif here < -self._held[0][0]:

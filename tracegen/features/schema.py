@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from support.ahead import ahead
 from support.errors import InputError
 from support.jit import cached
+from tracegen.live_points.live_points import Pieces
+from tracegen.live_points.misses import Misses
 from uarch.instructions import FLAG_GROUPS, FLAGS_REGISTER, NO_REGISTER, Chunk, StaticInstructions
 
 
@@ -94,6 +96,21 @@ class Schema:
 
     def extractor(self, instructions: StaticInstructions) -> Extractor:
         """A fresh pass over a trace with these static instructions."""
+        raise NotImplementedError
+
+    @property
+    def along(self) -> Schema:
+        """The schema of the columns that every instruction of a sampled run gets as it goes by: the first ones of this
+        schema's. Units that were drawn get the others `afterwards`.
+        """
+        return self
+
+    def afterwards(
+        self, instructions: StaticInstructions, pieces: Pieces, misses: Misses, last: Chunk
+    ) -> Iterator[tuple[int, NDArray[np.generic]]]:
+        """Numbers [P · UNIT + L, k] of the instructions of `pieces`, before which are `misses`, and of `last`, the
+        run's end, in parts: k columns, and the number of the first one.
+        """
         raise NotImplementedError
 
     def without(self, names: Sequence[str]) -> Schema:

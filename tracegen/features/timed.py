@@ -15,6 +15,8 @@ predicted from the same ones. Caches and predictors are cold where a trace begin
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,10 +28,14 @@ from numpy.typing import NDArray
 from support.jit import kernel
 from support.yaml_files import read_yaml
 from tracegen.features.default import DEFAULT, DefaultSchema
-from tracegen.features.schema import Column, Extractor
+from tracegen.features.schema import Column, Extractor, Schema
+from tracegen.live_points.live_points import UNIT, Pieces
+from tracegen.live_points.misses import Misses
 from uarch.configuration import Machine, machine_from_dict
 from uarch.instructions import Chunk, StaticInstructions
+from uarch.timing import _core
 from uarch.timing.simulation import Simulation
+from uarch.timing.simulations import processors
 
 REFERENCES = Path(__file__).with_name("reference-machines.yaml")
 NAMES = ("in-order", "small", "middle", "large", "dataflow", "data", "branches", "instructions")
@@ -42,6 +48,7 @@ _STEPS, _MEAN_STEPS, _MEAN_UNIT = 20.0, 13.0, 16.0  # steps per octave; parts of
 _LARGEST = 65535
 _HELD = max(SPANS)
 _MOST_LINEAR = 4096.0  # cycles that count in proportion
+_SUMS = 1 << 13  # of a span's latencies, whose codes are at hand
 _PART = 1 << 16  # instructions of which a machine's latencies are at hand at once
 
 
@@ -88,6 +95,12 @@ def _least_of_means() -> NDArray[np.float64]:
     return (np.exp2((np.arange(255.0) + 0.5) / _MEAN_STEPS) - 1.0) / _MEAN_UNIT
 
 
+def _codes_of_sums() -> NDArray[np.uint8]:
+    """[spans, sums] the code of the mean of each span's latencies, by their sum."""
+    means = np.arange(_SUMS) / np.array(SPANS)[:, None]
+    return np.searchsorted(_least_of_means(), means, side="right").astype(np.uint8)
+
+
 def _hats(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float32]:
     """[256, len(knots)] piecewise-linear partition of unity over the logarithms of values."""
     at, logs = np.log2(1.0 + knots), np.log2(1.0 + values)
@@ -113,6 +126,7 @@ def _quantise(
     latency: NDArray[np.uint16],
     codes: NDArray[np.uint8],
     least: NDArray[np.float64],
+    of_sums: NDArray[np.uint8],
     held: NDArray[np.uint16],
     sums: NDArray[np.int64],
     spans: NDArray[np.int64],
@@ -120,8 +134,8 @@ def _quantise(
     first: int,
     out: NDArray[np.uint8],
 ) -> None:
-    """Columns `first` … of `out` [n, columns] from `latency` [n]. `held`: the latest latencies, by their number in the
-    run; `sums`: of those that each span covers; `position`: the first one's number.
+    """Columns `first` … of `out` [n, columns] from `latency` [n]. `of_sums`: codes of small sums; `held`: the latest
+    latencies, by their number in the run; `sums`: of those that each span covers; `position`: the first one's number.
     """
     size = len(held)
     for k in range(len(latency)):
@@ -131,6 +145,9 @@ def _quantise(
         for which in range(len(spans)):
             span = spans[which]
             sums[which] += np.int64(value) - np.int64(held[(here - span) % size])
+            if sums[which] < of_sums.shape[1]:
+                out[k, first + 1 + which] = of_sums[which, sums[which]]
+                continue
             mean = sums[which] / span
             low, high = 0, len(least)  # codes whose least mean is not above
             while low < high:
@@ -152,12 +169,21 @@ class _Reference:
         self._held = np.zeros(2 * _HELD, np.uint16)
         self._sums, self._spans = np.zeros(len(SPANS), np.int64), np.array(SPANS)
         self._position = 2 * _HELD
-        self._codes, self._least = latency_codes(), _least_of_means()
+        self._codes, self._least, self._of_sums = latency_codes(), _least_of_means(), _codes_of_sums()
 
     def fill(self, held: Any, out: NDArray[np.uint8]) -> None:
         latency = self.simulation.run(held)
         _quantise(
-            latency, self._codes, self._least, self._held, self._sums, self._spans, self._position, self._first, out
+            latency,
+            self._codes,
+            self._least,
+            self._of_sums,
+            self._held,
+            self._sums,
+            self._spans,
+            self._position,
+            self._first,
+            out,
         )
         self._position += len(latency)
 
@@ -206,11 +232,54 @@ class _TimedExtractor:
                 reference.fill(held, out[begin : begin + _PART])
 
 
+def _of_pieces(
+    reference: Reference,
+    instructions: StaticInstructions,
+    pieces: Pieces,
+    misses: Misses,
+    stretches: list[tuple[int, Any]],
+    last: Any,
+) -> NDArray[np.uint8]:
+    """[P · UNIT + L, EACH] columns of a machine that takes in what lies between pieces in no time.
+
+    Caches see each line of a gap where it was touched last, the predictor the gap's last branches, and prefetchers its
+    last misses.
+    """
+    running = _Reference(reference, instructions, 0)
+    out = np.empty((len(pieces) * UNIT + len(last), EACH), np.uint8)
+    ends = [begin for begin, _ in stretches[1:]] + [len(pieces)]
+    for (begin, held), end in zip(stretches, ends, strict=True):
+        running.simulation.touch(pieces.line[slice(*pieces.line_offset[begin : begin + 2])])
+        gap = slice(*pieces.branch_offset[begin : begin + 2])
+        running.simulation.learn(pieces.branch[gap], pieces.branch_following[gap])
+        gap = slice(*misses.offset[begin : begin + 2])
+        running.simulation.learn_misses(misses.static_id[gap], misses.address[gap], misses.far[gap])
+        running.fill(held, out[begin * UNIT : end * UNIT])
+    running.fill(last, out[len(pieces) * UNIT :])
+    return out
+
+
 class TimedSchema(DefaultSchema):
     """See the module's description."""
 
     def extractor(self, instructions: StaticInstructions) -> Extractor:
         return _TimedExtractor(instructions)
+
+    @property
+    def along(self) -> Schema:
+        return DEFAULT
+
+    def afterwards(
+        self, instructions: StaticInstructions, pieces: Pieces, misses: Misses, last: Chunk
+    ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        stretches = [(begin, _core.Chunk(chunk, len(instructions))) for begin, chunk in pieces.stretches()]
+
+        def one(reference: Reference) -> NDArray[np.uint8]:
+            return _of_pieces(reference, instructions, pieces, misses, stretches, last)
+
+        with ThreadPoolExecutor(processors()) as threads:
+            for number, found in enumerate(threads.map(one, references())):
+                yield len(DEFAULT.columns) + EACH * number, found
 
 
 def _columns() -> tuple[Column, ...]:

@@ -1,0 +1,187 @@
+"""Sampled vectors of a model that reads reference machines, which run afterwards, on the units drawn alone."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from perfvec.model import FoundationModel, Model
+from perfvec.representation import sample as sampling
+from perfvec.representation.pool import UNIT, Listed, Pool
+from perfvec.representation.represent import OVERLAP, represent
+from perfvec.representation.sample import represent_sampled, represent_stream_sampled
+from perfvec.representation.signatures import Reservoir
+from tracegen.decode import decode
+from tracegen.features import timed
+from tracegen.features.default import DEFAULT
+from tracegen.features.timed import NAMES, TIMED, references
+from tracegen.formats.trace import Trace
+from tracegen.qemu import stream
+from tracegen.qemu import trace as trace_program
+from uarch.configuration import DramMemory, SimpleMemory
+from uarch.constraints import dram_models
+
+FIRST = len(DEFAULT.columns)
+CUT = UNIT * 40 + 100
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Machines whose predicted cycles are the reference machines' own: each reads one column."""
+    foundation = FoundationModel(TIMED, len(NAMES), architecture="mlp", width=16, layers=1, skip_connection=True)
+    begin = TIMED.static_width + np.cumsum([0, *(column.width for column in TIMED.columns)])
+    places = [int(begin[column]) for column in range(FIRST, len(TIMED.columns), 3)]
+    with torch.no_grad():
+        for weight in foundation.architecture.parameters():
+            weight.zero_()
+        for row, place in enumerate(places):
+            foundation.skip_connection.weight[row, place] = 16.0  # the column has a sixteenth of the cycles
+        foundation.head.weight.copy_(torch.eye(len(NAMES), 16))
+    return Model(foundation.eval(), tuple(reference.machine for reference in references()), (), digest="reading")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Few strata and units, and a pool of half of them, for traces of 58 units."""
+    monkeypatch.setattr(sampling, "LEAST", 4)
+    monkeypatch.setattr(sampling, "PILOT", 8)
+    monkeypatch.setattr(sampling, "UNITS_A_STRATUM", 20)
+    monkeypatch.setattr(sampling, "SIMULATED", 30)
+
+
+@pytest.fixture
+def steady(monkeypatch):
+    """Reference machines whose memory takes the same time always: none has a DRAM."""
+    memory = SimpleMemory(latency_ns=80, bandwidth_gbs=25.6)
+    machines = tuple(replace(one, machine=replace(one.machine, memory=memory)) for one in references())
+    monkeypatch.setattr(timed, "references", lambda: machines)
+
+
+def cycles_of_refresh(machine):
+    """Cycles that a read waits for a refresh, at most."""
+    memory = machine.memory
+    return dram_models()[memory.model]["t_rfc"] * machine.frequency_ghz if isinstance(memory, DramMemory) else 0.0
+
+
+def apart(seed):
+    """Slots for twelve units at random; without a seed, for some that are listed."""
+    return Listed(np.array([0, 1, 9, 20, 21, 33, 39])) if seed is None else Reservoir(12, seed)
+
+
+def pool_of(data, model, slots, size=7001):
+    """The pool of a trace, its static instructions and its whole chunk."""
+    with Trace(data.traces / "qsort.trace.h5") as trace:
+        instructions = decode(trace.address, trace.code, trace.isa)
+        pool = Pool(model, instructions, slots)
+        for chunk in trace.chunks(size, stop=CUT):
+            pool.observe(chunk)
+        return pool, instructions, next(trace.chunks(CUT, stop=CUT))
+
+
+@pytest.mark.parametrize("size", [700, 7001])
+def test_where_all_units_are_kept_their_columns_are_those_of_the_whole_run(data, model, size):
+    pool, instructions, whole = pool_of(data, model, Reservoir(1000, 0), size)
+    stored = TIMED.extractor(instructions).extract(whole)
+    total = pool.represent(np.arange(pool.units)).sum(axis=0) + pool.represent_remainder()
+    for slot, unit in enumerate(pool.unit.tolist()):
+        begin = max(unit * UNIT - OVERLAP, 0)
+        missing = OVERLAP - (unit * UNIT - begin)
+        assert (pool.stored[slot, missing:] == stored[begin : (unit + 1) * UNIT]).all()
+    exact = represent(model, data.traces / "qsort.trace.h5", max_instructions=CUT, progress=False).vector
+    assert np.allclose(total, exact, rtol=0.01)
+
+
+def columns_apart(data, model, slots):
+    """A pool of units apart, its columns, those of the whole run, and the cycles of each machine."""
+    pool, instructions, whole = pool_of(data, model, slots)
+    stored = TIMED.extractor(instructions).extract(whole)
+    assert not pool.complete
+    found = pool.represent(np.arange(len(pool.unit)))[:, : len(NAMES)]
+    assert pool.complete
+    rows = np.concatenate([stored[unit * UNIT : (unit + 1) * UNIT] for unit in pool.unit.tolist()])
+    kept = pool.stored[: len(pool.unit), OVERLAP:].reshape(-1, len(TIMED.columns))
+    expected = np.minimum(TIMED.columns[FIRST].table[:, 0] * 16, 4096)[rows[:, FIRST::3]].sum(axis=0)
+    return pool, kept, rows, found.sum(axis=0), expected
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_units_apart_have_nearly_the_columns_of_the_whole_run(data, model, steady, seed):
+    _, kept, rows, found, expected = columns_apart(data, model, apart(seed))
+    assert (kept[:, :FIRST] == rows[:, :FIRST]).all()
+    assert (kept[:, FIRST:] == rows[:, FIRST:]).mean() > 0.95
+    assert np.allclose(found, expected, rtol=0.03)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_on_a_dram_a_unit_has_a_refresh_more_or_less(data, model, seed):
+    """A DRAM refreshes at multiples of a time, and gaps take none: other units than in the whole run wait for it.
+
+    Two stretches of equal length, wherever they begin, differ by one such multiple at most, and so by one wait of tRFC.
+    """
+    pool, kept, rows, found, expected = columns_apart(data, model, apart(seed))
+    assert (kept[:, FIRST:] == rows[:, FIRST:]).mean() > 0.9
+    refresh = np.array([cycles_of_refresh(reference.machine) for reference in references()])
+    assert (np.abs(found - expected) <= 0.03 * expected + len(pool.unit) * refresh).all()
+    steady = refresh == 0
+    assert steady.any() and np.allclose(found[steady], expected[steady], rtol=0.03)
+
+
+def test_signatures_are_of_the_columns_that_every_instruction_has(data, model):
+    timed, *_ = pool_of(data, model, Reservoir(12, 0))
+    default, *_ = pool_of(data, data.model, Reservoir(12, 0))
+    assert all((one == other).all() for one, other in zip(timed.signatures(), default.signatures(), strict=True))
+
+
+def test_a_sampled_vector_is_near_the_exact_one(data, model, small):
+    trace = data.traces / "qsort.trace.h5"
+    found = represent_sampled(model, trace, half_width=0.2, progress=False)
+    exact = represent(model, trace, progress=False)
+    table = model.table()
+    assert found.sampling.units_represented < found.sampling.units == 58
+    assert np.allclose(found.interval_vectors.sum(axis=0), found.vector)
+    error = np.abs(table @ found.vector - table @ exact.vector)
+    assert (error <= found.sampling.half_width(table) + 0.02 * (table @ exact.vector)).all()
+
+
+def test_another_pass_brings_what_the_pool_lacks(data, model, small):
+    vector = represent_sampled(model, data.traces / "qsort.trace.h5", half_width=1e-6, progress=False)
+    assert vector.sampling is None  # all 58 units
+    exact = represent(model, data.traces / "qsort.trace.h5", progress=False)
+    assert np.allclose(model.table() @ vector.vector, model.table() @ exact.vector, rtol=0.05)
+
+
+@pytest.mark.slow
+def test_a_stream_is_sampled_as_its_trace(data, model, small, tmp_path):
+    """The pool is enough for both here: of a trace another pass brings what it lacks, a stream has gone by."""
+    command, path = [str(data.traces.parent / "qsort"), "3000"], tmp_path / "q.trace.h5"
+    trace_program(command, path, stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)
+    with stream(command, stdout=subprocess.DEVNULL, max_instructions=60_000) as running:
+        streamed = represent_stream_sampled(model, running, half_width=0.95, progress=False)
+    traced = represent_sampled(model, path, half_width=0.95, progress=False)
+    assert streamed.instructions == traced.instructions
+    assert streamed.sampling.units_represented == traced.sampling.units_represented <= sampling.SIMULATED
+    assert np.allclose(model.table() @ streamed.vector, model.table() @ traced.vector, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_streams_pool_is_that_of_its_trace(data, model, tmp_path):
+    """Its static instructions are numbered by their first execution, and known no earlier."""
+    command, path = [str(data.traces.parent / "qsort"), "3000"], tmp_path / "q.trace.h5"
+    trace_program(command, path, stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)
+    with stream(command, stdout=subprocess.DEVNULL, max_instructions=60_000) as running:
+        streamed = Pool(model, running.instructions, Reservoir(12, 0))
+        for chunk in running.chunks(7001):
+            streamed.grow(running.instructions)
+            streamed.observe(chunk)
+        rows = streamed.represent(np.arange(len(streamed.unit)))
+    with Trace(path) as trace:
+        traced = Pool(model, decode(trace.address, trace.code, trace.isa), Reservoir(12, 0))
+        for chunk in trace.chunks():
+            traced.observe(chunk)
+    assert (rows == traced.represent(np.arange(len(traced.unit)))).all()
+    assert (streamed.unit == traced.unit).all()
+    assert (streamed.stored[: len(rows), OVERLAP:] == traced.stored[: len(rows), OVERLAP:]).all()
