@@ -70,7 +70,7 @@ _MEANINGS = {
         for kind, names in kinds().items()
     },
     "forward_latency": "Store-to-load forwarding, in cycles; optional, gem5's 2 by default.",
-    "memory_renaming": "Last stores whose register a load of it takes in no time; optional, default none.",
+    "memory_renaming": "Last stores that memory renaming covers: a load of one takes no time; optional, default none.",
     "microcode": "Micro-operations: gem5's or a real family's; optional, gem5 by default.",
     "fp_add_latency": "Floating-point addition, in cycles.",
     "fp_mul_latency": "Floating-point multiplication, in cycles.",
@@ -89,6 +89,7 @@ _MEANINGS = {
     "latency_ns": "Latency of the model `simple`, in nanoseconds.",
     "bandwidth_gbs": "Bandwidth of the model `simple`, in GB/s.",
 }
+_CACHES = ("l1i", "l1d", "l2", "l3")
 _OFTEN = 4  # commands: an option that as many have alike is described once
 _KINDS = {"int": "N", "integer": "N", "float": "NUMBER", "path": "FILE", "str": "TEXT", "text": "TEXT"}
 _SECTIONS = {
@@ -102,8 +103,8 @@ _SECTIONS = {
     "l2": "l2: second level",
     "l3": "l3: third level, or null",
     "memory": "memory",
-    "tlb": "tlb: 64 entries whose misses cost nothing where it is not there",
-    "system_calls": "system_calls: no time in the kernel where it is not there",
+    "tlb": "tlb: optional; without it 64 entries whose misses are free",
+    "system_calls": "system_calls: optional; without it the kernel takes no time",
 }
 
 
@@ -186,10 +187,9 @@ def configuration() -> str:
     lines = [
         _GENERATED,
         "# Machine configuration\n",
-        "A machine is a YAML or JSON file. `perfvec uarch show zen4` prints one to start from. Every field is "
-        "required but for those called optional, and `l3` may be null. Unknown fields are errors. Each field maps to "
-        "gem5 parameters "
-        "([how](../how-to/machines.md)). *Presets* gives the range over the "
+        "A machine is a YAML or JSON file. `perfvec uarch show zen4` prints one to start from. Fields are required "
+        "unless called optional, and `l3` may be null. Unknown fields are errors. [To and from "
+        "gem5](../how-to/machines.md#to-and-from-gem5). *Presets* is the range over the "
         f"{len(machines)} presets.\n",
     ]
     for section, title in _SECTIONS.items():
@@ -199,9 +199,22 @@ def configuration() -> str:
             lines.append(f"| `{_shown(name)}` | {_meaning(name)} | {_allowed(name)} | {_range(machines, name)} |")
         lines.append("")
     lines += ["## Relations between fields\n", "A machine that breaks one of these is refused.\n"]
-    bounds = [(relation.field, re.sub(r" = \{[^}]*\}|\{|\}", "", relation.bound)) for relation in RELATIONS]
-    lines += [f"- `{field}`: {bound}" for field, bound in bounds]
+    lines += ["| fields | rule |", "|---|---|"]
+    lines += [f"| {', '.join(f'`{field}`' for field in fields)} | {rule} |" for rule, fields in _relations().items()]
     return "\n".join(lines) + "\n"
+
+
+def _relations() -> dict[str, list[str]]:
+    """Each rule between fields, and the fields that it bounds; a rule of every cache level is one."""
+    fields: dict[str, list[str]] = {}
+    for relation in RELATIONS:
+        level = relation.field.partition(".")[0]
+        rule = re.sub(r" = \{[^}]*\}|\{|\}", "", relation.bound)
+        rule = rule.replace("with predictor branch_predictor.kind", "unless branch_predictor.kind is none")
+        rule = rule.replace(f"{level}.", "") if level in _CACHES else rule
+        rule = re.sub(r"\b\w+\.\w+|\b(size_kib|associativity)\b", r"`\g<0>`", rule)
+        fields.setdefault(rule, []).append(relation.field)
+    return fields
 
 
 def _shown(name: str) -> str:
