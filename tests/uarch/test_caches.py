@@ -126,3 +126,22 @@ def test_dirty_lines_that_are_touched_are_written_back_as_those_stored_to():
         simulation.reset_counters()
         simulation.run(loads.chunk())
     assert touched.statistics["l2_write_backs"] == stored.statistics["l2_write_backs"] == len(lines)
+
+
+def test_code_that_touches_drive_from_its_cache_is_recent_in_the_next():
+    machine = BASE
+    for level, size in (("l1i", 4), ("l2", 16)):
+        machine = replace_field(
+            machine, level, {"size_kib": size, "associativity": 4, "latency": 2, "mshrs": 4, "prefetcher": "none"}
+        )
+    machine = replace_field(replace_field(machine, "l3", None), "l1d.prefetcher", "none")
+    loop = Program([Instruction(length=4)])
+    loop.execute(0)
+    code, sets = 0x400000 // 64, 64  # of the L2
+    data = code + sets * np.arange(100, 104)
+    newer = code + 16 * np.arange(1, 5)  # drive the loop from the set of the L1, and are in other sets of the L2
+    touches = [code << 2 | 2, *(line << 2 for line in data[:3]), *(line << 2 | 2 for line in newer), data[3] << 2]
+    simulation = Simulation(machine, loop.static())
+    simulation.touch(np.array(touches, np.uint64))
+    simulation.run(loop.chunk())
+    assert (simulation.statistics["l1i_misses"], simulation.statistics["l2_misses"]) == (1, 0)

@@ -308,6 +308,8 @@ void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t lat
         if (place >= 0) {
             cache.use(line, place, static_cast<std::uint8_t>((flags & Cache::DIRTY) | write));
             demand = false;  // the level above asks no further: this one's order changes, its prefetcher sees nothing
+        } else if (where == L1I) {
+            install(where, line, static_cast<std::uint8_t>(where << Cache::SOURCE_SHIFT), 0, false);
         } else {
             const std::uint8_t source = static_cast<std::uint8_t>(where << Cache::SOURCE_SHIFT);
             const Cache::Victim victim = cache.fill(line, static_cast<std::uint8_t>(write | source), 0);
