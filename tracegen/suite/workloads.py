@@ -13,9 +13,10 @@ import yaml
 
 from support.errors import InputError
 from support.files import atomic_path
-from tracegen.suite import random_loops
+from tracegen.suite import random_loops, random_phases
 from tracegen.suite.inputs import compile_c, input_file
 
+_GENERATED = {"loops": random_loops.source, "phases": random_phases.source}
 _FOLDER = Path(__file__).parent
 _SETS = {
     "default": "workloads.yaml",
@@ -23,6 +24,7 @@ _SETS = {
     "mix": "mix.yaml",
     "loops": "loops.yaml",
     "laps": "laps.yaml",
+    "phases": "phases.yaml",
     "validate": "validate.yaml",
 }
 
@@ -38,6 +40,7 @@ class Workload:
     package: str = ""  # Debian's, empty for a kernel of our own
     kernel: str = ""  # a C file of our own, empty for the system's programs
     loops: int = 0  # or the seed of a kernel of random loops
+    phases: int = 0  # or of random phases
     optimise: int = 2  # the level that a kernel is compiled with
     stdin: str | None = None
     program: str = ""
@@ -48,7 +51,7 @@ class Workload:
     @property
     def available(self) -> bool:
         """Return whether this machine has the program."""
-        return bool(self.kernel or self.loops) or shutil.which(self.command[0]) is not None
+        return bool(self.kernel or self.loops or self.phases) or shutil.which(self.command[0]) is not None
 
     def prepare(self, inputs: Path, scratch: Path) -> tuple[list[str], Path | None]:
         """The command with its placeholders filled, and the file on its standard input; makes inputs that lack."""
@@ -66,15 +69,16 @@ class Workload:
             return str(scratch)
         if name != "kernel":
             return str(input_file(name, inputs))
-        kernel = self.kernel or f"loops-{self.loops}"
+        kind, seed = ("phases", self.phases) if self.phases else ("loops", self.loops)
+        kernel = self.kernel or f"{kind}-{seed}"
         path = inputs / f"kernel-{kernel}{f'-O{self.optimise}' if self.optimise != 2 else ''}"
         if not path.exists():
             inputs.mkdir(parents=True, exist_ok=True)
             text = _FOLDER / "kernels" / f"{kernel}.c"
-            if self.loops:
+            if not self.kernel:
                 text = inputs / f"{kernel}.c"
                 with atomic_path(text) as temporary:
-                    temporary.write_text(random_loops.source(self.loops))
+                    temporary.write_text(_GENERATED[kind](seed))
             compile_c(text, path, [f"-O{self.optimise}"])
         return str(path)
 
@@ -93,7 +97,7 @@ def catalogue() -> dict[str, Workload]:
     for set_name, file in _SETS.items():
         for name, entry in yaml.safe_load((_FOLDER / file).read_text()).items():
             command = tuple(str(word) for word in entry.pop("command"))  # YAML reads -6 as a number
-            if command[0] == "{kernel}" and "loops" not in entry:
+            if command[0] == "{kernel}" and not entry.keys() & _GENERATED.keys():
                 entry.setdefault("kernel", name.removeprefix("k_"))
             status = entry.pop("status", 0)
             statuses = tuple(status) if isinstance(status, list) else (status,)

@@ -6,14 +6,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from support.errors import InputError
 from tracegen.formats.trace import Trace
-from tracegen.suite import catalogue, packages_missing, run, select, table, tracing
+from tracegen.suite import catalogue, packages_missing, random_loops, random_phases, run, select, table, tracing
 from tracegen.suite.inputs import compile_c, input_file
-from tracegen.suite.random_loops import LOOPS, source
 from tracegen.suite.table import markdown
 from tracegen.suite.workloads import Workload
 
@@ -37,19 +37,31 @@ def test_kernels_are_compiled_at_their_level(tmp_path):
     assert len({Path(command[0]).read_bytes() for command in commands.values()}) == 3
 
 
-def test_a_seed_gives_one_text_of_random_loops_and_another_another():
-    texts = [source(seed) for seed in (1, 1, 2)]
+@pytest.mark.parametrize(
+    ("generator", "loops"), [(random_loops, random_loops.LOOPS), (random_phases, random_phases.PHASES)]
+)
+def test_a_seed_gives_one_text_and_another_another(generator, loops):
+    texts = [generator.source(seed) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
-    assert all(text.count("for (long i = 0; i < n; i++)") == LOOPS for text in texts)
+    assert all(text.count("for (long i = 0; i < n; i++)") == loops for text in texts)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("generator", [random_loops, random_phases])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_loops_stay_within_their_memory(tmp_path, seed):
-    (tmp_path / "loops.c").write_text(source(seed))
-    compile_c(tmp_path / "loops.c", tmp_path / "loops", ["-w", "-g", "-fsanitize=address,bounds"])
-    done = subprocess.run([tmp_path / "loops", "2"], capture_output=True, text=True)
+def test_random_programs_stay_within_their_memory(tmp_path, generator, seed):
+    (tmp_path / "program.c").write_text(generator.source(seed))
+    compile_c(tmp_path / "program.c", tmp_path / "program", ["-w", "-g", "-fsanitize=address,bounds"])
+    done = subprocess.run([tmp_path / "program", "2"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_random_phases_reach_the_extremes():
+    draw = Random(0)
+    drawn = [random_phases.Phase.drawn(draw) for _ in range(1000)]
+    assert sum(phase.body > 200 and not phase.branches and phase.chains >= 6 for phase in drawn) > 20  # ciphers
+    assert sum(phase.pattern == "sequential" and phase.loads > 0.7 and phase.body < 8 for phase in drawn) > 5  # streams
+    assert sum(phase.pattern == "chase" and phase.pointers == 1 and phase.log_size > 20 for phase in drawn) > 5
 
 
 @pytest.mark.slow
@@ -63,7 +75,9 @@ def test_laps_stay_within_their_sets(tmp_path, seed):
 
 def test_every_program_names_its_package_and_every_kernel_its_file():
     for workload in catalogue().values():
-        assert bool(workload.package) + bool(workload.kernel) + bool(workload.loops) == 1, workload.name
+        assert bool(workload.package) + bool(workload.kernel) + bool(workload.loops or workload.phases) == 1, (
+            workload.name
+        )
         if workload.kernel:
             assert (REPOSITORY / "tracegen" / "suite" / "kernels" / f"{workload.kernel}.c").exists()
     assert len({w.package for w in catalogue().values()}) > 60
