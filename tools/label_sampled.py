@@ -1,16 +1,17 @@
-"""Label windows on machines of their own: TRACES OUTPUT [--latencies FOLDER] [--windows N] [--count K] [--machines M].
+"""Label windows on machines of their own: TRACES OUTPUT [--latencies FOLDER] [--windows N] [--at I…] [--count K]
+[--machines M].
 
-N windows of K instructions are taken of each trace, or of each window that a file of FOLDER labels, evenly apart. Each
-gets the embedded simulator's labels on M machines sampled for it alone: of each two the second is the first with one
-field changed. So a few machines a window are thousands together, which teach a model's encoder (`perfvec train
---sampled-latencies OUTPUT`). Files that are there stay.
+N windows of K instructions are taken of each trace, or of each window that a file of FOLDER labels, evenly apart; with
+--at one begins at each of these instructions instead. Each gets the embedded simulator's labels on M machines sampled
+for it alone: of each two the second is the first with one field changed. So a few machines a window are thousands
+together, which teach a model's encoder (`perfvec train --sampled-latencies OUTPUT`). Files that are there stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -23,7 +24,16 @@ from uarch.space import sample_pairs
 
 
 def label_windows(
-    traces: Path, output: Path, *, latencies: Path | None, windows: int, machines: int, count: int, seed: int, pool: int
+    traces: Path,
+    output: Path,
+    *,
+    latencies: Path | None,
+    windows: int,
+    at: Sequence[int] = (),
+    machines: int,
+    count: int,
+    seed: int,
+    pool: int,
 ) -> None:
     """See the module's description. `pool`: machines of which those changed fields have their values.
 
@@ -31,7 +41,10 @@ def label_windows(
     """
     paths = sorted(traces.glob("*.trace.h5"))
     ranges = _whole(paths) if latencies is None else _labelled(paths, latencies)
-    places = [(path, start) for path, first, length in ranges for start in _evenly(first, length, windows, count)]
+    if at:
+        places = [(path, start) for path, first, length in ranges for start in at if start + count <= first + length]
+    else:
+        places = [(path, start) for path, first, length in ranges for start in _evenly(first, length, windows, count)]
     for number, (path, start) in enumerate(tqdm(places, desc="windows", unit="window", disable=None)):
         drawn = sample_pairs(max(pool, machines), seed + number)[:machines]
         label([path], drawn, output, start=start, count=count, workers=1, touches=True, progress=False)
@@ -71,6 +84,7 @@ def main() -> int:
         parser.add_argument(name, type=Path)
     parser.add_argument("--latencies", type=Path)
     parser.add_argument("--windows", type=int, default=1)
+    parser.add_argument("--at", type=int, nargs="+", default=[])
     parser.add_argument("--machines", type=int, default=32)
     parser.add_argument("--count", type=int, default=15_000)
     parser.add_argument("--seed", type=int, default=1000)

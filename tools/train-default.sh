@@ -5,13 +5,14 @@
 # GEM5 is a folder with traces and gem5's own labels of them (as `perfvec label --simulator gem5` writes): its machines
 # are the model's table. Without it the machine's own programs are labelled by the embedded simulator on the presets and
 # 64 machines of the design space. Either way windows of those programs, and of all others of the catalogue that the
-# machine has, are labelled by the embedded simulator on sampled machines, each window on others: these teach the
-# encoder, and the foundation model what other programs do. Programs of GEM5's names, other runs of six of them, and
-# gnugo and k_hash, which gem5 has been run on too, are left out: no model sees what it is judged on. The model and its
-# five folds, each without a fifth of the programs and 16 machines, are made alike; the folds give the model its
-# intervals. Presets get vectors of their own, fitted to the embedded simulator's labels of GEM5's programs.
+# machine has, their first instructions among them, are labelled by the embedded simulator on sampled machines, each
+# window on others: these teach the encoder, and the foundation model what other programs do. Every second window of the
+# other programs is labelled on the table's machines too, to refine its rows. Programs of GEM5's names, other runs of six
+# of them, and gnugo and k_hash, which gem5 has been run on too, are left out: no model sees what it is judged on. The
+# model and its five folds, each without a fifth of the programs and 16 machines, are made alike; the folds give the
+# model its intervals. Presets get vectors of their own, fitted to the embedded simulator's labels of GEM5's programs.
 #
-# ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (24000000) and MACHINES (128 a window of the labelled
+# ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (36000000) and MACHINES (128 a window of the labelled
 # programs) in the environment change the recipe; FOLDS="2 5" makes these folds only, and no model.
 set -eu
 perfvec=$1 out=$2 model=$3 gem5=${4:-}
@@ -24,15 +25,17 @@ out=$(cd "$out" && pwd)
 for set in default debian mix; do
     "$perfvec" suite run --set "$set" -o "$out/traces" --max-instructions 3300000
 done
+"$perfvec" suite run --set phases -o "$out/traces" --max-instructions 1800000
 "$perfvec" suite run --set loops -o "$out/traces" --max-instructions 1300000
 "$perfvec" suite run --set laps -o "$out/traces" --max-instructions 2300000
-mkdir -p "$out/programs" "$out/kernels" "$out/all"
+mkdir -p "$out/programs" "$out/kernels" "$out/phases" "$out/all"
 for path in "$out"/traces/*.trace.h5; do
     name=$(basename "$path" .trace.h5)
     if [ -n "$gem5" ] && [ -e "$gem5/$name.trace.h5" ]; then
         continue
     fi
     case $name in
+        k_phases_*) ln -sf "$path" "$out/phases" ;;
         k_mix_* | k_loops_* | k_laps_*) ln -sf "$path" "$out/kernels" ;;
         perl-sieve | awk | sha256sum | unxz | k_chase_small | k_stream_small | gnugo | k_hash)
             test -n "$gem5" || ln -sf "$path" "$out/programs"
@@ -47,26 +50,35 @@ if [ -z "$gem5" ]; then
     ln -sf "$out"/programs/*.trace.h5 "$gem5"
 fi
 gem5=$(cd "$gem5" && pwd)
-for folder in "$gem5" "$out/programs" "$out/kernels"; do
+for folder in "$gem5" "$out/programs" "$out/kernels" "$out/phases"; do
     ln -sf "$folder"/*.trace.h5 "$out/all"
 done
+tool() { # NAME ARGUMENTS…
+    name=$1
+    shift
+    PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" "$python" "$here/$name" "$@"
+}
 sampled() { # TRACES SEED OPTIONS…
     traces=$1 seed=$2
     shift 2
-    PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" "$python" "$here/label_sampled.py" "$traces" "$out/sampled" \
-        --seed "$seed" "$@"
+    tool label_sampled.py "$traces" "$out/sampled" --seed "$seed" "$@"
 }
 sampled "$gem5" 1000000 --latencies "$gem5" --windows 5 --machines "${MACHINES:-128}"
 sampled "$out/programs" 100000 --windows 4
 sampled "$out/kernels" 200000
+sampled "$out/phases" 300000 --windows 6
+sampled "$out/programs" 400000 --at 0 60000 250000
+sampled "$gem5" 500000 --at 0 60000 250000
+tool label_rows.py "$out/all" "$out/sampled" "$gem5" "$out/rows"
 "$perfvec" label "$gem5"/*.trace.h5 --presets --start 2000000 --count 200000 -o "$out/presets" >/dev/null
 
 train() { # MODEL OPTIONS…
     made=$1
     shift
     test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$gem5" --sampled-latencies "$out/sampled" \
+        --row-latencies "$out/rows" \
         --schema timed --architecture "${ARCHITECTURE:-mlp}" --width "${WIDTH:-128}" --layers "${LAYERS:-2}" \
-        --skip-connection --instructions "${INSTRUCTIONS:-24000000}" --seed 1 --shards "$out/shards" -o "$made" "$@"
+        --skip-connection --instructions "${INSTRUCTIONS:-36000000}" --seed 1 --shards "$out/shards" -o "$made" "$@"
 }
 given=
 for fold in ${FOLDS:-1 2 3 4 5}; do

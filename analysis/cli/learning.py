@@ -32,6 +32,9 @@ def train(
     sampled_latencies: Annotated[
         Path | None, typer.Option(help="Latency files with other machines in each file; they train the encoder.")
     ] = None,
+    row_latencies: Annotated[
+        Path | None, typer.Option(help="Latency files of other programs on the labels' machines, to refine them.")
+    ] = None,
     encoder: Annotated[
         bool, typer.Option("--encoder/--no-encoder", help="Fit an encoder, which gives vectors to other machines.")
     ] = True,
@@ -161,6 +164,7 @@ def train(
         encoder_latencies=encoder_latencies,
         table_latencies=table_latencies,
         sampled_latencies=sampled_latencies,
+        row_latencies=row_latencies,
         encoder=encoder,
         initial=start,
         device=device,

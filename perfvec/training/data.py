@@ -181,14 +181,14 @@ class SampledShard:
 
 
 def prepare_sampled(
-    traces: Path, latencies: Path, schema: Schema, folder: Path, labels: Labels, *, progress: bool = True
+    traces: Path, latencies: Path, schema: Schema, folder: Path, known: Sequence[Shard], *, progress: bool = True
 ) -> tuple[SampledShard, ...]:
-    """Shards of latency files whose machines differ from file to file. A window that lies in one of `labels` takes its
-    features from there. Raises InputError as `prepare` does.
+    """Shards of latency files whose machines differ from file to file. A window that lies in one of the `known` shards
+    takes its features from there. Raises InputError as `prepare` does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     begins: list[tuple[Shard, int]] = []
-    for shard in labels.shards:
+    for shard in known:
         with LatencyFile(shard.latency_file) as file:
             begins.append((shard, file.start))
     of_traces: dict[Path, list[Path]] = {}

@@ -20,10 +20,10 @@ from perfvec.eager import AdamW
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, configuration_key
-from perfvec.precision import native_bf16, rounded
-from perfvec.representation.represent import sequence_sums
+from perfvec.precision import rounded
 from perfvec.training import sampled_encoder
 from perfvec.training.data import Labels, SampledShard, Shard, pair_files
+from perfvec.training.windows import window_vector
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from uarch.configuration import Machine
@@ -31,7 +31,6 @@ from uarch.configuration import Machine
 MEAN_OVER = 20_000  # instructions
 _MEANS = 6  # windows of one shard, spread over it
 _STEPS = 1200
-_SEQUENCES = 8  # of a window: its warm-up is to be less than what counts
 _BATCH = 256
 _COORDINATES = 24  # principal directions of the table
 _JITTER = 0.1  # deviations by which features are blurred in training: fields that few machines vary mean little
@@ -60,7 +59,7 @@ def fit_encoder(
         for begin in _window_begins(len(shard)):
             windows_of.setdefault(shard.trace_digest, []).append((start + begin, len(vectors)))
             cycles.append(shard.latency[begin : begin + MEAN_OVER].sum(axis=0, dtype=np.float64))
-            vectors.append(_window_vector(foundation, shard, begin, MEAN_OVER))
+            vectors.append(window_vector(foundation, shard, begin, MEAN_OVER))
     table, times = np.array(vectors), np.array(cycles)
     if together is None:
         encoder = _taught(model, table, times, windows_of, traces, latencies, seed=seed, progress=progress)
@@ -79,7 +78,7 @@ def fit_encoder(
 
 def _sampled_window(foundation: FoundationModel, one: SampledShard) -> sampled_encoder.Windows:
     count = min(len(one.shard), MEAN_OVER)
-    vector = _window_vector(foundation, one.shard, 0, count) / count
+    vector = window_vector(foundation, one.shard, 0, count) / count
     latency = one.shard.latency[:count].mean(axis=0, dtype=np.float64)
     return sampled_encoder.Windows(vector[None], latency[None], one.features[None])
 
@@ -148,14 +147,6 @@ def _window_begins(length: int) -> list[int]:
     if length < MEAN_OVER:
         raise InputError(f"a latency file labels only {length} instructions; the encoder needs windows of {MEAN_OVER}")
     return sorted(set(np.linspace(0, length - MEAN_OVER, _MEANS).astype(int).tolist()))
-
-
-def _window_vector(foundation: FoundationModel, shard: Shard, begin: int, count: int) -> NDArray[np.float64]:
-    first = begin + shard.lead
-    lead = min(first, 128)
-    rows = slice(first - lead, first + count)
-    ids, stored = np.asarray(shard.static_id[rows]), np.asarray(shard.stored[rows])
-    return sequence_sums(foundation, shard.static, ids, stored, lead, batch=_SEQUENCES, bf16=native_bf16()).sum(axis=0)
 
 
 def learn(

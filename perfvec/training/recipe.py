@@ -33,7 +33,7 @@ class Recipe:
     ema_decay: float = 0.0  # decay per step of the weights' exponential moving average, which is then what is saved
     validate_every: int = 500  # steps, where programs validate
     patience: int = 0  # validations without a better one before training stops; 0: never
-    sampled_share: float = 0.4  # of a batch's sequences, where there are windows labelled on sampled machines
+    sampled_share: float = 0.5  # of a batch's sequences, where there are windows labelled on sampled machines
     sampled_machines: int = 32  # that such a sequence is labelled on, drawn anew each time
     encoder_layers: int = 128  # width of the hidden layers of an encoder that is trained together
     seed: int = 0

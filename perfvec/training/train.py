@@ -54,12 +54,14 @@ from perfvec.training.objective import Objective, scales_of
 from perfvec.training.optimizer import optimizer_for
 from perfvec.training.ranks import Ranks, device_of, processes
 from perfvec.training.recipe import Recipe
+from perfvec.training.table_rows import refine_table
 from support.errors import InputError
 from support.files import require_writable
 from tracegen.features import Schema, get_schema
 
 CHECKPOINT_SECONDS = 60.0
 _NOTHING_LEFT_OUT = Split()
+_LEAST_DEVIATION = 0.25  # by which an input is divided
 _TOGETHER = "together."  # before the names of an encoder's weights in a checkpoint
 
 
@@ -73,6 +75,7 @@ def train(
     encoder_latencies: str | os.PathLike[str] | None = None,
     table_latencies: str | os.PathLike[str] | None = None,
     sampled_latencies: str | os.PathLike[str] | None = None,
+    row_latencies: str | os.PathLike[str] | None = None,
     encoder: bool = True,
     initial: Model | None = None,
     device: str = "auto",
@@ -88,10 +91,11 @@ def train(
     `table_latencies` such whose machines get vectors of their own, fitted with the foundation model frozen.
     `sampled_latencies` are latency files of traces in `traces`, also of programs without other labels, whose machines
     differ from file to file: with them the encoder is trained together with the foundation model, and then, with that
-    frozen, on whole windows. Without `encoder` the model knows no other
-    machines. `device` is auto, cpu, cuda or cuda:N; `tensorboard` a folder for its files. Beside `output` a
-    `*.metrics.csv` has one row a step. `shards` is a folder for the training data that stays, for other runs on the
-    same labels, also at the same time.
+    frozen, on whole windows. `row_latencies` are such files of the table's machines, fitted ones included, and refine
+    its rows at the end (perfvec.training.table_rows). Without `encoder` the model knows no other machines. `device` is
+    auto, cpu, cuda or cuda:N; `tensorboard` a folder for its files. Beside `output` a `*.metrics.csv` has one row a
+    step. `shards` is a folder for the training data that stays, for other runs on the same labels, also at the same
+    time.
 
     A run that was killed continues from its last checkpoint when it is started again with the same arguments. Under
     torchrun the first process writes; the others return their model without an encoder.
@@ -113,21 +117,23 @@ def train(
         if ranks.first:
             ranks.wait()
         division = split.divide(labels)
-        sampled: tuple[SampledShard, ...] = ()
-        if sampled_latencies:
+        judged = set(division.held_programs) | set(division.validation.programs if division.validation else ())
+
+        def others(folder: str | os.PathLike[str] | None, known: Sequence[Shard]) -> tuple[SampledShard, ...]:
+            """Windows of programs that are not judged."""
+            if not folder:
+                return ()
             if not ranks.first:
                 ranks.wait()
-            found = prepare_sampled(
-                Path(traces), Path(sampled_latencies), schema, data, labels, progress=progress and ranks.first
-            )
+            found = prepare_sampled(Path(traces), Path(folder), schema, data, known, progress=progress and ranks.first)
             if ranks.first:
                 ranks.wait()
-            judged = set(division.held_programs) | set(division.validation.programs if division.validation else ())
-            sampled = tuple(one for one in found if one.shard.program not in judged)
-            if not sampled:
-                raise InputError(
-                    f"{sampled_latencies}: every labelled program is held out; nothing is left to train on"
-                )
+            if not (left := tuple(one for one in found if one.shard.program not in judged)):
+                raise InputError(f"{folder}: every labelled program is held out; nothing is left to train on")
+            return left
+
+        sampled = others(sampled_latencies, labels.shards)
+        for_rows = others(row_latencies, [*labels.shards, *(one.shard for one in sampled)])
         together = sampled_encoder.fresh(division.training.machines, sampled, recipe) if sampled else None
         if table_latencies:  # before the work, not behind it
             require_trained(_programs(division, initial), traces, table_latencies)
@@ -162,6 +168,8 @@ def train(
         model = replace(model, encoder=learned, program_vectors=programs)
     if table_latencies:
         model = fit_table(model, traces, table_latencies, progress=progress)
+    if for_rows:
+        model = refine_table(model, division.training, for_rows, progress=progress)
     save_model(model, output)
     if not keep_work:
         rmtree(work)
@@ -420,5 +428,7 @@ def _normalise(foundation: FoundationModel, shards: Sequence[Shard], schema: Sch
     flat = x.reshape(-1, schema.width)
     deviation = flat.std(axis=0)
     foundation.mean.copy_(torch.from_numpy(flat.mean(axis=0)))
-    # A rare input (deviation < 0.05) would become huge where it is present: bounded.
-    foundation.scale.copy_(torch.from_numpy(np.where(deviation > 0, 1.0 / np.maximum(deviation, 0.05), 0.0)))
+    # A rare input would become huge where it is present, as it is throughout a program of a new kind: bounded.
+    foundation.scale.copy_(
+        torch.from_numpy(np.where(deviation > 0, 1.0 / np.maximum(deviation, _LEAST_DEVIATION), 0.0))
+    )

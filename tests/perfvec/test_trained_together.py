@@ -2,7 +2,6 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,6 +37,16 @@ def sampled(data, tmp_path_factory):
 
 
 @pytest.mark.slow
+def test_windows_begin_where_they_are_asked_for(data, tmp_path):
+    label_windows(data.traces, tmp_path, latencies=None, windows=1, at=(0, 700), machines=2, count=600, seed=7, pool=8)
+    starts: dict[str, list[int]] = {}
+    for path in sorted(tmp_path.glob("*.latency.h5")):
+        with LatencyFile(path) as file:
+            starts.setdefault(file.trace, []).append(file.start)
+    assert set(map(tuple, starts.values())) == {(0, 700)}
+
+
+@pytest.mark.slow
 def test_of_each_two_machines_the_second_differs_in_one_field():
     machines = sample_pairs(16, 3)
     assert machines == sample_pairs(16, 3)
@@ -58,10 +67,8 @@ def test_difference_loss_by_hand():
 @pytest.mark.slow
 def test_windows_take_their_features_from_the_labels_they_lie_in(data, sampled, tmp_path):
     labels = prepare(data.traces, data.latencies, SCHEMA, tmp_path, progress=False)
-    found = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path, labels, progress=False)
-    alone = prepare_sampled(
-        data.traces, sampled, SCHEMA, tmp_path / "alone", replace(labels, shards=()), progress=False
-    )
+    found = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path, labels.shards, progress=False)
+    alone = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path / "alone", (), progress=False)
     assert len(found) == len(labels.shards)
     for one, other in zip(found, alone, strict=True):
         assert one.shard.static_id.path != other.shard.static_id.path
@@ -87,7 +94,7 @@ def test_runs_that_share_sampled_windows_make_each_once_at_the_same_time(data, s
     monkeypatch.setattr(LatencyFile, "read", slowly)
     with ThreadPoolExecutor(3) as pool:
         runs = [
-            pool.submit(prepare_sampled, data.traces, sampled, SCHEMA, tmp_path, labels, progress=False)
+            pool.submit(prepare_sampled, data.traces, sampled, SCHEMA, tmp_path, labels.shards, progress=False)
             for _ in range(3)
         ]
         found = [[one.shard.mean.tolist() for one in run.result()] for run in runs]
@@ -99,7 +106,7 @@ def test_runs_that_share_sampled_windows_make_each_once_at_the_same_time(data, s
 @pytest.mark.slow
 def test_the_encoder_learns_with_the_model_and_a_run_continues_bit_for_bit(data, sampled, tmp_path, monkeypatch):
     division = Split().divide(prepare(data.traces, data.latencies, SCHEMA, tmp_path / "work", progress=False))
-    windows = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path / "work", division.training, progress=False)
+    windows = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path / "work", division.training.shards, progress=False)
 
     def run(checkpoint, stop=None):
         encoder = sampled_encoder.fresh(division.training.machines, windows, RECIPE)

@@ -101,24 +101,26 @@ def _codes_of_sums() -> NDArray[np.uint8]:
     return np.searchsorted(_least_of_means(), means, side="right").astype(np.uint8)
 
 
-def _hats(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float32]:
-    """[256, len(knots)] piecewise-linear partition of unity over the logarithms of values."""
+def _ramps(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float32]:
+    """[256, len(knots) - 1] how far each value has come, from 0 to 1, between each knot and the next: piecewise linear
+    in the logarithm. Where values are rarer than any that trained, what the lower ramps have learned still holds.
+    """
     at, logs = np.log2(1.0 + knots), np.log2(1.0 + values)
-    return np.stack([np.interp(logs, at, row) for row in np.eye(len(knots))], axis=1).astype(np.float32)
+    return np.clip((logs[:, None] - at[:-1]) / np.diff(at), 0.0, 1.0).astype(np.float32)
 
 
 def _latency_table() -> NDArray[np.float32]:
-    """Cycles in proportion, so that a sum of latencies can be told, then hats."""
+    """Cycles in proportion, so that a sum of latencies can be told, then ramps."""
     values = latency_values()
     linear = (np.minimum(values, _MOST_LINEAR) / 16.0).astype(np.float32)[:, None]
-    return np.concatenate([linear, _hats(values, np.array([0.0, 1, 2, 4, 8, 20, 60, 200, 1000]))], axis=1)
+    return np.concatenate([linear, _ramps(values, np.array([0.0, 1, 2, 4, 8, 20, 60, 200, 1000]))], axis=1)
 
 
 def _mean_table() -> NDArray[np.float32]:
-    """The logarithm, then hats."""
+    """The logarithm, then ramps."""
     values = mean_values()
     logs = np.log2(1.0 / _MEAN_UNIT + values).astype(np.float32)[:, None] / 4.0
-    return np.concatenate([logs, _hats(values, np.array([0.15, 0.3, 0.6, 1.2, 2.5, 6, 20, 80]))], axis=1)
+    return np.concatenate([logs, _ramps(values, np.array([0.12, 0.25, 0.5, 1, 2, 4, 10, 30, 100, 400]))], axis=1)
 
 
 @kernel
@@ -292,5 +294,5 @@ def _columns() -> tuple[Column, ...]:
 
 
 TIMED = TimedSchema(
-    name="timed", version=1, dtype="u1", columns=(*DEFAULT.columns, *_columns()), static_names=DEFAULT.static_names
+    name="timed", version=2, dtype="u1", columns=(*DEFAULT.columns, *_columns()), static_names=DEFAULT.static_names
 )
