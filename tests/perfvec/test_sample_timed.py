@@ -138,7 +138,7 @@ def test_signatures_are_of_the_columns_that_every_instruction_has(data, model):
 
 def test_a_sampled_vector_is_near_the_exact_one(data, model, small):
     trace = data.traces / "qsort.trace.h5"
-    found = represent_sampled(model, trace, half_width=0.2, progress=False)
+    found = represent_sampled(model, trace, half_width=0.3, progress=False)
     exact = represent(model, trace, progress=False)
     table = model.table()
     assert found.sampling.units_represented < found.sampling.units == 58
