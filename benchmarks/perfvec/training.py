@@ -1,10 +1,11 @@
 """Rate of the whole training loop beside a bare LSTM's forward and backward pass of the same shape.
 
-    python benchmarks/perfvec/training.py [--data FOLDER] [--steps N] [--threads N] [--device D] [--width …]
+    python benchmarks/perfvec/training.py [--data FOLDER] [--machines N…] [--steps N] [--threads N] [--width …] …
 
-FOLDER holds traces and latency files; without it random numbers of their shape are trained on. Rates are of counted
-instructions: the bare LSTM steps over `warmup` more for each sequence, as the loop does. On a processor the time is CPU
-time (other processes do not count).
+FOLDER holds traces and latency files; without it random numbers of their shape are trained on. With --machines the loop
+alone, on as many machines at once: an instruction's representation is computed once for all of them, as in PerfVec.
+Rates are of counted instructions: the bare LSTM steps over `warmup` more for each sequence, as the loop does. On a
+processor the time is CPU time (other processes do not count).
 """
 
 from __future__ import annotations
@@ -83,9 +84,20 @@ def bare_rate(inputs: int, recipe: Recipe, device: torch.device) -> float:
     return recipe.instructions / (clock(device) - begin)
 
 
+def print_rates(machines: list[int], schema: Schema, recipe: Recipe, device: torch.device) -> None:
+    """Print the loop's rate for each number of machines, and an instruction's cost beside the first one's."""
+    first = None
+    for count in machines:
+        with tempfile.TemporaryDirectory() as folder:
+            rate = loop_rate(Split().divide(random_labels(schema, Path(folder), count)), schema, recipe, device)
+        first = first or rate
+        print(f"{count:4} machines {rate:10,.0f} instructions/s {first / rate:6.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--machines", type=int, nargs="+", default=[])
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="auto")
@@ -97,6 +109,9 @@ def main() -> None:
     device, schema = device_of(given.device), get_schema("default")
     recipe = Recipe(width=given.width, layers=given.layers, batch_size=given.batch_size)
     recipe = replace(recipe, instructions=given.steps * recipe.sequence * recipe.batch_size)
+    if given.machines:
+        print_rates(given.machines, schema, recipe, device)
+        return
     with tempfile.TemporaryDirectory() as folder:
         labels = (
             prepare(given.data, given.data, schema, Path(folder), progress=False)
