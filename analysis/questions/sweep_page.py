@@ -45,7 +45,8 @@ def headline(
     own = _row_of(frame.iloc[: values.shape[1]], base)
     if own is not None and base is not None and (values > 0).all():
         less = 1 - float(np.exp((together[place] - together[own]) / len(programs)))
-        sentence += f", {percent(less)} below {base.name}" if less > 0 else f"; {base.name} is this point"
+        tied = "is this point" if own == place else f"is as {'fast' if outcome == 'seconds' else 'good'}"
+        sentence += f", {percent(less)} below {base.name}" if less > 0 else f"; {base.name} {tied}"
     elif (values > 0).all():
         worst = float(np.exp((together.max() - together[place]) / len(programs)))
         sentence += f"; the worst is {worst:.2f} times as high"

@@ -13,7 +13,7 @@ from analysis.designs.design import grid_design, space_design
 from analysis.designs.sensitivity import sensitivity
 from analysis.designs.table import best, fields_of
 from analysis.designs.vary import parse_constraints, parse_vary
-from analysis.questions import sweep_figures, sweep_tables
+from analysis.questions import sweep_figures, sweep_page, sweep_tables
 from analysis.results.figure import Points, label
 from analysis.results.intervals import readable
 from perfvec.machines.encoder import machine_features
@@ -315,3 +315,20 @@ def test_the_page_tells_points_by_their_fields_and_draws_the_front_over_the_one_
     front = answer.table[answer.table["pareto"]]
     drawn = np.concatenate([mark.y for mark in panel.marks if isinstance(mark, Points)])
     assert np.allclose(np.sort(drawn) / drawn.min(), np.sort(front["seconds"]) / front["seconds"].min())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        ([2.0, 1.0, 1.0], "l2.size_kib 512 is the best of 3 points for p; base is as fast."),
+        ([2.0, 3.0, 1.0], "l2.size_kib 1024 is the best of 3 points for p; base is this point."),
+        ([2.0, 1.0, 4.0], "l2.size_kib 512 is the best of 3 points for p, 75.0 % below base."),
+    ],
+)
+def test_the_base_is_the_best_point_only_if_it_is(seconds, told):
+    frame = pd.DataFrame(
+        {"program": "p", "l2.size_kib": [256, 512, 1024], "seconds": seconds, "source": "simulated", "pareto": False}
+    )
+    base = replace_field(load_machine("base"), "l2.size_kib", 1024)
+    importance = pd.DataFrame({"field": ["l2.size_kib"], "first_order": [1.0]})
+    assert sweep_page.headline(frame, best(frame, 1), importance, base).sentence == told
