@@ -15,9 +15,9 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from analysis.results.result import Result
 from support.errors import InputError as Error
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from uarch.configuration import Machine
 
 DEFAULT_BUDGET = 20.0  # seconds
+_AnyMachine = TypeVar("_AnyMachine", bound="Machine | MachineVector")
 __all__ = [
     "DEFAULT_BUDGET",
     "Error",
@@ -714,7 +715,10 @@ def explore(
 
 
 def predictable(model: Models, machines: Machines) -> list[Machine | MachineVector]:
-    """Return machines by their names (all presets where there are none), fitted vectors too. Raises Error."""
+    """Return machines by their names (all presets where there are none), fitted vectors too.
+
+    A file whose machine has the name of another is named after the file. Raises Error where two still have one name.
+    """
     from perfvec.machines.machine_vector import MachineVector, load_machine_vector
 
     def resolved(one: Named) -> Machine | MachineVector:
@@ -725,18 +729,27 @@ def predictable(model: Models, machines: Machines) -> list[Machine | MachineVect
         return _machine(one)
 
     loaded = load_model(model)
-    return [resolved(one) for one in _each(machines)]
+    return _told_apart(_each(machines), resolved)
 
 
 def simulable(machines: Machines) -> list[Machine]:
-    """Return machines by their names, all presets where there are none.
+    """Return machines by their names, all presets where there are none; names as of `predictable`.
 
     Raises Error for a machine that is known as a vector alone, and where two have one name.
     """
+    return _told_apart(_each(machines), _machine)
+
+
+def _told_apart(given: Sequence[Named], load: Callable[[Named], _AnyMachine]) -> list[_AnyMachine]:
+    """The machines under different names: a file's own where its machine repeats another's. Raises Error."""
     from analysis.parts.costs import require_names
 
-    found = [_machine(one) for one in _each(machines)]
-    require_names([one.name for one in found])
+    found = [load(one) for one in given]
+    names = [machine.name for machine in found]
+    for place, one in enumerate(given):
+        if names.count(names[place]) > 1 and isinstance(one, str | os.PathLike) and Path(one).suffix:
+            found[place] = replace(found[place], name=Path(one).stem)
+    require_names([machine.name for machine in found])
     return found
 
 

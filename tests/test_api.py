@@ -166,6 +166,7 @@ def test_the_command_prints_the_api(folder, monkeypatch):
         (lambda: pv.simulate(["T.trace.h5", "U.trace.h5"], "zen4").stack.by("function"), "is of one trace"),
         (lambda: pv.attribute("T.trace.h5", "zen4.machine.npz"), "a fitted vector cannot be simulated"),
         (lambda: pv.characterise("T.trace.h5").figure(), "has no picture"),
+        (lambda: pv.predict("T.trace.h5", ["zen4", "zen4"]), "must have different names"),
     ],
 )
 def test_errors_are_one_line(folder, monkeypatch, question, told):
@@ -174,6 +175,18 @@ def test_errors_are_one_line(folder, monkeypatch, question, told):
         question()
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_copy_of_a_preset_is_named_after_its_file(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    save_machines([load_machine("zen4")], "copies")
+    (folder / "copies" / "zen4.yaml").rename("copy.yaml")
+    for question in (api.simulable, lambda machines: api.predictable(None, machines)):
+        assert [machine.name for machine in question(["zen4", "copy.yaml", "my.yaml"])] == ["zen4", "copy", "my"]
+        assert [machine.name for machine in question("copy.yaml")] == ["zen4"]
+    for command in ("predict", "simulate"):
+        printed = succeeding(command, "T.trace.h5", "--uarch", "zen4", "--uarch", "copy.yaml")
+        assert {"zen4", "copy"} <= set(printed.split())
 
 
 @pytest.mark.slow

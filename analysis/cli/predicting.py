@@ -168,9 +168,7 @@ def attribute(
     from analysis import api
     from analysis.questions import attribute as attribution
 
-    if not machines:
-        raise InputError("say on which machine: --uarch M")
-    chosen = [api.machine(name) for name in machines]
+    chosen = api.simulable(api.required(machines))
     for machine in chosen:
         attribution.load_ideal(ideal or attribution.IDEAL, machine)  # refuses a wrong file before a program is traced
     model = api.load_model(model_file)

@@ -131,9 +131,9 @@ def replay(
     model for this computer's devices (--model), or by their program vectors for machines of `uarch/` (--uarch,
     --kernels).
     """
+    from analysis import api
     from analysis.tensor import programs
     from analysis.tensor import replay as replaying
-    from perfvec.machines.machine_vector import load_predictable
     from perfvec.model import load_model
     from support.errors import InputError
 
@@ -142,7 +142,7 @@ def replay(
         if kernels is None:
             raise InputError("--uarch needs --kernels DIR; make it with perfvec tensor export-kernels")
         found = load_model(foundation)
-        return programs.ask(network, kernels, found, load_predictable(machines, found), numbers)
+        return programs.ask(network, kernels, found, api.predictable(found, machines), numbers)
     if model is None:
         raise InputError("name a trained cost model with --model, or machines with --uarch and --kernels")
     return replaying.replay(

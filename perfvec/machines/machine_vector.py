@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from scipy.special import ndtri
 from support.arrays import load_arrays, save_arrays
 from support.errors import InputError
 from support.text import parse_json
-from uarch.configuration import Machine, load_machine
 
 if TYPE_CHECKING:
     from perfvec.model import Model
@@ -94,8 +92,3 @@ def load_machine_vector(path: str | os.PathLike[str], model: Model | None = None
             f"{path}: fitted with the model {machine.model[:12]}…, not with {model.digest[:12]}…; fit the machine again"
         )
     return machine
-
-
-def load_predictable(names: Sequence[str], model: Model) -> list[Machine | MachineVector]:
-    """Presets, machine files and machine vectors (`*.npz`), by their names."""
-    return [load_machine_vector(name, model) if name.endswith(".npz") else load_machine(name) for name in names]
