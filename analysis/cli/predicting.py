@@ -15,7 +15,6 @@ from analysis.cli.options import Budget, Count, Level, Machines, MaxInstructions
 from analysis.cli.output import answers, require_outputs
 from analysis.results.result import Result
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
-from support.errors import InputError
 
 app = typer.Typer()
 

@@ -182,7 +182,7 @@ def shown(frame: pd.DataFrame, costs: Costs, rows: int = 20) -> str:
         lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
         if len(frame) > rows:
             lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
-        header = [machine.name, "old", "new", "change", "of all", ""]
+        header = [f"cycles on {machine.name}", "old", "new", "change", "of all", ""]
         tables.append(columns(header, [*lines, line("whole", frame)], remarks=True))
     return "\n\n".join(tables)
 

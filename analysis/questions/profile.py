@@ -60,7 +60,8 @@ def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, 
         frame,
         document=lambda: to_json(frame, costs, by),
         text=lambda: (
-            f"{shown(frame, costs, by, rows)}\n{_without_symbols(frame, costs)}\nsource: {source(costs, parts)}"
+            f"{shown(frame, costs, by, rows)}\n{_units(costs)}\n{_without_symbols(frame, costs)}\n"
+            f"source: {source(costs, parts)}"
         ),
         sections=lambda: [
             flame.section(parts, costs),
@@ -108,6 +109,14 @@ def _without_symbols(frame: pd.DataFrame, costs: Costs) -> str:
     unknown = frame["name"].str.startswith(UNKNOWN)
     share = float(frame.loc[unknown, f"share.{costs.names[0]}"].sum())
     return f"{UNKNOWN}: no symbols: build with -g, and do not strip\n" if share >= _MUCH_UNKNOWN else ""
+
+
+def _units(costs: Costs) -> str:
+    """Return what the columns of the terminal's table are in."""
+    if len(costs.machines) > 1:
+        return "Under a machine's name: cycles; time: the ratio of the seconds to the first's."
+    told = "; columns after share: per cent of them, by cause" if costs.has_stacks else ""
+    return f"{short(costs.names[0], 24)}: cycles{told}."
 
 
 def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:
@@ -325,7 +334,7 @@ def shown_annotation(frame: pd.DataFrame, costs: Costs) -> str:
     cycles = frame[[f"cycles.{name}" for name in names]].to_numpy()
     width = max(max((len(name) for name in names), default=0), max(len(f"{v:,.0f}") for v in [*cycles.sum(axis=0), 0]))
     room = max(80 - (width + 1) * len(names) - 2, 20)
-    output = [" ".join(name.rjust(width) for name in names)]
+    output = [" ".join(name.rjust(width) for name in names) + "  cycles"]
     change = (frame["line"] != frame["line"].shift()) | (frame["file"] != frame["file"].shift())
     bounds = [*np.flatnonzero(change), len(frame)]
     for begin, end in itertools.pairwise(bounds):

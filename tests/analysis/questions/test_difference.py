@@ -22,6 +22,7 @@ def test_parts_add_up_to_the_difference(by, small_model, wholes, both):
         assert frame[f"difference.{machine.name}"].sum() == pytest.approx(expected, abs=1e-5 * bound)
     assert frame["instructions_new"].sum() - frame["instructions_old"].sum() == new.instructions - old.instructions
     text = shown(frame, costs, 5)
+    assert text.startswith("cycles")
     assert max(map(len, text.splitlines())) <= 80
     document = json.loads(json.dumps(to_json(frame, *both, costs, by), allow_nan=False))
     assert np.sum([g["difference"] for g in document["groups"]], axis=0) == pytest.approx(document["difference"])

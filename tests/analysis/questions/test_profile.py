@@ -13,7 +13,7 @@ from analysis.parts import flame
 from analysis.parts.costs import predicted
 from analysis.parts.partition import PARTITIONS
 from analysis.parts.predicted_parts import collect
-from analysis.questions.profile import annotate, profile, shown, shown_annotation, to_json
+from analysis.questions.profile import annotate, profile, result, shown, shown_annotation, to_json
 from analysis.results.page import Section, write_page
 from support.errors import InputError
 from tests.analysis.conftest import PROGRAM
@@ -89,6 +89,13 @@ def test_the_terminal_has_80_columns_and_json_is_complete(by, small_model, both,
     document = json.loads(json.dumps(to_json(frame, costs, by), allow_nan=False))
     assert len(document["groups"]) == len(frame)
     assert np.sum([group["cycles"] for group in document["groups"]], axis=0) == pytest.approx(document["cycles"])
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "base: cycles."), (2, "Under a machine's name: cycles; time: ")])
+def test_the_terminal_says_what_is_in_cycles(count, told, small_model, both):
+    costs = predicted(small_model, small_model.machines[:count])
+    assert f"\n{told}" in str(result(both[0], costs))
+    assert str(result(both[0], costs, annotated="divide")).splitlines()[0].endswith("  cycles")
 
 
 def test_annotation_has_every_instruction_and_its_source(small_model, both, machines, costs):
