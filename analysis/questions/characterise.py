@@ -33,9 +33,14 @@ def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -
         f"Character of {Path(trace).name}",
         frame,
         lambda: document,
-        lambda: frame.set_index(["group", "measure"]).to_string(float_format=lambda value: f"{value:,.6g}"),
+        lambda: frame.set_index(["group", "measure"]).to_string(float_format=shown_number),
         headline=lambda: headline(document),
     )
+
+
+def shown_number(value: float) -> str:
+    """A measure for the terminal, never with an exponent where it is large."""
+    return f"{value:,.0f}" if value >= 1e5 else f"{value:,.6g}"
 
 
 def headline(document: dict[str, Any]) -> Headline:

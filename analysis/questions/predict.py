@@ -19,6 +19,7 @@ from analysis.results.headline import Headline, count, duration, interval, joine
 from analysis.results.intervals import relative
 from analysis.results.page import Section
 from analysis.results.result import Result, table_text
+from analysis.results.runs import legible
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from perfvec.intervals.novelty import machine_neighbours
 from perfvec.intervals.predicted import around, half_widths, missing
@@ -248,7 +249,7 @@ def terminal_table(frame: pd.DataFrame) -> pd.DataFrame:
     """The table of the terminal. An interval, where one is known, is in per cent of the time, the cycles and the CPI,
     and takes the place of the IPC: both do not fit 80 columns.
     """
-    table = frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc", "source"]]
+    table = legible(frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc", "source"]])
     if frame["low"].isna().all() or (frame["source"] == "simulated").all():
         return table
     return table.drop(columns="ipc").assign(**{_named(frame): relative(frame, "cycles")})

@@ -23,6 +23,7 @@ from tqdm import tqdm
 from analysis.programs.targets import check_model
 from analysis.questions.predict import predict
 from analysis.results.result import Result, of_table, table_text
+from analysis.results.runs import legible
 from analysis.tensor.graph import Call, Graph
 from analysis.tensor.streams import levels, list_schedule
 from perfvec.model import Model
@@ -223,5 +224,5 @@ def ask(
         f"Replay of {network}",
         kernels,
         lambda: {"kernels": kernels.to_dict("records"), "network": whole.to_dict("records")},
-        lambda: f"{table_text(kernels)}\n{table_text(whole)}",
+        lambda: f"{table_text(legible(kernels))}\n{table_text(whole)}",
     )

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from analysis.questions.predict import headline
+from analysis.results.runs import legible
 
 NAN = float("nan")
 
@@ -40,3 +41,13 @@ def test_a_mean_of_programs_is_called_one():
     slower = [(name, "slow", 3 * seconds, "simulated", NAN, NAN) for name, _, seconds, *_ in rows]
     assert "3.00 times as long (geometric mean of 2 programs)." in headline(frame(*rows, *slower)).sentence
     assert "mean" not in headline(frame(rows[0])).sentence
+
+
+def test_counts_have_separators_and_times_a_unit():
+    runs = {"instructions": [2_000_000, 101], "cycles": [2.432e6, 124.4], "seconds": [4.864e-4, 3.2], "cpi": [1.2, 1.2]}
+    shown = legible(pd.DataFrame(runs)).to_string(index=False).splitlines()
+    assert [line.split() for line in shown] == [
+        ["instructions", "cycles", "time", "cpi"],
+        ["2,000,000", "2,432,000", "486", "µs", "1.2"],
+        ["101", "124", "3.2", "s", "1.2"],
+    ]

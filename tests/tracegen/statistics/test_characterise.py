@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from analysis.questions.characterise import shown_number
 from tests.command import succeeding
 from tests.tracegen.features.test_features_file import write_trace
 from tests.uarch.programs import Instruction, Program
@@ -131,6 +132,11 @@ def test_a_profile_is_consistent(loop):
     assert ipc == sorted(ipc)
     table = list(rows(found))
     assert len(table) == len({row[:2] for row in table})
+
+
+def test_a_large_count_has_separators():
+    numbers = [2e6, 979_303.0, 25_001.0, 0.235098, 2e-6]
+    assert list(map(shown_number, numbers)) == ["2,000,000", "979,303", "25,001", "0.235098", "2e-06"]
 
 
 @pytest.mark.slow
