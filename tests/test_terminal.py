@@ -16,6 +16,7 @@ from tests.command import INSTALLED
 from uarch.configuration import preset_names
 
 PARTS = Path(__file__).parent / "analysis" / "parts.c"
+DATASET = Path(__file__).parent / "perfvec" / "tensor" / "data" / "x86-64.tensor.h5"
 COMMANDS = [
     "",
     "--help",
@@ -45,6 +46,11 @@ COMMANDS = [
     "characterise T.trace.h5",
     "phases T.trace.h5 --interval 5000",
     "phases T.trace.h5 --interval 1000",
+    "suite table .",
+    f"tensor card {DATASET}",
+    f"tensor limits {DATASET}",
+    f"tensor select {DATASET} -o part.tensor.h5 --judge mean --seeds 1",
+    f"tensor train {DATASET} --model mean -o mean.safetensors",
 ]
 
 

@@ -116,8 +116,13 @@ def suite_table(
     """Show a table of a folder's traces."""
     import pandas as pd
 
+    from analysis.questions.profile import columns
     from tracegen.suite import table
-    from tracegen.suite.table import markdown
+    from tracegen.suite.table import markdown, shown
+
+    def text() -> str:
+        header = [name.partition("/")[0] for name in rows[0]]
+        return f"{columns(header, list(map(shown, rows)))}\nbytes, branches, loads and stores: an instruction"
 
     rows = table(folder)
-    return of_table("Traces", pd.DataFrame(rows), lambda: rows, (lambda: markdown(rows)) if as_markdown else None)
+    return of_table("Traces", pd.DataFrame(rows), lambda: rows, (lambda: markdown(rows)) if as_markdown else text)

@@ -16,11 +16,12 @@ from scipy.spatial.distance import cdist
 from analysis.experiments import dubach, ipek, li, machine_vectors, surface
 from analysis.experiments.simulations import EVERY, INTERVAL_INSTRUCTIONS, Intervals, measure
 from analysis.experiments.study import L1_KIB, L2_KIB, MethodTimes, Study, designs_of, quality
+from analysis.questions.profile import columns
 from analysis.questions.subset import medoids
 from analysis.results.figure import Axis, Figure, Panel, Points
 from analysis.results.headline import Headline, percent
 from analysis.results.page import Section
-from analysis.results.result import Result
+from analysis.results.result import Result, filled
 from perfvec.model import Model
 from support.errors import InputError
 from uarch.configuration import Machine
@@ -208,7 +209,7 @@ def shown(result: Comparison) -> str:
             "method": table["method"],
             "sims": table["simulations"].map("{:,.0f}".format),
             "simulate": table["simulation_s"].map("{:,.0f} s".format),
-            "represent": table["representation_s"].map("{:,.0f} s".format),
+            "vectors": table["representation_s"].map("{:,.0f} s".format),
             "learn": table["learning_s"].map("{:,.1f} s".format),
             "above": table["above"].map("{:.1%}".format),
             "unseen": table["unseen_above"].map("{:.1%}".format),
@@ -219,7 +220,8 @@ def shown(result: Comparison) -> str:
     )
     trained = ", ".join(result.study.programs[number] for number in result.study.trained)
     counts = f"{len(result.study.programs)} programs, {len(result.study.sizes)} designs"
-    return f"{frame.to_string(index=False)}\n{counts}; learned from beforehand: {trained}"
+    told = filled(f"{counts}; learned from beforehand: {trained}")
+    return f"{columns(list(frame), frame.to_numpy().tolist())}\n{told}"
 
 
 def sections(result: Comparison) -> list[Section]:

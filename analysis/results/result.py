@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from support.errors import InputError
@@ -169,6 +170,12 @@ def to_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table as JSON may hold them; what is not known is null."""
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def filled(text: str) -> str:
+    """Text for the terminal: lines of more than 80 columns are broken, what follows is indented."""
+    lines = (fill(line, _COLUMNS, subsequent_indent="  ", break_on_hyphens=False) for line in text.splitlines())
+    return "\n".join(lines)
 
 
 def table_text(frame: pd.DataFrame) -> str:

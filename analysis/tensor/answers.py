@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.results.result import Result, of_table, table_text, to_rows
+from analysis.results.result import Result, filled, of_table, table_text, to_rows
 from perfvec.tensor import evaluate, limits
 from perfvec.tensor.autotune import Tuned
 from perfvec.tensor.pruning import Pruned, means
@@ -24,10 +24,16 @@ def card(path: str | os.PathLike[str], *, markdown: bool = False) -> Result:
         written = markdown_card(data) if markdown else ""
 
     def text() -> str:
-        counts = [f"{name}: {value}" for name, value in document.items() if not isinstance(value, list)]
-        return "\n".join([*counts, table_text(devices)])
+        counts = [f"{name}: {_told(value)}" for name, value in document.items() if not isinstance(value, list)]
+        return "\n".join([*map(filled, counts), table_text(devices)])
 
     return of_table("A dataset of tensor programs", devices, lambda: document, written.rstrip if markdown else text)
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_told(count)}" for name, count in value.items()) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def of_pruned(done: Pruned, judged: pd.DataFrame | None = None) -> Result:
@@ -43,7 +49,7 @@ def of_pruned(done: Pruned, judged: pd.DataFrame | None = None) -> Result:
         f"principal components: {first:.1%} and {second:.1%} of the variance; the part has programs in "
         f"{done.coverage:.1%} of the cells in which there are any"
     )
-    return of_table("Selected tensor programs", table, document, lambda: f"{text}\n{table_text(table)}")
+    return of_table("Selected tensor programs", table, document, lambda: f"{filled(text)}\n{table_text(table)}")
 
 
 def of_trained(done: Trained, output: str | os.PathLike[str], epochs: int) -> Result:
@@ -53,7 +59,7 @@ def of_trained(done: Trained, output: str | os.PathLike[str], epochs: int) -> Re
         factor = "a factor of the device and " if done.fine_tuned.factor else ""
         text += f"\nfine-tuned by {factor}{done.fine_tuned.passes} of {epochs} passes, by cross-validation"
     curve = pd.DataFrame(done.curve)
-    return of_table("Training", curve, lambda: {**asdict(done), "output": str(output)}, lambda: text)
+    return of_table("Training", curve, lambda: {**asdict(done), "output": str(output)}, lambda: filled(text))
 
 
 def of_tuned(done: Tuned, output: str | os.PathLike[str]) -> Result:
@@ -61,7 +67,7 @@ def of_tuned(done: Tuned, output: str | os.PathLike[str]) -> Result:
     text = f"{output}: the best of {done.trials} trials has {done.shortfall:.4f}, untuned {done.before:.4f}"
     row = {**done.parameters, "shortfall": done.shortfall, "before": done.before, "trials": done.trials}
     document = {**asdict(done), "output": str(output)}
-    return of_table("Hyper-parameters", pd.DataFrame([row]), lambda: document, lambda: text)
+    return of_table("Hyper-parameters", pd.DataFrame([row]), lambda: document, lambda: filled(text))
 
 
 def of_evaluation(rows: pd.DataFrame) -> Result:
@@ -105,4 +111,4 @@ def _limits_text(found: dict[str, Any]) -> str:
     for device, errors in found["devices"].items():
         said = ", ".join(f"{way} {error:.1%}" for way, error in errors.items())
         lines.append(f"{device} from the other devices' measured latencies, MAPE: {said}")
-    return "\n".join(lines)
+    return "\n".join(map(filled, lines))
