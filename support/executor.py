@@ -208,8 +208,11 @@ def connect(scheduler: str | None, cluster: Path | None) -> Iterator[Dask | None
 
 def start_cluster(path: Path) -> Any:
     """The dask-jobqueue cluster that a YAML file describes (as of `connect`), its jobs submitted."""
-    import dask_jobqueue
-    from dask_jobqueue.local import LocalCluster
+    try:
+        import dask_jobqueue
+        from dask_jobqueue.local import LocalCluster
+    except ImportError:
+        raise InputError("dask-jobqueue is not installed; pip install 'perfvec-toolkit[dask]'") from None
 
     given = read_yaml(path, "description of a cluster")
     if not isinstance(given, dict):

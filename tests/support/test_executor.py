@@ -128,6 +128,12 @@ def test_a_worker_that_does_not_see_a_file_is_named(dask, tmp_path):
         list(dask.map(square, [2], lost))
 
 
+def test_a_cluster_without_its_library_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    with pytest.raises(InputError, match=r"dask-jobqueue is not installed; pip install 'perfvec-toolkit\[dask\]'"):
+        start_cluster(tmp_path / "cluster.yaml")
+
+
 def test_no_scheduler_and_two_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(executor, "CONNECT_S", 0.5)
     with (
