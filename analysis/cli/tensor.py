@@ -205,7 +205,7 @@ def autotune(
     device: Annotated[str, typer.Option(help="Where networks are trained: cpu, cuda or cuda:N.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Random seed of split, search and training.")] = 0,
     work: Annotated[
-        Path | None, typer.Option(help="Folder that keeps the trials; a killed run continues from it.")
+        Path | None, typer.Option(help="File that keeps the trials; a killed run continues from it.")
     ] = None,
 ) -> Result:
     """Tune a cost model's hyper-parameters with Optuna.
@@ -245,7 +245,9 @@ def evaluate(
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share to hold out.")] = 0.1,
     train_records: Annotated[int, typer.Option(min=0, help="Train on at most N records; 0: all.")] = 0,
     networks: Annotated[str, typer.Option(help="Networks A,B,… that cross_model holds out.")] = "",
-    kind: Annotated[str, typer.Option(help="Kind of device that by_target holds out: gpu, cpu or simulated.")] = "gpu",
+    kind: Annotated[
+        str, typer.Option(help="Kind of device that by_target holds out: gpu, cpu or simulated.")
+    ] = "simulated",
     device: Annotated[str, typer.Option(help="Device that cross_device holds out.")] = "",
     share: Annotated[
         float,
@@ -262,7 +264,7 @@ def evaluate(
         typer.Option(help="Judge this trained model (or `shipped`) on --device, before and after fine-tuning there."),
     ] = None,
     work: Annotated[
-        Path | None, typer.Option(help="Folder that keeps finished rows; a killed run continues from it.")
+        Path | None, typer.Option(help="File that keeps finished rows; a killed run continues from it.")
     ] = None,
 ) -> Result:
     """Compare cost models on held-out tasks and devices.
@@ -273,6 +275,7 @@ def evaluate(
     from perfvec.tensor import evaluate as evaluation
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
+    from support.errors import InputError
 
     protocol = evaluation.Protocol(
         splits=tuple(filter(None, splits.split(","))),
@@ -289,7 +292,9 @@ def evaluate(
         train_records=train_records,
     )
     if saved is not None:
-        rows = evaluation.evaluate_saved(saved, dataset, protocol)
+        if work is not None:
+            raise InputError("--work keeps rows of models that are trained; leave it out with --saved")
+        rows = evaluation.evaluate_saved(saved, dataset, protocol, compute)
     else:
         entries = read_entries(configuration)
         names = [name for name in models.split(",") if name]

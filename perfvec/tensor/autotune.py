@@ -1,7 +1,8 @@
 """Auto-tuner of a cost model's hyper-parameters (CDMPP, Hu et al., EuroSys 2024, tunes its network so), by Optuna.
 
 Each trial trains the model on the training tasks of a split and is judged on its validation tasks; the test tasks of
-the same split and seed are never looked at, so that an evaluation with that seed stays fair. Trials are kept in a
+the same split and seed are never looked at, so that an evaluation with that seed stays fair. The configuration says
+which these are, and `evaluate` warns of others. Trials are kept in a
 journal, so that a killed tuning goes on. The result is a configuration file.
 """
 
@@ -10,13 +11,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from perfvec.tensor.configuration import Entry
+from perfvec.tensor.configuration import Entry, Tuning
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.models import make
 from perfvec.tensor.records import read_records
@@ -24,6 +25,8 @@ from support.errors import InputError
 from support.files import atomic_path, require_writable
 from tracegen.tensor import splits
 from tracegen.tensor.dataset import Dataset
+
+SPLIT, TEST = "by_task", 0.1  # and the share of the test tasks, as `evaluate` has it
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def autotune(
     model = make(entry.model, entry.parameters, where=entry.name)
     records = read_records(dataset, [model.kind])
     with Dataset(dataset) as data:
-        parts = splits.by_task(data, validation=0.1, test=0.1, seed=seed)
+        parts = splits.by_task(data, validation=0.1, test=TEST, seed=seed)
     train, held = records.take(parts.train), records.take(parts.validation)
 
     def shortfall(parameters: Mapping[str, Any]) -> float:
@@ -193,6 +196,7 @@ def _write(output: str | os.PathLike[str], entry: Entry, found: Tuned, budget: B
         f"# {entry.name}, the best of {found.trials} trials on the validation tasks of seed {seed} of the data\n"
         f"# {digest[:16]}: shortfall ({budget.criterion}) {found.shortfall:.4f}, untuned {found.before:.4f}.\n"
     )
-    models = [{"name": f"{entry.name}-tuned", "model": entry.model, "parameters": found.parameters}]
+    tuned = asdict(Tuning(digest, SPLIT, seed, TEST))
+    models = [{"name": f"{entry.name}-tuned", "model": entry.model, "parameters": found.parameters, "tuned": tuned}]
     with atomic_path(output) as temporary:
         temporary.write_text(text + yaml.safe_dump({"models": models}, sort_keys=False))

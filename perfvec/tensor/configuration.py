@@ -10,10 +10,21 @@ from typing import Any
 
 from perfvec.tensor.models import MODELS, make
 from support.errors import InputError
+from support.text import show
 from support.yaml_files import read_yaml
 
 FOLDER = Path(__file__).parent / "configurations"
 DEFAULT = "two-cores"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What parameters were tuned on: all but the test tasks of this split of the data of this digest."""
+
+    data: str
+    split: str
+    seed: int
+    test: float
 
 
 @dataclass(frozen=True)
@@ -23,6 +34,7 @@ class Entry:
     name: str
     model: str
     parameters: dict[str, Any] = field(default_factory=dict)
+    tuned: Tuning | None = None
 
 
 def read_entries(configuration: str | os.PathLike[str] = DEFAULT) -> list[Entry]:
@@ -45,10 +57,15 @@ def read_entries(configuration: str | os.PathLike[str] = DEFAULT) -> list[Entry]
         where = f"{path}: models[{index}]"
         if not isinstance(values, dict) or not isinstance(values.get("model"), str):
             raise InputError(f"{where}: expected {{name, model, parameters}}")
-        unknown = set(values) - {"name", "model", "parameters"}
+        unknown = set(values) - {"name", "model", "parameters", "tuned"}
         if unknown:
-            raise InputError(f"{where}: no field {sorted(unknown)[0]!r}; there are name, model and parameters")
-        entry = Entry(str(values.get("name", values["model"])), values["model"], dict(values.get("parameters") or {}))
+            field = show(min(unknown, key=str))
+            raise InputError(f"{where}: no field {field}; there are name, model, parameters and tuned")
+        parameters = values.get("parameters")
+        if parameters is not None and not isinstance(parameters, dict):
+            raise InputError(f"{where}: parameters is a table of parameters, not {show(parameters)}")
+        name, tuned = str(values.get("name", values["model"])), _tuning(values.get("tuned"), where)
+        entry = Entry(name, values["model"], parameters or {}, tuned)
         make(entry.model, entry.parameters, where=where)
         entries.append(entry)
     names_seen = [entry.name for entry in entries]
@@ -56,6 +73,15 @@ def read_entries(configuration: str | os.PathLike[str] = DEFAULT) -> list[Entry]
         if names_seen.count(name) > 1:
             raise InputError(f"{path}: two entries are named {name!r}; names tell rows of the table apart")
     return entries
+
+
+def _tuning(values: Any, where: str) -> Tuning | None:
+    if values is None:
+        return None
+    kinds = {"data": str, "split": str, "seed": int, "test": float}
+    if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != kinds:
+        raise InputError(f"{where}: tuned is {{data, split, seed, test}}, as perfvec tensor autotune writes it")
+    return Tuning(**values)
 
 
 def choose(entries: Sequence[Entry], names: Sequence[str]) -> list[Entry]:

@@ -20,12 +20,19 @@ from numpy.typing import NDArray
 from perfvec.tensor.metrics import pairwise_accuracy
 from perfvec.tensor.records import FeatureGroup, Records
 from support.errors import InputError
+from support.text import show
 from tracegen.tensor.dataset import Device, Rows
 
 Floats = NDArray[np.float64]
 P = TypeVar("P")
 M = TypeVar("M", bound="CostModel")  # typing.Self is of Python 3.11
 CRITERIA = ("both", "pairwise", "latency")
+_MOST = 65_536  # of a whole number: a mistyped one must not take all memory
+_MOST_OF = {
+    **dict.fromkeys(("layers", "encoder_layers", "decoder_layers", "blocks", "steps", "heads", "depth"), 64),
+    **dict.fromkeys(("width", "feed", "embedding", "hidden", "decision", "attention"), 8192),
+    "leaves": 1024,
+}
 _OF_LATENCY = 0.25  # weight of the distance of logs beside the share of misordered pairs
 
 
@@ -327,6 +334,8 @@ def from_mapping(parameters: type[P], values: Mapping[str, Any], where: str) -> 
         elif type(value) is type(default):
             if type(value) is int and value < 1:
                 raise InputError(f"{where}: {name} is at least 1, not {value}")
+            if type(value) is int and value > (most := _MOST_OF.get(name, _MOST)):
+                raise InputError(f"{where}: {name} is at most {most:,}, not {show(value)}")
             given[name] = value
         else:
             raise InputError(f"{where}: {name} is {type(default).__name__} (by default {default!r}), not {value!r}")

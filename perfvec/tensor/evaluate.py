@@ -65,7 +65,7 @@ class Protocol:
     budget: Budget = field(default_factory=Budget)
     fine_tuning: Budget = field(default_factory=lambda: Budget(epochs=20))
     networks: tuple[str, ...] = ()  # held out by cross_model; by default the one with the most tasks of its own
-    kind: str = "gpu"  # of device, held out by by_target
+    kind: str = "simulated"  # of device, held out by by_target
     device: str = ""  # held out by cross_device; by default the last that has records
     share: float = 0.1
     selections: tuple[str, ...] = ("cdmpp", "kmeans", "verma", "random")
@@ -101,6 +101,9 @@ def evaluate(
     records.measured()
     for kind in kinds.values():
         records.features(kind)
+    for entry in entries:
+        if seen := _seen(entry, protocol, records.digest):
+            print(f"perfvec: {entry.name} was tuned on tasks that are tested here: {seen}", file=sys.stderr)
     finished = _Finished(work)
     rows: list[dict[str, Any]] = []
     seeds = range(protocol.seeds)
@@ -121,8 +124,17 @@ def evaluate(
     return pd.DataFrame(rows)
 
 
+def _seen(entry: Entry, protocol: Protocol, digest: str) -> str:
+    """The splits and seeds whose test tasks an entry's parameters were tuned on; "" where there are none."""
+    if entry.tuned is None or entry.tuned.data != digest:
+        return ""
+    fair = (entry.tuned.split, entry.tuned.seed, entry.tuned.test)
+    each = ((split, seed) for split in protocol.splits for seed in range(protocol.seeds))
+    return ", ".join(f"{split} {seed}" for split, seed in each if (split, seed, protocol.test) != fair)
+
+
 def evaluate_saved(
-    model_file: str | os.PathLike[str], dataset: str | os.PathLike[str], protocol: Protocol
+    model_file: str | os.PathLike[str], dataset: str | os.PathLike[str], protocol: Protocol, on: str = "cpu"
 ) -> pd.DataFrame:
     """A saved model on the records of `protocol.device` (of all devices where it names none), rows as `evaluate` gives.
 
@@ -131,6 +143,7 @@ def evaluate_saved(
     """
     protocol.check()
     model = load_model(model_file)
+    model.use(torch_device(on))
     records = read_records(dataset, [model.kind])
     trained = [index for index, device in enumerate(records.devices) if device.name in {d.name for d in model.devices}]
     source = records.take(np.isin(records.device, trained)) if trained else None

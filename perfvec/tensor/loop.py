@@ -72,8 +72,15 @@ class Network(nn.Module):
     overriding `set_devices` and `adapting`.
     """
 
+    penalty: Tensor | None = None  # of the last batch of a training: what a network adds to the loss itself
+
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
+
+    def take_penalty(self) -> Tensor | None:
+        """Return the penalty, which is then forgotten: a network that holds its graph cannot be copied."""
+        taken, self.penalty = self.penalty, None
+        return taken
 
     def set_devices(self, count: int) -> None:
         """The model now knows `count` devices; new ones come last."""
@@ -134,7 +141,7 @@ class Plateau:
 
 
 def train(
-    network: nn.Module,
+    network: Network,
     records: Records,
     rows: Rows,
     vectors: NDArray[np.float32],
@@ -202,7 +209,8 @@ def train(
             batch = make_batch(rows, records.candidate[at], table, device[at], known, training.rows).to(on)
             index = torch.from_numpy(at).to(on)
             output, latent = network(batch)
-            loss = output.new_zeros(())
+            penalty = network.take_penalty()
+            loss = output.new_zeros(()) if penalty is None else penalty
             for name, weight in training.losses.items():
                 if not weight:
                     continue
@@ -248,6 +256,7 @@ def train(
         network.load_state_dict(plateau.weights)
     bar.close()
     network.eval()
+    network.take_penalty()
     passes = step * budget.epochs / steps if steps else 0.0
     return Learned(passes, time.process_time() - began, mean, curve)
 

@@ -24,7 +24,7 @@ _AT_ONCE = 1024  # candidates of a prediction
 _REACH = 8.0  # standard deviations that an input may lie outside the training data
 
 
-class Standardised(nn.Module):
+class Standardised(Network):
     """A network behind the standardisation of its inputs; a feature that never changed in training is left out."""
 
     def __init__(self, network: Network, inputs: int) -> None:
@@ -44,6 +44,9 @@ class Standardised(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         x = ((batch.x - self.mean) * self.scale).clamp(-_REACH, _REACH) * batch.mask[..., None]
         return self.network(Batch(x, batch.mask, batch.position, batch.parameters, batch.device))
+
+    def take_penalty(self) -> Tensor | None:
+        return self.network.take_penalty()
 
 
 class NetworkModel(CostModel):

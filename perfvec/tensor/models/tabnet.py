@@ -21,13 +21,14 @@ from support.errors import InputError
 
 @dataclass(frozen=True)
 class TabNetParameters:
-    """Widths of decision and attention, steps, and relaxation (γ), as the paper's small setting."""
+    """Widths of decision and attention, steps, relaxation (γ), and the weight of the masks' entropy in the loss (λ)."""
 
     features: str = "statements"
     decision: int = 16
     attention: int = 16
     steps: int = 3
     gamma: float = 1.3
+    sparsity: float = 1e-4
     update_rate: float = 0.3  # of the learning rate, when fine-tuning
     training: Training = field(
         default_factory=lambda: Training(target="log", losses={"mse": 1.0}, learning_rate=1e-2, weight_decay=1e-5)
@@ -38,6 +39,7 @@ class TabNetNetwork(Network):
     def __init__(self, inputs: int, devices: int, parameters: TabNetParameters) -> None:
         super().__init__()
         width = 2 * inputs + 1 + devices
+        self.sparsity = parameters.sparsity
         self.tabnet = library("pytorch_tabnet.tab_network").TabNetNoEmbeddings(
             width,
             1,
@@ -52,7 +54,9 @@ class TabNetNetwork(Network):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         count = torch.log2(batch.mask.sum(1, keepdim=True).float())
         z = torch.cat([total(batch.x, batch.mask), mean(batch.x, batch.mask), count, batch.parameters], 1)
-        output, _ = self.tabnet(z)
+        output, negative_entropy = self.tabnet(z)  # of the masks, mean over candidates and steps
+        if self.training:
+            self.penalty = -self.sparsity * negative_entropy
         return output.squeeze(-1), torch.tanh(output)
 
 

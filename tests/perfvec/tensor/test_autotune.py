@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,11 +11,13 @@ import torch
 from analysis.cli import main as cli
 from perfvec.tensor import autotune as tuning
 from perfvec.tensor.autotune import SPACES, Span, autotune, merged
-from perfvec.tensor.configuration import Entry, read_entries
+from perfvec.tensor.configuration import Entry, Tuning, read_entries
 from perfvec.tensor.contract import Budget
+from perfvec.tensor.evaluate import Protocol, evaluate
 from perfvec.tensor.loop import Training
 from perfvec.tensor.models import make
 from perfvec.tensor.models.cdmpp import CDMPPParameters
+from perfvec.tensor.records import read_records
 from support.errors import InputError
 from tests.perfvec.tensor.conftest import made_up
 from tests.perfvec.tensor.test_evaluate import written
@@ -77,6 +80,22 @@ def test_the_command(data, tmp_path, capsys):
         cli.main([*words, "--trials", "2", "--epochs", "1", "--json"])
     assert not stop.value.code
     assert json.loads(capsys.readouterr().out)["trials"] == 2
+
+
+def test_an_evaluation_on_tasks_of_the_tuning_warns(data, tmp_path, capsys):
+    autotune(data, tmp_path / "c.yaml", Entry("trees", "lightgbm"), trials=1, budget=Budget(epochs=1))
+    (entry,) = read_entries(tmp_path / "c.yaml")
+    assert entry.tuned == Tuning(read_records(data).digest, "by_task", 0, 0.1)
+    told = "trees-tuned was tuned on tasks that are tested here: "
+    fair = Protocol(splits=("by_task",), seeds=1, budget=Budget(epochs=1))
+    for protocol, others in (
+        (fair, ""),
+        (replace(fair, splits=("within_task", "by_task"), seeds=2), "within_task 0, within_task 1, by_task 1\n"),
+        (replace(fair, test=0.2), "by_task 0\n"),
+    ):
+        evaluate(data, [entry], protocol)
+        printed = capsys.readouterr().err
+        assert told + others in printed if others else told not in printed
 
 
 def test_a_model_without_a_space_is_one_line(data, tmp_path):

@@ -132,6 +132,11 @@ def test_shipped_configurations_are_of_models_that_there_are():
         ("models: [{model: mlp, parameters: {depth: 3}}]", r"models\[0\]: no parameter 'depth'"),
         ("models: [{model: mlp}, {model: mlp}]", "two entries are named 'mlp'"),
         ("models: [{model: mlp, colour: red}]", "no field 'colour'"),
+        ("models: [{model: mlp, colour: red, 3: x}]", "no field 3"),
+        ("models: [{model: mlp, parameters: 7}]", r"models\[0\]: parameters is a table of parameters, not 7"),
+        ("models: [{model: mlp, parameters: [1]}]", r"a table of parameters, not \[1\]"),
+        ("models: [{model: mlp, parameters: text}]", "a table of parameters, not 'text'"),
+        ("models: [{model: mlp, tuned: {seed: 0}}]", "tuned is {data, split, seed, test}"),
         ("models: [", "not valid yaml"),
     ],
 )
@@ -189,6 +194,8 @@ def test_from_dataset_to_prediction_by_the_commands(two, tmp_path, capsys):
         (["train", "{other}", "-o", "{model}"], "no records to learn from"),
         (["train", "{data}", "-o", "{model}", "--model", "cdmpp"], "has no features 'ast' (there: statements)"),
         (["evaluate", "{data}", "--models", "gpt"], "no model 'gpt'"),
+        (["evaluate", "{data}", "--saved", "{model}", "--work", "rows"], "leave it out with --saved"),
+        (["evaluate", "{data}", "--saved", "{model}", "--compute", "warp"], "device 'warp': PyTorch does not have it"),
     ],
 )
 def test_wrong_inputs_are_one_line_and_status_2(two, tmp_path, capsys, words, message):
@@ -210,6 +217,10 @@ def test_wrong_inputs_are_one_line_and_status_2(two, tmp_path, capsys, words, me
     printed = capsys.readouterr().err.strip().splitlines()[-1]
     assert message in printed
     assert printed.startswith("perfvec: ")
+
+
+def test_a_kind_of_device_that_the_collection_makes_is_held_out():
+    assert Protocol().kind == "simulated"
 
 
 def run(words):

@@ -16,6 +16,7 @@ from perfvec.tensor.models import MODELS, make
 from perfvec.tensor.models.atformer import ATFormerNetwork, ATFormerParameters, MaskedParameters
 from perfvec.tensor.models.cdmpp import LeafEmbedding
 from perfvec.tensor.models.lstm import LSTMNetwork, LSTMParameters
+from perfvec.tensor.models.tabnet import TabNetNetwork, TabNetParameters
 from perfvec.tensor.network import NetworkModel
 from perfvec.tensor.records import FeatureGroup, derived
 from support.errors import InputError
@@ -151,6 +152,30 @@ def test_both_ways_read_the_last_row_first():
         assert network.decode(z).item() == pytest.approx(network(whole)[0][row].item(), abs=1e-5)
 
 
+def test_the_entropy_of_tabnets_masks_is_in_its_loss():
+    pytest.importorskip("pytorch_tabnet")
+    torch.manual_seed(0)
+    network, seen = TabNetNetwork(WIDTH, 1, TabNetParameters(sparsity=0.5)), []
+    network.tabnet.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    network(batch([1, 4, 3, 2], 4))
+    _, masks = network.tabnet.forward_masks(seen[0])
+    entropies = [-(mask * torch.log(mask + 1e-15)).sum(1).mean() for mask in masks.values()]
+    expected = 0.5 * float(torch.stack(entropies).mean().detach())
+    assert len(entropies) == 3 and expected > 0
+    assert float(network.take_penalty().detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_a_network_adds_to_its_loss_is_learned_from(records):
+    pytest.importorskip("pytorch_tabnet")
+    found = []
+    for sparsity in (0.0, 1e4):
+        model = make("tabnet", {"sparsity": sparsity})
+        model.fit(records, budget=Budget(epochs=3))
+        assert model.network.take_penalty() is None
+        found.append(model.learned.loss)
+    assert found[1] > found[0]
+
+
 def test_the_root_of_the_squared_error():
     assert losses.rmse(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0])).item() == pytest.approx(np.sqrt(4.5))
 
@@ -251,6 +276,12 @@ def test_a_device_that_pytorch_does_not_have_is_one_line(records):
         ("xgboost", {"gamma": -1.0}, "gamma is a number of at least 0"),
         ("lightgbm", {"leaves": 1}, "leaves is at least 2"),
         ("blend", {"trees": {"leaves": 1}}, "leaves is at least 2"),
+        ("cdmpp", {"leaves": 100_000_000}, "leaves is at most 1,024, not 100000000"),
+        ("lightgbm", {"leaves": 100_000_000}, "leaves is at most 1,024"),
+        ("xgboost", {"depth": 1000}, "depth is at most 64"),
+        ("mlp", {"width": 10**6}, "width is at most 8,192"),
+        ("lstm", {"layers": 10**5000}, "layers is at most 64, not an enormous number"),
+        ("mlp", {"training": {"batch": 10**9}}, "batch is at most 65,536"),
     ],
 )
 def test_a_configuration_that_makes_no_model_is_one_line(name, parameters, message):
