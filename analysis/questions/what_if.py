@@ -463,7 +463,8 @@ def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 def shown(table: pd.DataFrame) -> str:
     """The summary for the terminal."""
     kept = table.drop(columns=["changes", "seconds"]).dropna(axis=1, how="all")
-    return kept.to_string(index=False, float_format="{:.3g}".format, na_rep="")
+    text = kept.to_string(index=False, float_format="{:.3g}".format, na_rep="", line_width=80)
+    return "\n".join(map(str.rstrip, text.splitlines()))
 
 
 def to_json(changes: pd.DataFrame, orders: pd.DataFrame) -> dict[str, Any]:

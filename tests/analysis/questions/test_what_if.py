@@ -50,7 +50,8 @@ def test_changes_of_one_field_and_pairs():
     assert table.loc[("pairs", "simulated", "all"), "tau"] == pytest.approx(1)
     assert table.loc[("pairs", "zero-shot", "all"), "tau"] < 0.9
     json.dumps(what_if.to_json(changes, orders), allow_nan=False)
-    assert "pairs" in what_if.shown(what_if.summary(changes, orders))
+    text = what_if.shown(what_if.summary(changes, orders))
+    assert "pairs" in text and max(map(len, text.splitlines())) <= 80
 
 
 def test_one_field_differs():
