@@ -221,7 +221,7 @@ def shown(result: Comparison) -> str:
     trained = ", ".join(result.study.programs[number] for number in result.study.trained)
     counts = f"{len(result.study.programs)} programs, {len(result.study.sizes)} designs"
     told = filled(f"{counts}; learned from beforehand: {trained}")
-    return f"{columns(list(frame), frame.to_numpy().tolist())}\n{told}"
+    return f"{columns(list(map(str, frame)), frame.to_numpy().tolist())}\n{told}"
 
 
 def sections(result: Comparison) -> list[Section]:
