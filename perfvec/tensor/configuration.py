@@ -19,7 +19,7 @@ DEFAULT = "two-cores"
 
 @dataclass(frozen=True)
 class Tuning:
-    """What parameters were tuned on: all but the test tasks of this split of the data of this digest."""
+    """Origin of tuned parameters: all but the test tasks of this split of the data of this digest."""
 
     data: str
     split: str
