@@ -48,11 +48,9 @@ def profile(
     from analysis.parts.partition import OF_TIME, require_partition
     from analysis.programs.opened import traced
     from analysis.questions import profile as profiling
-    from support.files import atomic_path, require_writable
+    from support.files import atomic_path
 
     require_partition(by)
-    if folded is not None:
-        require_writable(folded)
     if (target is None) == (not context.obj):
         raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
     collect = api.collector(
@@ -68,10 +66,11 @@ def profile(
     else:
         with traced(context.obj, max_instructions=max_instructions) as path:
             (found,), costs = collect(path)
+    answer = profiling.result(found, costs, by, rows=rows, annotated=annotate)  # refused before anything is written
     if folded is not None:
         with atomic_path(folded) as temporary:
             temporary.write_text(flame.folded(found, costs))
-    return profiling.result(found, costs, by, rows=rows, annotated=annotate)
+    return answer
 
 
 @app.command()
