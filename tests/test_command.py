@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -334,6 +335,17 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
     done = perfvec("predict", f"{'a' * 5000}.vector.npz")
     assert done.returncode == 2 and done.stderr.startswith("perfvec: aaa") and len(done.stderr.splitlines()) == 1
     assert "file name too long" in done.stderr
+
+
+@pytest.mark.parametrize("core", ["uarch.timing._core", "tracegen.live_points._core"])
+def test_no_compiled_core_is_one_line(core):
+    program = (
+        f"import sys; sys.modules['{core}'] = None; from analysis.cli.main import main; "
+        "main(['simulate', 'none.trace.h5', '--uarch', 'base'])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1
+    assert "run `make core`" in found.stderr
 
 
 def test_no_qemu_is_named(tmp_path, monkeypatch):

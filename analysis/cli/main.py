@@ -180,6 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UnicodeEncodeError as error:  # the name of a file, as Python takes it in
         near = error.object[max(0, error.start - 30) : error.end + 10]
         _fail(InputError(f"a name that is not UTF-8 cannot be written: {near!a}; rename the file"))
+    except ImportError as error:
+        if "_core" not in str(error):
+            raise
+        _fail(InputError(f"a compiled core is missing: run `make core`, or `pip install .` ({error})"))
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None and not is_full(error):
             _fail(InputError(f"{error.filename!s}: {(error.strerror or 'unreadable').lower()}"))

@@ -71,9 +71,9 @@ class Stack:
         return frame[["program", "uarch"]].assign(**each, cpi=frame["cpi"])
 
     def by(self, partition: str = "function") -> Result:
-        """Break the stacks down by function, line, loop, class, interval or phase; one more pass over the trace.
+        """Break the stacks down by one of `analysis.parts.partition.PARTITIONS`; one more pass over the trace.
 
-        Live-points have neither intervals nor phases. Raises InputError for more than one trace.
+        Live-points have no calling contexts, intervals or phases. Raises InputError for more than one trace.
         """
         from analysis.parts.partition import require_partition
         from analysis.questions.profile import result

@@ -31,7 +31,7 @@ try:
     from uarch.timing import _core
 except ImportError as error:
     raise InputError(
-        "the simulator's compiled core is missing: install the package (pip install . builds it, with a C++17 compiler)"
+        "the simulator's compiled core is missing: run `make core`, or `pip install .`; both need a C++17 compiler"
     ) from error
 
 SIMULATOR = "embedded 14"  # this model's name in what it made; another number where times of some machine change
