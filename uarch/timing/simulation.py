@@ -11,7 +11,7 @@ gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,12 +218,3 @@ def _rows(machine: Machine, instructions: StaticInstructions, native: NativeInst
 def new_stack(groups: int) -> NDArray[np.int64]:
     """[groups, len(CAUSES)] no cycles yet."""
     return np.zeros((groups, len(CAUSES)), np.int64)
-
-
-def simulate(
-    machine: Machine, instructions: StaticInstructions, chunks: Iterable[Chunk]
-) -> tuple[NDArray[np.uint16], dict[str, float]]:
-    """Latency of every instruction of `chunks`, and the counters. Memory grows with the result alone."""
-    simulation = Simulation(machine, instructions)
-    latencies = [simulation.run(chunk) for chunk in chunks]
-    return np.concatenate(latencies) if latencies else np.empty(0, np.uint16), simulation.counters

@@ -52,7 +52,6 @@ class Cache {
           flags_(sets * ways, 0),
           recent_(sets, 0) {}
 
-    bool exists() const { return ways_ > 0; }
     std::size_t lines() const { return tag_.size(); }
 
     // Where the line is, or -1. The one used last is looked at first: most searches end there.
