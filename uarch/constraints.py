@@ -18,7 +18,7 @@ from uarch.formula import Formula, evaluate
 
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
 TARGET_TABLE, ITTAGE = INDIRECT_PREDICTORS = ("target-table", "ittage")
-PREFETCHERS = ("none", "stride", "tagged")
+_, _, TAGGED, STREAM = PREFETCHERS = ("none", "stride", "tagged", "stream")
 CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
 MEMORY, CACHE = "memory", "cache"  # of `first_touch`
