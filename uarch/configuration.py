@@ -192,7 +192,7 @@ class Machine:
     system_calls: SystemCalls | None = None  # None: they take no time in the kernel
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the latency files."""
+        """Return the fields as in the latency files."""
         # Thousands of machines are made so; dataclasses.asdict, which copies every number, takes ten times as long.
         values = {name: _value(getattr(self, name)) for name in _names(Machine)}
         values["memory"] = {"model": self.memory.model} | values["memory"]

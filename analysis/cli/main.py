@@ -59,12 +59,12 @@ class _Commands(TyperGroup):
     """Typer would take a broken pipe for its own affair, and exit with 1."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """As of the group; prints help."""
+        """Parse the options of all commands; print help."""
         with _unread():
             return super().make_context(*arguments, **options)
 
     def invoke(self, context: Any) -> Any:
-        """As of the group; runs a command."""
+        """Run a command."""
         with _unread():
             return super().invoke(context)
 

@@ -1,4 +1,4 @@
-"""What commands write: the files of all commands are checked here, and results rendered as text, JSON and files."""
+"""Outputs of commands: files are checked before the work, and results rendered as text, JSON and files."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def result(old: Parts, new: Parts, costs: Costs, by: str = "function", *, rows: 
 
 
 def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str) -> Headline:
-    """By how much the whole changed on the first machine, and the part that changed most."""
+    """Tell by how much the whole changed on the first machine, and the part that changed most."""
     machine = costs.names[0]
     before, after = float(frame[f"old.{machine}"].sum()), float(frame[f"new.{machine}"].sum())
     change = after / before - 1 if before > 0 else 0.0

@@ -1,4 +1,4 @@
-"""From a machine's configuration to its vector, for machines that the model never saw (zero-shot).
+"""Encoder: from a machine's configuration to its vector, for machines that the model never saw (zero-shot).
 
 PerfVec §V trains a small network from cache sizes to machine vectors with the foundation model frozen; this one reads
 every field of the configuration (`perfvec.machines.features`). Machines that lie outside what taught the encoder are

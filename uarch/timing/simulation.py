@@ -133,7 +133,7 @@ class Simulation:
         stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]],
         outcomes: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint16]:
-        """As `run`; besides, adds every cycle to each of `stacks`, pairs of cycles [G, len(CAUSES)] (`new_stack`) and
+        """Do as `run`; besides, add every cycle to each of `stacks`, pairs of cycles [G, len(CAUSES)] (`new_stack`) and
         the row [n] that each instruction of the chunk belongs to.
         """
         latency = self._core.run_with_stacks(self.held(chunk), stacks, outcomes)

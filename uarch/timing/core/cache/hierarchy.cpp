@@ -147,7 +147,7 @@ Cycle Hierarchy::unblocked_from(const Cache& cache, Cycle cycle) const {
     }
 }
 
-// Whether the miss that the access waits with asked for the same place of the line.
+// Tells whether the miss that the access waits with asked for the same place of the line.
 bool Hierarchy::comes_first(int level, Address address) const {
     const Waiting& waiting = waiting_[level][line_of(address) & (MERGING - 1)];
     return waiting.line == line_of(address) && waiting.offset == offset_of(address);
@@ -362,7 +362,7 @@ void Hierarchy::send_prefetches_at_once() {
     }
 }
 
-// Where the line is after what has waited at a level until `cycle`, or -1.
+// Finds where the line is after what has waited at a level until `cycle`, or -1.
 std::int64_t Hierarchy::find_after_prefetches(Cache& cache, Line line, Cycle cycle) {
     cache.queue.now = cycle;
     send_prefetches();
