@@ -1,4 +1,4 @@
-"""Two builds, inputs or versions of one program: which parts gained or lost predicted time, on each machine.
+"""Two builds, inputs or versions of one program: which parts gained or lost time, predicted or simulated, by machine.
 
 Parts are matched by what they are called; each one's difference is its new cycles less its old ones, 0 where it is
 absent, so the differences add up to that of the whole.
