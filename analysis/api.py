@@ -497,19 +497,19 @@ def profile(
 ) -> Result:
     """Break the cycles of a trace into its parts on each machine; parts add up to the whole.
 
-    `by` is function, line, loop, class, interval or phase. A trace that fits a `budget` of seconds is simulated, with
-    CPI stacks; else the model answers. 0 asks the model alone, `simulate` simulates however long it takes. Raises
-    Error.
+    `by` is function, line, loop, class, instruction, context (of calls), interval or phase. A trace that fits a
+    `budget` of seconds is simulated, with CPI stacks; else the model answers. 0 asks the model alone, `simulate`
+    simulates however long it takes. Raises Error.
 
     >>> import perfvec as pv
     >>> round(float(pv.profile("T.trace.h5", "zen4").table["share.zen4"].sum()), 6)
     1.0
     """
-    from analysis.parts.partition import OF_TIME, require_partition
+    from analysis.parts.partition import OF_A_WHOLE, require_partition
     from analysis.questions import profile as profiling
 
     require_partition(by)
-    whole = interval is not None or by in OF_TIME
+    whole = interval is not None or by in OF_A_WHOLE
     seconds = _seconds(budget, simulate)
     collect = collector(machines, seconds, interval=interval, limit=max_instructions, whole=whole, model=model)
     (found,), costs = collect(trace)

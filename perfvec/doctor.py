@@ -78,7 +78,7 @@ def _model() -> str:
 
 
 def _numbers() -> str:
-    """In which numbers, and by which code, the shipped model represents programs."""
+    """Tell in which numbers, and by which code, the shipped model represents programs."""
     if not native_bf16():
         return "float32 through PyTorch (the processor does not multiply bfloat16 faster)"
     architecture = load_model().foundation.architecture

@@ -46,7 +46,7 @@ def save_arrays(path: str | os.PathLike[str], file_format: str, arrays: Mapping[
 
 
 def write_arrays(file: IO[bytes], path: str | os.PathLike[str], file_format: str, arrays: Mapping[str, Any]) -> None:
-    """As `save_arrays`, into an open file; `path` is what an error names."""
+    """Write as `save_arrays`, into an open file; `path` is what an error names."""
     values = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in arrays.items()}
     values["format"] = np.asarray(file_format)
     total = sum(value.nbytes for value in values.values())
@@ -98,7 +98,7 @@ def read_arrays(
     *,
     what: str,
 ) -> dict[str, NDArray[Any]]:
-    """As `load_arrays`, of an open file; `path` is what an error names."""
+    """Read as `load_arrays`, of an open file; `path` is what an error names."""
     with _damage_of(path, what):
         values = _read(file)
     found = values.get("format")

@@ -72,7 +72,7 @@ class Local:
         items: Sequence[Item],
         needs: Callable[[Item], Sequence[Path]] = lambda item: (),
     ) -> Iterator[tuple[int, Result]]:
-        """As of Executor."""
+        """Run the tasks, as of Executor."""
         count = max(1, min(self.workers, len(items)))
         pool: futures.Executor = (
             futures.ThreadPoolExecutor(count)
@@ -155,8 +155,8 @@ class Dask:
         items: Sequence[Item],
         needs: Callable[[Item], Sequence[Path]] = lambda item: (),
     ) -> Iterator[tuple[int, Result]]:
-        """As of Executor. Raises InputError where a worker does not see what a task needs, where a task ended several
-        workers, and where the scheduler goes away.
+        """Run the tasks, as of Executor. Raises InputError where a worker does not see what a task needs, where a task
+        ended several workers, and where the scheduler goes away.
         """
         from distributed import as_completed
         from distributed.client import FutureCancelledError

@@ -170,7 +170,7 @@ class _Written(h5py.File):
     """
 
     def create_dataset(self, *arguments: Any, **options: Any) -> h5py.Dataset:
-        """As of h5py."""
+        """Create a dataset, as of h5py."""
         dataset = super().create_dataset(*arguments, **options)
         self.__dict__.setdefault("_kept", []).append(dataset)
         return dataset

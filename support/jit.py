@@ -27,12 +27,12 @@ _OPTIONS: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
 
 
 def compiled(function: Function) -> Function:
-    """For what is short or hot: copied into each caller, as passing a tuple of arrays costs more than most bodies."""
+    """Compile what is short or hot into each caller: passing a tuple of arrays costs more than most bodies."""
     return njit(**_OPTIONS, forceinline=True)(function)
 
 
 def cached(**options: Any) -> Callable[[Function], Function]:
-    """As numba's `njit`: kept on disk between processes or, where no folder for that can be written, compiled again."""
+    """Compile as numba's `njit`, kept on disk between processes or, where no folder can be written, compiled again."""
 
     def decorate(function: Function) -> Function:
         try:

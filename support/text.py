@@ -38,7 +38,7 @@ def require_writable_name(name: str) -> None:
 
 
 def parse_json(text: str | bytes, **options: Any) -> Any:
-    """As `json.loads`, which raises RecursionError too for what is nested too deeply. Raises ValueError."""
+    """Parse as `json.loads`, which raises RecursionError too for what is nested too deeply. Raises ValueError."""
     try:
         return json.loads(text, **options)
     except RecursionError:

@@ -111,14 +111,15 @@ def test_the_snippet(folder, tmp_path, monkeypatch):
     assert sorted(swept.table["l2.size_kib"]) == [256, 512, 1024]
     simulation = pv.simulate(trace, "zen4")
     functions = simulation.stack.by("function")
-    assert functions.table["cycles.zen4"].sum() == simulation.table["cycles"].sum()
+    for parts in (functions, simulation.stack.by("context"), simulation.stack.by("instruction")):
+        assert parts.table["cycles.zen4"].sum() == simulation.table["cycles"].sum()
     assert simulation.table["cycles"].sum() == predicted.table["cycles"].iloc[0]
     compared = pv.compare([program, "T.trace.h5", pv.load("U.trace.h5")])
     assert compared.table.shape == (3, 3)
     assert pv.profile(trace, "zen4").table["instructions"].sum() == 50_000
     assert pv.machine("zen4").with_(l2__size_kib=1024).l2.size_kib == 1024
     path = trace.path
-    del trace, program, simulation, functions, swept
+    del trace, program, simulation, functions, parts, swept
     assert not path.exists()  # a temporary trace goes with the last object that needs it
 
 

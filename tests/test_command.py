@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -168,6 +169,88 @@ def test_what_cannot_be_simulated_is_one_line(arguments, said):
     assert said in found.stderr and len(found.stderr.splitlines()) == 1
 
 
+def test_a_program_does_not_run_where_a_named_target_cannot_be_simulated(tmp_path, data):
+    program = ("--uarch", "base", "--", "sh", "-c", f"touch {tmp_path}/ran")
+    for named in (tmp_path / "none.trace.h5", tmp_path / "none.livepoints.h5"):
+        refused = perfvec("simulate", named, *program)
+        assert refused.returncode == 2 and f"{named}: no such file" in refused.stderr
+    short = perfvec("simulate", data.traces / "qsort.trace.h5", "--start", 10**9, *program)
+    assert short.returncode == 2 and "lower it" in short.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("simulate", "{trace}", "--csv", "{trace}"), "--csv {trace}: it is an input too"),
+        (("simulate", "{link}", "--html", "{trace}"), "--html {trace}: it is an input too"),
+        (("predict", "{trace}", "--picture", "{tmp}/./p.svg", "--csv", "{tmp}/p.svg"), "--csv writes it too"),
+        (("profile", "{trace}", "--uarch", "{machine}", "--folded", "{machine}"), "--folded {machine}: it is an input"),
+        (("profile", "{trace}", "--uarch", "base", "--folded", "{tmp}/none/f"), "none does not exist"),
+        (("represent", "{trace}", "-o", "{trace}"), "--output {trace}: it is an input too"),
+        (("trace", "-o", "{trace}", "--", "cat", "{trace}"), "--output {trace}: it is an input too"),
+        (("uarch", "import", "{machine}", "-o", "{machine}"), "--output {machine}: it is an input too"),
+        (("uarch", "host", "-o", "{tmp}/h.yaml", "--html", "{tmp}/h.yaml"), "--output writes it too"),
+    ],
+)
+def test_an_output_replaces_neither_an_input_nor_another_output(data, tmp_path, words, told):
+    names = {name: tmp_path / name for name in ("trace", "link", "machine")} | {"tmp": tmp_path}
+    shutil.copy(data.traces / "qsort.trace.h5", names["trace"])
+    names["link"].symlink_to(names["trace"])
+    names["machine"].write_text(perfvec("uarch", "show", "base").stdout)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    refused = perfvec(*(word.format(**names) for word in words))
+    assert refused.returncode == 2 and not refused.stdout
+    assert told.format(**names) in refused.stderr and len(refused.stderr.splitlines()) == 1
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_long_word_of_a_program_is_no_path(tmp_path):
+    traced = perfvec("trace", "-o", tmp_path / "t.trace.h5", "--", "sh", "-c", f"exit 7 # {'a' * 5000}")
+    assert traced.returncode == 7
+
+
+def test_a_model_may_be_calibrated_in_place(data, tmp_path):
+    model = tmp_path / "m.safetensors"
+    shutil.copy(data.model_file, model)
+    folders = ("--traces", tmp_path, "--latencies", tmp_path)
+    in_place = perfvec("calibrate", *folders, "--fold", data.model_file, "--model", model, "-o", model)
+    assert "no *.trace.h5" in in_place.stderr  # beyond the outputs
+    fold = perfvec("calibrate", *folders, "--fold", model, "-o", model)
+    assert "it is an input too" in fold.stderr
+
+
+def test_nothing_is_written_where_a_function_is_absent(data, tmp_path):
+    target = data.traces / "qsort.trace.h5"
+    words = ("--uarch", "base", "--annotate", "nofunc", "--folded", tmp_path / "f", "--csv", tmp_path / "c")
+    refused = perfvec("profile", target, *words)
+    assert refused.returncode == 2 and "'nofunc'" in refused.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("simulate", "t", "--count", 0), "perfvec simulate: --count: "),
+        (("simulate", "t", "--start", "abc"), "perfvec simulate: --start: "),
+        (("simulate", "t", "--strat", 1), "perfvec simulate: no such option: --strat"),
+        (("simulate", "t", "--start"), "perfvec simulate: option '--start' requires an argument; see perfvec simulate"),
+        (("trace", "--", "true"), "perfvec trace: missing option '-o' / '--output'; see perfvec trace --help"),
+        (("simulat",), "perfvec: no such command 'simulat'"),
+        (("uarch", "lst"), "perfvec uarch: no such command 'lst'"),
+        (("--nothing",), "perfvec: no such option: --nothing"),
+    ],
+)
+def test_a_wrong_option_or_command_is_one_line(words, told):
+    refused = perfvec(*words)
+    assert refused.returncode == 2 and not refused.stdout
+    assert refused.stderr.startswith(told) and len(refused.stderr.splitlines()) == 1
+
+
+def test_a_group_without_a_command_prints_its_help():
+    assert "Usage: perfvec uarch" in perfvec("uarch").stderr
+
+
 def test_the_exit_status_is_passed_through(tmp_path):
     assert perfvec("trace", "-o", tmp_path / "t.trace.h5", "--", "sh", "-c", "exit 7").returncode == 7
 
@@ -252,6 +335,17 @@ def test_what_the_system_refuses_is_one_line(tmp_path):
     done = perfvec("predict", f"{'a' * 5000}.vector.npz")
     assert done.returncode == 2 and done.stderr.startswith("perfvec: aaa") and len(done.stderr.splitlines()) == 1
     assert "file name too long" in done.stderr
+
+
+@pytest.mark.parametrize("core", ["uarch.timing._core", "tracegen.live_points._core"])
+def test_no_compiled_core_is_one_line(core):
+    program = (
+        f"import sys; sys.modules['{core}'] = None; from analysis.cli.main import main; "
+        "main(['simulate', 'none.trace.h5', '--uarch', 'base'])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1
+    assert "run `make core`" in found.stderr
 
 
 def test_no_qemu_is_named(tmp_path, monkeypatch):

@@ -26,6 +26,8 @@ from uarch.constraints import (
     RELATIONS,
     RULES,
     SMALL_PAGE,
+    STREAM,
+    TAGGED,
     TARGET_TABLE,
     VIRTUAL,
     Rule,
@@ -190,7 +192,7 @@ class Machine:
     system_calls: SystemCalls | None = None  # None: they take no time in the kernel
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the latency files."""
+        """Return the fields as in the latency files."""
         # Thousands of machines are made so; dataclasses.asdict, which copies every number, takes ten times as long.
         values = {name: _value(getattr(self, name)) for name in _names(Machine)}
         values["memory"] = {"model": self.memory.model} | values["memory"]
@@ -480,8 +482,14 @@ def load_machine(name_or_path: str | Path) -> Machine:
     text = str(name_or_path)
     if text in native_names():
         preset = text.removesuffix(_NATIVE)
+        machine = load_machine(preset)
         native = {"name": text, "microcode": _FAMILIES[preset], "branch_predictor.indirect": ITTAGE}
-        return replace_fields(load_machine(preset), native | _NATIVE_FIELDS.get(preset, {}))
+        native |= {
+            field: STREAM
+            for field, value in flatten(machine.to_dict()).items()
+            if field.endswith(".prefetcher") and value == TAGGED
+        }
+        return replace_fields(machine, native | _NATIVE_FIELDS.get(preset, {}))
     if text in preset_names():
         return machine_from_dict(read_yaml(PRESETS / f"{text}.yaml", "machine file"))
     path, wanted = Path(text), None

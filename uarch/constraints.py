@@ -18,12 +18,12 @@ from uarch.formula import Formula, evaluate
 
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
 TARGET_TABLE, ITTAGE = INDIRECT_PREDICTORS = ("target-table", "ittage")
-PREFETCHERS = ("none", "stride", "tagged")
+_, _, TAGGED, STREAM = PREFETCHERS = ("none", "stride", "tagged", "stream")
 CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
 MEMORY, CACHE = "memory", "cache"  # of `first_touch`
 FIXED, CACHES = "fixed", "caches"  # of `tlb.walk`
-VIRTUAL, IN_ORDER, DRAWN = FRAMES = ("virtual", "in-order", "drawn")
+VIRTUAL, _, DRAWN = FRAMES = ("virtual", "in-order", "drawn")
 SMALL_PAGE = 4  # KiB
 # Kinds of system calls that may have a time of their own (uarch/system_calls.yaml), and all others.
 _FILE_CALLS = ("read", "write", "open", "close", "stat", "getdents")

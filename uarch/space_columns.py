@@ -138,7 +138,7 @@ def _without(field: str, value: Column, absent: NDArray[np.bool_]) -> Column:
 def _values(
     field: str, dimension: Mapping[str, Any], coordinate: NDArray[np.float64], known: Mapping[str, Any]
 ) -> Column:
-    """As `uarch.space._value`, of many coordinates."""
+    """Return values as `uarch.space._value`, of many coordinates."""
     if "choices" in dimension:
         choices = dimension["choices"]
         index = np.minimum((coordinate * len(choices)).astype(int), len(choices) - 1)

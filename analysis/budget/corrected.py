@@ -25,7 +25,7 @@ _SIZES = ("l1i.size_kib", "l1d.size_kib", "l2.size_kib", "l3.size_kib")
 
 
 def factor(process: GaussianProcess, level: float = LEVEL) -> float:
-    """By how many of their standard deviations `level` of the left-out points are missed at most."""
+    """Return by how many of their standard deviations `level` of the left-out points are missed at most."""
     residual, deviation = process.left_out()
     ratio = np.sort(np.abs(residual) / deviation)
     place = min(math.ceil((len(ratio) + 1) * level), len(ratio)) - 1

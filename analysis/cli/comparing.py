@@ -11,7 +11,7 @@ import typer
 from analysis.api import DEFAULT_BUDGET
 from analysis.cli.inputs import opened_targets
 from analysis.cli.options import Budget, Machines, MaxInstructions, ModelFile, SimulateAll, Space, Targets
-from analysis.cli.output import answers, require_outputs
+from analysis.cli.output import answers
 from analysis.results.result import Result
 from support.errors import InputError
 
@@ -119,8 +119,9 @@ def report(
     from analysis import api
     from analysis.results.page import write_page
     from analysis.tensor import results
+    from support.files import require_writable
 
-    require_outputs(html=output)
+    require_writable(output)
     measured = results.sections(tensor or [])
     if tensor and not targets and not context.obj:
         print(write_page(output, "Tensor programs", measured, headline=results.headline(measured)), file=sys.stderr)

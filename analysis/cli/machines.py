@@ -150,12 +150,11 @@ def uarch_host(
 
     Fields are read, measured, or assumed from the nearest preset. Takes half a minute.
     """
-    from analysis.cli.output import render, require_outputs
+    from analysis.cli.output import render
     from analysis.real_computers.host import host
     from support.files import atomic_path, require_writable
     from uarch.host.machine_file import machine_file
 
-    require_outputs(html=html)
     if output is not None:
         if output.suffix not in (".yaml", ".yml"):
             raise InputError(f"{output}: the name of a machine file ends in .yaml")

@@ -34,6 +34,7 @@ from analysis.cli import (
     validating,
     workloads,
 )
+from analysis.cli.output import Command, UsageError
 from support.errors import InputError, is_full
 from support.unsealed import ALLOWED
 
@@ -58,12 +59,12 @@ class _Commands(TyperGroup):
     """Typer would take a broken pipe for its own affair, and exit with 1."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """As of the group; prints help."""
+        """Parse the options of all commands; print help."""
         with _unread():
             return super().make_context(*arguments, **options)
 
     def invoke(self, context: Any) -> Any:
-        """As of the group; runs a command."""
+        """Run a command."""
         with _unread():
             return super().invoke(context)
 
@@ -129,26 +130,30 @@ def options(
         print(_FIRST_STEPS)
 
 
-for theme in (
-    tracing,
-    labelling,
-    learning,
-    representing,
-    sampling,
-    predicting,
-    simulating,
-    profiling,
-    comparing,
-    examining,
-    validating,
-):
-    app.add_typer(theme.app)
-app.add_typer(machines.app, name="uarch")
-app.add_typer(imports.app, name="import")
-app.add_typer(workloads.app, name="suite")
-app.add_typer(experiments.app, name="experiment")
+_THEMES = {
+    tracing: None,
+    labelling: None,
+    learning: None,
+    representing: None,
+    sampling: None,
+    predicting: None,
+    simulating: None,
+    profiling: None,
+    comparing: None,
+    examining: None,
+    validating: None,
+    machines: "uarch",
+    imports: "import",
+    workloads: "suite",
+    experiments: "experiment",
+    tensor: "tensor",
+}
 tensor.app.add_typer(tuning.app)
-app.add_typer(tensor.app, name="tensor")
+for theme, group in _THEMES.items():
+    app.add_typer(theme.app, name=group)
+for theme in (*_THEMES, tuning):
+    for command in theme.app.registered_commands:
+        command.cls = Command
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -164,7 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with _unread():
             try:
-                app(words, obj=program, standalone_mode=True)
+                sys.exit(app(words, prog_name="perfvec", obj=program, standalone_mode=False))
+            except UsageError as error:
+                _refuse(error)
             finally:
                 if sys.stdout is not None:
                     sys.stdout.flush()  # not at the interpreter's end, which tells of a failure in its own words
@@ -173,6 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UnicodeEncodeError as error:  # the name of a file, as Python takes it in
         near = error.object[max(0, error.start - 30) : error.end + 10]
         _fail(InputError(f"a name that is not UTF-8 cannot be written: {near!a}; rename the file"))
+    except ImportError as error:
+        if "_core" not in str(error):
+            raise
+        _fail(InputError(f"a compiled core is missing: run `make core`, or `pip install .` ({error})"))
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None and not is_full(error):
             _fail(InputError(f"{error.filename!s}: {(error.strerror or 'unreadable').lower()}"))
@@ -180,6 +191,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _discard(sys.stdout)
         _fail(InputError("the disk is full, or a file larger than is allowed"))
+
+
+def _refuse(error: Any) -> NoReturn:
+    """Tell of a wrong option, argument or command in one line; print the help of a group without a command."""
+    told, command = error.format_message(), error.ctx.command_path if error.ctx else "perfvec"
+    if "\n" in told:
+        print(told, file=sys.stderr)
+        sys.exit(2)
+    parameter = getattr(error, "param", None)
+    if parameter is not None and error.message:  # a wrong value; else something is missing, or unknown
+        first, rest = f"{command}: {parameter.opts[-1]}", error.message
+    else:
+        first, rest = command, f"{told.rstrip('.')}; see {command} --help"
+    print(f"{first}: {rest[0].lower()}{rest[1:]}".rstrip("."), file=sys.stderr)
+    sys.exit(2)
 
 
 def _fail(error: InputError) -> NoReturn:

@@ -19,6 +19,9 @@ Targets = Annotated[
     list[str] | None,
     typer.Argument(help="Traces, live-points (*.livepoints.h5) or vectors (*.vector.npz); or -- PROGRAM ARGS…"),
 ]
+Traces = Annotated[
+    list[str] | None, typer.Argument(help="Traces or live-points (*.livepoints.h5); or -- PROGRAM ARGS…")
+]
 ModelFile = Annotated[Path | None, typer.Option("--model", help="Model file; the shipped model by default.")]
 Machines = Annotated[
     list[str] | None,

@@ -1,24 +1,31 @@
-"""The one renderer of results: --json, --csv, --html and --picture of every command that answers a question."""
+"""Outputs of commands: files are checked before the work, and results rendered as text, JSON and files."""
 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import typer
+from typer.core import TyperCommand
+
 from analysis.cli.options import Csv, Html, Json, Picture
 from analysis.results.result import Result
+from support.errors import InputError
 
+UsageError: Any = typer.BadParameter.__base__  # Click's, which Typer has under no public name
+_FILES = ("csv", "html", "picture", "folded", "latency", "state", "points", "curve")  # and what -o names
+_REPLACED = ("calibrate", "model_file")  # the one input that may be the output
 _OPTIONS = {"as_json": (Json, False), "csv": (Csv, None), "html": (Html, None), "picture": (Picture, None)}
 
 
 def answers(*names: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
     """Make a command of a function that returns a Result: add the options `names` and render the result.
 
-    `names` are of as_json, csv, html and picture, all four by default. Files that cannot be written are refused before
-    the function runs.
+    `names` are of as_json, csv, html and picture, all four by default.
     """
     chosen = {name: _OPTIONS[name] for name in names or _OPTIONS}
 
@@ -27,7 +34,6 @@ def answers(*names: str) -> Callable[[Callable[..., Result]], Callable[..., None
 
         def command(*arguments: Any, **options: Any) -> None:
             outputs = {name: options.pop(name, default) for name, (_, default) in _OPTIONS.items()}
-            require_outputs(outputs["csv"], outputs["html"], outputs["picture"])
             render(question(*arguments, **options), **outputs)
 
         added = [
@@ -57,14 +63,51 @@ def render(result: Result, *, as_json: bool, csv: Path | None, html: Path | None
     print(result.to_json() if as_json else str(result))
 
 
-def require_outputs(csv: Path | None = None, html: Path | None = None, picture: Path | None = None) -> None:
-    """Refuse files that cannot be written, before the work. Raises InputError."""
+class Command(TyperCommand):
+    """A command that refuses its outputs before it runs (`require_outputs`)."""
+
+    def parse_args(self, context: Any, args: list[str]) -> list[str]:
+        """Parse the words of the command; errors name it."""
+        try:
+            return super().parse_args(context, args)
+        except UsageError as error:
+            error.ctx = error.ctx or context
+            raise
+
+    def invoke(self, context: Any) -> Any:
+        """Run the command. Raises InputError for what it cannot write, or should not."""
+        outputs: dict[str, str | os.PathLike[str]] = {}
+        inputs: list[object] = list(context.obj or ())
+        for parameter in self.params:
+            value = context.params.get(parameter.name)
+            if parameter.name in _FILES or "-o" in parameter.opts:
+                if isinstance(value, str | os.PathLike):
+                    outputs[parameter.opts[-1]] = value
+            elif (context.info_name, parameter.name) != _REPLACED:
+                inputs += value if isinstance(value, list | tuple) else [value]
+        require_outputs(outputs, [value for value in inputs if isinstance(value, str | os.PathLike)])
+        return super().invoke(context)
+
+
+def require_outputs(
+    outputs: Mapping[str, str | os.PathLike[str]], inputs: Iterable[str | os.PathLike[str]] = ()
+) -> None:
+    """Refuse files that cannot be written, and those that would replace an input or each other.
+
+    `outputs` are by option; of `inputs`, words of the command line, those that name files count. Raises InputError.
+    """
     from support.files import require_writable
 
-    if picture is not None:
-        from analysis.results.figure_matplotlib import require_picture
+    # A Path would not take a word of a program that is too long for one.
+    taken = {os.path.realpath(word): "it is an input too" for word in inputs if os.path.isfile(word)}  # noqa: PTH113
+    for option, path in outputs.items():
+        if option == "--picture":
+            from analysis.results.figure_matplotlib import require_picture
 
-        require_picture(picture)
-    for path in (csv, html, picture):
-        if path is not None:
+            require_picture(Path(path))
+        if option.removeprefix("--") in _FILES:
             require_writable(path)
+        place = os.path.realpath(path)
+        if place in taken:
+            raise InputError(f"{option} {os.fspath(path)}: {taken[place]}; name another file")
+        taken[place] = f"{option} writes it too"

@@ -12,7 +12,7 @@ import typer
 from analysis.api import DEFAULT_BUDGET
 from analysis.cli.inputs import opened_targets
 from analysis.cli.options import Budget, Count, Level, Machines, MaxInstructions, ModelFile, SimulateAll, Start, Targets
-from analysis.cli.output import answers, require_outputs
+from analysis.cli.output import answers
 from analysis.results.result import Result
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 
@@ -223,8 +223,9 @@ def explore(
     from analysis import api
     from analysis.designs.vary import parse_vary
     from analysis.questions.novelty import unlike
+    from support.files import require_writable
 
-    require_outputs(html=output)
+    require_writable(output)
     require_level(level)
     given = api.simulable(machines) if machines else None  # a wrong machine is refused before a program is traced
     grid = parse_vary(vary) if vary else None

@@ -23,7 +23,9 @@ def profile(
     context: typer.Context,
     target: Annotated[str | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
     machines: Machines = None,
-    by: Annotated[str, typer.Option(help="function, line, loop, class, interval or phase.")] = "function",
+    by: Annotated[
+        str, typer.Option(help="function, line, loop, class, instruction, context (of calls), interval or phase.")
+    ] = "function",
     seconds: Budget = DEFAULT_BUDGET,
     simulate: SimulateAll = False,
     interval: Annotated[
@@ -45,14 +47,12 @@ def profile(
     """
     from analysis import api
     from analysis.parts import flame
-    from analysis.parts.partition import OF_TIME, require_partition
+    from analysis.parts.partition import OF_A_WHOLE, require_partition
     from analysis.programs.opened import traced
     from analysis.questions import profile as profiling
-    from support.files import atomic_path, require_writable
+    from support.files import atomic_path
 
     require_partition(by)
-    if folded is not None:
-        require_writable(folded)
     if (target is None) == (not context.obj):
         raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
     collect = api.collector(
@@ -60,7 +60,7 @@ def profile(
         math.inf if simulate else seconds,
         interval=interval,
         limit=max_instructions,
-        whole=interval is not None or folded is not None or by in OF_TIME,
+        whole=interval is not None or folded is not None or by in OF_A_WHOLE,
         model=model_file,
     )
     if target is not None:
@@ -68,10 +68,11 @@ def profile(
     else:
         with traced(context.obj, max_instructions=max_instructions) as path:
             (found,), costs = collect(path)
+    answer = profiling.result(found, costs, by, rows=rows, annotated=annotate)  # refused before anything is written
     if folded is not None:
         with atomic_path(folded) as temporary:
             temporary.write_text(flame.folded(found, costs))
-    return profiling.result(found, costs, by, rows=rows, annotated=annotate)
+    return answer
 
 
 @app.command()

@@ -55,13 +55,11 @@ def validate(
     from analysis.cli.inputs import machines_named
     from analysis.real_computers import validate as validation
     from perfvec.model import load_model
-    from support.files import atomic_path, require_writable
+    from support.files import atomic_path
     from uarch.configuration import load_machine, native_names
     from uarch.host.told import told
     from uarch.stated_error import stated_error_yaml
 
-    if state is not None:
-        require_writable(state)
     preset = told().preset
     nearest = load_machine(f"{preset}-native" if f"{preset}-native" in native_names() else preset)
     chosen = machines_named(machines) if machines else []

@@ -1,5 +1,6 @@
-"""From other programs and a few responses: Dubach, Jones, O'Boyle: Microarchitectural Design Space Exploration Using an
-Architecture-Centric Approach (MICRO 2007).
+"""Prediction from other programs and a few responses.
+
+Dubach, Jones, O'Boyle: Microarchitectural Design Space Exploration Using an Architecture-Centric Approach (MICRO 2007).
 
 Some programs are simulated beforehand and each gets a neural network. A new program is simulated on a few designs, its
 responses; a linear regression over the networks' predictions on them gives the weights by which the networks predict

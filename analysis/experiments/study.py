@@ -71,8 +71,8 @@ def designs_of(
 
 
 def quality(study: Study, answer: MethodTimes) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """For each program: how far the chosen design's true objective is above the smallest (a fraction), how many designs
-    are truly better, and which was chosen.
+    """Tell for each program how far the chosen design's true objective is above the smallest (a fraction), how many
+    designs are truly better, and which was chosen.
     """
     objective = study.cycles * study.cost
     chosen = (answer.time * study.cost).argmin(axis=1)

@@ -32,19 +32,9 @@ def folded(parts: Parts, costs: Costs) -> str:
     cycles = np.maximum(np.rint(costs.cycles(parts.contexts)), 0).astype(np.int64)
     return "".join(
         f"{stack} {' '.join(map(str, numbers))}\n"
-        for stack, numbers in zip(context_names(parts), cycles.tolist(), strict=True)
+        for stack, numbers in zip(parts.context_names(), cycles.tolist(), strict=True)
         if stack and any(numbers)
     )
-
-
-def context_names(parts: Parts) -> list[str]:
-    """Return each calling context's functions from the outermost on, joined by `;`; '' for the root."""
-    stacks = [""] * len(parts.context_parent)
-    for node in range(1, len(stacks)):
-        name = parts.functions[parts.context_function[node]].replace(";", ":")
-        above = stacks[parts.context_parent[node]]
-        stacks[node] = f"{above};{name}" if above else name
-    return stacks
 
 
 def inclusive(parts: Parts) -> Sums:

@@ -1,4 +1,4 @@
-"""A trace in parts: sums by function, source line, loop, instruction class, interval, phase and calling context.
+"""A trace in parts: sums by function, line, loop, instruction class, instruction, calling context, interval, phase.
 
 One pass over a trace finds them (`predicted_parts.py`, `simulated_parts.py`). Cycles on a machine are then a dot
 product (`costs.py`).
@@ -29,8 +29,8 @@ from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.instructions import Chunk, Flag, Operation, StaticInstructions
 
-PARTITIONS = ("function", "line", "loop", "class", "interval", "phase")
-OF_TIME = ("interval", "phase")  # those of when something was executed
+PARTITIONS = ("function", "line", "loop", "class", "instruction", "context", "interval", "phase")
+OF_A_WHOLE = ("context", "interval", "phase")  # those that a sample does not know
 INTERVALS = 50  # of a trace, where the user does not say how long one is
 UNKNOWN = "[unknown]"  # code that no symbol covers
 _COLD = re.compile(r"\.cold(\.\d+)?$")  # what GCC moves out of a function stays part of it
@@ -83,13 +83,13 @@ class Parts:
 
     @property
     def sampled(self) -> bool:
-        """Tell whether they are of live-points, which have no parts by time."""
+        """Tell whether they are of live-points, which have no calling contexts, intervals or phases."""
         return not len(self.intervals.instructions)
 
     def by(self, partition: str) -> Partition:
         """One of PARTITIONS; only what was executed has a row. Raises InputError for another name."""
         require_partition(partition)
-        if partition in OF_TIME and self.sampled:
+        if partition in OF_A_WHOLE and self.sampled:
             raise InputError(f"{self.program}: live-points have no part of the run by {partition}; give the trace")
         if partition == "interval":
             first = np.arange(len(self.intervals.instructions)) * self.interval
@@ -98,7 +98,15 @@ class Parts:
             return Partition(pd.DataFrame({"name": name, "first": first, "end": last}), self.intervals)
         if partition == "phase":
             return self._by_phase()
-        labels = {"function": self._by_function, "line": self._by_line, "loop": self._by_loop, "class": self._by_class}
+        if partition == "context":
+            return self._by_context()
+        labels = {
+            "function": self._by_function,
+            "line": self._by_line,
+            "loop": self._by_loop,
+            "class": self._by_class,
+            "instruction": self._by_instruction,
+        }
         keys = labels[partition]()
         executed = self.statics.instructions > 0
         columns = list(keys.columns)
@@ -122,6 +130,36 @@ class Parts:
             "intervals": np.bincount(phase),
         }
         return Partition(pd.DataFrame(labels), self.intervals.merge(phase, len(order)))
+
+    def _by_context(self) -> Partition:
+        """Calling contexts, each without what it calls."""
+        executed = np.flatnonzero(self.contexts.instructions)
+        names = self.context_names()
+        labels = {
+            "name": [names[node] or UNKNOWN for node in executed.tolist()],
+            "function": [names[node].rsplit(";", 1)[-1] or UNKNOWN for node in executed.tolist()],
+        }
+        return Partition(
+            pd.DataFrame(labels), Sums(self.contexts.vectors[executed], self.contexts.instructions[executed])
+        )
+
+    def context_names(self) -> list[str]:
+        """Return each calling context's functions from the outermost on, joined by `;`; '' for the root."""
+        stacks = [""] * len(self.context_parent)
+        for node in range(1, len(stacks)):
+            name = self.functions[self.context_function[node]].replace(";", ":")
+            above = stacks[self.context_parent[node]]
+            stacks[node] = f"{above};{name}" if above else name
+        return stacks
+
+    def _by_instruction(self) -> pd.DataFrame:
+        """Static instructions, named by their place in their function, or their address where it is not known."""
+        address, file, line = self.instructions.address, self.lines["file"], self.lines["line"].astype(np.int64)
+        name = [
+            f"{self.functions[function]}{self._offset(k)}" if function else f"{UNKNOWN} {int(address[k]):#x}"
+            for k, function in enumerate(self.function.tolist())
+        ]
+        return pd.DataFrame({"name": name, "address": address, "file": file, "line": line})
 
     def _by_function(self) -> pd.DataFrame:
         return pd.DataFrame({"name": np.array(self.functions, object)[self.function]})
@@ -164,8 +202,15 @@ class Parts:
 
     def _offset(self, static: int) -> str:
         """Return the place of an instruction without a line: bytes behind the first executed one of its function."""
-        first = self.instructions.address[self.function == self.function[static]].min()
+        first = self._first[self.function[static]]
         return f"+{int(self.instructions.address[static] - first):#x}"
+
+    @cached_property
+    def _first(self) -> NDArray[np.uint64]:
+        """[functions] the lowest address of each that was executed."""
+        first = np.full(len(self.functions), np.iinfo(np.uint64).max)
+        np.minimum.at(first, self.function, self.instructions.address)
+        return first
 
     def _by_class(self) -> pd.DataFrame:
         """The operation, and whether the instruction loads or stores."""

@@ -47,7 +47,7 @@ class Simulable(Protocol):
 
     @property
     def isa(self) -> str:
-        """As a trace names it."""
+        """The instruction set, as a trace names it."""
 
     @property
     def instructions(self) -> int:
@@ -98,7 +98,7 @@ class SimulableTrace:
         return self._decoded
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
-        """As `Simulable`'s; a point for an interval."""
+        """Return the cycles, with a point for an interval."""
         cycles: list[float] = []
         instructions = self._instructions()
         hidden = None if self._progress else True
@@ -126,13 +126,13 @@ class SimulableLivePoints:
 
     @property
     def work(self) -> int:
-        """As `Simulable`'s."""
+        """Instructions that one machine's simulation passes."""
         return self._simulator.work
 
     def prepare(self) -> None:
         """Nothing is left to be made."""
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
-        """As `Simulable`'s; the interval is of the sampling."""
+        """Return the cycles; the interval is of the sampling."""
         found = self._simulator.simulate(machines, threads)
         return Estimates(found.cycles, found.cycles - found.half_width, found.cycles + found.half_width)

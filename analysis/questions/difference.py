@@ -1,4 +1,4 @@
-"""Two builds, inputs or versions of one program: which parts gained or lost predicted time, on each machine.
+"""Two builds, inputs or versions of one program: which parts gained or lost time, predicted or simulated, by machine.
 
 Parts are matched by what they are called; each one's difference is its new cycles less its old ones, 0 where it is
 absent, so the differences add up to that of the whole.
@@ -42,7 +42,7 @@ def result(old: Parts, new: Parts, costs: Costs, by: str = "function", *, rows: 
 
 
 def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str) -> Headline:
-    """By how much the whole changed on the first machine, and the part that changed most."""
+    """Tell by how much the whole changed on the first machine, and the part that changed most."""
     machine = costs.names[0]
     before, after = float(frame[f"old.{machine}"].sum()), float(frame[f"new.{machine}"].sum())
     change = after / before - 1 if before > 0 else 0.0

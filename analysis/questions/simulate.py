@@ -71,9 +71,9 @@ class Stack:
         return frame[["program", "uarch"]].assign(**each, cpi=frame["cpi"])
 
     def by(self, partition: str = "function") -> Result:
-        """Break the stacks down by function, line, loop, class, interval or phase; one more pass over the trace.
+        """Break the stacks down by one of `analysis.parts.partition.PARTITIONS`; one more pass over the trace.
 
-        Live-points have neither intervals nor phases. Raises InputError for more than one trace.
+        Live-points have no calling contexts, intervals or phases. Raises InputError for more than one trace.
         """
         from analysis.parts.partition import require_partition
         from analysis.questions.profile import result
@@ -103,9 +103,6 @@ def ask(
     There `half_width` is `half_width_cycles`.
     """
     span = span or Span()
-    for path in traces:
-        if Path(path).name.endswith(".npz"):
-            raise InputError(f"{path}: a vector cannot be simulated; give the trace (*.trace.h5)")
     frame = simulate(traces, machines, span, threads=threads)
     return Simulation(
         "Simulated time",
@@ -137,13 +134,7 @@ def simulate(
     require_names([machine.name for machine in machines])
     span = span or Span()
     rows: list[dict[str, Any]] = []
-    for path in traces:
-        if is_live_points(path):
-            if span != Span():
-                raise InputError(f"{path}: live-points stand for the whole run; leave --start, --count, --warmup out")
-            continue
-        with opened(path) as trace:
-            span.stop(trace)  # told before the work on another begins
+    require_simulable(traces, span)  # told before the work on another begins
     for path in traces:
         if is_live_points(path):
             rows += _estimated(path, machines, threads, progress)
@@ -170,6 +161,20 @@ def simulate(
                     }
                 )
     return pd.DataFrame(rows)
+
+
+def require_simulable(traces: Sequence[str | os.PathLike[str]], span: Span) -> None:
+    """Raise InputError for a vector, a bad file, a trace that ends before `span`, and a `span` of live-points."""
+    for path in traces:
+        if Path(path).name.endswith(".npz"):
+            raise InputError(f"{path}: a vector cannot be simulated; give the trace (*.trace.h5)")
+        if is_live_points(path):
+            if span != Span():
+                raise InputError(f"{path}: live-points stand for the whole run; leave --start, --count, --warmup out")
+            load(path)
+            continue
+        with opened(path) as trace:
+            span.stop(trace)
 
 
 def _estimated(
@@ -407,15 +412,17 @@ def plot(frame: pd.DataFrame) -> Figure:
 
 @contextmanager
 def named_traces(
-    targets: Sequence[str | os.PathLike[str]], program: Sequence[str] = (), *, max_instructions: int | None = None
+    targets: Sequence[str | os.PathLike[str]],
+    program: Sequence[str] = (),
+    span: Span | None = None,
+    *,
+    max_instructions: int | None = None,
 ) -> Iterator[list[Path]]:
     """The targets as paths, and the trace of `program`, a command line, made now in a temporary folder.
 
-    Raises InputError for a vector, which cannot be simulated, and where there is no target.
+    Raises InputError before it runs for a target that cannot be simulated, and where there is no target.
     """
-    for target in targets:
-        if Path(target).name.endswith(".npz"):
-            raise InputError(f"{target}: a vector cannot be simulated; give the trace (*.trace.h5)")
+    require_simulable(targets, span or Span())
     if not targets and not program:
         raise InputError("no target: name traces (*.trace.h5), or give `-- PROGRAM ARGS…`")
     paths = [Path(target) for target in targets]

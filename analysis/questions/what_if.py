@@ -163,7 +163,7 @@ class Kept:
         """Nothing: where all is known, nothing is simulated."""
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
-        """As `Simulable`'s."""
+        """Return the cycles, as `Simulable` does."""
         keys = [hashlib.sha256(str(configuration_key(machine)).encode()).hexdigest()[:24] for machine in machines]
         new = {key: machine for key, machine in zip(keys, machines, strict=True) if key not in self._known}
         for first in range(0, len(new), _SAVED):

@@ -22,7 +22,7 @@ MACHINES, SPAN = 256, Span(600_000, 400_000)
 
 
 def fitted(where: Coordinates, cycles: np.ndarray) -> dict[str, tuple[float, float]]:
-    """By coordinate how much its logarithms are above the general prior."""
+    """Return by coordinate how much its logarithms are above the general prior."""
     process = gaussian_process.GaussianProcess(where, np.arange(len(cycles)), np.log(cycles))
     above = (process._width * process.state).numpy()
     count = len(where.names)

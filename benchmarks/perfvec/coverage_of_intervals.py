@@ -28,7 +28,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from perfvec.model import Model, load_model
-from perfvec.representation.pool import UNIT, Listed, Pool
+from perfvec.representation.pool import Listed, Pool
 from perfvec.representation.represent import OVERLAP, represent
 from perfvec.representation.sample import Sample
 from perfvec.representation.signatures import Reservoir
@@ -37,6 +37,7 @@ from support.files import atomic_path
 from tracegen.decode import decode
 from tracegen.features.schema import extracted
 from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import UNIT
 
 PART = 1024  # units kept together
 A_PASS = 200 * PART  # units whose features are in memory, 4.6 GB

@@ -82,7 +82,7 @@ def all_loops() -> list[Loop]:
 
 
 def all_machines() -> list[Machine]:
-    """As gem5 simulates them."""
+    """Return the machines as gem5 simulates them."""
     content = json.loads((LOOPS / "machines.json").read_text())
     return [
         as_simulated(load_machine(each) if isinstance(each, str) else machine_from_dict(each))[0] for each in content

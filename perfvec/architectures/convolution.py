@@ -47,7 +47,7 @@ class Convolution(Architecture):
         return self.enter
 
     def behind_first(self, entered: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """In memory that is taken once, part by part through all blocks."""
+        """Write into memory that is taken once, part by part through all blocks."""
         (steps, batch, width), kind = entered.shape, _product_type(entered)
         if self.packed is not None and kind == torch.bfloat16 and entered.device.type == "cpu":
             tiles = amx.kernel_for(width, self.kernel)

@@ -78,7 +78,7 @@ def _widened(bits: np.uint16) -> np.float32:
 
 @_kernel
 def _rounded_at_random(number: np.float32, place: np.uint32) -> np.uint16:
-    """By 16 bits of a hash of the place (MurmurHash3's finaliser, Appleby 2011), whose carry rounds up."""
+    """Round by 16 bits of a hash of the place (MurmurHash3's finaliser, Appleby 2011), whose carry rounds up."""
     hashed = np.uint32(place * _STEP)
     hashed = np.uint32((hashed ^ np.uint32(hashed >> _UPPER)) * _MIX)
     return np.uint16(np.uint32(np.float32(number).view(np.uint32) + np.uint32(hashed >> _UPPER)) >> _UPPER)

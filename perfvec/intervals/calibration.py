@@ -76,7 +76,7 @@ class WayCalibration:
     pairs: int
 
     def quantile(self, level: float) -> float:
-        """At the next of LEVELS that is not below; infinite beyond the last."""
+        """Return that at the next of LEVELS that is not below; infinite beyond the last."""
         return float(np.append(self.quantiles, np.inf)[np.searchsorted(LEVELS, level - 1e-9)])
 
     def half_width(self, level: float, program_distance: ArrayLike, machine_distance: ArrayLike) -> NDArray[np.float64]:
@@ -106,8 +106,8 @@ class UnlikeCalibration:
 
 @dataclass(frozen=True)
 class Calibration:
-    """By way (`table`, `fitted`, `encoder`), and of programs `unlike` the others; `provenance` says what it was made
-    from, and how often it held.
+    """Errors by way (`table`, `fitted`, `encoder`), and of programs `unlike` the others; `provenance` says what it
+    was made from, and how often it held.
     """
 
     ways: Mapping[str, WayCalibration]

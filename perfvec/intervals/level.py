@@ -1,4 +1,4 @@
-"""With what probability an interval shall hold."""
+"""Level: the probability with which an interval shall hold."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def feature_neighbours(model: Model, features: NDArray[np.float32]) -> Neighbour
 
 
 def _neighbours(names: Sequence[str], distances: NDArray[np.float64], within: NDArray[np.float64]) -> Neighbours:
-    """From the distances [n, known] of those asked, and [known, known] within the training set."""
+    """Find neighbours from the distances [n, known] of those asked, and [known, known] within the training set."""
     nearest = distances.argmin(axis=1)
     usual = float("inf")
     if len(within) > 1:

@@ -1,4 +1,4 @@
-"""From a machine's configuration to its vector, for machines that the model never saw (zero-shot).
+"""Encoder: from a machine's configuration to its vector, for machines that the model never saw (zero-shot).
 
 PerfVec §V trains a small network from cache sizes to machine vectors with the foundation model frozen; this one reads
 every field of the configuration (`perfvec.machines.features`). Machines that lie outside what taught the encoder are
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from perfvec.machines.features import CACHES, PIPELINE, UNITS, features_of_machines, machine_features
 from uarch.configuration import Machine, flatten
-from uarch.constraints import CORES, PREDICTORS, PREFETCHERS, memory_models
+from uarch.constraints import CORES, PREDICTORS, PREFETCHERS, STREAM, TAGGED, memory_models
 from uarch.space import load_space, ranges
 
 __all__ = ["MachineEncoder", "machine_features"]
@@ -29,7 +29,11 @@ def _fields(machine: Machine) -> dict[str, float]:
     """Numbers by their field, and 1 for each name that a field holds, as `branch_predictor.kind = tage`."""
     flat = flatten(machine.to_dict())
     numbers = {field: float(value) for field, value in flat.items() if isinstance(value, (int, float))}
-    names = {f"{field} = {value}": 1.0 for field, value in flat.items() if isinstance(value, str) and field != "name"}
+    names = {
+        f"{field} = {TAGGED if value == STREAM else value}": 1.0  # one feature
+        for field, value in flat.items()
+        if isinstance(value, str) and field != "name"
+    }
     return numbers | names
 
 
@@ -41,7 +45,7 @@ def field_names() -> list[str]:
     names += [f"branch_predictor.{field}" for field in ("entries", "btb_entries", "ras_entries")]
     names += [*caches, "memory.latency_ns", "memory.bandwidth_gbs"]
     names += [f"core = {kind}" for kind in CORES] + [f"branch_predictor.kind = {kind}" for kind in PREDICTORS]
-    names += [f"{cache}.prefetcher = {kind}" for cache in CACHES for kind in PREFETCHERS]
+    names += [f"{cache}.prefetcher = {kind}" for cache in CACHES for kind in PREFETCHERS if kind != STREAM]
     return [*names, *(f"memory.model = {model}" for model in memory_models())]
 
 

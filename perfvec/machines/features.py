@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from uarch.columns import Columns, of_machines
 from uarch.configuration import Machine
-from uarch.constraints import PREDICTORS, PREFETCHERS, dram_models
+from uarch.constraints import PREDICTORS, STREAM, TAGGED, dram_models
 from uarch.formula import Formula, evaluate
 
 CACHES = ("l1i", "l1d", "l2", "l3")
@@ -81,7 +81,6 @@ def quantities() -> dict[str, Formula]:
 @cache
 def features() -> tuple[Formula, ...]:
     """The encoder's features in their order: new ones go to the end, since older models read only those before."""
-    kinds = [kind for kind in PREFETCHERS if kind != "none"]
     found: list[Formula] = ["in order", ("log2", "frequency_ghz")]
     found += [_log(f"pipeline.{name}") for name in PIPELINE]
     found += [_log(f"functional_units.{name}") for name in UNITS]
@@ -90,7 +89,8 @@ def features() -> tuple[Formula, ...]:
     for level in CACHES:
         found.append(("has", f"{level}.size_kib"))
         found += [_log(f"{level}.{name}") for name in ("size_kib", "associativity", "latency", "mshrs")]
-        found += [("is", f"{level}.prefetcher", kind) for kind in kinds]
+        prefetcher = f"{level}.prefetcher"
+        found += [("is", prefetcher, "stride"), ("or", ("is", prefetcher, TAGGED), ("is", prefetcher, STREAM))]
     found += [_log("latency ns"), _log("bandwidth"), _log(("*", "latency ns", "frequency_ghz")), _log("a line")]
     found.append(("-", 1, ("is", "memory.model", "simple")))
     together: tuple[Formula, ...] = (

@@ -15,13 +15,14 @@ import numpy as np
 from tqdm import tqdm
 
 from perfvec.model import Model
-from perfvec.representation.pool import UNIT, Listed, Pool
+from perfvec.representation.pool import Listed, Pool
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
 from support.arrays import load_arrays, save_arrays
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import UNIT
 
 FORMAT = "perfvec-library/2"  # 1: no digest
 _KINDS = {"model": "U0", "program": "U1", "isa": "U1", "trace_digest": "U1", "instructions": "i1", "vector": "f2"}

@@ -15,7 +15,7 @@ _LARGEST_BLOCK, _MOST_KEPT = 32 << 20, 256 << 20  # bytes; glibc takes no larger
 
 @cache
 def keep_freed_memory() -> None:
-    """From now on this process keeps up to 256 MiB of freed memory; nothing where the C library is not glibc."""
+    """Keep up to 256 MiB of freed memory in this process from now on; do nothing where the C library is not glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK)

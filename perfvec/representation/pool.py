@@ -15,10 +15,10 @@ from perfvec.representation.represent import OVERLAP, sequence_sums
 from perfvec.representation.signatures import Reservoir, UnitSignatures
 from perfvec.representation.spread import spread
 from support.jit import cached
+from tracegen.live_points.live_points import UNIT
 from tracegen.live_points.recording import Recording
 from uarch.instructions import Chunk, StaticInstructions
 
-UNIT = 1024  # instructions, as in recorder.hpp of live-points; divides a trace's chunks, and is a multiple of 16
 CAPACITY = 1 << 14  # units in the pool: 340 MB of features
 SIMULATED = 3 << 10  # where they get features afterwards, from a simulation: 150 MB, and as much of what is simulated
 _SEQUENCE = OVERLAP + UNIT
@@ -59,7 +59,7 @@ class Listed:
         self.units = units
 
     def slots(self, first: int, count: int) -> NDArray[np.int64]:
-        """As of Reservoir."""
+        """Slots, as of Reservoir."""
         slot = np.full(count, -1, np.int64)
         begin, end = np.searchsorted(self.units, [first, first + count])
         slot[self.units[begin:end] - first] = np.arange(begin, end)

@@ -1,4 +1,4 @@
-"""From a trace to its program vector: a stateful pass over parallel sequences with overlap.
+"""Representation: from a trace to its program vector, a stateful pass over parallel sequences with overlap.
 
 A chunk is cut into consecutive sequences that run side by side through the model as one batch, each after OVERLAP
 instructions of its predecessor that only fill the state. So every instruction costs one step of the model, the

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from perfvec.model import Model
 from perfvec.representation.memory import keep_freed_memory
-from perfvec.representation.pool import CAPACITY, SIMULATED, UNIT, Listed, Pool
+from perfvec.representation.pool import CAPACITY, SIMULATED, Listed, Pool
 from perfvec.representation.regression import Regression
 from perfvec.representation.represent import CHUNK, OVERLAP, reference_machine
 from perfvec.representation.signatures import Reservoir
@@ -28,12 +28,13 @@ from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.features.schema import extracted
 from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import UNIT
+from tracegen.live_points.sampling import UNITS_A_STRATUM
 from tracegen.qemu.stream import ProgramStream
 from tracegen.statistics.kmeans import kmeans
 
 HALF_WIDTH = 0.02
 STRATA = 48  # at most
-UNITS_A_STRATUM = 40  # at least, on average
 _FAR = 0.1  # of the units, by distance to their cluster's centre, are strata apart
 _FAR_STRATA = 24  # at most
 _POOLED_A_STRATUM = 6  # units in the pool, at least

@@ -32,7 +32,7 @@ class Estimate:
 
 
 def estimate(size: NDArray[np.int64], drawn: Sequence[NDArray[np.float64]], common: float = 0.0) -> Estimate:
-    """From `drawn[h]` [n_h, d], the vectors of the units drawn from the `size[h]` of stratum h.
+    """Estimate from `drawn[h]` [n_h, d], the vectors of the units drawn from the `size[h]` of stratum h.
 
     A stratum needs two units, or all that it has. Where it has more of them than dimensions, a triangular factor of as
     many rows stands for them.

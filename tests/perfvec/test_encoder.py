@@ -114,3 +114,12 @@ def test_a_range_that_is_not_covered_stays_what_was_seen():
 def test_what_is_sampled_lies_within_what_the_shipped_encoder_was_taught(space):
     encoder = load_model().encoder
     assert {field for machine in sample(1500, seed=3, space=space) for field in encoder.outside(machine)} == set()
+
+
+def test_streams_are_the_feature_of_tagged_prefetching(capsys):
+    zen4, base = load_machine("zen4-native"), load_machine("base")
+    assert zen4.l2.prefetcher == "stream"
+    assert np.array_equal(machine_features(zen4), machine_features(replace_field(zen4, "l2.prefetcher", "tagged")))
+    assert not np.array_equal(machine_features(base), machine_features(replace_field(base, "l2.prefetcher", "none")))
+    load_model().encoder.vectors([replace_field(base, "l2.prefetcher", "stream")])
+    assert capsys.readouterr().err == ""

@@ -7,11 +7,12 @@ import pytest
 
 from perfvec.model import load_model
 from perfvec.representation import library
-from perfvec.representation.pool import UNIT, Listed, Pool
+from perfvec.representation.pool import Listed, Pool
 from perfvec.representation.represent import represent
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import UNIT
 
 
 @pytest.mark.slow

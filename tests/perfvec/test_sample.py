@@ -12,7 +12,7 @@ import pytest
 from analysis.questions import predict as prediction
 from perfvec.representation import sample as sampling
 from perfvec.representation import signatures
-from perfvec.representation.pool import UNIT, Listed, Pool
+from perfvec.representation.pool import Listed, Pool
 from perfvec.representation.represent import OVERLAP, represent
 from perfvec.representation.sample import (
     Sample,
@@ -27,6 +27,7 @@ from perfvec.representation.vector import Sampling, load_vector
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import UNIT
 from tracegen.qemu import stream
 from tracegen.qemu import trace as trace_program
 

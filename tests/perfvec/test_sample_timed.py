@@ -11,7 +11,7 @@ import torch
 
 from perfvec.model import FoundationModel, Model
 from perfvec.representation import sample as sampling
-from perfvec.representation.pool import UNIT, Listed, Pool
+from perfvec.representation.pool import Listed, Pool
 from perfvec.representation.represent import OVERLAP, represent
 from perfvec.representation.sample import represent_sampled, represent_stream_sampled
 from perfvec.representation.signatures import Reservoir
@@ -20,6 +20,7 @@ from tracegen.features import timed
 from tracegen.features.default import DEFAULT
 from tracegen.features.timed import NAMES, TIMED, references
 from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import UNIT
 from tracegen.qemu import stream
 from tracegen.qemu import trace as trace_program
 from uarch.configuration import DramMemory, SimpleMemory

@@ -334,7 +334,7 @@ def test_parts_from_the_file_alone_add_up_to_the_whole(points, traced):
     parts, costs = simulated_parts.sampled(points, machines, progress=False)
     whole = LivePointsSimulator(points).simulate(machines)
     exact, exact_costs = simulated_parts.collect(traced, machines, progress=False)
-    for by in ("function", "line", "loop", "class"):
+    for by in ("function", "line", "loop", "class", "instruction"):
         cycles = costs.cycles(parts.by(by).sums)
         assert np.allclose(cycles.sum(axis=0), whole.cycles)
     own, true = (
@@ -343,8 +343,9 @@ def test_parts_from_the_file_alone_add_up_to_the_whole(points, traced):
     )
     for name in ("main", "compare"):  # most of the time
         assert np.allclose(own[name], true[name], rtol=0.25), (name, own[name], true[name])
-    with pytest.raises(InputError, match="no part of the run by phase"):
-        parts.by("phase")
+    for by in ("context", "interval", "phase"):
+        with pytest.raises(InputError, match=f"no part of the run by {by}"):
+            parts.by(by)
 
 
 def test_other_versions_and_cut_files_are_refused(points, tmp_path):

@@ -25,16 +25,16 @@ def test_listed_units_come_with_the_ones_before_them(units):
     pieces, _ = recorded(listed=units).finish(np.array(units))
     assert pieces.unit[pieces.counted].tolist() == units
     assert set(pieces.unit.tolist()) == {*units, *(unit - 1 for unit in units if unit)}
-    stretches = list(pieces.stretches())
-    assert np.concatenate([chunk.static_id for _, chunk in stretches]).tolist() == pieces.static_id.tolist()
-    assert np.concatenate([chunk.address for _, chunk in stretches]).tolist() == pieces.address.tolist()
-    for first, chunk in stretches:
+    sequences = list(pieces.sequences())
+    assert np.concatenate([chunk.static_id for _, chunk in sequences]).tolist() == pieces.static_id.tolist()
+    assert np.concatenate([chunk.address for _, chunk in sequences]).tolist() == pieces.address.tolist()
+    for first, chunk in sequences:
         begin = int(pieces.unit[first]) * UNIT
         assert chunk.start == begin and first + len(chunk) // UNIT <= len(pieces)
         assert (chunk.static_id == WHOLE.static_id[begin : begin + len(chunk)]).all()
-    begins = [first for first, _ in stretches]
+    begins = [first for first, _ in sequences]
     gaps = np.flatnonzero(np.diff(pieces.line_offset)).tolist()
-    assert set(gaps) <= set(begins)  # between the pieces of a stretch there is nothing
+    assert set(gaps) <= set(begins)  # between the pieces of a sequence there is nothing
 
 
 def test_the_units_with_the_lowest_keys_are_there():

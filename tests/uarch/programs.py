@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
+from uarch.configuration import Machine
 from uarch.instructions import (
     LAST,
     MAX_DESTINATIONS,
@@ -17,6 +19,7 @@ from uarch.instructions import (
     Operation,
     StaticInstructions,
 )
+from uarch.timing.simulation import Simulation
 
 
 @dataclass
@@ -154,3 +157,12 @@ def mixed(seed: int, count: int) -> Program:
         jump = flags & Flag.BRANCH and generator.random() < 0.6
         k = int(generator.integers(0, 64)) if jump else (k + 1) % 64
     return program
+
+
+def simulate(
+    machine: Machine, instructions: StaticInstructions, chunks: Iterable[Chunk]
+) -> tuple[NDArray[np.uint16], dict[str, float]]:
+    """Return the latency of every instruction of `chunks`, and the counters."""
+    simulation = Simulation(machine, instructions)
+    latencies = [simulation.run(chunk) for chunk in chunks]
+    return np.concatenate(latencies) if latencies else np.empty(0, np.uint16), simulation.counters

@@ -104,6 +104,7 @@ def test_prefetchers_bring_a_stream_before_it_is_asked_for():
     assert none[0] == 500
     assert misses("stride", "none")[0] < 0.2 * none[0]
     assert misses("none", "tagged")[1] < 0.4 * none[1]
+    assert misses("none", "stream")[1] < 0.2 * none[1]  # 24 lines ahead, where `tagged` is two
 
 
 def test_dirty_lines_that_are_touched_are_written_back_as_those_stored_to():

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from programs import Program
+from programs import Program, simulate
 
 from tracegen.decode import decode
 from uarch.configuration import Machine, load_machine, replace_field
 from uarch.instructions import NO_REGISTER, Flag
-from uarch.timing.simulation import simulate
 from uarch.timing.static import SOURCES, SOURCES_AT, static_rows
 
 BASE = load_machine("base")

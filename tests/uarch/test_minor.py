@@ -1,11 +1,10 @@
 """The in-order core: cycle counts worked out by hand from the source of gem5's Minor (src/cpu/minor)."""
 
 import pytest
-from programs import Instruction, Program, load, store
+from programs import Instruction, Program, load, simulate, store
 
 from uarch.configuration import Machine, load_machine, replace_field
 from uarch.instructions import Flag, Operation
-from uarch.timing.simulation import simulate
 
 MINOR = load_machine("cortex-a53")  # two instructions a cycle, one access among them; code comes after a cycle
 ADD = Instruction(Operation.INT_ALU, (), (1,))

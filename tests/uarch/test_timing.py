@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from programs import Instruction, Program, load, mixed, repeated, store
+from programs import Instruction, Program, load, mixed, repeated, simulate, store
 
 from uarch.configuration import Machine, load_machine, replace_field
 from uarch.instructions import Flag, Operation
-from uarch.timing.simulation import COUNTERS, Simulation, simulate
+from uarch.timing.simulation import COUNTERS, Simulation
 
 BASE = replace_field(load_machine("base"), "memory", {"model": "simple", "latency_ns": 50, "bandwidth_gbs": 51.2})
 IN_ORDER = replace_field(load_machine("cortex-a53"), "branch_predictor.kind", "bimode")

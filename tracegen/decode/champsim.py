@@ -63,7 +63,7 @@ _FLAGS_OF = {
 
 
 def _pin_registers() -> tuple[tuple[int | None, ...], bytes]:
-    """By Pin's number: the register in `uarch.instructions`' space (None: not one that carries data), and its bytes."""
+    """Return by Pin's number the register in `uarch.instructions`' space (None: one without data), and its bytes."""
     order = (7, 6, 5, 4, 3, 2, 1, 0, *range(8, 16))  # rdi rsi rbp rsp rbx rdx rcx rax r8 …
     number: list[int | None] = [None] * 256
     width = bytearray([8] * 256)
@@ -179,7 +179,7 @@ def _micro_operations(
     stores: int,
     lanes: int,
 ) -> MicroOperations:
-    """As `x86_micro_operations` has them; a vector register is `lanes` of 64 bits, stored as if it were a scalar."""
+    """Return those of `x86_micro_operations`; a vector register is `lanes` of 64 bits, stored as if a scalar."""
     if operation is Operation.NONE and address == (_RSP,) and _RSP in written:
         return MicroOperations(3, 0, 0, 1) if loads else MicroOperations(2, 0)
     if operation is Operation.INT_ALU and FLAGS_REGISTER in read and FLAGS_REGISTER not in written:

@@ -239,7 +239,7 @@ def _of_pieces(
     instructions: StaticInstructions,
     pieces: Pieces,
     misses: Misses,
-    stretches: list[tuple[int, Any]],
+    sequences: list[tuple[int, Any]],
     last: Any,
 ) -> NDArray[np.uint8]:
     """[P · UNIT + L, EACH] columns of a machine that takes in what lies between pieces in no time.
@@ -249,8 +249,8 @@ def _of_pieces(
     """
     running = _Reference(reference, instructions, 0)
     out = np.empty((len(pieces) * UNIT + len(last), EACH), np.uint8)
-    ends = [begin for begin, _ in stretches[1:]] + [len(pieces)]
-    for (begin, held), end in zip(stretches, ends, strict=True):
+    ends = [begin for begin, _ in sequences[1:]] + [len(pieces)]
+    for (begin, held), end in zip(sequences, ends, strict=True):
         running.simulation.touch(pieces.line[slice(*pieces.line_offset[begin : begin + 2])])
         gap = slice(*pieces.branch_offset[begin : begin + 2])
         running.simulation.learn(pieces.branch[gap], pieces.branch_following[gap])
@@ -274,10 +274,10 @@ class TimedSchema(DefaultSchema):
     def afterwards(
         self, instructions: StaticInstructions, pieces: Pieces, misses: Misses, last: Chunk
     ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        stretches = [(begin, _core.Chunk(chunk, len(instructions))) for begin, chunk in pieces.stretches()]
+        sequences = [(begin, _core.Chunk(chunk, len(instructions))) for begin, chunk in pieces.sequences()]
 
         def one(reference: Reference) -> NDArray[np.uint8]:
-            return _of_pieces(reference, instructions, pieces, misses, stretches, last)
+            return _of_pieces(reference, instructions, pieces, misses, sequences, last)
 
         with ThreadPoolExecutor(processors()) as threads:
             for number, found in enumerate(threads.map(one, references())):

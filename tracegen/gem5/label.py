@@ -169,8 +169,8 @@ def label(
     workers: int,
     progress: bool,
 ) -> tuple[list[Path], dict[str, str]]:
-    """As `tracegen.label.label`; also what failed, `TRACE on MACHINE` → why. Raises InputError, also where every
-    machine of a trace fails.
+    """Label as `tracegen.label.label`; return also what failed, `TRACE on MACHINE` → why. Raises InputError, also
+    where every machine of a trace fails.
     """
     binary = find_gem5(gem5)
     simulator = version(binary)

@@ -304,7 +304,7 @@ class Reader:
         self.state[text.RETIRED] = tick
 
     def counts(self) -> Counts:
-        """As gem5 counts: O3 leaves out system calls, Minor counts repeated micro-operations again."""
+        """Count as gem5 does: O3 leaves out system calls, Minor counts repeated micro-operations again."""
         state = self.state
         timed = int(state[text.INSTRUCTIONS] - state[text.FAST])
         return Counts(

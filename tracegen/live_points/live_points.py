@@ -99,8 +99,8 @@ class Pieces:
         """The executed instructions of each piece."""
         return self._chunks(np.arange(len(self) + 1))
 
-    def stretches(self) -> Iterator[tuple[int, Chunk]]:
-        """The first piece of each stretch of consecutive units, before which alone there is a gap, and its executed
+    def sequences(self) -> Iterator[tuple[int, Chunk]]:
+        """The first piece of each sequence of consecutive units, before which alone there is a gap, and its executed
         instructions.
         """
         begins = np.flatnonzero(np.diff(self.unit.astype(np.int64), prepend=-2) != 1)
@@ -162,7 +162,7 @@ class LivePoints:
 
     @property
     def name(self) -> str:
-        """As of a trace."""
+        """The program's name, as of a trace."""
         return self.program
 
     @property

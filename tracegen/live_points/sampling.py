@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 from tracegen.statistics.kmeans import kmeans
 
 STRATA = 96  # at most
-_UNITS_A_STRATUM = 40  # at least, on average
+UNITS_A_STRATUM = 40  # at least, on average
 _LEAST = 3  # units drawn of each stratum
 _SPREAD = 0.05  # of a stratum's mean cycles, at least, whatever a simple machine says
 _CALIBRATED = 20  # columns of signatures that weights are calibrated by: all but those of code
@@ -133,7 +133,7 @@ def _penalty(x: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.
 
 def _strata(standard: NDArray[np.float64], held: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     """[m] the stratum of each unit: its cluster, or the nearest one where fewer than _LEAST of its units are held."""
-    most = max(1, min(STRATA, len(standard) // _UNITS_A_STRATUM, len(held) // (2 * _LEAST)))
+    most = max(1, min(STRATA, len(standard) // UNITS_A_STRATUM, len(held) // (2 * _LEAST)))
     label = kmeans(standard.astype(np.float32), most, seed=seed, starts=1).label
     size = np.bincount(label, minlength=most)
     sums = np.stack([np.bincount(label, column, most) for column in standard.T], axis=1)

@@ -1,4 +1,4 @@
-"""From a thread's words (plugin.c describes them) to the blocks that it executed, and their accesses and system calls.
+"""Blocks that a thread executed, their accesses and system calls, from its words (plugin.c describes them).
 
 Blocks come as a sequence of u32: a block's number; before it, where they apply, `WITHOUT | n` (its first n instructions
 do not belong to the record) and `ONLY | n` (only its first n do).

@@ -181,7 +181,7 @@ class Run:
 
 
 def _spool_folder(beside: Path) -> Path:
-    """In memory where there is room: the disk would write the rings out over and over."""
+    """Return one in memory where there is room: the disk would write the rings out over and over."""
     with contextlib.suppress(OSError):
         _remove_orphans()
         room = os.statvfs(_MEMORY)

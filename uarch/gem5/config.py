@@ -111,7 +111,7 @@ def simulation_from_config(document: Any) -> Simulation:
 
 
 def machine_from_config(document: Any, name: str, base: Machine | None = None) -> tuple[Machine, list[str]]:
-    """As `import_config`, from the parsed JSON. Raises InputError."""
+    """Import as `import_config`, from the parsed JSON. Raises InputError."""
     reader = _Reader(document)
     values = reader.machine(name)
     machine = machine_from_dict(values)

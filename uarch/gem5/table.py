@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from support.errors import InputError
-from uarch.configuration import FunctionalUnits, Machine, SimpleMemory, machine_from_dict, replace_field
+from uarch.configuration import FunctionalUnits, Machine, SimpleMemory, flatten, machine_from_dict, replace_field
+from uarch.constraints import STREAM, TAGGED
 
 
 @dataclass(frozen=True)
@@ -425,6 +426,10 @@ def as_simulated(machine: Machine, isa: str = "x86-64") -> tuple[Machine, list[s
             change(
                 f"functional_units.{port}", getattr(machine.functional_units, port), 1, "MinorCPU has one memory unit"
             )
+    for field in [
+        field for field, value in flatten(values).items() if field.endswith(".prefetcher") and value == STREAM
+    ]:
+        change(field, STREAM, TAGGED, "gem5 has no prefetcher of streams by page")
     predictor = machine.branch_predictor
     if not predicts(machine, isa):
         if predictor.kind != "none":

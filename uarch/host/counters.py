@@ -30,7 +30,6 @@ class Event(NamedTuple):
 
 
 CYCLES, BRANCH_MISSES = Event(0, 0), Event(0, 5)  # PERF_TYPE_HARDWARE
-TASK_CLOCK = Event(1, 1)  # PERF_TYPE_SOFTWARE: nanoseconds
 
 
 class Counter:

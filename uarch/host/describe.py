@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from uarch.configuration import Machine, flatten, load_machine, machine_from_dict
-from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES
+from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES, STREAM, TAGGED
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
 
@@ -97,6 +97,10 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     _translation(put, values, found)
     if told.family in MICROCODES:
         put("microcode", told.family, TOLD, "its microarchitecture")
+        for field in [
+            field for field, value in flatten(values).items() if field.endswith(".prefetcher") and value == TAGGED
+        ]:
+            put(field, STREAM, ASSUMED, f"as {told.preset}-native")
     put("first_touch", CACHE, ASSUMED, "Linux zeroes a page when it is touched first")
     if "retargeted jump" in found.latency:
         bubble = found.latency["retargeted jump"]

@@ -11,7 +11,7 @@ gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ try:
     from uarch.timing import _core
 except ImportError as error:
     raise InputError(
-        "the simulator's compiled core is missing: install the package (pip install . builds it, with a C++17 compiler)"
+        "the simulator's compiled core is missing: run `make core`, or `pip install .`; both need a C++17 compiler"
     ) from error
 
 SIMULATOR = "embedded 14"  # this model's name in what it made; another number where times of some machine change
@@ -133,7 +133,7 @@ class Simulation:
         stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]],
         outcomes: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint16]:
-        """As `run`; besides, adds every cycle to each of `stacks`, pairs of cycles [G, len(CAUSES)] (`new_stack`) and
+        """Do as `run`; besides, add every cycle to each of `stacks`, pairs of cycles [G, len(CAUSES)] (`new_stack`) and
         the row [n] that each instruction of the chunk belongs to.
         """
         latency = self._core.run_with_stacks(self.held(chunk), stacks, outcomes)
@@ -218,12 +218,3 @@ def _rows(machine: Machine, instructions: StaticInstructions, native: NativeInst
 def new_stack(groups: int) -> NDArray[np.int64]:
     """[groups, len(CAUSES)] no cycles yet."""
     return np.zeros((groups, len(CAUSES)), np.int64)
-
-
-def simulate(
-    machine: Machine, instructions: StaticInstructions, chunks: Iterable[Chunk]
-) -> tuple[NDArray[np.uint16], dict[str, float]]:
-    """Latency of every instruction of `chunks`, and the counters. Memory grows with the result alone."""
-    simulation = Simulation(machine, instructions)
-    latencies = [simulation.run(chunk) for chunk in chunks]
-    return np.concatenate(latencies) if latencies else np.empty(0, np.uint16), simulation.counters

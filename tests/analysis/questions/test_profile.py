@@ -118,7 +118,7 @@ def test_a_function_that_is_not_there_is_told(small_model, both, costs):
 
 def test_contexts_are_who_called(both):
     parts = both[0]
-    names = flame.context_names(parts)
+    names = parts.context_names()
     stacks = {match[1] for match in (re.search(r"(?:^|;)(main(?:;.*)?)$", name) for name in names) if match}
     assert {"main", "main;divide", "main;leaves;divide", "main;recursive", "main;recursive;chase"} <= stacks
     assert not any("leaves;main" in name or "recursive;recursive" in name for name in names)

@@ -69,6 +69,18 @@ def test_the_stacks_of_parts_add_up_to_the_run(by, frame, simulated):
         np.testing.assert_array_equal(stack.sum(axis=1), table[f"cycles.{machine.name}"])
 
 
+def test_instructions_and_contexts_are_finer_than_functions(simulated):
+    parts, _, costs = simulated
+    functions = profile(parts, costs).set_index("name")
+    instructions, contexts = (profile(parts, costs, by) for by in ("instruction", "context"))
+    assert instructions["address"].is_unique and len(instructions) > len(contexts) > len(functions)
+    assert contexts["name"].str.endswith("main;recursive;chase").sum() == 1
+    column = f"cycles.{costs.names[0]}"
+    by_name = instructions.groupby(instructions["name"].str.replace(r"[+ ]0x\w+$", "", regex=True))[column].sum()
+    assert by_name.to_dict() == functions[column].to_dict()
+    assert contexts.groupby("function")[column].sum().to_dict() == functions[column].to_dict()
+
+
 def test_contexts_add_up_too(frame, simulated):
     parts, _, costs = simulated
     assert costs.cycles(parts.contexts).sum(axis=0).tolist() == frame["cycles"].tolist()

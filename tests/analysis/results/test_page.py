@@ -102,9 +102,9 @@ def test_pictures_have_the_format_of_their_name(tmp_path, suffix, begins):
 
 def test_a_picture_of_another_kind_is_told_before_the_work(tmp_path):
     with pytest.raises(InputError, match=r"\.svg"):
-        require_outputs(picture=tmp_path / "d.bmp")
+        require_outputs({"--picture": tmp_path / "d.bmp"})
     with pytest.raises(InputError, match="none"):
-        require_outputs(html=tmp_path / "none" / "d.html")
+        require_outputs({"--html": tmp_path / "none" / "d.html"})
 
 
 def test_repeated_names_are_numbered():

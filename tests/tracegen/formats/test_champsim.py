@@ -24,7 +24,7 @@ from tracegen.qemu.runner import trace as run_qemu
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import load_machine
 from uarch.instructions import FLAGS_REGISTER, NO_REGISTER, VECTOR_REGISTERS, Flag, Operation
-from uarch.timing.simulation import simulate
+from uarch.timing.simulations import simulated_cycles
 
 RECORD = np.dtype(
     [
@@ -227,7 +227,7 @@ def test_the_way_back_keeps_features_and_cycles(way_back):
             extractor = SCHEMAS["default"].extractor(program)
             stored.append(np.concatenate([extractor.extract(chunk) for chunk in trace.chunks()]))
             machines = [load_machine(name) for name in ("base", "cortex-a53")]
-            cycles.append([simulate(machine, program, trace.chunks())[1]["cycles"] for machine in machines])
+            cycles.append(simulated_cycles(machines, program, trace.chunks()))
     assert (stored[0] == stored[1]).mean() > 0.92
     assert cycles[1] == pytest.approx(cycles[0], rel=0.15)
 

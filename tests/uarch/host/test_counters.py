@@ -11,7 +11,7 @@ from tests.uarch.host.test_describe import ZEN3, made_up
 from tracegen.suite.host_time import HostTime, host_time
 from tracegen.suite.whole_run import Run, of_times
 from uarch.constraints import SYSTEM_CALLS
-from uarch.host.counters import BRANCH_MISSES, CYCLES, TASK_CLOCK, Counter, Event, refusal
+from uarch.host.counters import BRANCH_MISSES, CYCLES, Counter, Event, refusal
 from uarch.host.describe import COUNTED, MEASURED, describe
 from uarch.host.machine_file import machine_file, origins
 from uarch.host.probe import Probe
@@ -19,6 +19,7 @@ from uarch.host.told import told
 
 NONE_SUCH = Event(0, 99)  # no processor counts it
 SPIN = ("sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done")
+TASK_CLOCK = Event(1, 1)  # PERF_TYPE_SOFTWARE: nanoseconds
 software = pytest.mark.skipif(bool(refusal(TASK_CLOCK)), reason="the kernel counts nothing here")
 
 

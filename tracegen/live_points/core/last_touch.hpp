@@ -1,4 +1,4 @@
-// When each cache line was last touched, and which lines were touched since a gap began, in the order of their last touch.
+// The last touch of each cache line, and the lines that were touched since a gap began, in the order of their last touch.
 //
 // For least-recently-used replacement this order alone decides what a cache of any size and associativity holds (Mattson
 // et al., IBM Systems Journal 1970; Barr et al., ISPASS 2005).
@@ -61,14 +61,14 @@ class LastTouch {
         return distance;
     }
 
-    // Whether the line is that of code which was touched last, which is touched then.
+    // Tells whether the line is that of code which was touched last, which is touched then.
     bool touch_same_code(std::uint64_t line) {
         if (line != code_line_) return false;
         code_time_ = ++clock_;
         return true;
     }
 
-    // What was touched since the last call, the latest last.
+    // Returns what was touched since the last call, the latest last.
     std::vector<Touch> end_gap() {
         settle();
         std::vector<std::pair<std::uint64_t, Touch>> order;

@@ -17,7 +17,7 @@
 
 namespace perfvec {
 
-constexpr std::size_t UNIT = 1024;  // instructions, as in perfvec/representation/pool.py
+constexpr std::size_t UNIT = 1024;  // instructions; divides a trace's chunks, and is a multiple of 16
 
 constexpr std::size_t MISSES = 1024;  // of a gap, the last ones
 

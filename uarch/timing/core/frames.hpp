@@ -1,4 +1,4 @@
-// Which physical page a virtual one lies in: caches and memory see physical addresses.
+// The physical page that a virtual one lies in: caches and memory see physical addresses.
 //
 // `Virtual`: its own, as in cachegrind, where a trace does not tell. `InOrder`: the next one at the first touch, as on a
 // computer just started. `Drawn`: any, as after days of use; always the same for a page.

@@ -1,4 +1,4 @@
-// What a program is to the timing model: static instructions as rows, and a chunk of the executed ones.
+// A program as the timing model takes it: static instructions as rows, and a chunk of the executed ones.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ constexpr int STACK_MOVED = 1, STACK_READ = 2;  // by the stack engine; by other
 constexpr int MAX_SOURCES = 8, MAX_DESTINATIONS = 6;
 constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a trace
 
-// What breaks the stream of an instruction's own micro-operations: the first one traps, and the rest is fetched again; or
+// Breaks in the stream of an instruction's own micro-operations: the first one traps, and the rest is fetched again; or
 // the third one is a branch within the microcode that is always taken; or it is a divide, of one round or (Divide + 1 and
 // more) of several, which end with a branch each that is taken but for the last one.
 enum class Interruption : std::int16_t { None, Trap, Branch, Divide };

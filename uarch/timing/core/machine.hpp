@@ -56,7 +56,7 @@ struct SystemCalls {
     Cycle of(std::uint16_t number) const { return cycles[std::min<std::size_t>(number, cycles.size() - 1)]; }
 };
 
-// What to make ideal, to see what it costs (docs/explanation/cpi-stacks.md).
+// The parts to make ideal, to see what they cost (docs/explanation/cpi-stacks.md).
 struct Ideal {
     bool branches = false;      // every branch goes as expected
     bool instructions = false;  // every line of code is in L1I

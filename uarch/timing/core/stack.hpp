@@ -76,8 +76,8 @@ constexpr Cause store_to(int level) {
     return causes[level];
 }
 
-// What the last cycles before something happened were spent on, the latest last: before a register's value was there, before
-// a store was written.
+// Causes of the last cycles before something happened, the latest last: before a register's value was there, before a
+// store was written.
 class History {
   public:
     void clear() { size_ = 0; }
@@ -113,7 +113,7 @@ class History {
     int size_ = 0;
 };
 
-// What one instruction waited for, in the order in which it did.
+// The waits of one instruction, in the order in which it did.
 class Waits {
   public:
     void clear() {

@@ -38,13 +38,13 @@ class Tlb {
         return first_.recent(page) ? 0 : look_up(page);
     }
 
-    // Whether it must see all that is touched, not only the latest.
+    // Tells whether it must see all that is touched, not only the latest.
     bool lasts() const { return remembers_ || !second_.empty(); }
 
-    // Whether the page translated last was never translated before; once.
+    // Tells whether the page translated last was never translated before; once.
     bool fresh() { return std::exchange(fresh_, false); }
 
-    // Whether the page translated last needed a walk; once.
+    // Tells whether the page translated last needed a walk; once.
     bool walked() { return std::exchange(walked_, false); }
 
     // Physical addresses of what a walk reads: the page's entry, and its table's; whether the latter is known.

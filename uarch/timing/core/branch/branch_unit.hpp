@@ -1,4 +1,4 @@
-// What the front end knows when it meets a branch: direction, target buffer, return stack, indirect targets.
+// The front end's knowledge when it meets a branch: direction, target buffer, return stack, indirect targets.
 //
 // As in gem5's out-of-order core:
 //

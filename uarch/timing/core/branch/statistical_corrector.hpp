@@ -54,7 +54,7 @@ inline constexpr CorrectorSizes LARGE_CORRECTOR{true,
                                                   {CorrectorHistory::ByIteration, 2, {10, 4}, 9, 0},
                                                   {CorrectorHistory::Iteration, 1, {8}, 8}}}};
 
-// What TAGE says of a branch.
+// TAGE's word on a branch.
 struct TageOpinion {
     int provider = 0, alternative = 0;
     bool provided = false, alternate = false;

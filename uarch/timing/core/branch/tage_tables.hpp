@@ -1,4 +1,4 @@
-// What TAGE and TAGE-SC-L share: a bimodal table and entries of tagged tables.
+// Tables that TAGE and TAGE-SC-L share: a bimodal table and entries of tagged tables.
 #pragma once
 
 #include <cstdint>

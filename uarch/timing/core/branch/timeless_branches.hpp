@@ -1,4 +1,4 @@
-// What a front end makes of branches where there is no core that says when they are fetched and retire: time is counted in
+// Outcomes of branches in a front end where no core says when they are fetched and retire: time is counted in
 // instructions, and a branch retires `window` of them after its fetch; after a misprediction fetch goes on when the branch
 // has retired.
 //

@@ -11,7 +11,7 @@
 
 namespace perfvec {
 
-// Where data came from.
+// The place that data came from.
 enum Level { L1I, L1D, L2, L3, MEMORY, LEVELS = MEMORY };
 
 struct CacheCounters {
@@ -52,7 +52,6 @@ class Cache {
           flags_(sets * ways, 0),
           recent_(sets, 0) {}
 
-    bool exists() const { return ways_ > 0; }
     std::size_t lines() const { return tag_.size(); }
 
     // Where the line is, or -1. The one used last is looked at first: most searches end there.
@@ -111,7 +110,7 @@ class Cache {
     int source(std::int64_t place) const { return flags_[place] >> SOURCE_SHIFT; }
     Cycle ready(std::int64_t place) const { return ready_[place]; }
 
-    // Whether the data of the line at `place` has not come by `cycle`.
+    // Tells whether the data of the line at `place` has not come by `cycle`.
     bool under_way(std::int64_t place, Cycle cycle) const { return cycle < ready_[place] - response; }
 
     int latency = 0, request = 0, transfer = 0, response = 0;  // cycles

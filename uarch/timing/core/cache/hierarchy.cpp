@@ -26,8 +26,7 @@ std::unique_ptr<MainMemory> make_memory(const Machine& machine) {
 
 int page_bits(int kib) { return 10 + __builtin_ctz(static_cast<unsigned>(kib)); }
 
-// Of a real family `tagged` follows streams.
-Cache make_cache(const CacheConfiguration& configuration, int next, Random& random, bool native) {
+Cache make_cache(const CacheConfiguration& configuration, int next, Random& random) {
     const std::int64_t sets = std::int64_t{configuration.size_kib} * 16 / configuration.associativity;
     Cache cache(sets, configuration.associativity, configuration.mshrs,
                 make_replacement_policy(sets, configuration.associativity));
@@ -38,8 +37,7 @@ Cache make_cache(const CacheConfiguration& configuration, int next, Random& rand
     cache.response = std::max(1, configuration.latency / 2);
     cache.next = next;
     if (configuration.mshrs > Prefetcher::MSHRS_LEFT)  // else it could never send anything
-        cache.prefetcher = make_prefetcher(
-            native && configuration.prefetcher == "tagged" ? "stream" : configuration.prefetcher, random);
+        cache.prefetcher = make_prefetcher(configuration.prefetcher, random);
     return cache;
 }
 
@@ -56,10 +54,10 @@ Hierarchy::Hierarchy(const Machine& machine)
       small_frames_(machine.frames, page_bits(SMALL_PAGE)),
       large_frames_(machine.frames, page_bits(machine.tlb.page_kib), LARGE_PAGES),
       data_frames_(machine.tlb.page_kib == SMALL_PAGE ? small_frames_ : large_frames_) {
-    levels[L1I] = make_cache(machine.l1i, L2, random_, machine.native);
-    levels[L1D] = make_cache(machine.l1d, L2, random_, machine.native);
-    levels[L2] = make_cache(machine.l2, machine.l3 ? L3 : -1, random_, machine.native);
-    if (machine.l3) levels[L3] = make_cache(*machine.l3, -1, random_, machine.native);
+    levels[L1I] = make_cache(machine.l1i, L2, random_);
+    levels[L1D] = make_cache(machine.l1d, L2, random_);
+    levels[L2] = make_cache(machine.l2, machine.l3 ? L3 : -1, random_);
+    if (machine.l3) levels[L3] = make_cache(*machine.l3, -1, random_);
 }
 
 Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address pc, bool timed) {
@@ -149,7 +147,7 @@ Cycle Hierarchy::unblocked_from(const Cache& cache, Cycle cycle) const {
     }
 }
 
-// Whether the miss that the access waits with asked for the same place of the line.
+// Tells whether the miss that the access waits with asked for the same place of the line.
 bool Hierarchy::comes_first(int level, Address address) const {
     const Waiting& waiting = waiting_[level][line_of(address) & (MERGING - 1)];
     return waiting.line == line_of(address) && waiting.offset == offset_of(address);
@@ -364,7 +362,7 @@ void Hierarchy::send_prefetches_at_once() {
     }
 }
 
-// Where the line is after what has waited at a level until `cycle`, or -1.
+// Finds where the line is after what has waited at a level until `cycle`, or -1.
 std::int64_t Hierarchy::find_after_prefetches(Cache& cache, Line line, Cycle cycle) {
     cache.queue.now = cycle;
     send_prefetches();

@@ -24,7 +24,7 @@ class MshrFile {
 
     int size() const { return mshrs_; }
 
-    // How many are taken in a cycle.
+    // Counts those that are taken in a cycle.
     int occupied(Cycle cycle) const;
 
     // First cycle from `cycle` on in which fewer than `most` (at least 1) are taken.

@@ -82,16 +82,16 @@ class Prefetcher {
 
     virtual ~Prefetcher() = default;
 
-    // Whether it learns what each instruction does.
+    // Tells whether it learns what each instruction does.
     virtual bool by_instruction() const { return false; }
 
-    // Whether an access is any of its business.
+    // Tells whether an access is any of its business.
     virtual bool sees(const PrefetchTrigger&) const { return true; }
 
     // Learns from an access and puts what it wants into the queue.
     virtual void observe(const PrefetchTrigger& trigger, PrefetchQueue& queue) = 0;
 
-    // What the cache calls at an access.
+    // Called by the cache at an access.
     void train(const PrefetchTrigger& trigger, PrefetchQueue& queue) {
         queue.now = trigger.cycle + LASTING;
         if (!sees(trigger)) return;

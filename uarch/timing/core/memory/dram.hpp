@@ -169,7 +169,7 @@ class Dram : public MainMemory {
         return std::max(banks_[bank].column, command_ + gap(bank, true));
     }
 
-    // Which of the writes goes next.
+    // Picks the write that goes next.
     std::ptrdiff_t choose_write(Picoseconds now) const {
         const Picoseconds seamless = std::max(writing_ ? next_burst_ : command_ + burst_ + rtw_, now);
         std::ptrdiff_t open = -1;

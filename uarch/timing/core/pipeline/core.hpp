@@ -1,4 +1,4 @@
-// What a core is to a simulation: chunks in, retire cycles out.
+// The contract of a core with a simulation: chunks in, retire cycles out.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // A static instruction as the out-of-order core's loop reads it: one line of the host's cache.
 //
-// What an instruction reads and writes differs from one to the next, which the host's branch predictor cannot foresee. So
-// registers are sorted once, by what they are waited for, and the loop reads and writes the usual number of places
-// whatever their number is: those that are not there are REGISTERS, which is always ready.
+// Operands differ from one instruction to the next, which the host's branch predictor cannot foresee. So registers are
+// sorted once, by what they are waited for, and the loop reads and writes the usual number of places whatever their
+// number is: those that are not there are REGISTERS, which is always ready.
 #pragma once
 
 #include <algorithm>

@@ -182,8 +182,8 @@ InOrderCore::Result InOrderCore::operate(Cycle operands, Cause cause, int unit, 
     return {issued + stages, committed, !native_ || unit <= INT_MUL};
 }
 
-// Whether the core has stopped ticking before `cycle`, the last activity having been at `active` (Pipeline::evaluate): then it
-// sees an answer of memory a cycle late (Ticked::start), unless another one has woken it just before.
+// Tells whether the core has stopped ticking before `cycle`, the last activity having been at `active`
+// (Pipeline::evaluate): then it sees an answer of memory a cycle late (Ticked::start), unless another one has woken it just before.
 bool InOrderCore::asleep(Cycle cycle, Cycle active) const {
     return cycle > active + awake_ && answers_[(cycle - 1) & (CYCLES - 1)] != cycle - 1;
 }
@@ -635,7 +635,7 @@ void InOrderCore::refetch(Cycle again, Cause cause) {
     used_up_ = again;
 }
 
-// What follows the instruction `here`, committed at `committed`, is fetched anew.
+// The code that follows the instruction `here`, committed at `committed`, is fetched anew.
 void InOrderCore::go_on_from(std::uint32_t here, std::int64_t left, Address pc, Cycle committed, Cause cause) {
     refetch(beyond(here, left, pc, committed), cause);
 }

@@ -86,7 +86,7 @@ class Pipe {
     Cycle pushed_ = -1;
 };
 
-// When something was committed, and as which operation of that cycle.
+// The cycle of a commit, and as which operation of that cycle.
 struct Committed {
     Cycle cycle = -1;
     std::int64_t slot = 0;

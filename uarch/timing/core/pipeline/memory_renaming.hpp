@@ -1,8 +1,8 @@
 // Memory renaming: a load of a general register takes it from one of the last stores, without the cache (Tyson and Austin,
 // "Improving the Accuracy and Performance of Memory Communication Through Renaming", MICRO 1997).
 //
-// What Zen 4 renames was found with loops of benchmarks/uarch/host_loops.py: moves of 4 and 8 bytes from one of the last
-// 16 stores, whatever registers the addresses are made of, and arithmetic in memory.
+// The cases that Zen 4 renames were found with loops of benchmarks/uarch/host_loops.py: moves of 4 and 8 bytes from one
+// of the last 16 stores, whatever registers the addresses are made of, and arithmetic in memory.
 #pragma once
 
 #include <cstdint>

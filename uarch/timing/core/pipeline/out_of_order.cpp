@@ -94,7 +94,7 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
     }
 }
 
-// Of all that is booked in each step.
+// Makes room in all that is booked in each step.
 void OutOfOrderCore::make_room() {
     front_.make_room();
     for (ReleaseRing* ring : {&reorder_buffer_, &load_queue_, &store_queue_, &int_registers_, &fp_registers_})
@@ -150,7 +150,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const Decoded
     return cycle;
 }
 
-// When a store can go to the cache. Silicon writes several in a cycle to one line alone.
+// The cycle in which a store can go to the cache. Silicon writes several in a cycle to one line alone.
 inline Cycle OutOfOrderCore::writes_at(const RetiredStore& store) const {
     const bool beside = native_ && sent_ > 0 && store.earliest <= written_ && line_of(store.address) != written_line_;
     return std::max(store.earliest, written_ + beside);
@@ -209,7 +209,7 @@ StoreForwarding::Answer OutOfOrderCore::find_again(Address address, std::int64_t
     }
 }
 
-// When the core has what the data cache answers at `cycle`: of several in one cycle only the first comes in time.
+// The cycle in which the core has what the data cache answers at `cycle`: of several in one only the first comes in time.
 //
 // gem5 sends the others one tick (of 1 ps) later each, which is after the core's own turn in that cycle.
 inline Cycle OutOfOrderCore::answered(Cycle cycle) {
@@ -254,7 +254,7 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
     return ready;
 }
 
-// When a division that could begin at `cycle` does.
+// The cycle in which a division that could begin at `cycle` does.
 Cycle OutOfOrderCore::divide(const DecodedInstruction& row, Cycle cycle) {
     const bool integer = row.divider == Divider::Integer;
     if (native_) return (integer ? native_int_divider_ : native_fp_divider_).reserve(cycle, row.divides_for);
@@ -276,7 +276,7 @@ inline Cycle OutOfOrderCore::retire(Cycle complete, std::int64_t operations) {
     return commit_.cycle;
 }
 
-// Where the branch `here`, which goes to `target`, was expected to go.
+// The place to which the branch `here`, which goes to `target`, was expected to go.
 WrongPath::Place OutOfOrderCore::expected(std::uint32_t here, Address target) const {
     const bool taken = target == instructions_[here].fall_through() || !instructions_[here].is(CONDITIONAL);
     return wrong_path_.expected(here, taken);
@@ -296,7 +296,7 @@ static std::int64_t free_at(const ReleaseRing& ring, Cycle cycle) {
     return std::max<std::int64_t>(entries - (end - low), 0);
 }
 
-// What is behind a micro-operation is known at `resolved` to be the wrong path, or has to be fetched again.
+// The code behind a micro-operation is known at `resolved` to be the wrong path, or has to be fetched again.
 //
 // Returns how many micro-operations of it are in the reorder buffer. They are found there SQUASH_WIDTH a cycle, and nothing
 // is dispatched or retired meanwhile; their entries are free only when what is before them has retired (gem5's O3).

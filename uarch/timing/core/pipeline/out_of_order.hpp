@@ -50,8 +50,6 @@ class OutOfOrderCore final : public Core {
 
     void grow(const Program& program) override;
 
-    std::int64_t memory_order_violations() const { return store_sets_.violations(); }
-
     static constexpr std::int64_t PORT = 64;  // a port of an access, in units in which parts of it are counted
 
   private:

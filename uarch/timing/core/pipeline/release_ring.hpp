@@ -1,4 +1,4 @@
-// When the entries of a structure that are handed out in order are free again: reorder buffer, queues, registers.
+// The cycles from which entries that are handed out in order are free again: reorder buffer, queues, registers.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What loads on a squashed path have done for the path that is taken in the end.
+// The work that loads on a squashed path have done for the path that is taken in the end.
 //
 // After a misprediction the core goes on where the branch does not, until it is resolved. Often both ways meet again soon:
 // then a load that is executed on the path taken was executed on the wrong one already, with the same operands if nothing

@@ -1,4 +1,4 @@
-// Which loads wait for which stores: memory dependence prediction with store sets (Chrysos & Emer, ISCA 1998).
+// The stores that a load waits for: memory dependence prediction with store sets (Chrysos & Emer, ISCA 1998).
 //
 // A load goes ahead of older stores whose addresses are not known yet. Where one of them turns out to write what the load
 // has read, everything from the load on is fetched again, and load and store are put into one set: from then on the load

@@ -1,4 +1,4 @@
-// What the out-of-order core fetches after a misprediction, until it knows better.
+// The instructions that the out-of-order core fetches after a misprediction, until it knows better.
 //
 // A trace holds the path taken only, but the code around it is known: every instruction that the program executes
 // anywhere. So the wrong path is walked from where the branch was expected to go, each branch on it going where it went
