@@ -86,10 +86,9 @@ def _columns(static):
     return static.address, static.length, latency, static.flags, static.sources, static.destinations
 
 
-def _expected_gap(static, chunk, begin, end):
-    """Lines and branches of instructions begin … end, one by one."""
+def _expected_lines(static, chunk, begin, end):
+    """Lines of instructions begin … end, one by one."""
     lines: dict[tuple[int, bool], bool] = {}
-    branches = []
 
     def touch(line, code, store):
         stored = lines.pop((line, code), False)
@@ -104,17 +103,47 @@ def _expected_gap(static, chunk, begin, end):
             address, size = int(chunk.address[m]), max(int(chunk.size[m]), 1)
             for line in range(address >> 6, ((address + size - 1) >> 6) + 1):
                 touch(line, False, bool(chunk.is_store[m]))
-        if static.flags[row] & Flag.BRANCH:
-            branches.append((row, int(chunk.next_static_id[k])))
-    return [line << 2 | code << 1 | store for (line, code), store in lines.items()], branches
+    return [line << 2 | code << 1 | store for (line, code), store in lines.items()]
+
+
+class _Branches:
+    """The branches of a chunk, and which of them are of use."""
+
+    def __init__(self, static, chunk):
+        self.place = np.flatnonzero(static.flags[chunk.static_id] & Flag.BRANCH)
+        self.row, self.following = chunk.static_id[self.place], chunk.next_static_id[self.place]
+        known = np.minimum(self.following, len(static) - 1)
+        taken = (self.following < len(static)) & (static.address[known] != (static.address + static.length)[self.row])
+        directions = [False] * 4 + taken.tolist()
+        self.before, latest = [], {}  # the last one of the same branch after the same four directions
+        for k, row in enumerate(self.row.tolist()):
+            context = (row, *directions[k : k + 4])
+            self.before.append(latest.get(context, -1))
+            latest[context] = k
+
+    def of_use(self, begin, end, most):
+        """Numbers of branches before `begin` that are kept for those until `end`."""
+        kept = set(range(max(0, begin - most // 3), begin))
+        earlier = [before for before in self.before[begin:end] if before < begin]
+        for _ in range(4):
+            for last in earlier:
+                for k in range(last, max(last - 128, -1), -1):
+                    if len(kept) == most:
+                        return kept
+                    kept.add(k)
+            earlier = [self.before[last] if last >= 0 else -1 for last in earlier]
+        return kept
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "capacity", "size"), [(1, 3, 1 << 14), (2, 2, 700), (3, 100, 5000), (4, 1, 1024)])
-def test_gaps_are_the_lines_and_branches_between_pieces(seed, capacity, size):
+@pytest.mark.parametrize(
+    ("seed", "capacity", "size", "most"),
+    [(1, 3, 1 << 14, 50), (2, 2, 700, 600), (3, 100, 5000, 50), (4, 1, 1024, 900), (5, 2, 3000, 4000)],
+)
+def test_gaps_are_the_lines_between_pieces_and_the_branches_of_use(seed, capacity, size, most):
     run = mixed(seed, 40 * UNIT + 300)
     static, whole = run.static(), run.chunk()
-    recorder = _core.Recorder(capacity=capacity, signatures=8, branches=50, seed=seed)
+    recorder = _core.Recorder(capacity=capacity, signatures=8, branches=most, seed=seed)
     recorder.grow(*_columns(static))
     for begin in range(0, len(whole), size):
         part = whole.part(begin, min(begin + size, len(whole)))
@@ -128,18 +157,29 @@ def test_gaps_are_the_lines_and_branches_between_pieces(seed, capacity, size):
     recorder.keep(keep.tolist())
     pieces = recorder.pieces()
     assert np.array_equal(pieces["unit"][pieces["counted"]], keep)
+    branches, units = _Branches(static, whole), pieces["unit"].tolist()
     at, access = 0, 0
-    for k, unit in enumerate(pieces["unit"].tolist()):
-        lines, branches = _expected_gap(static, whole, at, unit * UNIT)
+    for k, unit in enumerate(units):
+        lines = _expected_lines(static, whole, at, unit * UNIT)
         assert pieces["line"][slice(*pieces["line_offset"][k : k + 2])].tolist() == lines
+        of_use: set[int] = set()
+        if k == 0 or units[k - 1] != unit - 1:  # of all units that follow one another from here on
+            end = k
+            while end < len(units) and units[end] == unit + end - k:
+                if pieces["counted"][end]:
+                    places = [(units[end] - (end > k)) * UNIT, (units[end] + 1) * UNIT]
+                    first, last = np.searchsorted(branches.place, places).tolist()
+                    of_use |= branches.of_use(first, last, most)
+                end += 1
+        inside = [n for n in sorted(of_use) if at <= branches.place[n] < unit * UNIT]
         here = slice(*pieces["branch_offset"][k : k + 2])
-        found = list(zip(pieces["branch"][here].tolist(), pieces["branch_following"][here].tolist(), strict=True))
-        assert found == branches[-50:]
+        assert pieces["branch"][here].tolist() == branches.row[inside].tolist()
+        assert pieces["branch_following"][here].tolist() == branches.following[inside].tolist()
         at = (unit + 1) * UNIT
-        inside = whole.part(unit * UNIT, at)
-        assert np.array_equal(pieces["static_id"][k * UNIT : (k + 1) * UNIT], inside.static_id)
+        executed = whole.part(unit * UNIT, at)
+        assert np.array_equal(pieces["static_id"][k * UNIT : (k + 1) * UNIT], executed.static_id)
         count = int(pieces["accesses"][k * UNIT : (k + 1) * UNIT].sum())
-        assert np.array_equal(pieces["address"][access : access + count], inside.address)
+        assert np.array_equal(pieces["address"][access : access + count], executed.address)
         access += count
     assert all(unit == 0 or unit - 1 in pieces["unit"] for unit in keep.tolist())  # each has its warm-up
 

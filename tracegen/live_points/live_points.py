@@ -34,7 +34,7 @@ from uarch.instructions import (
 )
 
 FORMAT = "perfvec-live-points"
-VERSION = 3
+VERSION = 4
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
@@ -74,8 +74,8 @@ class Pieces:
     """P units in the order of the run: the counted ones, and those before them, which warm pipelines.
 
     Before piece k lie the lines `line[line_offset[k]:line_offset[k + 1]]` (address // 64 << 2 | code << 1 | stored to),
-    each once, in the order of their last touch since the piece before, and the last of the branches, each with the
-    instruction after it; none where the piece before it is the unit before it.
+    each once, in the order of their last touch since the piece before, and the branches of use to predictors, each with
+    the instruction after it; none where the piece before it is the unit before it.
     """
 
     unit: NDArray[np.uint64]  # [P] its number: instructions unit · UNIT …

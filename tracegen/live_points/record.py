@@ -29,7 +29,7 @@ UNITS = 384  # that are simulated, by default
 LEAST_UNITS = 64
 _POOL = 2048  # units that are held of a run, at least; up to twice as many
 _SIGNATURES = 1 << 16  # units that are known by what they are like, at least
-_BRANCHES = 8192  # before a unit, at most
+_BRANCHES = 12288  # before a unit, at most; a third of them the latest
 AHEAD = 4  # chunks that are read before they are recorded
 # Cycles of a simple machine's operations; one where none is named. They tell units apart and are in no result.
 _LATENCY = {

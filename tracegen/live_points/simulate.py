@@ -36,6 +36,7 @@ _IN_FLIGHT = 1 / 4  # of a reorder buffer, of _MOST_IN_FLIGHT entries at most, i
 _MOST_IN_FLIGHT = 320
 _FEW = 8  # instructions in flight in order
 _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give them
+_LATEST = 4096  # branches of a gap that follow one another, none left out (branch_history.hpp)
 _FARTHEST = 200  # instructions between two branches, at most
 
 
@@ -57,6 +58,42 @@ class _Groups(NamedTuple):
     row: NDArray[np.integer]
 
 
+@dataclass(frozen=True)
+class _Branches:
+    """The branches of gaps and pieces in one sequence."""
+
+    branch: NDArray[np.uint32]
+    following: NDArray[np.uint32]
+    steps: NDArray[np.uint16]  # instructions from one to the next
+    own: list[slice]  # of each piece
+
+    @classmethod
+    def of(cls, points: LivePoints, most: int | None) -> _Branches:
+        """With so many of each gap, the latest; None: with all of them."""
+        pieces = points.pieces
+        branch = (points.static.flags[pieces.static_id] & Flag.BRANCH) != 0
+        ids, after = pieces.static_id[branch], pieces.next_static_id[branch]
+        inside = np.add.reduceat(branch, np.arange(0, len(branch), UNIT), dtype=np.int64)
+        executed = np.concatenate([[0], np.cumsum(inside)])
+        offset = pieces.branch_offset
+        first = offset[:-1] if most is None else np.maximum(offset[:-1], offset[1:] - most)
+        parts, followings = [], []
+        for k in range(len(pieces)):
+            gap, own = slice(first[k], offset[k + 1]), slice(*executed[k : k + 2])
+            parts += [pieces.branch[gap], ids[own]]
+            followings += [pieces.branch_following[gap], after[own]]
+        branches, following = np.concatenate(parts), np.concatenate(followings)
+        entered = np.minimum(np.append(np.uint32(0), following[:-1]), len(points.static) - 1)  # LAST: the run's end
+        steps = branches.astype(np.int64) - entered + 1
+        end = np.cumsum(offset[1:] - first + inside)
+        return cls(
+            branches,
+            following,
+            np.clip(steps, 1, _FARTHEST).astype(np.uint16),
+            [slice(int(e - n), int(e)) for e, n in zip(end, inside, strict=True)],
+        )
+
+
 _TOGETHER = _Groups(np.zeros(1, np.int64), np.zeros(UNIT, np.int64))
 _OfMachine = tuple[NDArray[np.float64], dict[str, float], NDArray[np.float64]]
 
@@ -67,24 +104,8 @@ class LivePointsSimulator:
     def __init__(self, points: LivePoints) -> None:
         self.points = points
         pieces = points.pieces
-        branch = (points.static.flags[pieces.static_id] & Flag.BRANCH) != 0
         self._chunks = [_core.Chunk(chunk, len(points.static)) for chunk in pieces.chunks()]
-        inside = np.add.reduceat(branch, np.arange(0, len(branch), UNIT), dtype=np.int64)
-        before = np.diff(pieces.branch_offset)
-        executed = np.concatenate([[0], np.cumsum(inside)])
-        ids, following = pieces.static_id[branch], pieces.next_static_id[branch]
-        parts, after = [], []
-        for k in range(len(pieces)):
-            gap, own = slice(*pieces.branch_offset[k : k + 2]), slice(*executed[k : k + 2])
-            parts += [pieces.branch[gap], ids[own]]
-            after += [pieces.branch_following[gap], following[own]]
-        self._branches, self._following = np.concatenate(parts), np.concatenate(after)
-        end = np.cumsum(before + inside)
-        self._own = [slice(int(e - n), int(e)) for e, n in zip(end, inside, strict=True)]
-        rank = np.argsort(np.argsort(points.static.address, kind="stable"), kind="stable")
-        entered = np.minimum(np.append(np.uint32(0), self._following[:-1]), len(rank) - 1)  # LAST: the run's end
-        steps = rank[self._branches] - rank[entered] + 1
-        self._steps = np.clip(steps, 1, _FARTHEST).astype(np.uint16)
+        self._branches, self._latest = _Branches.of(points, None), _Branches.of(points, _LATEST)
         self._outcomes: dict[tuple[BranchPredictor, int], NDArray[np.uint8]] = {}
         self._lock = Lock()
 
@@ -99,7 +120,7 @@ class LivePointsSimulator:
         with self._lock:
             found = self._outcomes.get((predictor, window))
         if found is None:
-            static = self.points.static
+            static, passed = self.points.static, self._passed(machine)
             found = _core.TimelessBranches(
                 kind=predictor.kind,
                 entries=predictor.entries,
@@ -107,10 +128,16 @@ class LivePointsSimulator:
                 ras_entries=predictor.ras_entries,
                 indirect=predictor.indirect,
                 window=window,
-            ).outcomes(static.address, static.length, static.flags, self._branches, self._following, self._steps)
+            ).outcomes(static.address, static.length, static.flags, passed.branch, passed.following, passed.steps)
             with self._lock:
                 self._outcomes[predictor, window] = found
         return found
+
+    def _passed(self, machine: Machine) -> _Branches:
+        """What the machine's predictor sees. A perceptron's weights have no tags and forget by what else runs between
+        executions of a branch, so that it takes none without those around it.
+        """
+        return self._latest if machine.branch_predictor.kind == "perceptron" else self._branches
 
     def simulate(
         self,
@@ -189,7 +216,7 @@ class LivePointsSimulator:
         """Cycles of each counted unit, counts of the run, and the stacks of `count` groups of instructions."""
         pieces = self.points.pieces
         simulation = Simulation(replace(machine, system_calls=None), self.points.static)
-        follow = None if self.points.whole else self.outcomes(machine)
+        follow, places = None if self.points.whole else self.outcomes(machine), self._passed(machine).own
         cycles: list[float] = []
         names = list(simulation.statistics)
         totals = np.zeros(len(names))
@@ -200,7 +227,7 @@ class LivePointsSimulator:
             counted = bool(pieces.counted[k])
             if counted:
                 simulation.reset_counters()
-            outcomes = None if follow is None else follow[self._own[k]]
+            outcomes = None if follow is None else follow[places[k]]
             weight = self.points.sample.weight[len(cycles)] if counted else 0.0
             if groups is not None and counted:
                 own = groups[len(cycles)]
@@ -218,15 +245,16 @@ class LivePointsSimulator:
 
 
 def _window(machine: Machine) -> int:
-    """Instructions in flight behind a branch, to the nearest power of two, so that many machines share it; 0 where
-    histories move with fetch, as those of real families do.
+    """Instructions in flight behind a branch, to the nearest half power of two, so that many machines share it; 0
+    where histories move with fetch, as those of real families do.
     """
     pipeline = machine.pipeline
     if machine.microcode != GEM5:
         return 0
     if isinstance(pipeline, InOrderPipeline):
         return _FEW
-    return int(2 ** round(math.log2(max(min(pipeline.rob_entries, _MOST_IN_FLIGHT) * _IN_FLIGHT, _FEW))))
+    exact = max(min(pipeline.rob_entries, _MOST_IN_FLIGHT) * _IN_FLIGHT, _FEW)
+    return round(2 ** (round(2 * math.log2(exact)) / 2))
 
 
 def _require_warm(machine: Machine) -> None:

@@ -99,13 +99,13 @@ py::dict pieces(const Recorder& recorder) {
     columns["is_store"] = joined<std::uint8_t>(all, [](const Piece& p) -> auto& { return p.executed.is_store; });
     columns["line_offset"] = offsets(all, [](const Piece& p) -> auto& { return p.gap.lines; });
     columns["line"] = joined<std::uint64_t>(all, [](const Piece& p) -> auto& { return p.gap.lines; });
-    const Array<std::int64_t> branch_offset = offsets(all, [](const Piece& p) -> auto& { return p.gap.branches; });
+    const Array<std::int64_t> branch_offset = offsets(all, [](const Piece& p) -> auto& { return p.branches; });
     columns["branch_offset"] = branch_offset;
     const py::ssize_t branches = branch_offset.data()[all.size()];
     Array<std::uint32_t> branch(branches), following(branches);
     py::ssize_t at = 0;
     for (const Piece& piece : all)
-        for (const Branch& one : piece.gap.branches) {
+        for (const Branch& one : piece.branches) {
             branch.mutable_data()[at] = one.id;
             following.mutable_data()[at++] = one.following;
         }

@@ -7,11 +7,8 @@ namespace {
 // A gap that grows at its end.
 class Joined {
   public:
-    explicit Joined(std::size_t branches) : most_branches_(branches) {}
-
     void add(const Gap& gap) {
         lines_.insert(lines_.end(), gap.lines.begin(), gap.lines.end());
-        branches_.insert(branches_.end(), gap.branches.begin(), gap.branches.end());
         add(gap.misses);
     }
 
@@ -29,11 +26,10 @@ class Joined {
                 for (std::uint64_t line = address >> 6; line <= end; ++line)
                     lines_.push_back(line << 2 | (executed.is_store[access] ? DIRTY : 0));
             }
-            if (row.flags & BRANCH) branches_.push_back({executed.id[k], executed.following[k]});
         }
     }
 
-    bool empty() const { return lines_.empty() && branches_.empty(); }
+    bool empty() const { return lines_.empty(); }
 
     // The whole, each line once where it was touched last, dirty where it was stored to at all.
     Gap take() {
@@ -53,11 +49,8 @@ class Joined {
             }
         }
         std::reverse(gap.lines.begin(), gap.lines.end());
-        const std::size_t count = std::min(branches_.size(), most_branches_);
-        gap.branches.assign(branches_.end() - static_cast<std::ptrdiff_t>(count), branches_.end());
         gap.misses.assign(misses_.end() - static_cast<std::ptrdiff_t>(std::min(misses_.size(), MISSES)), misses_.end());
         lines_.clear();
-        branches_.clear();
         misses_.clear();
         return gap;
     }
@@ -65,10 +58,8 @@ class Joined {
   private:
     static constexpr std::uint32_t NOWHERE = ~std::uint32_t{0};
 
-    std::size_t most_branches_;
     std::vector<std::uint32_t> places_;
     std::vector<Touch> lines_;
-    std::vector<Branch> branches_;
     std::vector<Miss> misses_;
 };
 
@@ -102,10 +93,11 @@ void Recorder::begin_unit() {
     Piece piece;
     piece.unit = units;
     piece.counted = counts(units);
+    piece.first_branch = history_.size();
     if (!after_piece_) {
-        Joined gap(branches_);
+        Joined gap;
         gap.add(open_);
-        gap.add({lines_.end_gap(), last_branches(), last_misses()});
+        gap.add({lines_.end_gap(), last_misses()});
         piece.gap = gap.take();
         open_ = {};
     }
@@ -124,9 +116,15 @@ void Recorder::end_unit() {
     ++units;
     if (recording_) {
         lines_.begin_gap();
-        branch_count_ = 0;
         miss_count_ = 0;
-        counted_ += pieces.back().counted;
+        Piece& piece = pieces.back();
+        piece.end_branch = history_.size();
+        if (piece.counted) {
+            const std::size_t before = pieces.size() - 2;
+            const bool warmed = pieces.size() > 1 && pieces[before].unit + 1 == piece.unit;
+            piece.history = history_.of_use(warmed ? pieces[before].first_branch : piece.first_branch);
+            ++counted_;
+        }
         if (counted_ > 2 * capacity_) thin();
     }
     after_piece_ = recording_ && !pieces.empty() && pieces.back().unit == units - 1;
@@ -170,7 +168,7 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
             const std::uint32_t next = chunk.following[k];
             const std::uint64_t target = next < statics.size() ? statics[next].pc : row.pc + row.length;
             wrong = signature_.branch(row, chunk.id[k], target);
-            ring_[branch_count_++ % branches_] = {chunk.id[k], next};
+            history_.add({chunk.id[k], next}, target != row.pc + row.length);
         }
         signature_.follow();
         if (timed_) signature_.execute(row, data_class, code_class, wrong);
@@ -195,14 +193,6 @@ void Recorder::append(const ChunkView& chunk, std::size_t begin, std::size_t end
     into.is_store.insert(into.is_store.end(), chunk.is_store + from, chunk.is_store + to);
 }
 
-std::vector<Branch> Recorder::last_branches() const {
-    const std::uint64_t count = std::min<std::uint64_t>(branch_count_, branches_);
-    std::vector<Branch> last;
-    last.reserve(count);
-    for (std::uint64_t k = branch_count_ - count; k < branch_count_; ++k) last.push_back(ring_[k % branches_]);
-    return last;
-}
-
 std::vector<Miss> Recorder::last_misses() const {
     const std::uint64_t count = std::min<std::uint64_t>(miss_count_, MISSES);
     std::vector<Miss> last;
@@ -215,7 +205,7 @@ std::vector<Miss> Recorder::last_misses() const {
 // whether the unit after the last piece does.
 void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
     std::vector<Piece> kept;
-    Joined gap(branches_);
+    Joined gap;
     for (std::size_t k = 0; k < pieces.size(); ++k) {
         Piece& piece = pieces[k];
         const bool last = k + 1 == pieces.size();
@@ -226,6 +216,7 @@ void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
                 piece.gap = gap.take();
             }
             piece.counted = counted[k];
+            if (!piece.counted) piece.history = {};
             kept.push_back(std::move(piece));
         } else {
             gap.add(piece.gap);
@@ -256,6 +247,16 @@ void Recorder::keep(const std::vector<std::uint64_t>& units) {
     std::vector<bool> counted;
     for (const Piece& piece : pieces) counted.push_back(std::binary_search(units.begin(), units.end(), piece.unit));
     dissolve(counted, false);
+    std::uint64_t from = 0;
+    for (std::size_t k = 0; k < pieces.size();) {
+        std::size_t end = k + 1;  // of those that follow one another
+        while (end < pieces.size() && pieces[end].unit == pieces[end - 1].unit + 1) ++end;
+        std::vector<History> useful;
+        for (std::size_t one = k; one < end; ++one) useful.push_back(std::move(pieces[one].history));
+        pieces[k].branches = between(useful, from, pieces[k].first_branch);
+        from = pieces[end - 1].end_branch;
+        k = end;
+    }
 }
 
 void Recorder::thin_signatures() {

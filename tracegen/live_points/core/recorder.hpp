@@ -5,13 +5,15 @@
 // halves whenever there are too many: the counted units are a simple random sample at any time (bottom-k sampling,
 // Cohen & Kaplan, PODC 2007), and memory does not grow with the run. Or the units that count are listed beforehand. A
 // counted unit is kept with the one before it, its warm-up, instruction by instruction; what lies between is a gap: the
-// lines that were touched, in the order of their last touch, the last branches, and the last misses.
+// lines that were touched, in the order of their last touch, the branches that are of use (branch_history.hpp), and the
+// last misses.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "branch_history.hpp"
 #include "last_touch.hpp"
 #include "signature.hpp"
 
@@ -21,10 +23,6 @@ constexpr std::size_t UNIT = 1024;  // instructions; divides a trace's chunks, a
 
 constexpr std::size_t MISSES = 1024;  // of a gap, the last ones
 
-struct Branch {  // an executed branch, and the instruction after it
-    std::uint32_t id, following;
-};
-
 struct Miss {  // an access to data that were not touched lately, so that a first level lacks them
     std::uint64_t address;
     std::uint32_t id;
@@ -32,9 +30,8 @@ struct Miss {  // an access to data that were not touched lately, so that a firs
 };
 
 struct Gap {
-    std::vector<Touch> lines;      // the latest touch last
-    std::vector<Branch> branches;  // the latest last
-    std::vector<Miss> misses;      // the latest last
+    std::vector<Touch> lines;  // the latest touch last
+    std::vector<Miss> misses;  // the latest last
 };
 
 struct Executed {  // consecutive instructions
@@ -47,8 +44,11 @@ struct Piece {  // a unit that is kept, and the gap before it, empty where the p
     std::uint64_t unit = 0;
     bool counted = false;
     Gap gap;
+    std::vector<Branch> branches;  // of the gap, those of use, the latest last; known in the end
     Executed executed;
     std::vector<Miss> misses;  // of what it executed
+    std::uint64_t first_branch = 0, end_branch = 0;  // its own, by their numbers in the run
+    History history;                                 // of a unit that counts: what is of use before its warm-up
 };
 
 struct ChunkView {
@@ -66,10 +66,9 @@ class Recorder {
              std::vector<std::uint64_t> listed = {})
         : capacity_(listed.empty() ? capacity : listed.size()),
           most_signatures_(signatures),
-          branches_(branches),
           seed_(seed),
           listed_(std::move(listed)),
-          ring_(branches) {}
+          history_(branches) {}
 
     void observe(const ChunkView& chunk);
 
@@ -96,17 +95,15 @@ class Recorder {
     void thin();
     void thin_signatures();
     void dissolve(const std::vector<bool>& counted, bool next_counts);
-    std::vector<Branch> last_branches() const;
     std::vector<Miss> last_misses() const;
 
-    std::size_t capacity_, most_signatures_, branches_;
+    std::size_t capacity_, most_signatures_;
     std::uint64_t seed_, bound_ = ~std::uint64_t{0}, signature_bound_ = ~std::uint64_t{0};
     std::vector<std::uint64_t> listed_;
     LastTouch lines_;
     Signature signature_;
     Gap open_;  // what was dissolved behind the last piece
-    std::vector<Branch> ring_;
-    std::uint64_t branch_count_ = 0;  // since the last piece
+    BranchHistory history_;
     std::vector<Miss> miss_ring_ = std::vector<Miss>(MISSES);
     std::uint64_t miss_count_ = 0;  // since the last piece
     std::size_t in_unit_ = 0, counted_ = 0;
