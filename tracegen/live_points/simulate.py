@@ -36,7 +36,10 @@ _IN_FLIGHT = 1 / 4  # of a reorder buffer, of _MOST_IN_FLIGHT entries at most, i
 _MOST_IN_FLIGHT = 320
 _FEW = 8  # instructions in flight in order
 _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give them
-_LATEST = 4096  # branches of a gap that follow one another, none left out (branch_history.hpp)
+# Branches of a gap that a predictor without tags sees, the latest. What runs between two executions of a branch moves its
+# counters too, and those that are kept for their use come without it. The last 4,096 follow one another, none left out
+# (branch_history.hpp).
+_WITHOUT_TAGS = {"perceptron": 4096, "bimode": 8192, "local": 8192, "tournament": 8192}
 _FARTHEST = 200  # instructions between two branches, at most
 
 
@@ -105,7 +108,7 @@ class LivePointsSimulator:
         self.points = points
         pieces = points.pieces
         self._chunks = [_core.Chunk(chunk, len(points.static)) for chunk in pieces.chunks()]
-        self._branches, self._latest = _Branches.of(points, None), _Branches.of(points, _LATEST)
+        self._passed: dict[int | None, _Branches] = {}  # by how many of each gap
         self._outcomes: dict[tuple[BranchPredictor, int], NDArray[np.uint8]] = {}
         self._lock = Lock()
 
@@ -120,7 +123,7 @@ class LivePointsSimulator:
         with self._lock:
             found = self._outcomes.get((predictor, window))
         if found is None:
-            static, passed = self.points.static, self._passed(machine)
+            static, passed = self.points.static, self._branches(machine)
             found = _core.TimelessBranches(
                 kind=predictor.kind,
                 entries=predictor.entries,
@@ -133,11 +136,13 @@ class LivePointsSimulator:
                 self._outcomes[predictor, window] = found
         return found
 
-    def _passed(self, machine: Machine) -> _Branches:
-        """What the machine's predictor sees. A perceptron's weights have no tags and forget by what else runs between
-        executions of a branch, so that it takes none without those around it.
-        """
-        return self._latest if machine.branch_predictor.kind == "perceptron" else self._branches
+    def _branches(self, machine: Machine) -> _Branches:
+        """Return what the machine's predictor sees."""
+        most = _WITHOUT_TAGS.get(machine.branch_predictor.kind)
+        with self._lock:
+            if most not in self._passed:
+                self._passed[most] = _Branches.of(self.points, most)
+            return self._passed[most]
 
     def simulate(
         self,
@@ -216,7 +221,7 @@ class LivePointsSimulator:
         """Cycles of each counted unit, counts of the run, and the stacks of `count` groups of instructions."""
         pieces = self.points.pieces
         simulation = Simulation(replace(machine, system_calls=None), self.points.static)
-        follow, places = None if self.points.whole else self.outcomes(machine), self._passed(machine).own
+        follow, places = None if self.points.whole else self.outcomes(machine), self._branches(machine).own
         cycles: list[float] = []
         names = list(simulation.statistics)
         totals = np.zeros(len(names))
