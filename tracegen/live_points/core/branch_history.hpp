@@ -15,20 +15,20 @@ struct Branch {  // an executed branch, and the instruction after it
     std::uint32_t id, following;
 };
 
-// Numbers of branches in a run, as stretches [begin, end) that neither touch nor overlap, in their order.
-class Stretches {
+// Numbers of branches in a run, as ranges [begin, end) that neither touch nor overlap, in their order.
+class Ranges {
   public:
-    struct Stretch {
+    struct Range {
         std::uint64_t begin, end;
     };
 
-    // Adds a stretch, but only so many of it, the last ones, that are not there yet. Returns how many those were.
-    std::uint64_t add(Stretch one, std::uint64_t most) {
+    // Adds a range, but only so many of it, the last ones, that are not there yet. Returns how many those were.
+    std::uint64_t add(Range one, std::uint64_t most) {
         const auto behind = std::partition_point(all_.begin(), all_.end(), [&](auto& s) { return s.begin <= one.end; });
         auto first = behind;
         std::uint64_t added = 0, at = one.end;  // all from `at` on are there
         for (; first != all_.begin() && (first - 1)->end >= one.begin; --first) {
-            const Stretch& there = *(first - 1);
+            const Range& there = *(first - 1);
             const std::uint64_t between = at > there.end ? at - there.end : 0;
             if (added + between > most) break;
             added += between;
@@ -46,15 +46,15 @@ class Stretches {
         return added;
     }
 
-    const std::vector<Stretch>& all() const { return all_; }
+    const std::vector<Range>& all() const { return all_; }
 
   private:
-    std::vector<Stretch> all_;
+    std::vector<Range> all_;
 };
 
 struct History {
-    Stretches stretches;
-    std::vector<Branch> branches;  // of all stretches
+    Ranges ranges;
+    std::vector<Branch> branches;  // of all ranges
 };
 
 // The branches from `begin` to `end` that are in one of the histories, each once, in their order.
@@ -66,7 +66,7 @@ inline std::vector<Branch> between(const std::vector<History>& histories, std::u
     std::vector<Part> parts;
     for (const History& history : histories) {
         const Branch* first = history.branches.data();
-        for (const auto& [from, to] : history.stretches.all()) {
+        for (const auto& [from, to] : history.ranges.all()) {
             parts.push_back({from, std::min(to, end), first});
             first += to - from;
         }
@@ -108,7 +108,7 @@ class BranchHistory {
         std::uint64_t left = most_;
         const auto keep = [&](std::uint64_t last, std::uint64_t length) {  // up to the one numbered `last`
             const std::uint64_t end = last + 1;
-            left -= history.stretches.add({end - std::min(length, end - oldest), end}, left);
+            left -= history.ranges.add({end - std::min(length, end - oldest), end}, left);
         };
         if (begin > oldest) keep(begin - 1, most_ / 3);
         std::vector<std::uint64_t> earlier;  // of each context, one more than the number of an execution before `begin`
@@ -123,7 +123,7 @@ class BranchHistory {
                 one = before(one - 1);
             }
         history.branches.reserve(most_ - left);
-        for (const auto& [from, to] : history.stretches.all())
+        for (const auto& [from, to] : history.ranges.all())
             for (std::uint64_t k = from; k < to; ++k) history.branches.push_back(ring_[k & (REMEMBERED - 1)]);
         return history;
     }
@@ -132,7 +132,7 @@ class BranchHistory {
     static constexpr std::size_t REMEMBERED = 1 << 20, CONTEXTS = 1 << 18;
     static constexpr std::uint64_t DIRECTIONS = 0xF;  // of the last four branches
     static constexpr int TIMES = 4;              // so many executions of a context
-    static constexpr std::uint64_t LENGTH = 128;  // branches of a stretch that ends with one
+    static constexpr std::uint64_t LENGTH = 128;  // branches of a range that ends with one
 
     // One more than the number of the branch before number `k` in its context.
     std::uint64_t before(std::uint64_t k) const {
