@@ -240,7 +240,7 @@ def shown(frame: pd.DataFrame) -> str:
             [
                 str(row["uarch"]),
                 f"{row['cycles']:,.0f}",
-                _time(row["seconds"]),
+                " ".join(duration(row["seconds"])),
                 f"{row['cpi']:.3f}",
                 *(_number(row[f"{level}_mpki"]) for level in LEVELS),
                 _number(row["branch_mpki"]),
@@ -333,13 +333,6 @@ def _stack_table(program: str, rows: pd.DataFrame) -> str:
 
 def _number(value: float) -> str:
     return "-" if value != value else f"{value:.3f}" if value < 10 else f"{value:.1f}"
-
-
-def _time(seconds: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
 
 
 def headline(frame: pd.DataFrame) -> Headline:

@@ -36,9 +36,9 @@ _IN_FLIGHT = 1 / 4  # of a reorder buffer, of _MOST_IN_FLIGHT entries at most, i
 _MOST_IN_FLIGHT = 320
 _FEW = 8  # instructions in flight in order
 _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give them
-# Branches of a gap that a predictor without tags sees, the latest. What runs between two executions of a branch moves its
-# counters too, and those that are kept for their use come without it. The last 4,096 follow one another, none left out
-# (branch_history.hpp).
+# Branches of a gap that a predictor without tags sees, the latest. What runs between two executions of a branch moves
+# its counters too, and those that are kept for their use come without it. The last 4,096 follow one another, none left
+# out (branch_history.hpp).
 _WITHOUT_TAGS = {"perceptron": 4096, "bimode": 8192, "local": 8192, "tournament": 8192}
 _FARTHEST = 200  # instructions between two branches, at most
 
