@@ -253,7 +253,8 @@ def shown(frame: pd.DataFrame) -> str:
         title = f"{program}: {rows['instructions'].iloc[0]:,.0f} instructions, simulated"
         if rows["half_width"].any():
             width = rows["half_width"] / rows["cycles"]
-            title += f" by a sample; cycles within {width.min():.1%} to {width.max():.1%} (95 %)"
+            least, most = f"±{width.min():.1%}", f"±{width.max():.1%}"
+            title += f" by a sample, {least if least == most else f'{least} to {most}'} (95 %)"
         tables.append(f"{title}\n{columns(header, lines)}")
     note = (
         "L1I to L3, branch: demand misses and mispredictions per thousand instructions;\n"
