@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with _unread():
             try:
-                sys.exit(app(words, prog_name="perfvec", obj=program, standalone_mode=False))
+                sys.exit(app(words, prog_name="perfvec", obj=program, standalone_mode=False) or 0)
             except UsageError as error:
                 _refuse(error)
             finally:

@@ -18,7 +18,7 @@ from support.errors import InputError
 
 UsageError: Any = typer.BadParameter.__base__  # Click's, which Typer has under no public name
 _FILES = ("csv", "html", "picture", "folded", "latency", "state", "points", "curve")  # and what -o names
-_REPLACED = ("calibrate", "model_file")  # the one input that may be the output
+_REPLACED = {("calibrate", "model_file"), ("train", "initial")}  # inputs that the output may take the place of
 _OPTIONS = {"as_json": (Json, False), "csv": (Csv, None), "html": (Html, None), "picture": (Picture, None)}
 
 
@@ -83,7 +83,7 @@ class Command(TyperCommand):
             if parameter.name in _FILES or "-o" in parameter.opts:
                 if isinstance(value, str | os.PathLike):
                     outputs[parameter.opts[-1]] = value
-            elif (context.info_name, parameter.name) != _REPLACED:
+            elif (context.info_name, parameter.name) not in _REPLACED:
                 inputs += value if isinstance(value, list | tuple) else [value]
         require_outputs(outputs, [value for value in inputs if isinstance(value, str | os.PathLike)])
         return super().invoke(context)
