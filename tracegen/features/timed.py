@@ -244,7 +244,7 @@ def _of_pieces(
 ) -> NDArray[np.uint8]:
     """[P · UNIT + L, EACH] columns of a machine that takes in what lies between pieces in no time.
 
-    Caches see each line of a gap where it was touched last, the predictor the gap's last branches, and prefetchers its
+    Caches see each line of a gap where it was touched last, the predictor its branches of use, and prefetchers its
     last misses.
     """
     running = _Reference(reference, instructions, 0)
