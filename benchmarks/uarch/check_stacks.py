@@ -33,8 +33,11 @@ MACHINES = ("u001", "u003", "u006", "u009", "u013", "u021", "u033", "u042", "u05
 # What is made ideal → the causes that it takes away.
 TAKEN = {
     "branches": ["misprediction, found at execution", "misprediction, found at decode"],
-    "instructions": ["fetch from L2", "fetch from L3", "fetch from memory"],
-    "data": ["loads from L2", "loads from L3", "loads from memory", "stores to L2", "stores to L3", "stores to memory"],
+    "instructions": ["fetch from L2", "fetch from L3", "fetch from memory", "instruction TLB misses"],
+    "data": [
+        *("loads from L2", "loads from L3", "loads from memory", "data TLB misses"),
+        *("stores to L2", "stores to L3", "stores to memory"),
+    ],
     "execution": [
         "integer multiplication",
         "integer division",

@@ -5,7 +5,7 @@ import pytest
 from programs import Instruction, Program, load, repeated, store
 
 from support.errors import InputError
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import load_machine, replace_field, replace_fields
 from uarch.instructions import Flag, Operation
 from uarch.timing.ideal import IDEAL, idealised
 from uarch.timing.simulation import Simulation, new_stack
@@ -71,6 +71,38 @@ def test_a_chase_waits_for_the_level_that_has_its_lines(core, lines, cause):
         machine = replace_field(machine, f"{level}.prefetcher", "none")
     found = shares(chase(lines, 7919), machine, skip=2 * 2048)
     assert found[cause] > 0.8 * (1 - found["retiring"])
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_chase_over_pages_waits_for_their_translation(core):
+    """256 lines, all in the L1D, each on a page that no TLB knows.
+
+    A round takes a cycle to send the address, 7 + 40 of translation and 6 of the L1D. Its first cycle retires.
+    """
+    tlb = {"entries": 16, "l2_entries": 64, "l2_latency": 7, "walk_latency": 40}
+    machine = replace_fields(load_machine(core), {"tlb": tlb, "l1d.latency": 6, "l1d.prefetcher": "none"})
+    program = Program([load(1, 1), Instruction(Operation.BRANCH, flags=Flag.BRANCH)])
+    for k in range(6000):
+        page = k * 7919 % 256
+        program.execute(0, (PAGE + page * 4096 + page % 64 * 64, 8, 0))
+        program.execute(1)
+    found = shares(program, machine)
+    assert found["data TLB misses"] + found["loads from L1D"] > 0.9 * (1 - found["retiring"])
+    assert found["data TLB misses"] / found["loads from L1D"] == pytest.approx((47 - 1) / (1 + 6), rel=0.02)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_code_on_many_pages_waits_for_their_translation(core):
+    """64 jumps from page to page, which the L1I holds, and a second TLB, but not the first."""
+    tlb = {"entries": 16, "l2_entries": 1024, "l2_latency": 30, "walk_latency": 100}
+    machine = replace_fields(load_machine(core), {"tlb": tlb, "l1i.size_kib": 64, "l1i.associativity": 16})
+    page = [Instruction(Operation.BRANCH, flags=Flag.BRANCH), *[Instruction(length=15)] * 276]  # and 48 bytes more
+    program = Program(page * 64)
+    for _ in range(100):
+        for number in range(64):
+            program.execute(number * len(page))
+    found = shares(program, machine)
+    assert found["instruction TLB misses"] > 0.5
 
 
 def test_a_stream_of_stores_waits_for_where_they_go():

@@ -28,6 +28,7 @@ enum Cause : std::uint8_t {
     FetchL2,
     FetchL3,
     FetchMemory,
+    FetchTranslation,  // for its address: the second TLB, or a walk
     FetchBandwidth,
     DecodeBandwidth,
     MispredictExecute,  // found when the branch executes
@@ -43,6 +44,7 @@ enum Cause : std::uint8_t {
     LoadL2,
     LoadL3,
     LoadMemory,
+    LoadTranslation,
     LoadForward,  // from a store in flight
     LoadOrder,    // waited for an older store, or was done again after one
     Ports,
@@ -125,17 +127,30 @@ class Waits {
         if (cycles > 0 && size_ < static_cast<int>(waits_.size())) waits_[size_++] = {cause, cycles};
     }
 
-    // Waited `cycles` for what `history` tells of; `otherwise` where it tells nothing, or of a gap.
+    // Waited `cycles` for an access, the first ones of them for its address to be translated.
+    void add_access(Cause translation, Cycle translated, Cause cause, Cycle cycles) {
+        translated = std::min(translated, std::max<Cycle>(cycles, 0));
+        add(translation, translated);
+        add(cause, cycles - translated);
+    }
+
+    // Waited `cycles` for what `history` tells of; `otherwise` where it tells nothing, or of a gap. What came before all that it
+    // tells of is taken to be alike: the causes share it in proportion.
     void add(const History& history, Cycle cycles, Cause otherwise) {
         if (cycles <= 0) return;
         int first = history.size_;
         Cycle covered = 0;
         while (first > 0 && covered < cycles) covered += history.segments_[--first].cycles;
-        if (history.size_ == 0) return add(otherwise, cycles);
-        // Of the first segment only so much as was waited for, or all that no other explains.
-        const auto cause = [&](int k) { return history.segments_[k].cause == CAUSES ? otherwise : history.segments_[k].cause; };
-        add(cause(first), history.segments_[first].cycles - (covered - cycles));
-        for (int k = first + 1; k < history.size_; ++k) add(cause(k), history.segments_[k].cycles);
+        if (covered == 0) return add(otherwise, cycles);
+        Cycle before = std::max<Cycle>(cycles - covered, 0), skipped = std::max<Cycle>(covered - cycles, 0), left = covered;
+        for (int k = first; k < history.size_; ++k) {
+            const auto& [cause, lasted] = history.segments_[k];
+            const Cycle share = before * lasted / left;
+            add(cause == CAUSES ? otherwise : cause, lasted - skipped + share);
+            before -= share;
+            left -= lasted;
+            skipped = 0;
+        }
     }
 
     int size() const { return size_; }

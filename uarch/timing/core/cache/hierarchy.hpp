@@ -31,6 +31,7 @@ class Hierarchy {
     Cycle access_data(Address address, std::int64_t size, Cycle cycle, bool write, Address pc, bool timed = true) {
         if (ideal_.data) {
             answered_ = L1D;
+            translated_ = 0;
             return cycle + levels[L1D].latency;
         }
         const Cycle begin = translate(L1D, address, cycle, write, timed);
@@ -44,6 +45,7 @@ class Hierarchy {
     Cycle access_code(Line line, Cycle cycle, Address pc, bool timed = true) {
         if (ideal_.instructions) {
             answered_ = L1I;
+            translated_ = 0;
             return cycle + levels[L1I].latency;
         }
         const Address address = line << LINE_BITS;
@@ -70,6 +72,9 @@ class Hierarchy {
 
     // Where the data of the last access came from.
     int answered() const { return answered_; }
+
+    // Cycles that the last access waited for its address to be translated.
+    Cycle translated() const { return translated_; }
 
     std::array<Cache, LEVELS> levels;
     Tlb instruction_tlb, data_tlb;
@@ -106,9 +111,10 @@ class Hierarchy {
     // The cycle in which an access of an L1 at `cycle` knows its physical address.
     Cycle translate(int level, Address address, Cycle cycle, bool write, bool timed) {
         Tlb& tlb = level == L1I ? instruction_tlb : data_tlb;
-        const Cycle translated = tlb.translate(address);
-        if (timed) cycle += translated;
+        const Cycle began = cycle, looked_up = tlb.translate(address);
+        if (timed) cycle += looked_up;
         if (walks_caches_ && tlb.walked()) cycle = walk(tlb, address, cycle, timed);
+        translated_ = cycle - began;
         if (zeroed_pages_ && level == L1D && data_tlb.fresh() && write) zero_page(address);
         return cycle;
     }
@@ -153,6 +159,7 @@ class Hierarchy {
     Frames small_frames_, large_frames_;
     Frames &code_frames_ = small_frames_, &data_frames_;
     int answered_ = L1D;
+    Cycle translated_ = 0;
     std::array<std::array<Waiting, MERGING>, 2> waiting_;
     std::array<std::array<Lost, EVICTED>, 2> lost_;
     TimeSpan writing_back_;  // in which the last line that left an L1 passes the crossbar

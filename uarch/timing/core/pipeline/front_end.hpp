@@ -47,7 +47,9 @@ class FrontEnd {
         for (Line line = line_of(pc); line <= last; ++line) {
             if (line == line_) continue;
             const Cycle data = caches.access_code(line, fetch_.cycle, pc);
-            if constexpr (STACK) waits.add(fetched_after(redirected, caches.answered()), data - fetch_.cycle - 1);
+            if constexpr (STACK)
+                waits.add_access(FetchTranslation, caches.translated(), fetched_after(redirected, caches.answered()),
+                                 data - fetch_.cycle - 1);
             fetch_ = {std::max(fetch_.cycle + 1, data), 0};
             line_ = line;
         }

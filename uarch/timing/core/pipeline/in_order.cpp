@@ -83,7 +83,9 @@ void InOrderCore::fetch(Address pc, std::int64_t length) {
         data += asleep(data, std::max(start, commit_cycle_ + (line_ < 0 ? ALU_STAGES : 0)));
         if constexpr (STACK) {  // a hit would not be waited for if fetch had not been redirected
             const int level = caches_.answered();
-            waits_.add(redirected && level == L1I ? redirect_cause_ : fetch_from(level), data + TO_FETCH2 - fetch_.cycle);
+            waits_.add_access(FetchTranslation, caches_.translated(),
+                              redirected && level == L1I ? redirect_cause_ : fetch_from(level),
+                              data + TO_FETCH2 - fetch_.cycle);
         }
         used_up_ = line_ < 0 ? data : fetch_.cycle;
         fetch_.reach(data + TO_FETCH2);
@@ -278,7 +280,7 @@ InOrderCore::Result InOrderCore::access(const StaticInstruction& row, Address pc
             ready += asleep(ready, std::max({room, commit_cycle_, behind, full}));
             if constexpr (STACK) {
                 waits_.add(FullLoadQueue, room - begin);
-                waits_.add(load_from(caches_.answered()), ready - room);
+                waits_.add_access(LoadTranslation, caches_.translated(), load_from(caches_.answered()), ready - room);
             }
             begin = room;
         }

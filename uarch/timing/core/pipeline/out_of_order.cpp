@@ -250,7 +250,8 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
         issue = store.cycle;
     }
     const Cycle ready = answered(caches_.access_data(address, size, issue + 1, false, pc));
-    if constexpr (STACK) waits_.add(load_from(caches_.answered()), ready - issue);
+    if constexpr (STACK)
+        waits_.add_access(LoadTranslation, caches_.translated(), load_from(caches_.answered()), ready - issue);
     return ready;
 }
 
