@@ -82,7 +82,7 @@ class FoundationModel(nn.Module):
         return self.head.in_features
 
     def forward(self, x: Tensor, state: State | None = None, *, bf16: bool = False) -> tuple[Tensor, State]:
-        """With `bf16` the architecture's products are in bfloat16; all else stays float32."""
+        """Return the outputs and the state. With `bf16` the architecture's products alone are in bfloat16."""
         x = (x - self.mean) * self.scale
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             r, state = self.architecture(x, state)

@@ -84,7 +84,7 @@ class Rounded(FoundationModel):
             self.projection = Projection(self.schema, first if skip is None else _side_by_side(first, skip), self.mean)
 
     def forward(self, x: Tensor, state: State | None = None, *, bf16: bool = False) -> tuple[Tensor, State]:
-        """As of FoundationModel."""
+        """Return what FoundationModel.forward does."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
             r, state = self.architecture(x, state)
         return r.float() if self.skip_connection is None else r.float() + self.skip_connection(x), state

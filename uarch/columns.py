@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from support.text import show
 from uarch.configuration import Machine, RelationError, flatten, machine_from_dict, replace_field
-from uarch.constraints import RELATIONS, RULES, Relation, Rule
+from uarch.constraints import CACHE_FIELDS, RELATIONS, RULES, Relation, Rule
 from uarch.space import Constraint
 
 MOST_POINTS = 4_000_000
@@ -170,7 +170,7 @@ def _change(base: Machine, field: str, value: Any) -> dict[str, Any]:
             return {"memory.model": "simple"}
         return {f"memory.{name}": inside.get(name) for name in ("model", "latency_ns", "bandwidth_gbs")}
     if field == "l3" and value is None:
-        return {f"l3.{name}": None for name in ("size_kib", "associativity", "latency", "mshrs", "prefetcher")}
+        return {f"l3.{name}": None for name in CACHE_FIELDS}
     return flatten(value, f"{field}.") if isinstance(value, Mapping) else {field: value}
 
 

@@ -22,6 +22,7 @@ from uarch.constraints import (
     FIXED,
     GEM5,
     ITTAGE,
+    LRU,
     MEMORY,
     RELATIONS,
     RULES,
@@ -121,6 +122,7 @@ class Cache:
     latency: int  # cycles of a hit in this level alone
     mshrs: int  # outstanding misses
     prefetcher: str
+    replacement: str = LRU
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,7 @@ _OPTIONAL_FIELDS = ("microcode", "frames", "first_touch", "indirect_delay", "for
 OPTIONAL = (
     "functional_units.div_step_latency",
     "branch_predictor.indirect",
+    *(f"{level}.replacement" for level in ("l1i", "l1d", "l2", "l3")),
     "tlb.page_kib",
     "tlb.walk",
     "tlb",
@@ -409,9 +412,9 @@ def _replace(machine: Machine, values: dict[str, Any], field: str, value: Any) -
             f"machine {machine.name}: {field} = {show(value)} needs memory.model = simple, "
             f"this machine has {machine.memory.model}"
         )
-    if field != "l3" and field not in OPTIONAL:
-        get_field(machine, field)
     *sections, last = field.split(".")
+    if field != "l3" and (field not in OPTIONAL or (sections == ["l3"] and machine.l3 is None)):
+        get_field(machine, field)
     target = values
     for section in sections:
         target = target.setdefault(section, {})

@@ -19,6 +19,7 @@ from uarch.formula import Formula, evaluate
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
 TARGET_TABLE, ITTAGE = INDIRECT_PREDICTORS = ("target-table", "ittage")
 _, _, TAGGED, STREAM = PREFETCHERS = ("none", "stride", "tagged", "stream")
+LRU, _, _, _ = REPLACEMENT_POLICIES = ("lru", "tree-plru", "srrip", "random")
 CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
 MEMORY, CACHE = "memory", "cache"  # of `first_touch`
@@ -80,7 +81,10 @@ _CACHE = {
     "latency": _latency(),
     "mshrs": Rule(int, 1, 256),
     "prefetcher": Rule(str, names=lambda: PREFETCHERS),
+    "replacement": Rule(str, names=lambda: REPLACEMENT_POLICIES),
 }
+
+CACHE_FIELDS = tuple(_CACHE)
 
 # By dotted field name. Fields of `pipeline` depend on the core, so they are listed under the core's name.
 RULES: dict[str, Rule] = {

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from uarch.columns import MOST_POINTS, Column, Columns, check_values, column_of, concatenate, of_machine, possible
 from uarch.configuration import Machine
-from uarch.constraints import CORES
+from uarch.constraints import CACHE_FIELDS, CORES
 from uarch.space import Constraint, Space, base_of, load_space
 
 _BATCH = 1 << 16
-_CACHE = ("size_kib", "associativity", "latency", "mshrs", "prefetcher")
 
 
 def sample_columns(
@@ -105,7 +104,7 @@ def _leave_out(space: Space, points: NDArray[np.float64], values: dict[str, Colu
     without = points[:, 1] >= space.shares.get("l3_share", 1)
     if "l3.size_kib" in values and "l2.size_kib" in values:
         without = without | (values["l3.size_kib"] < values["l2.size_kib"])
-    for field in (f"l3.{name}" for name in _CACHE):
+    for field in (f"l3.{name}" for name in CACHE_FIELDS):
         if field in values:
             values[field] = _without(field, values[field], without)
     if any(field.startswith("memory.") for field in sampled):

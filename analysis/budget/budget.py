@@ -256,7 +256,7 @@ class Run:
         return np.setdiff1d(np.arange(self.points.count), self.rows)
 
     def within(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the rows that are not simulated yet, as many as the budget allows."""
+        """Return those of the rows that are not simulated yet, as many as the budget allows."""
         return rows[~np.isin(rows, self.rows)][: self.affordable()]
 
     def affordable(self) -> int:

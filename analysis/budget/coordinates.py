@@ -93,7 +93,7 @@ def _of_numbers(values: NDArray[np.floating], wide: bool) -> _Named:
 
 
 def _combined(points: Columns) -> list[tuple[str, NDArray[np.float32]]]:
-    """Those of the features that vary, from -1 to 1."""
+    """Return those of the features that vary, from -1 to 1."""
     blocks = range(0, points.count, _BLOCK)
     values = np.concatenate(
         [features_of_columns(points.rows(slice(begin, begin + _BLOCK)))[:, -_COMBINED:] for begin in blocks]

@@ -51,7 +51,7 @@ class Simulable(Protocol):
 
     @property
     def instructions(self) -> int:
-        """Those that the cycles are of."""
+        """Number of instructions that the cycles are of."""
 
     @property
     def work(self) -> int:

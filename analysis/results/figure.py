@@ -161,7 +161,7 @@ class Figure:
 
 
 def categories(panel: Panel) -> list[str]:
-    """Those of the panel's bars and spans, in the order of their first appearance."""
+    """Names of the panel's bars and spans, in the order of their first appearance."""
     found: dict[str, None] = {}
     for mark in panel.marks:
         if isinstance(mark, Bars):

@@ -14,7 +14,7 @@ from support.errors import InputError
 
 @dataclass(frozen=True)
 class Timeline:
-    """When and where each of n kernels ran: seconds from the start, stream number."""
+    """Times of n kernels in seconds from the start, and the stream that each ran on."""
 
     start: NDArray[np.float64]  # [n]
     end: NDArray[np.float64]  # [n]

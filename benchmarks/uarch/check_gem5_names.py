@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from tests.uarch import gem5_stand_in
-from uarch.configuration import load_machine, preset_names
+from uarch.configuration import load_machine, preset_names, replace_field
+from uarch.constraints import REPLACEMENT_POLICIES
 from uarch.gem5.script import gem5_script
 
 METHODS = {"memory_mode", "createThreads", "createInterruptController", "scheduleInstStop", "totalInsts"}
@@ -81,10 +82,12 @@ def main() -> int:
     every = {name for version in gem5_stand_in.VERSIONS.values() for name in version.lacks}
     operations = operation_classes(source)
     version = gem5_stand_in.Version(frozenset(every - known.keys()), operations)
+    machines = [load_machine(name) for name in preset_names()]
+    machines += [replace_field(load_machine("base"), "l2.replacement", policy) for policy in REPLACEMENT_POLICIES]
     missing: set[str] = set()
     checked: set[tuple[str, str]] = set()
     for isa in ("x86-64", "aarch64", "riscv64"):
-        for name in preset_names():
+        for machine in machines:
             arguments = [
                 "--fast-forward",
                 "9",
@@ -98,7 +101,7 @@ def main() -> int:
                 "true",
             ]
             with contextlib.redirect_stdout(None):
-                root = gem5_stand_in.run_root(gem5_script(load_machine(name), isa), arguments, version)
+                root = gem5_stand_in.run_root(gem5_script(machine, isa), arguments, version)
             for item in objects(root):
                 kind = type(item).__name__
                 if kind in ("Workload", "Interrupts") or kind.endswith(("ISA", "MMU")):

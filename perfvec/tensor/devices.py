@@ -24,7 +24,7 @@ class DeviceScale:
 
     @property
     def width(self) -> int:
-        """At least one, so that networks have an input where no parameter tells devices apart."""
+        """Number of inputs, at least one, so that networks have an input where no parameter tells devices apart."""
         return max(len(self.names), 1)
 
     def vectors(self, devices: Sequence[Device]) -> NDArray[np.float32]:

@@ -85,7 +85,7 @@ class Records:
         )
 
     def measured(self) -> Records:
-        """Those that ran. Raises InputError where none did."""
+        """Return the records that ran. Raises InputError where none did."""
         ran = np.isfinite(self.seconds) & (self.seconds > 0)
         if not len(self):
             raise InputError(f"{self.source}: no records to learn from or compare; collect or read some first")

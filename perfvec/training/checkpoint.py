@@ -26,7 +26,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """After `step` steps: weights, optimizer, their moving average and the best so far, where there are these.
+    """State after `step` steps: weights, optimizer, their moving average and the best so far, where there are these.
 
     The schedule and the drawn sequences are functions of the step and need no state.
     """

@@ -99,6 +99,17 @@ def test_with_its_base_an_exported_machine_comes_back_exactly(machine):
     assert found == machine
 
 
+def test_replacement_policies_are_gem5s():
+    policies = {"l1i": "tree-plru", "l1d": "random", "l2": "srrip", "l3": "lru"}
+    machine = replace_fields(load_machine("zen4"), {f"{level}.replacement": kind for level, kind in policies.items()})
+    document = configuration(machine)
+    found = {level: objects(document)[f"system.{level}"].get("replacement_policy") for level in policies}
+    assert found["l1i"]["type"] == "TreePLRURP" and found["l1d"]["type"] == "RandomRP" and found["l3"] is None
+    srrip = found["l2"]
+    assert (srrip["type"], srrip["btp"], srrip["hit_priority"]) == ("BRRIPRP", 100, True)
+    assert machine_from_config(document, "zen4", machine)[0] == machine
+
+
 @pytest.mark.parametrize("isa", ["aarch64", "riscv64"])
 def test_other_instruction_sets_have_their_own_cores_and_predict_in_order(isa):
     machine = load_machine("cortex-a53")
@@ -333,7 +344,9 @@ def changed(document, path, **parameters) -> dict:
         ("system.l2", {"tgts_per_mshr": 8}, "system.l2.tgts_per_mshr = 8", None, None),
         ("system.l2", {"data_latency": 9}, "l2.latency = 9: the most of", "l2.latency", 9),
         ("system.l2", {"clusivity": "mostly_excl"}, "clusivity", None, None),
-        ("system.l2.replacement_policy", {"type": "BRRIPRP"}, "BRRIPRP", None, None),
+        ("system.l2.replacement_policy", {"type": "FIFORP"}, "FIFORP", None, None),
+        ("system.l2.replacement_policy", {"type": "BRRIPRP", "btp": 3}, "BRRIPRP (btp 3)", None, None),
+        ("system.l2.replacement_policy", {"type": "TreePLRURP"}, "", "l2.replacement", "tree-plru"),
         ("system.l2", {"prefetcher": {"type": "BOPPrefetcher", "path": "p"}}, "BOPPrefetcher", "l2.prefetcher", "none"),
         ("system.cpu.branchPred", {"type": "GshareBP"}, "GshareBP", "branch_predictor.kind", "tage"),
         ("system.cpu.branchPred.btb", {"numEntries": 3000}, "no power of two", "branch_predictor.btb_entries", 2048),

@@ -34,7 +34,7 @@ class Origins:
 
     @classmethod
     def of(cls, source: _Source, code: NDArray[np.uint8]) -> Origins:
-        """Those of a trace or a program that has run."""
+        """Return those of a trace or a program that has run."""
         return cls(code, source.symbols(), source.lines())
 
     def save(self, file: h5py.File) -> None:

@@ -72,7 +72,7 @@ class _Branches:
 
     @classmethod
     def of(cls, points: LivePoints, most: int | None) -> _Branches:
-        """With so many of each gap, the latest; None: with all of them."""
+        """Return the pieces' branches and the latest `most` of each gap (None: all of them)."""
         pieces = points.pieces
         branch = (points.static.flags[pieces.static_id] & Flag.BRANCH) != 0
         ids, after = pieces.static_id[branch], pieces.next_static_id[branch]

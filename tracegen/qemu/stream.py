@@ -156,7 +156,7 @@ class _PendingEvents(Generic[Events]):
             self._parts.append(joined([events]))
 
     def take(self, end: int) -> Events:
-        """Those of instructions before `end`."""
+        """Remove and return the events of instructions before `end`."""
         taken: list[Events] = []
         while self._parts:
             first = self._parts[0]

@@ -143,7 +143,7 @@ def _trace_one(given: _Given, answer: Connection) -> None:
 
 
 def _on_worker(given: _Given) -> int | str:
-    """As `_in_process`, in this process: a worker of a cluster is one already."""
+    """Do what `_in_process` does, in this process: a worker of a cluster is one already."""
     work = given.folder / f".{given.workload.name}{_WORK}"
     shutil.rmtree(work, ignore_errors=True)  # of a worker that died
     work.mkdir()

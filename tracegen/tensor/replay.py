@@ -91,7 +91,7 @@ def read_replay(
 
 
 def _sources(networks: Iterable[str]) -> list[str]:
-    """Those of the names that say how to make the task."""
+    """Return those of the names that say how to make the task."""
     found = []
     for name in networks:
         try:

@@ -17,7 +17,7 @@ from typing import Any
 from support.errors import InputError
 from support.text import show
 from uarch.configuration import Machine, field_names, get_field, machine_from_dict
-from uarch.constraints import RULES, dram_models
+from uarch.constraints import LRU, RULES, dram_models
 from uarch.gem5.objects import Configuration
 from uarch.gem5.table import (
     CACHE,
@@ -35,6 +35,8 @@ from uarch.gem5.table import (
     PREFETCHER_DEFAULT,
     PREFETCHERS,
     QUEUE_PART,
+    REPLACEMENT_DEFAULT,
+    REPLACEMENT_POLICIES,
     TLB_ENTRIES,
     UNITS,
     Unit,
@@ -423,9 +425,7 @@ class _Reader(Configuration):
             values[parameter.field] = self._bounded(field, field, most, sources[0][0])
         returned = response_latency(values["latency"])
         self._defaults(item, {"response_latency": returned} | CACHE_SET | CACHE_DEFAULT)
-        policy = self.part(item, "replacement_policy")
-        if policy is not None and policy.get("type") != "LRURP":
-            self.note(f"{item['path']}.replacement_policy = {policy.get('type')}", "no field says it; LRU assumed")
+        values["replacement"] = self._replacement(item)
         prefetcher = self.part(item, "prefetcher")
         kind = None if prefetcher is None else str(prefetcher.get("type"))
         known = {gem5: name for name, gem5 in PREFETCHERS.items()}
@@ -435,6 +435,21 @@ class _Reader(Configuration):
         elif prefetcher is not None:
             self._defaults(prefetcher, PREFETCHER_DEFAULT[values["prefetcher"]])
         return values
+
+    def _replacement(self, cache: Mapping[str, Any]) -> str:
+        policy = self.part(cache, "replacement_policy")
+        if policy is None:
+            return LRU
+        for name, (kind, given) in REPLACEMENT_POLICIES.items():
+            expected = REPLACEMENT_DEFAULT | given if given else {}
+            if policy.get("type") == kind and all(
+                policy.get(k, REPLACEMENT_DEFAULT[k]) == v for k, v in expected.items()
+            ):
+                return name
+        told = ", ".join(f"{k} {show(policy[k])}" for k in REPLACEMENT_DEFAULT if k in policy)
+        shown = f"{policy.get('type')} ({told})" if told else f"{policy.get('type')}"
+        self.note(f"{cache['path']}.replacement_policy = {shown}", f"no field says it; {LRU} assumed")
+        return LRU
 
     def _memory(self, item: Mapping[str, Any]) -> dict[str, Any]:
         if item["type"] == "SimpleMemory":

@@ -15,6 +15,7 @@ import textwrap
 from dataclasses import replace
 
 from uarch.configuration import Cache, Machine, SimpleMemory
+from uarch.constraints import LRU
 from uarch.gem5.table import (
     CACHE,
     CACHE_SET,
@@ -27,6 +28,7 @@ from uarch.gem5.table import (
     PREDICTOR_PARTS,
     PREFETCHERS,
     QUEUE_PART,
+    REPLACEMENT_POLICIES,
     UNITS,
     Unit,
     as_simulated,
@@ -91,6 +93,8 @@ def _imports(machine: Machine, isa: str, core_class: str, fast_class: str) -> st
     for cache in (machine.l1i, machine.l1d, machine.l2, machine.l3):
         if cache is not None and (prefetcher := PREFETCHERS[cache.prefetcher]):
             names.add(prefetcher)
+        if cache is not None and cache.replacement != LRU:
+            names.add(REPLACEMENT_POLICIES[cache.replacement][0])
     names |= {"SimpleMemory"} if isinstance(machine.memory, SimpleMemory) else {"MemCtrl", machine.memory.model}
     listed = "".join(f"    {name},\n" for name in sorted(names))
     modules = "".join(f"import {name}\n" for name in ("argparse", "json", "os", "shutil", "sys"))
@@ -322,6 +326,10 @@ def _cache(level: str, cache: Cache) -> str:
         lines += ["    is_read_only=True,", "    writeback_clean=True,"]
     if prefetcher := PREFETCHERS[cache.prefetcher]:
         lines.append(f"    prefetcher={prefetcher}(),  # {level}.prefetcher")
+    if cache.replacement != LRU:
+        policy, parameters = REPLACEMENT_POLICIES[cache.replacement]
+        given = ", ".join(f"{name}={value}" for name, value in parameters.items())
+        lines.append(f"    replacement_policy={policy}({given}),  # {level}.replacement")
     return "\n".join([*lines, ")"])
 
 

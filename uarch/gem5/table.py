@@ -316,6 +316,14 @@ CACHE: tuple[Parameter, ...] = (
 CACHE_SET: dict[str, Any] = {"tgts_per_mshr": 16, "write_buffers": 8}
 CACHE_DEFAULT: dict[str, Any] = {"clusivity": "mostly_incl", "sequential_access": False}
 PREFETCHERS = {"none": None, "stride": "StridePrefetcher", "tagged": "TaggedPrefetcher"}
+# gem5's class, with what is not its default; an SRRIP's type is that of the class it is derived from.
+REPLACEMENT_POLICIES = {
+    "lru": ("LRURP", {}),
+    "tree-plru": ("TreePLRURP", {}),
+    "srrip": ("BRRIPRP", {"btp": 100, "hit_priority": True}),
+    "random": ("RandomRP", {}),
+}
+REPLACEMENT_DEFAULT = {"num_bits": 2, "btp": 3, "hit_priority": False}
 PREFETCHER_DEFAULT = {"stride": {"degree": 4, "on_miss": False}, "tagged": {"degree": 2, "on_miss": False}}
 TLB_ENTRIES = 64
 

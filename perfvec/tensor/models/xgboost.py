@@ -13,7 +13,9 @@ from perfvec.tensor.models.boosted import Boosted, BoostedParameters, Boosting, 
 
 @dataclass(frozen=True)
 class XGBoostParameters(BoostedParameters):
-    """As Ansor's and MetaSchedule's own cost model: depth 10, rate 0.2, gamma 0.001, no smallest weight of a leaf."""
+    """Parameters of Ansor's and MetaSchedule's own cost model: depth 10, rate 0.2, gamma 0.001, no smallest weight of a
+    leaf.
+    """
 
     depth: int = 10
     gamma: float = 0.001  # smallest gain of a split

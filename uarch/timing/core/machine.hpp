@@ -34,7 +34,7 @@ struct BranchPredictorConfiguration {
 
 struct CacheConfiguration {
     int size_kib, associativity, latency, mshrs;
-    std::string prefetcher;
+    std::string prefetcher, replacement;
 };
 
 struct MemoryConfiguration {

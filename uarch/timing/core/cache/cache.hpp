@@ -57,7 +57,7 @@ class Cache {
     // Where the line is, or -1. The one used last is looked at first: most searches end there.
     std::int64_t find(Line line) const {
         const std::int64_t set = line & set_mask_, first = set * ways_;
-        if (tag_[first + recent_[set]] == line) return first + recent_[set];
+        if (const std::int64_t recent = first + (recent_[set] & WAY); tag_[recent] == line) return recent;
         for (std::int64_t place = first; place < first + ways_; ++place)
             if (tag_[place] == line) return place;
         return -1;
@@ -98,7 +98,7 @@ class Cache {
         tag_[place] = line;
         flags_[place] = flags;
         ready_[place] = ready;
-        recent_[set] = static_cast<std::uint8_t>(way);
+        recent_[set] = static_cast<std::uint8_t>(way | FILLED);
         policy_->on_fill(set, way);
         return victim;
     }
@@ -128,7 +128,8 @@ class Cache {
     std::unique_ptr<ReplacementPolicy> policy_;
     std::vector<Line> tag_;
     std::vector<Cycle> ready_;
-    std::vector<std::uint8_t> flags_, recent_;  // recent_: the way used last of each set
+    static constexpr std::uint8_t FILLED = 0x80, WAY = FILLED - 1;
+    std::vector<std::uint8_t> flags_, recent_;  // recent_: the way used last of each set; FILLED until it is hit
 };
 
 }  // namespace perfvec

@@ -29,7 +29,7 @@ int page_bits(int kib) { return 10 + __builtin_ctz(static_cast<unsigned>(kib)); 
 Cache make_cache(const CacheConfiguration& configuration, int next, Random& random) {
     const std::int64_t sets = std::int64_t{configuration.size_kib} * 16 / configuration.associativity;
     Cache cache(sets, configuration.associativity, configuration.mshrs,
-                make_replacement_policy(sets, configuration.associativity));
+                make_replacement_policy(configuration.replacement, sets, configuration.associativity));
     const bool last = next < 0;
     cache.latency = configuration.latency;
     cache.request = configuration.latency + (last ? SYSTEM_REQUEST : CROSSBAR);
@@ -62,9 +62,11 @@ Hierarchy::Hierarchy(const Machine& machine)
 
 Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address pc, bool timed) {
     const int first = answered_;
+    const Cycle before = translated_;
     cycle = translate(L1D, address, cycle, write, timed);
     const Cycle data = access(L1D, data_frames_.physical(address), cycle, write, pc, timed);
     answered_ = std::max(first, answered_);
+    translated_ += before;
     return data;
 }
 

@@ -1,11 +1,20 @@
-// The replacement policy of the caches. A machine's configuration has no field for it: all have the same.
+// The registry of replacement policies, by the names of a machine's `replacement` fields.
+#include <stdexcept>
+
 #include "lru.hpp"
+#include "random_replacement.hpp"
 #include "replacement_policy.hpp"
+#include "srrip.hpp"
+#include "tree_plru.hpp"
 
 namespace perfvec {
 
-std::unique_ptr<ReplacementPolicy> make_replacement_policy(std::int64_t sets, int ways) {
-    return std::make_unique<Lru>(sets, ways);
+std::unique_ptr<ReplacementPolicy> make_replacement_policy(const std::string& kind, std::int64_t sets, int ways) {
+    if (kind == "lru") return std::make_unique<Lru>(sets, ways);
+    if (kind == "tree-plru") return std::make_unique<TreePlru>(sets, ways);
+    if (kind == "srrip") return std::make_unique<Srrip>(sets, ways);
+    if (kind == "random") return std::make_unique<RandomReplacement>(sets, ways);
+    throw std::invalid_argument("no replacement policy is named " + kind);
 }
 
 }  // namespace perfvec
