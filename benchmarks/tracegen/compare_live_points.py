@@ -26,7 +26,8 @@ from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT
 from tracegen.live_points.record import UNITS, of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
-from uarch.configuration import Machine, load_machine, preset_names, replace_field
+from uarch.configuration import Machine, load_machine, preset_names, replace_field, replace_fields
+from uarch.constraints import REPLACEMENT_POLICIES
 from uarch.space import sample
 from uarch.timing.simulation import SIMULATOR
 from uarch.timing.simulations import Simulations
@@ -44,8 +45,12 @@ CHANGES = {
 }
 
 
-def changed() -> list[Machine]:
+def changed(*, policies: bool) -> list[Machine]:
+    """`base` with each of CHANGES, or with each replacement policy in all its caches."""
     base = load_machine("base")
+    if policies:
+        caches = ("l1i.replacement", "l1d.replacement", "l2.replacement", "l3.replacement")
+        return [replace_fields(base, dict.fromkeys(caches, kind) | {"name": kind}) for kind in REPLACEMENT_POLICIES[1:]]
     return [replace(replace_field(base, field, value), name=f"{field}={value}") for field, value in CHANGES.items()]
 
 
@@ -103,7 +108,7 @@ def compare(path: Path, machines: list[Machine], arguments: argparse.Namespace) 
     counted = points.pieces.unit[points.pieces.counted].astype(np.int64)
     cold = points.sample.totals(found.units) / points.sample.totals(true[:, counted].astype(np.float64)) - 1
     base = [machine.name for machine in machines].index("base")
-    changes = np.arange(len(machines) - len(CHANGES), len(machines))
+    changes = np.arange(len(machines) - arguments.changes, len(machines))
     change = found.cycles[changes] / found.cycles[base] - whole[changes] / whole[base]
     print(
         f"\n{points.summary}; made at {points.instructions / made / 1e6:.1f} M instructions/s; "
@@ -134,12 +139,16 @@ def main() -> None:
     parser.add_argument("--instructions", type=int, default=50_000_000, help="of each trace, at most")
     parser.add_argument("--presets", nargs="+", default=preset_names(), help="base among them")
     parser.add_argument("--sampled", type=int, default=8, help="machines of the default space")
+    parser.add_argument("--policies", action="store_true", help="change base's replacement policies, and nothing else")
     parser.add_argument("--units", type=int, default=UNITS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2, help="of the simulation of every instruction")
     parser.add_argument("--truth", type=Path, help="folder that keeps the simulations of every instruction")
     arguments = parser.parse_args()
-    machines = [*map(load_machine, arguments.presets), *sample(arguments.sampled, seed=27), *changed()]
+    changes = changed(policies=arguments.policies)
+    arguments.changes = len(changes)
+    sampled = sample(arguments.sampled, seed=27) if arguments.sampled else []
+    machines = [*map(load_machine, arguments.presets), *sampled, *changes]
     all_of = [compare(path, machines, arguments) for path in arguments.traces]
     print("\nall:")
     _shown(*(np.concatenate(parts) for parts in zip(*all_of, strict=True)))
