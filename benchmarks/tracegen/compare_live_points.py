@@ -28,6 +28,7 @@ from tracegen.live_points.record import UNITS, of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine, load_machine, preset_names, replace_field, replace_fields
 from uarch.constraints import REPLACEMENT_POLICIES
+from uarch.instructions import Chunk
 from uarch.space import sample
 from uarch.timing.simulation import SIMULATOR
 from uarch.timing.simulations import Simulations
@@ -82,11 +83,20 @@ def _simulated_by_unit(path: Path, machines: list[Machine], units: int, threads:
     with Trace(path) as trace:
         instructions = decode(trace.address, trace.code, trace.isa)
         with Simulations(machines, instructions, threads) as running:
-            parts = [
-                running.run(chunk).reshape(len(machines), -1, UNIT).sum(axis=2, dtype=np.int64)
-                for chunk in trace.chunks(stop=units * UNIT)
-            ]
+            parts = [_of_units(running, chunk) for chunk in trace.chunks(stop=units * UNIT)]
     return np.concatenate(parts, axis=1)
+
+
+def _of_units(running: Simulations, chunk: Chunk) -> NDArray[np.int64]:
+    """[K, units of the chunk] cycles; those beyond the most of one instruction go to the first that took so many."""
+    before = np.array([simulation.counters["cycles"] for simulation in running.each])
+    latency = running.run(chunk)
+    cycles = latency.reshape(len(latency), -1, UNIT).sum(axis=2, dtype=np.int64)
+    after = np.array([simulation.counters["cycles"] for simulation in running.each])
+    for row, each, more in zip(cycles, latency, (after - before).astype(np.int64) - cycles.sum(axis=1), strict=True):
+        if more > 0:
+            row[np.argmax(each) // UNIT] += more
+    return cycles
 
 
 def compare(path: Path, machines: list[Machine], arguments: argparse.Namespace) -> list[NDArray[np.float64]]:
