@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from analysis.parts.costs import Costs
     from analysis.parts.partition import Parts
     from analysis.programs.targets import Target
-    from analysis.questions.simulate import Simulation
+    from analysis.questions.simulate import SimulationResult
     from analysis.questions.sweep import Sweep
     from analysis.questions.tiling import Experiment
     from perfvec.machines.machine_vector import MachineVector
@@ -388,7 +388,7 @@ def simulate(
     count: int | None = None,
     warmup: int = 50_000,
     threads: int | None = None,
-) -> Simulation:
+) -> SimulationResult:
     """Simulate traces or live-points on machines (all presets by default) with the embedded timing model.
 
     The table has every measure; `stack` is the CPI stack, `stack.by("function")` its parts. `start` and `count`: time

@@ -91,7 +91,7 @@ class FoundationModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class Program:
+class TrainingProgram:
     """A program (one labelled trace) that trained the model."""
 
     name: str
@@ -110,7 +110,7 @@ class Model:
 
     foundation: FoundationModel
     machines: tuple[Machine, ...]
-    programs: tuple[Program, ...]
+    programs: tuple[TrainingProgram, ...]
     encoder: MachineEncoder | None = None
     recipe: dict[str, Any] = field(default_factory=dict)
     digest: str = ""
@@ -228,7 +228,7 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
         if any(name.startswith("encoder.") for name in tensors):
             encoder = MachineEncoder(foundation.width)
             _load(encoder, tensors, "encoder.")
-        programs = tuple(Program(**values) for values in parse_json(metadata["programs"]))
+        programs = tuple(TrainingProgram(**values) for values in parse_json(metadata["programs"]))
         recipe = parse_json(metadata["recipe"])
         fitted = tuple(machine_from_dict(values) for values in parse_json(metadata.get("fitted_machines", "[]")))
         fitted_vectors = tensors["fitted.vectors"].double().numpy() if fitted else None

@@ -95,7 +95,7 @@ def answer(
     stderr says so and the model answers, its rows of these `sources`. Where fewer than `least` fit, the others stay the
     model's, and one line warns of that; with a `score` they are scaled, so that points of both sources can be ranked.
     """
-    run = Run(program, points, seconds, limit, threads or processors(), progress)
+    run = SimulatedPoints(program, points, seconds, limit, threads or processors(), progress)
     if run.affordable() < 1:
         print(
             f"perfvec: {program.name}: not one point of {program.work:,} instructions can be simulated in "
@@ -123,7 +123,7 @@ def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
 
 
 def _corrected(
-    run: Run,
+    run: SimulatedPoints,
     where: Coordinates,
     predicted: Prediction,
     sources: Sequence[str] | str,
@@ -189,14 +189,14 @@ def _corrected(
     return run.answer(Answer(cycles, np.exp(shown - half), np.exp(shown + half), number))
 
 
-def _scaled(run: Run, model: Answer) -> Answer:
+def _scaled(run: SimulatedPoints, model: Answer) -> Answer:
     """The model's numbers times the geometric mean of simulated over predicted, without intervals."""
     ratio = np.exp(np.mean(np.log(run.cycles) - np.log(model.cycles[run.rows])))
     number = np.full(len(model.cycles), SOURCES.index("corrected"), np.int8)
     return replace(model, cycles=model.cycles * ratio, source=number)
 
 
-def _best(run: Run, process: GaussianProcess, score: Score, count: int) -> NDArray[np.int64]:
+def _best(run: SimulatedPoints, process: GaussianProcess, score: Score, count: int) -> NDArray[np.int64]:
     """The points whose score, a standard deviation down, is least; of many points a part is looked at."""
     rows = np.arange(run.points.count)
     if len(rows) > _LOOKED_AT:
@@ -210,7 +210,7 @@ def _best(run: Run, process: GaussianProcess, score: Score, count: int) -> NDArr
     return rows[np.argpartition(value, count - 1)[:count]] if count else np.zeros(0, np.int64)
 
 
-class Run:
+class SimulatedPoints:
     """The simulated points so far, and what the rest of the budget allows."""
 
     def __init__(
@@ -227,7 +227,7 @@ class Run:
         self.reserve = 0.0  # seconds kept for the surface
         self._bar = tqdm(desc=f"simulate {program.name}", unit="point", disable=None if progress else True)
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> SimulatedPoints:
         return self
 
     def __exit__(self, *exception: object) -> None:

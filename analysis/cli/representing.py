@@ -10,7 +10,7 @@ import typer
 
 from analysis.cli.options import ClusterFile, Device, ModelFile, Scheduler
 from analysis.cli.output import answers
-from analysis.cli.running import Program, leave_as, runs_program
+from analysis.cli.running import ProgramOptions, leave_as, runs_program
 from analysis.results.result import Result
 from support.errors import InputError
 
@@ -42,7 +42,7 @@ def represent(
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,
     *,
-    program: Program,
+    program: ProgramOptions,
 ) -> None:
     """Turn a trace or a running program into its vector.
 

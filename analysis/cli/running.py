@@ -28,11 +28,11 @@ from support.errors import InputError
 
 if TYPE_CHECKING:
     from tracegen.qemu import Region, TraceResult
-    from tracegen.qemu.run import Outcome
+    from tracegen.qemu.run import RunEnd
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramOptions:
     """The options of a program that a command runs; `options` makes them those of `tracegen.qemu.trace`."""
 
     max_instructions: MaxInstructions = None
@@ -85,20 +85,20 @@ class Program:
 
 def runs_program(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a program, which its argument `program` takes."""
-    own = inspect.signature(Program, eval_str=True).parameters
+    own = inspect.signature(ProgramOptions, eval_str=True).parameters
     others = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "program"]
     parameters = [*others, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.values())]
 
     @wraps(command)
     def with_program(*arguments: Any, **options: Any) -> None:
-        command(*arguments, program=Program(**{name: options.pop(name) for name in own}), **options)
+        command(*arguments, program=ProgramOptions(**{name: options.pop(name) for name in own}), **options)
 
     with_program.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_program.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_program
 
 
-def leave_as(result: TraceResult | Outcome) -> None:
+def leave_as(result: TraceResult | RunEnd) -> None:
     """Exit as the traced program did."""
     if result.replaced_by is not None:
         print(f"the program became {result.replaced_by} (exec), which is not traced: trace that one", file=sys.stderr)

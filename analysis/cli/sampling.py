@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from analysis.cli.options import ModelFile
-from analysis.cli.running import Program, leave_as, runs_program
+from analysis.cli.running import ProgramOptions, leave_as, runs_program
 from support.errors import InputError
 
 app = typer.Typer()
@@ -35,7 +35,7 @@ def live_points(
     ] = True,
     model_file: ModelFile = None,
     *,
-    program: Program,
+    program: ProgramOptions,
 ) -> None:
     """Sample a run once, for fast simulation on any machine.
 

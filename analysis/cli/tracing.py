@@ -10,7 +10,7 @@ import typer
 
 from analysis.cli.options import ClusterFile, MaxInstructions, Scheduler
 from analysis.cli.output import answers
-from analysis.cli.running import Program, leave_as, runs_program
+from analysis.cli.running import ProgramOptions, leave_as, runs_program
 from analysis.results.result import Result
 from support.errors import InputError
 
@@ -24,7 +24,7 @@ def trace(
     output: Annotated[Path, typer.Option("-o", "--output", help="The trace file to write.")],
     threads: Annotated[bool, typer.Option("--threads", help="Trace every thread, each into its own file.")] = False,
     *,
-    program: Program,
+    program: ProgramOptions,
 ) -> None:
     """Trace a program while it runs under QEMU.
 
@@ -53,7 +53,7 @@ def features(
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,
     *,
-    program: Program,
+    program: ProgramOptions,
 ) -> None:
     """Extract features from a trace or a running program.
 

@@ -204,8 +204,8 @@ function change(field, value) {
 }
 function changeL3(present) {
   const defaults = start.fields["l3.size_kib"] ? start.fields : page.defaults[machine.core];
-  for (const one of page.fields.filter(one => one.field.startsWith("l3.")))
-    present ? machine[one.field] ??= defaults[one.field] : delete machine[one.field];
+  for (const field of Object.keys({ ...machine, ...defaults }).filter(field => field.startsWith("l3.")))
+    present ? machine[field] ??= defaults[field] : delete machine[field];
   showAll();
 }
 const nearest = (stops, value) => stops.reduce((best, stop, k) => Math.abs(stop - value) < Math.abs(stops[best] - value) ? k : best, 0);

@@ -46,7 +46,7 @@ _CAUSE_COLUMN = 32  # letters, of a table of CPI stacks
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Simulation(Result):
+class SimulationResult(Result):
     """Simulated traces; `stack` says what the cycles were spent on."""
 
     stack: Stack
@@ -97,14 +97,14 @@ def ask(
     span: Span | None = None,
     *,
     threads: int | None = None,
-) -> Simulation:
+) -> SimulationResult:
     """Answer how fast traces or live-points are on machines, and why; the table is that of `simulate`.
 
     There `half_width` is `half_width_cycles`.
     """
     span = span or Span()
     frame = simulate(traces, machines, span, threads=threads)
-    return Simulation(
+    return SimulationResult(
         "Simulated time",
         frame.rename(columns={"half_width": "half_width_cycles"}),
         document=lambda: to_json(frame, span),

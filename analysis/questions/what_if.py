@@ -135,7 +135,7 @@ GRIDS = {
 
 
 @dataclass(frozen=True)
-class Program:
+class JudgedProgram:
     """Program that is judged: `truth` simulates every instruction, `own` is how the program is simulated otherwise;
     cycles [n] by the model's encoder; whether it trained the model.
     """
@@ -184,7 +184,7 @@ def programs_of(
     max_instructions: int | None = None,
     live_points: bool = False,
     progress: bool = True,
-) -> Iterator[Program]:
+) -> Iterator[JudgedProgram]:
     """Traces, or their first instructions, as programs; their simulations are kept in the folder.
 
     With `live_points` what tells the changes is simulated on live-points, made now.
@@ -203,11 +203,14 @@ def programs_of(
         own: Simulable = kept
         if live_points:
             own = SimulableLivePoints(path, of_trace(path, max_instructions=max_instructions, progress=progress))
-        yield Program(kept, own, by_model, trace.digest in seen)
+        yield JudgedProgram(kept, own, by_model, trace.digest in seen)
 
 
 def evaluate(
-    programs: Iterator[Program] | Sequence[Program], *, tasks: Sequence[str] | None = None, progress: bool = True
+    programs: Iterator[JudgedProgram] | Sequence[JudgedProgram],
+    *,
+    tasks: Sequence[str] | None = None,
+    progress: bool = True,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Every change, and every order: two tables.
 
@@ -271,7 +274,7 @@ class _Told:
         return float((told * np.sign(apart[near])).mean())
 
 
-_Task = Callable[[Program, bool], Iterator[tuple[str, _Told]]]
+_Task = Callable[[JudgedProgram, bool], Iterator[tuple[str, _Told]]]
 
 
 def _tasks() -> dict[str, _Task]:
@@ -307,7 +310,7 @@ def _seconds(points: Columns, cycles: NDArray[np.float64]) -> NDArray[np.float64
     return cycles / (np.asarray(points["frequency_ghz"], np.float64) * 1e9)
 
 
-def _listed(program: Program, machines: Sequence[Machine], of: NDArray[np.int64], ordered: bool) -> Iterator[Any]:
+def _listed(program: JudgedProgram, machines: Sequence[Machine], of: NDArray[np.int64], ordered: bool) -> Iterator[Any]:
     points = of_machines(machines)
     true = _seconds(points, program.truth.simulate(machines).cycles)
     began = time.perf_counter()
@@ -320,7 +323,7 @@ def _listed(program: Program, machines: Sequence[Machine], of: NDArray[np.int64]
     yield "zero-shot", _Told(true, _seconds(points, program.by_model(points)), of, ordered)
 
 
-def _one_field(program: Program, progress: bool) -> Iterator[tuple[str, _Told]]:
+def _one_field(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, _Told]]:
     machines: list[Machine] = []
     of: list[int] = []
     for name in MACHINES:
@@ -330,19 +333,19 @@ def _one_field(program: Program, progress: bool) -> Iterator[tuple[str, _Told]]:
     yield from _listed(program, machines, np.array(of), False)
 
 
-def _pairs(program: Program, progress: bool) -> Iterator[tuple[str, _Told]]:
+def _pairs(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, _Told]]:
     of = np.append(np.arange(1, RANDOM), -1)
     yield from _listed(program, sample(RANDOM, RANDOM_SEED), of, True)
 
 
-def _grid(program: Program, grid: GridOf, progress: bool) -> Iterator[tuple[str, _Told]]:
+def _grid(program: JudgedProgram, grid: GridOf, progress: bool) -> Iterator[tuple[str, _Told]]:
     base = load_machine(grid.base)
     design = grid_design(base, grid.values)
     first = first_points(design, base)
     yield from _designed(program, design, first, FROM_GRID, grid.objective, progress)
 
 
-def _space(program: Program, progress: bool) -> Iterator[tuple[str, _Told]]:
+def _space(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, _Told]]:
     yield from _designed(program, _whole_space(), [], FROM_SPACE, None, progress)
 
 
@@ -352,7 +355,7 @@ def _whole_space() -> Design:
 
 
 def _designed(
-    program: Program, design: Design, first: list[int], limit: int, objective: str | None, progress: bool
+    program: JudgedProgram, design: Design, first: list[int], limit: int, objective: str | None, progress: bool
 ) -> Iterator[tuple[str, _Told]]:
     points, score = design.columns, Outcome(design.columns, None, objective).score
     found = budget.answer(

@@ -37,8 +37,8 @@ from tracegen.suite.host_cpu import HostCpu, matched
 from tracegen.suite.whole_run import (
     LEAST_SECONDS,
     Disturbed,
-    Run,
     Timed,
+    WholeRun,
     others_busy,
     recorded,
     require_names,
@@ -149,7 +149,7 @@ def validate(
     with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
         runs = [] if program else _runs(names, set_name, folder / "inputs", Path(scratch), left_out)
         if program:
-            runs = [Run(Path(program[0]).name, tuple(program))]
+            runs = [WholeRun(Path(program[0]).name, tuple(program))]
         require_names(runs)
         points: dict[str, Path] = {}
         record = recorded if model is None else _recorder_with_vectors(model)
@@ -185,7 +185,7 @@ def validate(
     return Validation(table, stacks, tuple(columns_of), left_out, known, ghz, date, busy, counted)
 
 
-def _recorder_with_vectors(model: Any) -> Callable[[Run, HostCpu, Path], Path]:
+def _recorder_with_vectors(model: Any) -> Callable[[WholeRun, HostCpu, Path], Path]:
     """Return `recorded` for live-points that hold the program's vector by the model."""
     from analysis.programs.targets import target_of
     from perfvec.representation.live_points import live_points_of_stream
@@ -199,7 +199,7 @@ def _recorder_with_vectors(model: Any) -> Callable[[Run, HostCpu, Path], Path]:
     return partial(recorded, sample=partial(live_points_of_stream, model, progress=False), usable=usable)
 
 
-def _runs(names: Sequence[str], set_name: str, inputs: Path, scratch: Path, left_out: dict[str, str]) -> list[Run]:
+def _runs(names: Sequence[str], set_name: str, inputs: Path, scratch: Path, left_out: dict[str, str]) -> list[WholeRun]:
     found = []
     for workload in select(names, None if names else set_name):
         try:
@@ -230,7 +230,7 @@ def _keep_times(folder: Path, times: dict[str, Any]) -> None:
 
 
 def timed_runs(
-    runs: Sequence[Run],
+    runs: Sequence[WholeRun],
     known: Told,
     least_seconds: float,
     passes: int,
@@ -384,7 +384,8 @@ def shown(found: Validation) -> str:
     text = [columns(header, lines), ""]
     for each in found.summary():
         rank = "-" if each["rank"] is None else f"{each['rank']:.2f}"
-        line = f"{each['machine']}: {each['programs']} programs, median {each['median']:.1%}, mean {each['mean']:.1%}"
+        programs = "1 program" if each["programs"] == 1 else f"{each['programs']} programs"
+        line = f"{each['machine']}: {programs}, median {each['median']:.1%}, mean {each['mean']:.1%}"
         text.append(f"{line}, bias {each['bias']:+.1%}, rank {rank}")
         if each["ratio"] is not None:
             text.append(f"  speed ratios of {each['builds']} programs' builds: median {each['ratio']:.1%} off")

@@ -107,7 +107,7 @@ class Dendrogram:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ReferenceLine:
     """A line across the panel at one x or one y."""
 
     name: str
@@ -115,7 +115,7 @@ class Rule:
     y: float | None = None
 
 
-Mark = Lines | Points | Bars | Spans | HeatMap | Dendrogram | Rule
+Mark = Lines | Points | Bars | Spans | HeatMap | Dendrogram | ReferenceLine
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from analysis.results.figure import (
     Mark,
     Panel,
     Points,
-    Rule,
+    ReferenceLine,
     Spans,
     categories,
     label,
@@ -160,7 +160,7 @@ def _mark(axes: Axes, mark: Mark, colour: str, names: list[str]) -> None:
         axes.set_yticks(5 + 10 * np.arange(len(leaves)), leaves)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-    elif isinstance(mark, Rule):
+    elif isinstance(mark, ReferenceLine):
         look: dict[str, Any] = {"color": colour, "lw": 1, "ls": "--", "label": mark.name or None}
         if mark.x is not None:
             axes.axvline(mark.x, **look)

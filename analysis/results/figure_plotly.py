@@ -30,7 +30,7 @@ from analysis.results.figure import (
     Mark,
     Panel,
     Points,
-    Rule,
+    ReferenceLine,
     Spans,
     categories,
     label,
@@ -75,7 +75,7 @@ def document(figure: Figure) -> dict[str, Any]:
             colour = colours.get(getattr(mark, "name", ""), PALETTE[0])
             for trace in _traces(mark, panel, colour, where):
                 traces.append(trace | {"xaxis": names[0], "yaxis": names[1]})
-            if isinstance(mark, Rule):
+            if isinstance(mark, ReferenceLine):
                 layout["shapes"].append(_rule(mark, colour, names))
         if panel.title:
             layout["annotations"].append(
@@ -342,7 +342,7 @@ def _diverging() -> list[list[Any]]:
     return [[k / (len(DIVERGING) - 1), colour] for k, colour in enumerate(DIVERGING)]
 
 
-def _rule(mark: Rule, colour: str, names: tuple[str, str]) -> dict[str, Any]:
+def _rule(mark: ReferenceLine, colour: str, names: tuple[str, str]) -> dict[str, Any]:
     """Across the panel; its name stands at the end of it."""
     line = {"type": "line", "line": {"color": colour, "width": 1, "dash": "dash"}}
     text = {"label": {"text": escape(mark.name), "textposition": "end", "font": {"color": colour, "size": 11}}}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.results.figure import Axis, Bars, Figure, Lines, Panel, Points, Rule, distinct
+from analysis.results.figure import Axis, Bars, Figure, Lines, Panel, Points, ReferenceLine, distinct
 from analysis.results.headline import Headline
 from analysis.results.page import Section
 from analysis.tensor.compare import compare
@@ -155,7 +155,7 @@ def replay(name: str, kernels: pd.DataFrame, streams: pd.DataFrame, document: Ma
     ways = [(column, column.removesuffix("_s")) for column in ("predicted_s", "measured_s") if column in kernels]
     names = distinct(list(kernels["name"]))
     bars = [Bars(way, names, kernels[column] * kernels["calls"] * 1e3) for column, way in ways]
-    lines: list[Lines | Rule] = [
+    lines: list[Lines | ReferenceLine] = [
         Lines(way, list(streams["streams"].map("{:g}".format)), streams[column] * 1e3, points=True)
         for column, way in ways
         if column in streams
@@ -164,7 +164,7 @@ def replay(name: str, kernels: pd.DataFrame, streams: pd.DataFrame, document: Ma
     whole = document.get("network_s")
     if isinstance(whole, int | float):
         one = float((kernels["predicted_s"] * kernels["calls"]).sum())
-        lines.append(Rule("measured end to end", y=1e3 * whole))
+        lines.append(ReferenceLine("measured end to end", y=1e3 * whole))
         text += f" Measured end to end {1e3 * whole:.3f} ms, predicted {1e3 * one:.3f} ms ({one / whole - 1:+.1%})."
     panels = [
         Panel(bars, x=Axis("ms in one inference", zero=True), sideways=True),

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from perfvec.evaluate import labelled_segments
 from perfvec.machines.posterior import Observations, fit_windows
-from perfvec.model import Model, Program, configuration_key
+from perfvec.model import Model, TrainingProgram, configuration_key
 from perfvec.training.data import pair_files
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
@@ -25,7 +25,7 @@ from uarch.configuration import Machine
 
 
 def require_trained(
-    programs: Iterable[Program], traces: str | os.PathLike[str], latencies: str | os.PathLike[str]
+    programs: Iterable[TrainingProgram], traces: str | os.PathLike[str], latencies: str | os.PathLike[str]
 ) -> None:
     """Raise InputError where a latency file is of none of these programs: the model's errors on programs that it has
     not seen would no longer be that.

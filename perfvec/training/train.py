@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
-from perfvec.model import FoundationModel, Model, Program, configuration_key, save_model
+from perfvec.model import FoundationModel, Model, TrainingProgram, configuration_key, save_model
 from perfvec.precision import flushed_subnormals, native_bf16
 from perfvec.representation.represent import CHUNK, sequence_sums
 from perfvec.training import encoder_training, sampled_encoder
@@ -192,10 +192,12 @@ def shape_options(initial: Model | None, **given: Any) -> dict[str, Any]:
     return own | options
 
 
-def _programs(division: Division, initial: Model | None) -> tuple[Program, ...]:
+def _programs(division: Division, initial: Model | None) -> tuple[TrainingProgram, ...]:
     """Return the programs that the model has seen, or the one that it begins with."""
     programs = {program.digest: program for program in (initial.programs if initial else ())}
-    programs |= {shard.trace_digest: Program(shard.program, shard.trace_digest) for shard in division.training.shards}
+    programs |= {
+        shard.trace_digest: TrainingProgram(shard.program, shard.trace_digest) for shard in division.training.shards
+    }
     return tuple(programs.values())
 
 

@@ -18,7 +18,7 @@ from analysis.tensor.history import HEADER, read
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.machine_vector import MachineVector, load_machine_vector
 from perfvec.machines.times import read_times
-from perfvec.model import FoundationModel, Model, Program, load_model, save_model
+from perfvec.model import FoundationModel, Model, TrainingProgram, load_model, save_model
 from perfvec.representation.library import load_library, save_library
 from perfvec.representation.vector import ProgramVector, Sampling, load_vector
 from perfvec.tensor import model_file
@@ -220,7 +220,7 @@ def model(path: Path) -> None:
     machines = (load_machine("base"), load_machine("cortex-a53"))
     foundation = FoundationModel(SCHEMAS["default"], len(machines), width=4, layers=1)
     encoder = MachineEncoder(4, hidden=2)
-    save_model(Model(foundation, machines, (Program("p", "d"),), encoder, {"seed": 1}), path)
+    save_model(Model(foundation, machines, (TrainingProgram("p", "d"),), encoder, {"seed": 1}), path)
 
 
 def model_content(path: Path) -> object:

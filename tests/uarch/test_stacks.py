@@ -77,7 +77,7 @@ def test_a_chase_waits_for_the_level_that_has_its_lines(core, lines, cause):
 def test_a_chase_over_pages_waits_for_their_translation(core):
     """256 lines, all in the L1D, each on a page that no TLB knows.
 
-    A round takes a cycle to send the address, 7 + 40 of translation and 6 of the L1D. Its first cycle retires.
+    A round takes a cycle to send the address, 7 + 40 of translation and 6 of the L1D. A part of a cycle is retiring.
     """
     tlb = {"entries": 16, "l2_entries": 64, "l2_latency": 7, "walk_latency": 40}
     machine = replace_fields(load_machine(core), {"tlb": tlb, "l1d.latency": 6, "l1d.prefetcher": "none"})
@@ -88,7 +88,7 @@ def test_a_chase_over_pages_waits_for_their_translation(core):
         program.execute(1)
     found = shares(program, machine)
     assert found["data TLB misses"] + found["loads from L1D"] > 0.9 * (1 - found["retiring"])
-    assert found["data TLB misses"] / found["loads from L1D"] == pytest.approx((47 - 1) / (1 + 6), rel=0.02)
+    assert found["data TLB misses"] / found["loads from L1D"] == pytest.approx(47 / (1 + 6), rel=0.03)
 
 
 @pytest.mark.parametrize("core", CORES)

@@ -38,9 +38,9 @@ from tracegen.decode import decode
 from tracegen.formats.latency import LatencyFile, LatencyWriter
 from tracegen.formats.trace import Trace
 from tracegen.gem5.reader import Reader
-from tracegen.gem5.source import Run, Source, read_facts
+from tracegen.gem5.source import Gem5Run, Source, read_facts
 from uarch.configuration import Machine
-from uarch.gem5.config import Simulation
+from uarch.gem5.config import RunSettings
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import as_simulated, digest, period_ps
 from uarch.instructions import Flag
@@ -369,14 +369,14 @@ def _enough(instructions: int) -> int:
     return instructions + instructions // 32 + 2000
 
 
-def _run(window: Window, machine: Machine, folder: Path, pipe: Path) -> Run:
+def _run(window: Window, machine: Machine, folder: Path, pipe: Path) -> Gem5Run:
     """The run as the reader needs it, known before gem5 has written its files."""
     simulated, notes = as_simulated(machine, window.isa)
     fast = "system.fast_cpu" if window.fast_forward else None
     period = period_ps(simulated.frequency_ghz)
-    return Run(
+    return Gem5Run(
         source=Source(pipe, folder / "config.json", folder / "stats.txt", None),
-        simulation=Simulation(window.isa, "system.cpu", machine.core, fast, period, {}, True),
+        simulation=RunSettings(window.isa, "system.cpu", machine.core, fast, period, {}, True),
         machine=machine,
         notes=notes,
         program=window.folder / window.executable,

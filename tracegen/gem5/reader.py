@@ -35,7 +35,7 @@ from tracegen.formats.trace import Trace, TraceWriter
 from tracegen.gem5 import text
 from tracegen.gem5.access_size import access_bytes, shares
 from tracegen.gem5.address_space import AddressSpace
-from tracegen.gem5.source import Run, blocks, find_source, read_facts, read_run
+from tracegen.gem5.source import Gem5Run, blocks, find_source, read_facts, read_run
 from tracegen.gem5.statistics import memory_references, read_statistics
 from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.instructions import Flag
@@ -77,7 +77,7 @@ class Reader:
     `spool`. Without a writer, only addresses and latencies are wanted, and no bytes.
     """
 
-    def __init__(self, run: Run, spool: Path, writer: TraceWriter | None) -> None:
+    def __init__(self, run: Gem5Run, spool: Path, writer: TraceWriter | None) -> None:
         self._run, self._writer = run, writer
         simulation = run.simulation
         facts = run.facts
@@ -428,7 +428,7 @@ def import_gem5(
             reader.close()
 
 
-def check(reader: Reader, run: Run) -> bool:
+def check(reader: Reader, run: Gem5Run) -> bool:
     """Compare with stats.txt, and end the run where it says. False where there is none. Raises InputError."""
     path, facts = run.source.statistics, run.facts
     if run.source.run is not None:
@@ -463,7 +463,7 @@ def check(reader: Reader, run: Run) -> bool:
     return True
 
 
-def _write_labels(reader: Reader, run: Run, trace: Path, path: Path, warmup: int) -> int:
+def _write_labels(reader: Reader, run: Gem5Run, trace: Path, path: Path, warmup: int) -> int:
     """The latencies after the warm-up. Returns how many. Raises InputError where there is none."""
     labelled = int(reader.state[text.LABELLED]) - warmup
     if labelled <= 0:
@@ -489,5 +489,5 @@ def _write_labels(reader: Reader, run: Run, trace: Path, path: Path, warmup: int
     return labelled
 
 
-def simulator(run: Run) -> str:
+def simulator(run: Gem5Run) -> str:
     return f"gem5 {run.facts['gem5']}" if "gem5" in run.facts else "gem5"

@@ -16,7 +16,7 @@ from isal import igzip_lib, isal_zlib  # three times as fast as zlib, which woul
 
 from support.errors import InputError
 from uarch.configuration import Machine, machine_from_dict
-from uarch.gem5.config import Simulation, machine_from_config, read_config, simulation_from_config
+from uarch.gem5.config import RunSettings, machine_from_config, read_config, simulation_from_config
 
 TEXTS = ("trace.out.gz", "trace.out")
 BLOCK = 1 << 22
@@ -50,11 +50,11 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Run:
+class Gem5Run:
     """Facts about the run from its files."""
 
     source: Source
-    simulation: Simulation
+    simulation: RunSettings
     machine: Machine
     notes: list[str]
     program: Path
@@ -124,7 +124,7 @@ def _wait_for_gem5(path: Path, others: dict[str, Path]) -> IO[bytes]:
     return pipe
 
 
-def read_run(source: Source, program: Path | None, name: str | None) -> Run:
+def read_run(source: Source, program: Path | None, name: str | None) -> Gem5Run:
     """The run's machine, program and facts. `program` is where the executable is, if not where config.json says; `name`
     the machine's. Raises InputError.
     """
@@ -146,7 +146,7 @@ def read_run(source: Source, program: Path | None, name: str | None) -> Run:
     executable = program or folder / str(process.get("executable") or (command or ["?"])[0])
     if not executable.is_file():
         raise InputError(f"{executable}: the program that gem5 ran is not there; say where it is with --program")
-    return Run(
+    return Gem5Run(
         source=source,
         simulation=simulation,
         machine=machine,

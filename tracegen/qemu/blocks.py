@@ -15,10 +15,10 @@ from tracegen.qemu.encoding import atomic_read_modify_writes, repeated_strings
 BLOCK_BYTES = 4 << 20  # of a part of the file, as in plugin.c
 MAX_BLOCK = 512  # instructions; QEMU's limit
 MAX_BLOCKS = 1 << 30  # two bits of a number say more, in `replay`'s sequence
-UNKNOWN = -2  # Kernel.last_access: not looked at yet
+UNKNOWN = -2  # BlockColumns.last_access: not looked at yet
 
 
-class Kernel(NamedTuple):
+class BlockColumns(NamedTuple):
     """Part of the block table that compiled loops read: one row per block, or per instruction of a block."""
 
     begin: NDArray[np.int64]  # [B+1] rows of the block's instructions
@@ -40,7 +40,9 @@ class BlockTable:
         self._position = 0  # bytes of the file that are understood
         self.code: NDArray[np.uint8] = np.zeros((0, 16), np.uint8)  # [I, 16] the instructions' bytes
         none64, none8 = np.empty(0, np.uint64), np.empty(0, np.uint8)
-        self.kernel = Kernel(np.zeros(1, np.int64), none64, none64, none8, np.empty(0, np.int64), none64, none8, none8)
+        self.kernel = BlockColumns(
+            np.zeros(1, np.int64), none64, none64, none8, np.empty(0, np.int64), none64, none8, none8
+        )
 
     def __len__(self) -> int:
         return len(self.kernel.begin) - 1
@@ -94,7 +96,7 @@ class BlockTable:
         end = old.begin[-1] + np.cumsum(counts)
         first, last = end - counts - old.begin[-1], end - 1 - old.begin[-1]
         repeat = np.where(repeated_strings(code), address, np.uint64(0)) if self.isa == "x86-64" else 0 * address
-        self.kernel = Kernel(
+        self.kernel = BlockColumns(
             np.append(old.begin, end),
             np.append(old.first_repeat, repeat[first]),
             np.append(old.last_repeat, repeat[last]),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from support.jit import cached
 from tracegen.decode import decode
-from tracegen.qemu.blocks import UNKNOWN, BlockTable, Kernel
+from tracegen.qemu.blocks import UNKNOWN, BlockColumns, BlockTable
 from uarch.instructions import Flag
 
 WHOLE = -1
@@ -24,7 +24,7 @@ EXAMINE = -2
 
 
 @numba.njit(inline="always")
-def may_be_left(kernel: Kernel, rows: int, count: int, following: int) -> bool:
+def may_be_left(kernel: BlockColumns, rows: int, count: int, following: int) -> bool:
     """Return whether `following` may come of an early end of the block of `count` instructions from row `rows` on."""
     start = kernel.address[kernel.begin[following]]
     inside = start > kernel.address[rows] and start <= kernel.address[rows + count - 1]
@@ -32,7 +32,7 @@ def may_be_left(kernel: Kernel, rows: int, count: int, following: int) -> bool:
 
 
 @cached(nogil=True)
-def left_after(kernel: Kernel, block: int, following: int, seen: int) -> int:
+def left_after(kernel: BlockColumns, block: int, following: int, seen: int) -> int:
     """Return how many instructions of `block` were executed before `following`: WHOLE, a number, or EXAMINE it first.
 
     `seen` is the last instruction of the block that was seen to access memory, -1: none.

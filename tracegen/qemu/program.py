@@ -21,7 +21,7 @@ _SCRIPT_DEPTH = 4  # interpreters that are scripts themselves, as in Linux
 
 
 @dataclass(frozen=True)
-class Program:
+class Executable:
     """Executable and arguments of a command: `#!` scripts are replaced by their interpreter."""
 
     executable: elf.Executable
@@ -29,7 +29,7 @@ class Program:
     script: Path | None = None  # the file that the command names, where it is one
 
 
-def find_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Program:
+def find_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Executable:
     """Find the program of a command as a shell would, following `#!` lines to their interpreter."""
     argv = tuple(os.fspath(argument) for argument in command)
     path = named = _look_up(argv[0], environment, folder)
@@ -40,7 +40,7 @@ def find_program(command: Sequence[str], environment: Mapping[str, str], folder:
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror}); tracing needs to read the program") from error
         if start[:2] != b"#!":
-            return Program(elf.inspect(path), argv, named if named != path else None)
+            return Executable(elf.inspect(path), argv, named if named != path else None)
         words = start[2:].split(b"\n", 1)[0].strip().split(None, 1)
         if not words:
             raise InputError(f"{path}: its first line, '#!', names no interpreter")

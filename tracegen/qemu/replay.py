@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from support.errors import InputError
 from support.jit import cached
-from tracegen.qemu.blocks import MAX_BLOCK, BlockTable, Kernel
+from tracegen.qemu.blocks import MAX_BLOCK, BlockColumns, BlockTable
 from tracegen.qemu.interruption import EXAMINE, WHOLE, Interruptions, left_after, may_be_left
 
 ONLY = 2 << 30
@@ -102,7 +102,7 @@ def _append(block: int, only: int, without: int, sequence: NDArray[np.uint32], s
 @cached(nogil=True)
 def _read(
     words: NDArray[np.uint64],
-    kernel: Kernel,
+    kernel: BlockColumns,
     limit: int,
     state: NDArray[np.int64],
     repeating: NDArray[np.uint64],
@@ -360,7 +360,7 @@ def expand(
     sequence: NDArray[np.uint32],
     position: int,
     state: NDArray[np.int64],
-    kernel: Kernel,
+    kernel: BlockColumns,
     row_id: NDArray[np.uint32],
     out: NDArray[np.uint32],
     filled: int,

@@ -34,7 +34,7 @@ _ROOM = 1 << 30  # bytes that must be free there
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunEnd:
     """End of a run."""
 
     exit_status: int | None  # None where a signal ended the program, or `stopped`
@@ -140,12 +140,12 @@ class Run:
         """Return whether Ctrl-C came."""
         return self._deadline is not None
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RunEnd:
         """Return how the program ended (after the last round)."""
         stopped = (self.folder / "stopped").exists()
         replaced = self.folder / "replaced"
         code = self.process.returncode
-        return Outcome(
+        return RunEnd(
             exit_status=code if code >= 0 and not stopped else None,
             signal=-code if code < 0 else None,
             stopped=stopped,

@@ -31,7 +31,7 @@ from tracegen.binary import elf
 from tracegen.binary.dwarf import lines_at_run_time
 from tracegen.formats.trace import TraceWriter
 from tracegen.qemu.execution import Execution
-from tracegen.qemu.program import Program, find_program
+from tracegen.qemu.program import Executable, find_program
 from tracegen.qemu.records import ThreadRecords
 from tracegen.qemu.run import Run
 
@@ -167,4 +167,4 @@ class _Traces:
         return self._output.with_name(f"{name}.thread{number}")
 
 
-__all__ = ["Program", "TraceResult", "find_program", "trace"]
+__all__ = ["Executable", "TraceResult", "find_program", "trace"]

@@ -23,7 +23,7 @@ from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import WHOLE
 from tracegen.qemu.replay import ONLY, Accesses, Events, Replay, Replayed, SystemCalls, expand, joined, part
 from tracegen.qemu.ring import Ring
-from tracegen.qemu.run import Outcome, Run
+from tracegen.qemu.run import Run, RunEnd
 from uarch.instructions import LAST, Chunk, StaticInstructions
 
 _CONTEXT = 128  # bytes before an instruction that may tell how it is decoded
@@ -58,7 +58,7 @@ class ProgramStream:
         self.isa = run.isa
         self.command = list(run.command)
         self.program = Path(run.command[0]).name
-        self.outcome: Outcome | None = None
+        self.outcome: RunEnd | None = None
 
     @property
     def address(self) -> NDArray[np.uint64]:

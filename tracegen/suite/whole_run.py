@@ -45,7 +45,7 @@ class Disturbed(InputError):
 
 
 @dataclass(frozen=True)
-class Run:
+class WholeRun:
     """A program with its arguments and surroundings."""
 
     name: str
@@ -75,13 +75,13 @@ class Timed:
         return self.counted or self.seconds * self.ghz * 1e9
 
 
-def run_of(workload: Workload, inputs: Path, scratch: Path) -> Run:
+def run_of(workload: Workload, inputs: Path, scratch: Path) -> WholeRun:
     """Return a workload as a run; makes inputs that lack. Raises InputError."""
     command, stdin = workload.prepare(inputs, scratch)
-    return Run(workload.name, tuple(command), stdin, workload.env, workload.status)
+    return WholeRun(workload.name, tuple(command), stdin, workload.env, workload.status)
 
 
-def timed(run: Run, cpu: HostCpu, least_seconds: float = LEAST_SECONDS, event: Event | None = None) -> Timed:
+def timed(run: WholeRun, cpu: HostCpu, least_seconds: float = LEAST_SECONDS, event: Event | None = None) -> Timed:
     """Time a run on this computer, and count an `event` that the kernel counts, its cycles.
 
     Raises InputError for a time that is not its instructions', saying why: Disturbed where a later one may be.
@@ -113,7 +113,7 @@ def _own_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def _threads(run: Run, environment: Mapping[str, str]) -> int:
+def _threads(run: WholeRun, environment: Mapping[str, str]) -> int:
     """Threads that a run was seen to have at a time, looked at every millisecond."""
     most = 1
     with Path(run.stdin or os.devnull).open("rb") as given:
@@ -152,7 +152,7 @@ def of_times(program: str, found: HostTime) -> Timed:
 
 
 def recorded(
-    run: Run,
+    run: WholeRun,
     cpu: HostCpu,
     folder: Path,
     *,
@@ -186,7 +186,7 @@ def recorded(
     return path
 
 
-def _digest(run: Run, cpu: HostCpu) -> str:
+def _digest(run: WholeRun, cpu: HostCpu) -> str:
     import shutil
 
     program = shutil.which(run.command[0])
@@ -225,7 +225,7 @@ def busy_ticks() -> float:
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
-def require_names(runs: Sequence[Run]) -> None:
+def require_names(runs: Sequence[WholeRun]) -> None:
     """Raise InputError where two runs have one name."""
     names = [run.name for run in runs]
     for name in names:

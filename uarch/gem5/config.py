@@ -82,7 +82,7 @@ def read_config(path: Path) -> Any:
 
 
 @dataclass(frozen=True)
-class Simulation:
+class RunSettings:
     """The rest of a configuration: the run, without the machine."""
 
     isa: str
@@ -94,14 +94,14 @@ class Simulation:
     commit_ticks: bool  # whether Minor's Exec lines tell the tick of the commit
 
 
-def simulation_from_config(document: Any) -> Simulation:
+def simulation_from_config(document: Any) -> RunSettings:
     """The cores and the process of a parsed `config.json` in syscall emulation. Raises InputError."""
     reader = _Reader(document)
     cpu, first = reader._cpus()
     process = reader.part(first, "workload") or reader.part(cpu, "workload")
     if process is None or process.get("type") != "Process":
         raise InputError(f"{first['path']}.workload is no Process; runs in syscall emulation have one")
-    return Simulation(
+    return RunSettings(
         isa=reader._isa(cpu if reader.part(cpu, "isa") else first),
         core=cpu["path"],
         kind=CORE_TYPES[cpu["type"]],

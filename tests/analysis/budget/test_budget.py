@@ -76,7 +76,7 @@ def test_all_points_are_simulated_where_the_budget_allows_it(design):
 
 @pytest.mark.slow
 def test_the_rest_is_corrected_and_its_intervals_cover(design, monkeypatch):
-    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(64 - self.count, 0))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(64 - self.count, 0))
     found = budget.answer(
         Known(),
         design.columns,
@@ -98,7 +98,7 @@ def test_the_rest_is_corrected_and_its_intervals_cover(design, monkeypatch):
 
 @pytest.mark.slow
 def test_a_larger_cache_is_not_shown_as_slower(design, monkeypatch):
-    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(24 - self.count, 0))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(24 - self.count, 0))
     found = budget.answer(Known(), design.columns, 60.0, refused, progress=False)
     cycles = np.where(found.sources == "simulated", np.nan, found.cycles).reshape([len(v) for v in GRID.values()])
     for axis in (0, 4):
@@ -132,7 +132,7 @@ def test_a_budget_for_no_point_is_told_and_the_model_answers(capsys):
 
 
 def test_too_few_points_for_a_surface_leave_the_others_to_the_model(monkeypatch, capsys):
-    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(3 - self.count, 0))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(3 - self.count, 0))
     points = space_design("default", 30).columns
     found = budget.answer(Known(of=lambda machine: 5.0), points, 5.0, lambda: np.full(30, 7.0), progress=False)
     assert sorted(set(found.sources)) == ["simulated", "zero-shot"]
@@ -141,7 +141,7 @@ def test_too_few_points_for_a_surface_leave_the_others_to_the_model(monkeypatch,
 
 
 def test_points_that_are_ranked_are_scaled_to_the_few_that_were_simulated(monkeypatch, capsys):
-    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(3 - self.count, 0))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(3 - self.count, 0))
     points = space_design("default", 30).columns
     model = np.linspace(7.0, 9.0, 30)
     found = budget.answer(
@@ -173,7 +173,7 @@ def test_what_is_made_once_is_not_in_the_rate(monkeypatch):
 
 
 def test_few_points_are_not_all_kept_for_the_end(design, monkeypatch):
-    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(11 - self.count, 0))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(11 - self.count, 0))
     found = budget.answer(
         Known(), design.columns, 60.0, refused, score=lambda cycles: cycles.copy(), best=10, progress=False
     )
@@ -183,7 +183,7 @@ def test_few_points_are_not_all_kept_for_the_end(design, monkeypatch):
 
 @pytest.mark.slow
 def test_the_best_points_are_simulated(design, monkeypatch):
-    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(80 - self.count, 0))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(80 - self.count, 0))
     found = budget.answer(Known(), design.columns, 60.0, refused, score=lambda cycles: cycles.copy(), progress=False)
     best = int(found.cycles.argmin())
     assert found.sources[best] == "simulated"

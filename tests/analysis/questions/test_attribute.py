@@ -146,14 +146,14 @@ def test_coalitions_are_simulated_within_a_budget(small_model, monkeypatch):
     whole = answered(small_model, [target], machine, 60.0, progress=False)
     assert set(whole["source"]) == {"simulated"}
     assert whole["cycles"].sum() == pytest.approx(Multiplied().simulate([machine]).cycles[0])
-    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(40 - self.count, 0))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(40 - self.count, 0))
     some = answered(small_model, [target], machine, 60.0, progress=False)
     assert set(some["source"]) == {"corrected"}
     assert np.abs(some["cycles"] - whole["cycles"]).max() < 0.01 * whole["cycles"].sum()
 
 
 def test_too_few_coalitions_leave_all_to_the_model(small_model, program, monkeypatch):
-    monkeypatch.setattr(budget.Run, "affordable", lambda self: max(9 - self.count, 0))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(9 - self.count, 0))
     machine = small_model.machines[0]
     found = answered(small_model, [Target(Multiplied(), lambda: program)], machine, 60.0, progress=False)
     assert set(found["source"]) == {"zero-shot"}

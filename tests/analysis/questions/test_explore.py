@@ -370,7 +370,7 @@ def explored_page(browser, traces, tmp_path_factory):
     targets = [Target(SimulableTrace(traces[0]), lambda: PROGRAMS[0]), Target(None, lambda: PROGRAMS[1])]
     machines = [load_machine("base")]
     with pytest.MonkeyPatch.context() as patch:  # so many points, however fast the machine is
-        patch.setattr("analysis.budget.budget.Run.affordable", lambda run: max(48 - run.count, 0))
+        patch.setattr("analysis.budget.budget.SimulatedPoints.affordable", lambda run: max(48 - run.count, 0))
         found = ask(shipped().encoder, targets, machines[0], starts(machines), 60.0, vary=VARY, progress=False)
         design = grid_design(machines[0], VARY)
         table = answered(shipped(), targets[:1], design, 60.0, base=machines[0], best=10, progress=False)

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.programs.simulable import Estimates, SimulableTrace
 from analysis.questions import what_if
-from analysis.questions.what_if import Kept, Program
+from analysis.questions.what_if import JudgedProgram, Kept
 from uarch.configuration import load_machine
 
 
@@ -31,7 +31,7 @@ class Known:
 
 
 def program(by_model):
-    return Program(Known(), Known(1.05), by_model, False)
+    return JudgedProgram(Known(), Known(1.05), by_model, False)
 
 
 def constant(points):

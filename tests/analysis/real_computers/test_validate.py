@@ -17,7 +17,7 @@ from tracegen.live_points.live_points import load
 from tracegen.suite.host_cpu import matched
 from tracegen.suite.host_time import HostTime
 from tracegen.suite.inputs import compile_c
-from tracegen.suite.whole_run import Disturbed, Run, Timed, of_times, others_busy, recorded, require_names, timed
+from tracegen.suite.whole_run import Disturbed, Timed, WholeRun, of_times, others_busy, recorded, require_names, timed
 from tracegen.suite.workloads import Workload, select
 from uarch.configuration import load_machine, replace_fields
 from uarch.host.counters import Event
@@ -44,9 +44,9 @@ def test_children_and_short_runs_are_refused():
     cpu = matched(ZEN3)
     spin = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"
     with pytest.raises(InputError, match="starts others"):
-        timed(Run("p", ("sh", "-c", f"(:); {spin}")), cpu)
+        timed(WholeRun("p", ("sh", "-c", f"(:); {spin}")), cpu)
     with pytest.raises(InputError, match="too short to time"):
-        timed(Run("p", ("/bin/true",)), cpu)
+        timed(WholeRun("p", ("/bin/true",)), cpu)
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_threads_are_refused(tmp_path):
     )
     compile_c(source, program, ["-pthread"])
     with pytest.raises(InputError, match="has 2 threads"):
-        timed(Run("p", (str(program),)), matched(ZEN3))
+        timed(WholeRun("p", (str(program),)), matched(ZEN3))
 
 
 @x86
@@ -136,7 +136,7 @@ def test_stated_errors_are_files(tmp_path, monkeypatch):
 
 def test_two_programs_of_one_name_are_refused():
     with pytest.raises(InputError, match="two programs are named p"):
-        require_names([Run("p", ("a",)), Run("p", ("b",))])
+        require_names([WholeRun("p", ("a",)), WholeRun("p", ("b",))])
 
 
 def test_the_set_has_fifteen_programs_in_two_builds():
@@ -157,7 +157,7 @@ def test_a_program_is_timed_simulated_and_shown(tmp_path):
     except InputError as error:  # the suite may run beside other work
         assert "busy" in str(error)
         return
-    points = load(recorded(Run("sum", (str(program),)), matched(told()), tmp_path / "v"))
+    points = load(recorded(WholeRun("sum", (str(program),)), matched(told()), tmp_path / "v"))
     row = found.table.iloc[0]
     assert row["instructions"] == points.instructions
     assert row["cycles"] == pytest.approx(row["seconds"] * found.ghz * 1e9)

@@ -21,7 +21,19 @@ from analysis.parts.simulated_parts import collect as simulate_parts
 from analysis.programs.simulable import SimulableTrace
 from analysis.programs.targets import Target, target_of_vector
 from analysis.questions import attribute, compare, difference, predict, profile, report, subset, sweep_page
-from analysis.results.figure import Axis, Bars, Dendrogram, Figure, HeatMap, Lines, Panel, Points, Rule, Spans, distinct
+from analysis.results.figure import (
+    Axis,
+    Bars,
+    Dendrogram,
+    Figure,
+    HeatMap,
+    Lines,
+    Panel,
+    Points,
+    ReferenceLine,
+    Spans,
+    distinct,
+)
 from analysis.results.figure_plotly import document
 from analysis.results.headline import time_unit
 from analysis.results.page import MOST_ROWS, Section, table, to_script, write_page
@@ -37,7 +49,7 @@ EVERYTHING = Figure(
             [
                 Lines("line", [1, 2, 3], [1.0, 4.0, 9.0], low=[0, 3, 7], high=[2, 5, 11], points=True),
                 Points("dots", [1.5, 2.5], [3.0, np.nan], text=["<one>", "two"], labelled=True),
-                Rule("limit", y=5.0),
+                ReferenceLine("limit", y=5.0),
             ],
             "lines",
             Axis("n", log=True),

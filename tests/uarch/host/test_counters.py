@@ -9,7 +9,7 @@ import pytest
 from analysis.real_computers import validate as validation
 from tests.uarch.host.test_describe import ZEN3, made_up
 from tracegen.suite.host_time import HostTime, host_time
-from tracegen.suite.whole_run import Run, of_times
+from tracegen.suite.whole_run import WholeRun, of_times
 from uarch.constraints import SYSTEM_CALLS
 from uarch.host.counters import BRANCH_MISSES, CYCLES, Counter, Event, refusal
 from uarch.host.describe import COUNTED, MEASURED, describe
@@ -78,7 +78,7 @@ def test_programs_are_timed_by_what_is_counted_else_by_the_clock(monkeypatch, ev
     monkeypatch.setattr("tracegen.suite.whole_run.MOST_SPREAD", 100.0)
     monkeypatch.setattr(validation.Clock, "ghz", lambda self, repeats=1: 3.0)
     left_out: dict[str, str] = {}
-    times, _ = validation.timed_runs([Run("p", SPIN)], ZEN3, 0.0, 1, left_out, False, event)
+    times, _ = validation.timed_runs([WholeRun("p", SPIN)], ZEN3, 0.0, 1, left_out, False, event)
     assert not left_out
     found = times["p"]
     assert found.ghz == (3.0 if event == NONE_SUCH else pytest.approx(1, rel=0.2))  # nanoseconds a nanosecond

@@ -78,41 +78,78 @@ constexpr Cause store_to(int level) {
     return causes[level];
 }
 
-// Causes of the last cycles before something happened, the latest last: before a register's value was there, before a
-// store was written.
+// Causes of the cycles before something happened, the latest last: before a register's value was there, before a store was
+// written. Of those before the latest only the sums by cause are known.
 class History {
   public:
-    void clear() { size_ = 0; }
+    void clear() { size_ = sums_ = 0; }
 
     void add(Cause cause, Cycle cycles) {
         if (cycles <= 0) return;
-        if (size_ > 0 && segments_[size_ - 1].cause == cause) {
-            segments_[size_ - 1].cycles += cycles;
+        if (size_ > 0 && latest_[size_ - 1].cause == cause) {
+            latest_[size_ - 1].cycles += cycles;
             return;
         }
-        if (size_ == SEGMENTS) {  // the oldest is forgotten
-            for (int k = 1; k < SEGMENTS; ++k) segments_[k - 1] = segments_[k];
+        if (size_ == LATEST) {
+            sum_up(latest_[0]);
+            for (int k = 1; k < LATEST; ++k) latest_[k - 1] = latest_[k];
             --size_;
         }
-        segments_[size_++] = {cause, cycles};
+        latest_[size_++] = {cause, cycles};
     }
 
     // Nothing happened.
     void add_gap(Cycle cycles) { add(CAUSES, cycles); }
 
     Cause last(Cause otherwise) const {
-        return size_ > 0 && segments_[size_ - 1].cause != CAUSES ? segments_[size_ - 1].cause : otherwise;
+        return size_ > 0 && latest_[size_ - 1].cause != CAUSES ? latest_[size_ - 1].cause : otherwise;
     }
 
+    // Calls `give(cause, cycles)` for the last `cycles`, the first ones first: what the sums are of in proportion to them.
+    template <typename Give>
+    void last_cycles(Cycle cycles, const Give& give) const {
+        int first = size_;
+        Cycle covered = 0;
+        while (first > 0 && covered < cycles) covered += latest_[--first].cycles;
+        Cycle before = std::max<Cycle>(cycles - covered, 0), skipped = std::max<Cycle>(covered - cycles, 0);
+        if (before > 0 && sums_ > 0) {
+            Cycle left = 0;
+            for (int k = 0; k < sums_; ++k) left += sum_[k].cycles;
+            for (int k = 0; k < sums_; ++k) {
+                const Cycle share = (before * sum_[k].cycles + left / 2) / left;  // to the nearest: else one cause gains at each
+                give(sum_[k].cause, share);
+                before -= share;
+                left -= sum_[k].cycles;
+            }
+        }
+        for (int k = first; k < size_; ++k) {
+            give(latest_[k].cause, latest_[k].cycles - skipped + before);  // all that nothing else explains
+            skipped = before = 0;
+        }
+    }
+
+    bool empty() const { return size_ == 0; }
+
   private:
-    friend class Waits;
-    static constexpr int SEGMENTS = 8;
+    static constexpr int LATEST = 8, SUMS = 4;
     struct Segment {
         Cause cause;
         Cycle cycles;
     };
-    std::array<Segment, SEGMENTS> segments_;
-    int size_ = 0;
+
+    // Where there are more causes, the last one's sum takes them in.
+    void sum_up(Segment segment) {
+        int k = 0;
+        while (k < sums_ && sum_[k].cause != segment.cause) ++k;
+        if (k < sums_ || k == SUMS)
+            sum_[std::min(k, SUMS - 1)].cycles += segment.cycles;
+        else
+            sum_[sums_++] = segment;
+    }
+
+    std::array<Segment, LATEST> latest_;
+    std::array<Segment, SUMS> sum_;
+    int size_ = 0, sums_ = 0;
 };
 
 // The waits of one instruction, in the order in which it did.
@@ -134,23 +171,11 @@ class Waits {
         add(cause, cycles - translated);
     }
 
-    // Waited `cycles` for what `history` tells of; `otherwise` where it tells nothing, or of a gap. What came before all that it
-    // tells of is taken to be alike: the causes share it in proportion.
+    // Waited `cycles` for what `history` tells of; `otherwise` where it tells nothing, or of a gap.
     void add(const History& history, Cycle cycles, Cause otherwise) {
         if (cycles <= 0) return;
-        int first = history.size_;
-        Cycle covered = 0;
-        while (first > 0 && covered < cycles) covered += history.segments_[--first].cycles;
-        if (covered == 0) return add(otherwise, cycles);
-        Cycle before = std::max<Cycle>(cycles - covered, 0), skipped = std::max<Cycle>(covered - cycles, 0), left = covered;
-        for (int k = first; k < history.size_; ++k) {
-            const auto& [cause, lasted] = history.segments_[k];
-            const Cycle share = before * lasted / left;
-            add(cause == CAUSES ? otherwise : cause, lasted - skipped + share);
-            before -= share;
-            left -= lasted;
-            skipped = 0;
-        }
+        if (history.empty()) return add(otherwise, cycles);
+        history.last_cycles(cycles, [&](Cause cause, Cycle share) { add(cause == CAUSES ? otherwise : cause, share); });
     }
 
     int size() const { return size_; }
