@@ -17,10 +17,11 @@ import pandas as pd
 
 from analysis.results.page import Section
 from perfvec.intervals.novelty import Neighbours, machine_neighbours, program_isolation, program_neighbours
+from perfvec.machines.encoder import no_inputs
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
-from uarch.configuration import Machine
+from uarch.configuration import Machine, flatten
 
 COLUMNS = ("what", "name", "nearest", "distance", "usual", "outside")
 
@@ -50,7 +51,8 @@ def novelty(
     near = machine_neighbours(model, configured)
     if near is not None and model.encoder is not None:
         for machine, row in zip(configured, _rows("machine", [m.name for m in configured], near), strict=True):
-            beyond = model.encoder.outside(machine) if row["distance"] > 0 else []
+            known = row["distance"] == 0  # but for what is no input
+            beyond = no_inputs(flatten(machine.to_dict())) if known else model.encoder.outside(machine)
             rows.append(row | {"beyond": ", ".join(beyond), "outside": row["outside"] or bool(beyond)})
     return pd.DataFrame(rows, columns=[*COLUMNS, "beyond"]).astype({"outside": bool})
 

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from perfvec.machines.encoder import MachineEncoder, field_names
+from perfvec.machines.encoder import MachineEncoder, field_names, no_inputs
 from perfvec.machines.features import features_of_columns
 from uarch.columns import Columns
 
@@ -69,4 +70,5 @@ def outside_of_columns(encoder: MachineEncoder, columns: Mapping[str, Any]) -> l
             if beyond or low > high:
                 found.append(f"{field} = {extreme:g} ({bounds})")
                 break
-    return found
+    given = (field for field, value in columns.items() if np.any(pd.notna(value)))
+    return found + [f"{field} (no input)" for field in no_inputs(given)]

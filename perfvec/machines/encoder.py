@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perfvec.machines.features import CACHES, PIPELINE, UNITS, features_of_machines, machine_features
-from uarch.configuration import Machine, flatten
+from uarch.configuration import OPTIONAL, Machine, flatten
 from uarch.constraints import CORES, PREDICTORS, PREFETCHERS, STREAM, TAGGED, memory_models
 from uarch.space import load_space, ranges
 
@@ -47,6 +47,17 @@ def field_names() -> list[str]:
     names += [f"core = {kind}" for kind in CORES] + [f"branch_predictor.kind = {kind}" for kind in PREDICTORS]
     names += [f"{cache}.prefetcher = {kind}" for cache in CACHES for kind in PREFETCHERS if kind != STREAM]
     return [*names, *(f"memory.model = {model}" for model in memory_models())]
+
+
+# Fields that no machine of the training has, and no feature tells of: only a simulation sees them.
+NO_INPUTS = tuple(field for field in OPTIONAL if field != "functional_units.div_step_latency")
+
+
+def no_inputs(fields: Iterable[str]) -> list[str]:
+    """Return those of a machine's dotted `fields` that the encoder has no input of, a section as a whole."""
+    sections = [(field, field.partition(".")[0]) for field in fields]
+    known = [section if section in NO_INPUTS else field for field, section in sections]
+    return [field for field in dict.fromkeys(known) if field in NO_INPUTS]
 
 
 HINGES = (-1.0, 0.0, 1.0)  # in deviations of a normalised feature
@@ -153,14 +164,16 @@ class MachineEncoder(nn.Module):
             self.low[index], self.high[index] = low, high
 
     def outside(self, machine: Machine) -> list[str]:
-        """Return the field values that no machine in the encoder's training had: `field = value (low to high)`."""
+        """Return the field values that no machine in the encoder's training had: `field = value (low to high)`, or
+        `field (no input)`.
+        """
         fields, found = _fields(machine), []
         for name, low, high in zip(field_names(), self.low.tolist(), self.high.tolist(), strict=False):
             value = fields.get(name)
             if value is not None and not low * (1 - 1e-6) <= value <= high * (1 + 1e-6):  # ranges are float32
                 shown = name if " = " in name else f"{name} = {value:g}"
                 found.append(f"{shown} ({f'{low:g} to {high:g}' if low <= high else 'never'})")
-        return found
+        return found + [f"{field} (no input)" for field in no_inputs(flatten(machine.to_dict()))]
 
     @torch.no_grad()
     def vectors(self, machines: Sequence[Machine]) -> NDArray[np.float64]:
@@ -170,8 +183,9 @@ class MachineEncoder(nn.Module):
         self._said.update(found)
         if told:
             some = ", ".join(list(told)[:_TOLD]) + (f" and {len(told) - _TOLD} more" if len(told) > _TOLD else "")
-            names = sorted(set(told.values()))
-            which = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more machines"
+            names = sorted({name for name, field in found if field in told})
+            others = "" if len(names) == 1 else f" and {len(names) - 1} more machine{'s' * (len(names) > 2)}"
+            which = f"{names[0]}{others}"
             print(f"perfvec: {which}: beyond what the encoder was trained on: {some}", file=sys.stderr)
         return self.encode(features_of_machines(machines))
 

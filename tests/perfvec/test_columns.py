@@ -9,7 +9,7 @@ from perfvec.machines.columns import cycles_of_columns, features_of_columns, out
 from perfvec.machines.encoder import MachineEncoder, machine_features
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machines
-from uarch.configuration import load_machine, preset_names, replace_field
+from uarch.configuration import load_machine, preset_names, replace_field, replace_fields
 from uarch.space import sample
 
 
@@ -52,3 +52,17 @@ def test_outside_of_one_machine(name):
     encoder.remember([load_machine("base")])
     machine = load_machine(name)
     assert set(outside_of_columns(encoder, of_machines([machine]))) == set(encoder.outside(machine))
+
+
+def test_fields_without_an_input_lie_outside(capsys):
+    encoder = MachineEncoder(4)
+    base = load_machine("base")
+    encoder.remember([base])
+    tlb = {"entries": 64, "l2_entries": 1024, "l2_latency": 7, "walk_latency": 30}
+    other = replace_fields(base, {"name": "other", "l2.replacement": "srrip", "tlb": tlb})
+    assert encoder.outside(base) == []
+    assert encoder.outside(other) == ["l2.replacement (no input)", "tlb (no input)"]
+    assert outside_of_columns(encoder, of_machines([base, other])) == encoder.outside(other)
+    encoder.vectors([base, other, replace_fields(other, {"name": "third"})])
+    told = capsys.readouterr().err
+    assert told.startswith("perfvec: other and 1 more machine: beyond what the encoder was trained on: l2.replacement")
