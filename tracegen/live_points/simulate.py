@@ -32,9 +32,11 @@ from uarch.timing.stack import CAUSES
 
 MOST_KIB = 1 << 19  # of a cache: as many lines as are remembered of a run
 COLD = 0.03  # of the cycles, in 95 of 100 cases: what state that was not warm enough makes
+# Out of order the perceptron's histories have jumps of wrong paths, and depend on when each branch retires.
+COLD_OF_PERCEPTRON = 0.07
 _IN_FLIGHT = 1 / 4  # of a reorder buffer, of _MOST_IN_FLIGHT entries at most, is between a branch and its retirement
 _MOST_IN_FLIGHT = 320
-_FEW = 8  # instructions in flight in order
+_FEW = 8  # instructions in flight at least
 _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give them
 # Branches of a gap that a predictor without tags sees, the latest. What runs between two executions of a branch moves
 # its counters too, and those that are kept for their use come without it. The last 4,096 follow one another, none left
@@ -165,7 +167,7 @@ class LivePointsSimulator:
         units = np.array([cycles for cycles, _, _ in each]).reshape(len(machines), -1)
         cycles, width = rows * points.sample.totals(units), rows * points.sample.half_width(units)
         if not points.whole:
-            width = np.hypot(width, COLD * cycles)
+            width = np.hypot(width, np.array([_cold(machine) for machine in machines]) * cycles)
         kernel = np.array([points.system_calls.cycles(machine, points.isa).sum() for machine in machines])
         counts = [{name: rows * total for name, total in counts.items()} for _, counts, _ in each]
         for each_counts, added in zip(counts, kernel, strict=True):
@@ -251,15 +253,18 @@ class LivePointsSimulator:
 
 def _window(machine: Machine) -> int:
     """Instructions in flight behind a branch, to the nearest half power of two, so that many machines share it; 0
-    where histories move with fetch, as those of real families do.
+    where a branch teaches at once: in order, and where histories move with fetch, as those of real families do.
     """
     pipeline = machine.pipeline
-    if machine.microcode != GEM5:
+    if machine.microcode != GEM5 or isinstance(pipeline, InOrderPipeline):
         return 0
-    if isinstance(pipeline, InOrderPipeline):
-        return _FEW
     exact = max(min(pipeline.rob_entries, _MOST_IN_FLIGHT) * _IN_FLIGHT, _FEW)
     return round(2 ** (round(2 * math.log2(exact)) / 2))
+
+
+def _cold(machine: Machine) -> float:
+    late = machine.core == "out-of-order" and machine.microcode == GEM5
+    return COLD_OF_PERCEPTRON if late and machine.branch_predictor.kind == "perceptron" else COLD
 
 
 def _require_warm(machine: Machine) -> None:
