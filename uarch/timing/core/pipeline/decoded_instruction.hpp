@@ -77,7 +77,7 @@ struct alignas(64) DecodedInstruction {
           address_count(byte(std::min(row.address_count, row.source_count))),
           destination_count(0),
           base_count(0) {
-        std::transform(row.sources, row.sources + MAX_SOURCES, sources, byte);
+        for (int source = 0; source < MAX_SOURCES; ++source) sources[source] = byte(row.sources[source]);
         const bool places = address_count <= USUAL_ADDRESS && source_count - address_count <= USUAL_OTHERS;
         std::fill_n(address, USUAL_ADDRESS, REGISTERS);
         std::fill_n(others, USUAL_OTHERS, REGISTERS);

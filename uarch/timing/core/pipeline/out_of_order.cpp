@@ -7,12 +7,6 @@ namespace perfvec {
 
 namespace {
 
-std::size_t power_of_two(int at_least) {
-    std::size_t power = 1;
-    while (power < static_cast<std::size_t>(at_least)) power *= 2;
-    return power;
-}
-
 constexpr int LEAST_RENAMED = 4;  // bytes
 constexpr int MOST_PORTS = 3;  // that are told from all, as in uarch/timing/native.py
 
@@ -34,10 +28,8 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       indirect_delay_(machine.indirect_delay),
       system_calls_(machine.system_calls),
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
-      commit_width_(machine.out_of_order->commit_width),
       frontend_delay_(machine.out_of_order->frontend_delay),
       dispatch_delay_(machine.out_of_order->dispatch_delay),
-      total_store_order_(machine.total_store_order),
       front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_, machine.native),
       wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
@@ -49,14 +41,13 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       renaming_(machine.memory_renaming),
       store_sets_(machine.native),
       issue_queue_(machine.out_of_order->issue_queue_entries, dispatch_delay_),
-      reorder_buffer_(machine.out_of_order->rob_entries, -LATE_RELEASE),
+      reorder_buffer_(machine.out_of_order->rob_entries, machine.out_of_order->commit_width, -LATE_RELEASE),
       load_queue_(machine.out_of_order->load_queue_entries, -LATE_RELEASE),
-      store_queue_(machine.out_of_order->store_queue_entries, -LATE_RELEASE),
       int_registers_(machine.out_of_order->int_registers, -LATE_RELEASE),
       fp_registers_(machine.out_of_order->fp_registers, -LATE_RELEASE),
-      waiting_(power_of_two(machine.out_of_order->store_queue_entries)),
-      stack_(std::min({front_.fetch_width(), front_.decode_width(), rename_width_, commit_width_})) {
-    responses_.fill(-1);
+      responses_(machine.native),
+      store_queue_(machine, caches, responses_, -LATE_RELEASE),
+      stack_(std::min<std::int64_t>({front_.fetch_width(), front_.decode_width(), rename_width_, machine.out_of_order->commit_width})) {
     if (native_)
         for (int ports = 1; ports <= MOST_PORTS; ++ports)
             some_units_.emplace_back(FunctionalUnits::MOST, FunctionalUnitCounts{ports, ports, ports, ports, ports, ports, ports});
@@ -78,7 +69,7 @@ void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency, const std::
 
 template <bool STACK>
 void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
-    stacked_ = STACK;
+    store_queue_.keep_history(STACK);
     for (std::size_t begin = 0; begin < chunk.size; begin += BLOCK) {
         make_room();
         const std::size_t end = std::min(begin + BLOCK, chunk.size);
@@ -97,8 +88,9 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
 // Makes room in all that is booked in each step.
 void OutOfOrderCore::make_room() {
     front_.make_room();
-    for (ReleaseRing* ring : {&reorder_buffer_, &load_queue_, &store_queue_, &int_registers_, &fp_registers_})
-        ring->make_room();
+    store_queue_.make_room();
+    reorder_buffer_.make_room();
+    for (ReleaseRing* ring : {&load_queue_, &int_registers_, &fp_registers_}) ring->make_room();
 }
 
 // Cycle in which the last micro-operation is renamed: every structure must have room then.
@@ -118,7 +110,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const Decoded
         cycle = std::max(cycle, until);
     };
     wait(serial_, Serialize);
-    const auto entries = [](const ReleaseRing& ring, std::int64_t wanted) {
+    const auto entries = [](const auto& ring, std::int64_t wanted) {
         return PLAIN ? wanted : std::min(wanted, ring.entries());
     };
     wait(reorder_buffer_.released(entries(reorder_buffer_, operations)) + RELEASE, FullReorderBuffer);
@@ -130,7 +122,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const Decoded
         wait(fp_registers_.released(entries(fp_registers_, row.fp_destinations)) + LATE_RELEASE, FullFpRegisters);
     cycle = issue_queue_.room(reorder_buffer_, cycle, operations, full);
     const bool stores_hold_up = STACK && full == FullStoreQueue && cycle > unhindered;
-    if (stores_hold_up) full = written_history_.last(FullStoreQueue);
+    if (stores_hold_up) full = store_queue_.history().last(FullStoreQueue);
     if (cycle > unhindered) {
         rename_.used = std::min(operations, rename_width_);
         front_.stall(last, full);
@@ -143,80 +135,10 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const Decoded
     if constexpr (STACK) {
         waits_.add(DecodeBandwidth, unhindered - last);
         if (stores_hold_up)
-            waits_.add(written_history_, cycle - unhindered, FullStoreQueue);
+            waits_.add(store_queue_.history(), cycle - unhindered, FullStoreQueue);
         else
             waits_.add(full, cycle - unhindered);
     }
-    return cycle;
-}
-
-// The cycle in which a store can go to the cache. Silicon writes several in a cycle to one line alone.
-inline Cycle OutOfOrderCore::writes_at(const RetiredStore& store) const {
-    const bool beside = native_ && sent_ > 0 && store.earliest <= written_ && line_of(store.address) != written_line_;
-    return std::max(store.earliest, written_ + beside);
-}
-
-// The oldest store that waits goes to the cache; its queue entry is free when it and all before it are there.
-void OutOfOrderCore::write_next() {
-    const RetiredStore& store = waiting(writes_);
-    const Cycle start = writes_at(store);
-    written_line_ = line_of(store.address);
-    Cycle done = caches_.access_data(store.address, store.size, start, true, store.pc);
-    if (stacked_) {
-        written_history_.add_gap(start - std::max(written_, start - HISTORY));
-        written_history_.add(store_to(caches_.answered()), done - start);
-    }
-    if (!native_) done += responses_[done & (RESPONSES - 1)] == done;
-    drained_ = std::max(drained_, done);
-    Cycle written = done;
-    if (total_store_order_ && !native_) {
-        written_ = done;
-    } else {
-        sent_ = start == written_ ? sent_ + 1 : 1;
-        written_ = start;
-        if (sent_ == units_.units(STORE_PORT)) {
-            written_ = start + 1;
-            sent_ = 0;
-        }
-        // A load that comes later asks the cache for it; under total store order when all before it are there too.
-        written = total_store_order_ ? drained_ : start + 1;
-    }
-    store_queue_.release(writes_) = drained_;
-    ++writes_;
-    forwarding_.note_written(store.address, store.size, store.data, written);
-}
-
-// The stores that can go to the cache before `cycle`, which all later loads reach not before it, do so.
-inline void OutOfOrderCore::write_before(Cycle cycle) {
-    while (writes_ < store_queue_.handed_out()) {
-        if (writes_at(waiting(writes_)) >= cycle) break;
-        write_next();
-    }
-}
-
-// All stores before this one go to the cache.
-void OutOfOrderCore::write_until(std::int64_t number) {
-    while (writes_ < std::min(store_queue_.handed_out(), number)) write_next();
-}
-
-// StoreForwarding::find, where it has found a store that may have been written by `cycle`, or whose time it needs.
-StoreForwarding::Answer OutOfOrderCore::find_again(Address address, std::int64_t size, Cycle cycle) {
-    write_before(cycle);
-    for (;;) {
-        const StoreForwarding::Answer answer = forwarding_.find(address, size, cycle);
-        if (answer.cycle < NEVER) return answer;
-        write_next();
-    }
-}
-
-// The cycle in which the core has what the data cache answers at `cycle`: of several in one only the first comes in time.
-//
-// gem5 sends the others one tick (of 1 ps) later each, which is after the core's own turn in that cycle.
-inline Cycle OutOfOrderCore::answered(Cycle cycle) {
-    if (native_) return cycle;
-    Cycle& response = responses_[cycle & (RESPONSES - 1)];
-    if (response == cycle) return cycle + 1;
-    response = cycle;
     return cycle;
 }
 
@@ -237,19 +159,17 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
         issue = again_ + frontend_delay_ + TO_RENAME + dispatch_delay_;
         if constexpr (STACK) waits_.add(LoadOrder, issue - first);
     }
-    StoreForwarding::Answer store = forwarding_.find(address, size, issue + 1);
-    if (store.source != StoreForwarding::Source::Cache && writes_ < store_queue_.handed_out())
-        store = find_again(address, size, issue + 1);
+    const StoreForwarding::Answer store = store_queue_.find(address, size, issue + 1);
     if (store.source == StoreForwarding::Source::Forwarded) {
         const Cycle ready = std::max(issue, store.cycle) + forward_latency_;
         if constexpr (STACK) waits_.add(LoadForward, ready - issue);
         return ready;
     }
     if (store.cycle > issue) {  // part of it is in a store that must reach the cache first
-        if constexpr (STACK) waits_.add(written_history_, store.cycle - issue, LoadForward);
+        if constexpr (STACK) waits_.add(store_queue_.history(), store.cycle - issue, LoadForward);
         issue = store.cycle;
     }
-    const Cycle ready = answered(caches_.access_data(address, size, issue + 1, false, pc));
+    const Cycle ready = responses_.answered(caches_.access_data(address, size, issue + 1, false, pc));
     if constexpr (STACK)
         waits_.add_access(LoadTranslation, caches_.translated(), load_from(caches_.answered()), ready - issue);
     return ready;
@@ -271,30 +191,10 @@ void OutOfOrderCore::take_more_ports(Resource port, Address address, std::int64_
     for (; owed >= PORT; owed -= PORT) units_.reserve(port, cycle);
 }
 
-inline Cycle OutOfOrderCore::retire(Cycle complete, std::int64_t operations) {
-    commit_.take(operations, commit_width_);
-    commit_.reach(complete + TO_RETIRE, 1);  // those before the last micro-operation have retired by then
-    return commit_.cycle;
-}
-
 // The place to which the branch `here`, which goes to `target`, was expected to go.
 WrongPath::Place OutOfOrderCore::expected(std::uint32_t here, Address target) const {
     const bool taken = target == instructions_[here].fall_through() || !instructions_[here].is(CONDITIONAL);
     return wrong_path_.expected(here, taken);
-}
-
-// Entries of the ring that are free at `cycle`.
-static std::int64_t free_at(const ReleaseRing& ring, Cycle cycle) {
-    const std::int64_t end = ring.handed_out(), entries = ring.entries();
-    std::int64_t low = end - entries, high = end;  // finds the first entry that is still taken
-    while (low < high) {
-        const std::int64_t middle = (low + high) >> 1;
-        if (ring.release(middle) > cycle)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return std::max<std::int64_t>(entries - (end - low), 0);
 }
 
 // The code behind a micro-operation is known at `resolved` to be the wrong path, or has to be fetched again.
@@ -303,7 +203,7 @@ static std::int64_t free_at(const ReleaseRing& ring, Cycle cycle) {
 // is dispatched or retired meanwhile; their entries are free only when what is before them has retired (gem5's O3).
 std::int64_t OutOfOrderCore::squash(const Squash& what) {
     const Cycle resolved = what.resolved;
-    const std::int64_t room = free_at(reorder_buffer_, resolved - RELEASE);
+    const std::int64_t room = reorder_buffer_.free_at(resolved - RELEASE);
     WrongPath::Start start;
     start.place = taken_path_only_ ? WrongPath::Place{WrongPath::UNKNOWN, WrongPath::Place::NOWHERE} : what.place;
     start.line = front_.line();
@@ -313,8 +213,8 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
     start.until = resolved + TO_SQUASH;
     start.most = room + front_.most_under_way();
     start.entries = room;
-    start.loads = free_at(load_queue_, resolved - LATE_RELEASE);
-    start.stores = store_queue_.entries() - (store_queue_.handed_out() - writes_);
+    start.loads = load_queue_.free_at(resolved - LATE_RELEASE);
+    start.stores = store_queue_.entries() - store_queue_.waiting();
     squashed_.part(ready_, frontend_delay_ + TO_RENAME + dispatch_delay_, start.from, start.until);
     const WrongPath::Walked walked = wrong_path_.walk(start, branches_, caches_, squashed_);
     const std::int64_t slots = (resolved - 1 - what.renamed) * rename_width_ + rename_width_ - rename_.used;
@@ -352,13 +252,13 @@ __attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, co
     const Cycle dispatched = renamed + dispatch_delay_;
     issue_queue_.enter(1);
     issue_queue_.leave(dispatched);
-    write_until(store_queue_.handed_out());
-    const Cycle trapped = std::max({dispatched + 1 + TO_RETIRE, commit_.cycle + 1, drained_});
+    store_queue_.write_down_to(0);
+    const Cycle trapped = std::max({dispatched + 1 + TO_RETIRE, reorder_buffer_.retired() + 1, store_queue_.drained()});
     const Cycle resolved = trapped + TRAP - 1;  // as if a branch had told it
 
     const std::int64_t wrong = squash({{here, row.pc}, row.pc, renamed, fetched.last, resolved, true});
     const Cycle done = resolved + 1 + (wrong + SQUASH_WIDTH) / SQUASH_WIDTH;
-    commit_ = {trapped, commit_width_};
+    reorder_buffer_.trap(trapped);
     reorder_buffer_.book(1 + std::min(wrong, reorder_buffer_.entries() - 1), done);
     if constexpr (STACK) waits_.add(Serialize, done - dispatched);
 }
@@ -428,7 +328,7 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
 // A load that could issue at `cycle` on a path that was squashed; returns the cycle of its data.
 __attribute__((noinline)) Cycle OutOfOrderCore::load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle) {
     const Cycle issue = std::max(cycle, store_sets_.waits_for(pc));
-    const StoreForwarding::Answer store = forwarding_.find(address, size, issue + 1);
+    const StoreForwarding::Answer store = store_queue_.find_ahead(address, size, issue + 1);
     if (store.source != StoreForwarding::Source::Cache) return std::max(issue, store.cycle) + forward_latency_;
     return caches_.access_data(address, size, issue + 1, false, pc);
 }
@@ -486,12 +386,8 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
         decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
     }
-    if (serializing) serial_ = std::max(serial_, commit_.cycle + RELEASE);
-    if (stores > 0) {
-        const std::int64_t room =
-            store_queue_.handed_out() + std::min(stores, store_queue_.entries()) - store_queue_.entries();
-        if (writes_ < room) write_until(room);
-    }
+    if (serializing) serial_ = std::max(serial_, reorder_buffer_.retired() + RELEASE);
+    if (stores > 0) store_queue_.write_down_to(std::max<std::int64_t>(store_queue_.entries() - stores, 0));
     const Cycle renamed = rename<STACK, PLAIN>(row, decoded, operations, loads, stores);
     issue_queue_.enter(own + others + accesses);
     const Cycle dispatched = renamed + dispatch_delay_;
@@ -517,15 +413,15 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
                                        : read(row.sources[source], of_others, others_register);
     }
     Cycle addressed = std::max(begin, of_address);
-    if (accesses > 0) write_before(dispatched + 1);
+    if (accesses > 0) store_queue_.write_before(dispatched + 1);
     if constexpr (STACK) {
         waits_.add(ExecuteIntAlu, row.cycles_before);
         if (accesses > 0) waits_.add(history_[address_register], addressed - begin, ExecuteIntAlu);
     }
     const Cycle unordered = addressed;
     if (ordering) {  // waits for all memory operations before it, and those after it wait
-        write_until(store_queue_.handed_out());
-        addressed = std::max({addressed, memory_last_, drained_, commit_.cycle});
+        store_queue_.write_down_to(0);
+        addressed = std::max({addressed, memory_last_, store_queue_.drained(), reorder_buffer_.retired()});
     }
     addressed = std::max(addressed, memory_order_);
     if constexpr (STACK)
@@ -665,7 +561,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
             if constexpr (STACK) waits_.misprediction();
             if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
         }
-        retired_at = retire(std::max(complete, done - TO_RETIRE), operations);
+        retired_at = reorder_buffer_.retire(std::max(complete, done - TO_RETIRE), operations);
         if (again_ > 0) fetch_again();
         if (!ideal_branches_ && !native_) branches_.retire(retired_at);
         wrong_path_.note_branch(here, following, taken);
@@ -682,13 +578,13 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
             make_room();
             const std::int64_t most = std::min(operations - 1, reorder_buffer_.entries() - 1);
             const Cycle resolved = std::max(dispatched + 1, complete - (stores > 0 ? stores - 1 : 0));
-            reorder_buffer_.book(most, retire(complete, operations - 1));
+            reorder_buffer_.book(most, reorder_buffer_.retire(complete, operations - 1));
             operations = 1;
             squash({{WrongPath::UNKNOWN, WrongPath::Place::NOWHERE}, pc, renamed, fetched.last, resolved, true});
             complete = std::max(complete, resolved + TO_SQUASH + 1 + frontend_delay_ + TO_RENAME + dispatch_delay_ + 1);
             if constexpr (STACK) waits_.add(MispredictExecute, complete - resolved);
         }
-        retired_at = retire(complete, operations);
+        retired_at = reorder_buffer_.retire(complete, operations);
         if (again_ > 0) fetch_again();
         if (!PLAIN && row.is(SYSCALL))
             front_.go_on(retired_at + TRAP + system_calls_.of(chunk.call(k)), FrontEnd::NO_LINE, 0, Serialize);
@@ -703,12 +599,8 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
         each(true, [&](std::int64_t which) {
             --behind;
             const Cycle at = PLAIN ? retired_at : std::max(retired, retired_at - behind / units_.units(STORE_PORT));
-            // One instruction's may be more than the queue holds.
-            if (!PLAIN && store_queue_.handed_out() - writes_ == store_queue_.entries()) write_until(writes_ + 1);
             const std::int64_t size = chunk.bytes(which);
-            waiting(store_queue_.handed_out()) = {at + TO_WRITE, chunk.address[which], size, pc, complete};
-            store_queue_.hand_out();
-            forwarding_.note_store(chunk.address[which], size, complete, NEVER);
+            store_queue_.retire({chunk.address[which], size, pc, complete}, at + TO_WRITE);
             if (renaming_.active())
                 renaming_.note_store(chunk.address[which], size, row.renames && size >= LEAST_RENAMED, result);
         });

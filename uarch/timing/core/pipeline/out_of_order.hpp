@@ -4,15 +4,12 @@
 // before, from the widths, and from when the structures it needs release an entry: in order for the reorder buffer, the
 // load and store queues and the registers (rings of release cycles), out of order for the issue queue (a calendar of
 // releases). The stage delays are those of gem5's O3 as its pipeline view shows them: decode → 1 → rename →
-// `dispatch_delay` → issue → 1 → complete → at least 2 → retire; what is before rename is front_end.hpp. A store is
-// written from 2 cycles after it retires on, and reaches the cache when no load that comes later in the program can be
-// there before it: under total store order (x86-64) when the store before it is written, else in order too, but as many a
-// cycle as there are store ports, and loads then find its line on the way (gem5's LSQUnit::writebackStores).
+// `dispatch_delay` → issue → 1 → complete → at least 2 → retire; what is before rename is front_end.hpp, what is behind the
+// retirement of a store is store_queue.hpp.
 //
 // With the micro-operations of a real family the pipeline is silicon's where gem5's is known to differ: rename takes from a
-// queue (front_end.hpp), squashed micro-operations go at once, stores pass through the cache one behind another (their
-// lines asked for early, their places in the queue free in order), the cache may answer several loads in a cycle, and loads
-// know the addresses of stores before their data.
+// queue (front_end.hpp), squashed micro-operations go at once, the cache may answer several loads in a cycle, and loads know
+// the addresses of stores before their data.
 //
 // A trap waits until all before it has retired and been written, and takes TRAP cycles; everything behind it is squashed and
 // fetched again.
@@ -27,15 +24,17 @@
 
 #include "../branch/branch_unit.hpp"
 #include "../cache/hierarchy.hpp"
+#include "bound_ports.hpp"
 #include "core.hpp"
 #include "decoded_instruction.hpp"
 #include "front_end.hpp"
 #include "functional_units.hpp"
 #include "issue_queue.hpp"
 #include "release_ring.hpp"
-#include "bound_ports.hpp"
 #include "memory_renaming.hpp"
-#include "store_forwarding.hpp"
+#include "reorder_buffer.hpp"
+#include "response_port.hpp"
+#include "store_queue.hpp"
 #include "store_sets.hpp"
 #include "wrong_path.hpp"
 
@@ -53,24 +52,14 @@ class OutOfOrderCore final : public Core {
     static constexpr std::int64_t PORT = 64;  // a port of an access, in units in which parts of it are counted
 
   private:
-    static constexpr Cycle TO_RENAME = 1, TO_RETIRE = 2, TO_SQUASH = 2, TO_REFETCH = 2, TO_WRITE = 2;
+    static constexpr Cycle TO_RENAME = 1, TO_RETIRE = ReorderBuffer::TO_RETIRE, TO_SQUASH = 2, TO_REFETCH = 2, TO_WRITE = 2;
     // Cycles until rename knows what retiring frees: registers and load queue entries one later.
     static constexpr Cycle RELEASE = 1, LATE_RELEASE = 2;
-    static constexpr int RESPONSES = 4096;
-    static constexpr Cycle HISTORY = 4096;  // cycles that a history of stores looks back over a gap
     static constexpr int SQUASH_WIDTH = 8;  // gem5's squashWidth
     static constexpr Cycle TRAP = 13;       // gem5's trapLatency
     static constexpr int BEFORE_BRANCH = 3;  // micro-operations of a shift of bytes up to its branch
     static constexpr int PAIR = 2;           // `chained`, in two halves
     static constexpr int PREDICTED = 64;     // branches of a repeated string that the predictor is told of
-
-    struct RetiredStore {  // waits to be written
-        Cycle earliest;
-        Address address;
-        std::int64_t size;
-        Address pc;
-        Cycle data;
-    };
 
     static constexpr std::size_t BLOCK = ReleaseRing::ROOM / 2;  // instructions: a trap or a wrong path books once more
     static constexpr std::size_t AHEAD = 24;
@@ -87,9 +76,6 @@ class OutOfOrderCore final : public Core {
     Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle);
     Cycle divide(const DecodedInstruction& row, Cycle cycle);
     void take_more_ports(Resource port, Address address, std::int64_t size, Cycle cycle);
-    Cycle answered(Cycle cycle);
-    RetiredStore& waiting(std::int64_t number) { return waiting_[number & static_cast<std::int64_t>(waiting_.size() - 1)]; }
-    Cycle retire(Cycle complete, std::int64_t operations);
     template <bool STACK>
     void trap(std::uint32_t here, const DecodedInstruction& row);
     struct Inside {
@@ -109,11 +95,6 @@ class OutOfOrderCore final : public Core {
     void fetched_beyond(std::uint32_t here, Cycle fetched, Cycle decoded);
     WrongPath::Place expected(std::uint32_t here, Address target) const;
     Cycle load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle);
-    Cycle writes_at(const RetiredStore& store) const;
-    void write_next();
-    void write_before(Cycle cycle);
-    void write_until(std::int64_t number);
-    StoreForwarding::Answer find_again(Address address, std::int64_t size, Cycle cycle);
 
     DecodedProgram instructions_;
     Hierarchy& caches_;
@@ -122,8 +103,7 @@ class OutOfOrderCore final : public Core {
     bool ideal_branches_, taken_path_only_;
     Cycle forward_latency_, indirect_delay_;
     SystemCalls system_calls_;
-    std::int64_t rename_width_, commit_width_, frontend_delay_, dispatch_delay_;
-    bool total_store_order_;
+    std::int64_t rename_width_, frontend_delay_, dispatch_delay_;
 
     FrontEnd front_;
     WrongPath wrong_path_;
@@ -136,24 +116,18 @@ class OutOfOrderCore final : public Core {
     OutOfOrderDivider native_int_divider_, native_fp_divider_;  // of a real family
     std::int64_t vector_load_, vector_store_;  // ports of a vector's access, in 1/PORT,
     std::int64_t owed_[2] = {};                // and what loads and stores have not taken yet
-    StoreForwarding forwarding_;
     MemoryRenaming renaming_;
     StoreSets store_sets_;
     IssueQueue issue_queue_;
-    ReleaseRing reorder_buffer_, load_queue_, store_queue_, int_registers_, fp_registers_;
-    std::vector<RetiredStore> waiting_;            // by entry of the store queue, modulo a power of two
-    std::array<Cycle, RESPONSES> responses_;       // cycle in which the data cache last answered, by cycle
+    ReorderBuffer reorder_buffer_;
+    ReleaseRing load_queue_, int_registers_, fp_registers_;
+    ResponsePort responses_;
+    StoreQueue store_queue_;
     Cycle ready_[REGISTERS + 1] = {};    // from which a reader of the register can issue
     std::array<History, REGISTERS + 1> history_{};  // of what is ready
-    History result_history_, written_history_;      // of the instruction at hand, of stores
-    bool stacked_ = false;                          // histories are kept
+    History result_history_;                        // of the instruction at hand
 
-    Slots rename_, commit_;
-    std::int64_t writes_ = 0;   // stores sent to the cache so far
-    std::int64_t sent_ = 0;     // of them in the cycle written_
-    Cycle written_ = 0;         // when the next store can be sent
-    Line written_line_ = 0;     // of the last one
-    Cycle drained_ = 0;         // when all sent so far are there
+    Slots rename_;
     Cycle memory_order_ = 0;    // after the last atomic or fence
     Cycle memory_last_ = 0;     // when the last memory operation so far is complete
     Cycle serial_ = 0;          // not renamed before: after a serializing instruction

@@ -30,6 +30,11 @@ class ReleaseRing {
     // Cycle of the release after which `wanted` more entries are there, of all entries at most.
     Cycle released(std::int64_t wanted) const { return next_[std::max<std::int64_t>(wanted, 1) - 1 - entries_]; }
 
+    // Entries that are free at `cycle`.
+    std::int64_t free_at(Cycle cycle) const {
+        return std::upper_bound(next_ - entries_, next_, cycle) - (next_ - entries_);
+    }
+
     // Slides if need be, so that ROOM bookings of USUAL entries need not look.
     void make_room() {
         if (next_ + KEPT_FREE > release_.data() + release_.size()) slide();

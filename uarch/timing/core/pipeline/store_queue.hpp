@@ -1,0 +1,155 @@
+// The out-of-order core's stores, from rename until they are in the cache, and what loads find in them.
+//
+// A store is written from 2 cycles after it retires on, and reaches the cache when no load that comes later in the program
+// can be there before it: under total store order (x86-64) when the store before it is written, else in order too, but as
+// many a cycle as there are store ports, and loads then find its line on the way (gem5's LSQUnit::writebackStores). With the
+// micro-operations of a real family stores pass through the cache one behind another: their lines are asked for early, their
+// places free in order, and several go in a cycle to one line alone.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "../cache/hierarchy.hpp"
+#include "../machine.hpp"
+#include "../stack.hpp"
+#include "release_ring.hpp"
+#include "response_port.hpp"
+#include "store_forwarding.hpp"
+
+namespace perfvec {
+
+class StoreQueue {
+  public:
+    struct Store {
+        Address address;
+        std::int64_t size;
+        Address pc;
+        Cycle data;  // when what is stored is known
+    };
+
+    StoreQueue(const Machine& machine, Hierarchy& caches, ResponsePort& responses, Cycle free_at)
+        : caches_(caches),
+          responses_(responses),
+          native_(machine.native),
+          total_store_order_(machine.total_store_order),
+          ports_(machine.units.store_ports),
+          ring_(machine.out_of_order->store_queue_entries, free_at) {
+        std::size_t size = 1;
+        while (size < static_cast<std::size_t>(ring_.entries())) size *= 2;
+        retired_.resize(size);
+    }
+
+    std::int64_t entries() const { return ring_.entries(); }
+    std::int64_t waiting() const { return ring_.handed_out() - written_; }
+    Cycle released(std::int64_t wanted) const { return ring_.released(wanted); }
+    void make_room() { ring_.make_room(); }
+
+    Cycle drained() const { return drained_; }  // when all that were written so far are in the cache
+
+    void keep_history(bool kept) { kept_ = kept; }
+    const History& history() const { return history_; }  // what writing waited for
+
+    // A store that can be written from `cycle` on. One instruction's may be more than the queue holds.
+    void retire(const Store& store, Cycle cycle) {
+        if (waiting() == entries()) write_next();
+        retired_[place(ring_.handed_out())] = {store, cycle};
+        ring_.hand_out();
+        forwarding_.note_store(store.address, store.size, store.data, NEVER);
+    }
+
+    // The stores that can go to the cache before `cycle`, which all later loads reach not before it, do so.
+    void write_before(Cycle cycle) {
+        while (waiting() > 0) {
+            if (starts(retired_[place(written_)]) >= cycle) break;
+            write_next();
+        }
+    }
+
+    // Stores go to the cache until at most `count` wait.
+    void write_down_to(std::int64_t count) {
+        while (waiting() > count) write_next();
+    }
+
+    // What a load that asks at `cycle` finds in the stores before it.
+    StoreForwarding::Answer find(Address address, std::int64_t size, Cycle cycle) {
+        const StoreForwarding::Answer answer = forwarding_.find(address, size, cycle);
+        return answer.source != StoreForwarding::Source::Cache && waiting() > 0 ? find_again(address, size, cycle) : answer;
+    }
+
+    // The same on a path that is squashed, for which no store goes ahead.
+    StoreForwarding::Answer find_ahead(Address address, std::int64_t size, Cycle cycle) const {
+        return forwarding_.find(address, size, cycle);
+    }
+
+  private:
+    static constexpr Cycle HISTORY = 4096;  // cycles that the history looks back over a gap
+
+    struct Retired : Store {
+        Cycle earliest;
+    };
+
+    std::size_t place(std::int64_t number) const { return static_cast<std::size_t>(number) & (retired_.size() - 1); }
+
+    // The cycle in which a store can go to the cache.
+    Cycle starts(const Retired& store) const {
+        const bool beside = native_ && sent_ > 0 && store.earliest <= next_ && line_of(store.address) != line_;
+        return std::max(store.earliest, next_ + beside);
+    }
+
+    // The oldest store that waits goes to the cache; its entry is free when it and all before it are there.
+    void write_next() {
+        const Retired& store = retired_[place(written_)];
+        const Cycle start = starts(store);
+        line_ = line_of(store.address);
+        Cycle done = caches_.access_data(store.address, store.size, start, true, store.pc);
+        if (kept_) {
+            history_.add_gap(start - std::max(next_, start - HISTORY));
+            history_.add(store_to(caches_.answered()), done - start);
+        }
+        done += responses_.taken(done);
+        drained_ = std::max(drained_, done);
+        Cycle visible = done;
+        if (total_store_order_ && !native_) {
+            next_ = done;
+        } else {
+            sent_ = start == next_ ? sent_ + 1 : 1;
+            next_ = start;
+            if (sent_ == ports_) {
+                next_ = start + 1;
+                sent_ = 0;
+            }
+            // A load that comes later asks the cache for it; under total store order when all before it are there too.
+            visible = total_store_order_ ? drained_ : start + 1;
+        }
+        ring_.release(written_) = drained_;
+        ++written_;
+        forwarding_.note_written(store.address, store.size, store.data, visible);
+    }
+
+    // Where a store may have been written by `cycle`, or its time is needed.
+    __attribute__((noinline)) StoreForwarding::Answer find_again(Address address, std::int64_t size, Cycle cycle) {
+        write_before(cycle);
+        for (;;) {
+            const StoreForwarding::Answer answer = forwarding_.find(address, size, cycle);
+            if (answer.cycle < NEVER) return answer;
+            write_next();
+        }
+    }
+
+    Hierarchy& caches_;
+    ResponsePort& responses_;
+    bool native_, total_store_order_, kept_ = false;
+    std::int64_t ports_;
+    ReleaseRing ring_;
+    std::vector<Retired> retired_;  // by entry, modulo a power of two
+    StoreForwarding forwarding_;
+    History history_;
+    std::int64_t written_ = 0;  // stores sent to the cache so far
+    std::int64_t sent_ = 0;     // of them in the cycle next_
+    Cycle next_ = 0;            // when the next one can be sent
+    Line line_ = 0;             // of the last one
+    Cycle drained_ = 0;
+};
+
+}  // namespace perfvec
