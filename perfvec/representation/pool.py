@@ -184,14 +184,14 @@ class Pool:
         if recording is None:
             return
         order = np.argsort(self.unit)
-        pieces, misses = recording.finish(self.unit[order])
+        pieces = recording.finish(self.unit[order])
         counted = np.flatnonzero(pieces.counted)
         led = counted > 0  # all but the run's first unit
         lead = min(OVERLAP, self.instructions - self.remainder)
         last = recording.last(lead + self.remainder)
         tail = np.zeros((len(self._tail), len(self._schema.columns)), self._schema.dtype)
         tail[:, : self._tail.shape[1]] = self._tail
-        for first, numbers in self._schema.afterwards(self._instructions, pieces, misses, last):
+        for first, numbers in self._schema.afterwards(self._instructions, pieces, last):
             columns = slice(first, first + numbers.shape[1])
             of_pieces = numbers[: len(numbers) - len(last)].reshape(len(pieces), UNIT, -1)
             self.stored[order, OVERLAP:, columns] = of_pieces[counted]

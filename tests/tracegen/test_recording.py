@@ -22,7 +22,7 @@ def recorded(**options):
 
 @pytest.mark.parametrize("units", [[0, 1, 5, 22], [23], list(range(24))])
 def test_listed_units_come_with_the_ones_before_them(units):
-    pieces, _ = recorded(listed=units).finish(np.array(units))
+    pieces = recorded(listed=units).finish(np.array(units))
     assert pieces.unit[pieces.counted].tolist() == units
     assert set(pieces.unit.tolist()) == {*units, *(unit - 1 for unit in units if unit)}
     sequences = list(pieces.sequences())
@@ -39,7 +39,7 @@ def test_listed_units_come_with_the_ones_before_them(units):
 
 def test_the_units_with_the_lowest_keys_are_there():
     units = np.sort(np.argsort(keys(np.arange(24), 5))[:4])
-    pieces, _ = recorded(capacity=4, seed=5).finish(units)
+    pieces = recorded(capacity=4, seed=5).finish(units)
     assert (pieces.unit[pieces.counted] == units).all()
 
 
@@ -57,8 +57,9 @@ def test_misses_of_gaps_are_the_last_accesses_to_data_not_touched_lately():
         program.execute(turn % 2, ((1 << 32) + (turn * 64 if turn % 2 else 0), 8, 0))
     recording = Recording(program.static(), listed=[7])
     recording.observe(program.chunk())
-    pieces, misses = recording.finish(np.array([7]))
-    assert pieces.unit.tolist() == [6, 7] and misses.offset.tolist() == [0, len(misses.address), len(misses.address)]
-    assert (misses.static_id == 1).all() and misses.far.all()
+    pieces = recording.finish(np.array([7]))
+    misses = len(pieces.miss)
+    assert pieces.unit.tolist() == [6, 7] and pieces.miss_offset.tolist() == [0, misses, misses]
+    assert (pieces.miss == 1).all() and pieces.miss_far.all()
     turns = np.arange(1, 6 * UNIT, 2)[-1024:]
-    assert misses.address.tolist() == ((1 << 32) + turns * 64).tolist()
+    assert pieces.miss_address.tolist() == ((1 << 32) + turns * 64).tolist()

@@ -58,7 +58,7 @@ def test_a_branch_beyond_the_program_is_refused(branch):
 
 def code_misses(machine, touches, ideal=(), *, taken_path_only=False, line=0):
     """Misses of L1I and of L2 by one instruction on this line of code, after the touches."""
-    program = Program([Instruction(length=4)] * 48)
+    program = Program([Instruction(length=4)] * 128)
     program.execute(16 * line)
     simulation = Simulation(machine, program.static(), ideal, taken_path_only=taken_path_only)
     simulation.touch(touches)
@@ -74,11 +74,20 @@ def test_ideal_data_leaves_the_caches_to_code():
     assert code_misses(BASE, touches, ("data", "instructions")) == (0, 0)
 
 
-@pytest.mark.parametrize("taken_path_only", [False, True])
-def test_an_in_order_core_has_the_lines_ahead_of_one_touched_unless_it_fetches_none(taken_path_only):
-    machine = load_machine("cortex-a53")
-    misses, _ = code_misses(machine, CODE, taken_path_only=taken_path_only, line=1)
-    assert (misses > 0) == taken_path_only
+@pytest.mark.parametrize(
+    ("machine", "first_level", "all_levels"),
+    [
+        (load_machine("cortex-a53"), 2, 2),
+        (replace_field(load_machine("cortex-a53"), "branch_predictor.kind", "none"), 2, 4),
+        (BASE, 0, 2),
+    ],
+    ids=["in order", "in order without a predictor", "out of order"],
+)
+def test_code_beyond_a_touched_line_is_fetched_unless_only_the_path_taken_is(machine, first_level, all_levels):
+    machine = replace_field(machine, "l2.prefetcher", "none")
+    for line in range(1, 7):
+        assert code_misses(machine, CODE, line=line) == (line > first_level, line > all_levels)
+        assert code_misses(machine, CODE, taken_path_only=True, line=line) == (1, 1)
 
 
 def late_loads(machine, learnt=(), ideal=()):

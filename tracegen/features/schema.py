@@ -18,7 +18,6 @@ from support.ahead import ahead
 from support.errors import InputError
 from support.jit import cached
 from tracegen.live_points.live_points import Pieces
-from tracegen.live_points.misses import Misses
 from uarch.instructions import FLAG_GROUPS, FLAGS_REGISTER, NO_REGISTER, Chunk, StaticInstructions
 
 
@@ -106,9 +105,9 @@ class Schema:
         return self
 
     def afterwards(
-        self, instructions: StaticInstructions, pieces: Pieces, misses: Misses, last: Chunk
+        self, instructions: StaticInstructions, pieces: Pieces, last: Chunk
     ) -> Iterator[tuple[int, NDArray[np.generic]]]:
-        """Numbers [P · UNIT + L, k] of the instructions of `pieces`, before which are `misses`, and of `last`, the
+        """Numbers [P · UNIT + L, k] of the instructions of `pieces`, and of `last`, the
         run's end, in parts: k columns, and the number of the first one.
         """
         raise NotImplementedError

@@ -30,7 +30,6 @@ from support.yaml_files import read_yaml
 from tracegen.features.default import DEFAULT, DefaultSchema
 from tracegen.features.schema import Column, Extractor, Schema
 from tracegen.live_points.live_points import UNIT, Pieces
-from tracegen.live_points.misses import Misses
 from uarch.configuration import Machine, machine_from_dict
 from uarch.instructions import Chunk, StaticInstructions
 from uarch.timing import _core
@@ -238,7 +237,6 @@ def _of_pieces(
     reference: Reference,
     instructions: StaticInstructions,
     pieces: Pieces,
-    misses: Misses,
     sequences: list[tuple[int, Any]],
     last: Any,
 ) -> NDArray[np.uint8]:
@@ -254,8 +252,8 @@ def _of_pieces(
         running.simulation.touch(pieces.line[slice(*pieces.line_offset[begin : begin + 2])])
         gap = slice(*pieces.branch_offset[begin : begin + 2])
         running.simulation.learn(pieces.branch[gap], pieces.branch_following[gap])
-        gap = slice(*misses.offset[begin : begin + 2])
-        running.simulation.learn_misses(misses.static_id[gap], misses.address[gap], misses.far[gap])
+        gap = slice(*pieces.miss_offset[begin : begin + 2])
+        running.simulation.learn_misses(pieces.miss[gap], pieces.miss_address[gap], pieces.miss_far[gap])
         running.fill(held, out[begin * UNIT : end * UNIT])
     running.fill(last, out[len(pieces) * UNIT :])
     return out
@@ -272,12 +270,12 @@ class TimedSchema(DefaultSchema):
         return DEFAULT
 
     def afterwards(
-        self, instructions: StaticInstructions, pieces: Pieces, misses: Misses, last: Chunk
+        self, instructions: StaticInstructions, pieces: Pieces, last: Chunk
     ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         sequences = [(begin, _core.Chunk(chunk, len(instructions))) for begin, chunk in pieces.sequences()]
 
         def one(reference: Reference) -> NDArray[np.uint8]:
-            return _of_pieces(reference, instructions, pieces, misses, sequences, last)
+            return _of_pieces(reference, instructions, pieces, sequences, last)
 
         with ThreadPoolExecutor(processors()) as threads:
             for number, found in enumerate(threads.map(one, references())):

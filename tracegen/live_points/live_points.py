@@ -34,7 +34,7 @@ from uarch.instructions import (
 )
 
 FORMAT = "perfvec-live-points"
-VERSION = 4
+VERSION = 5
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
@@ -53,6 +53,10 @@ _PIECES = {
     "branch_offset": "<i8",
     "branch": "<u4",
     "branch_following": "<u4",
+    "miss_offset": "<i8",
+    "miss": "<u4",
+    "miss_address": "<u8",
+    "miss_far": "|b1",
 }
 _CALLS = {"static_id": "<u4", "number": "<u2", "count": "<u8"}
 _SAMPLE = {"weight": "<f8", "stratum": "<i4", "size": "<f8", "signature": "<f4"}
@@ -74,8 +78,9 @@ class Pieces:
     """P units in the order of the run: the counted ones, and those before them, which warm pipelines.
 
     Before piece k lie the lines `line[line_offset[k]:line_offset[k + 1]]` (address // 64 << 2 | code << 1 | stored to),
-    each once, in the order of their last touch since the piece before, and the branches of use to predictors, each with
-    the instruction after it; none where the piece before it is the unit before it.
+    each once, in the order of their last touch since the piece before; the branches of use to predictors, each with the
+    instruction after it; and the last accesses to data that were not touched lately, of which prefetchers learn. There
+    are none where the piece before it is the unit before it.
     """
 
     unit: NDArray[np.uint64]  # [P] its number: instructions unit · UNIT …
@@ -91,6 +96,10 @@ class Pieces:
     branch_offset: NDArray[np.int64]  # [P + 1]
     branch: NDArray[np.uint32]
     branch_following: NDArray[np.uint32]
+    miss_offset: NDArray[np.int64]  # [P + 1]
+    miss: NDArray[np.uint32]  # the instruction
+    miss_address: NDArray[np.uint64]
+    miss_far: NDArray[np.bool_]  # not touched for so long that a second level lacks it, too
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -287,12 +296,13 @@ def _misfit(points: LivePoints) -> str | None:
     for offset, columns in (
         (pieces.line_offset, (pieces.line,)),
         (pieces.branch_offset, (pieces.branch, pieces.branch_following)),
+        (pieces.miss_offset, (pieces.miss, pieces.miss_address, pieces.miss_far)),
     ):
         if len(offset) != len(pieces) + 1 or offset[0] != 0 or np.any(np.diff(offset) < 0):
-            return "offsets of lines or branches are not in order"
+            return "offsets of lines, branches or misses are not in order"
         if any(len(column) != offset[-1] for column in columns):
-            return "the columns of lines or branches differ in length"
-    ids = (pieces.static_id, pieces.branch)
+            return "the columns of lines, branches or misses differ in length"
+    ids = (pieces.static_id, pieces.branch, pieces.miss)
     following = (pieces.next_static_id, pieces.branch_following)
     if any(np.any(column >= size) for column in ids) or any(
         np.any((column >= size) & (column != LAST)) for column in following

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tracegen.live_points import _core
 from tracegen.live_points.live_points import Pieces
-from tracegen.live_points.misses import Misses
 from tracegen.live_points.record import AHEAD, grow, mixed
 from uarch.instructions import Chunk, StaticInstructions
 
@@ -55,20 +54,17 @@ class Recording:
             chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
         )
 
-    def finish(self, units: NDArray[np.int64]) -> tuple[Pieces, Misses]:
-        """Return the pieces of these units, ascending, all of which it has, and the misses before them. It then has
-        nothing but the run's end.
-        """
+    def finish(self, units: NDArray[np.int64]) -> Pieces:
+        """Return the pieces of these units, ascending, all of which it has. It then has nothing but the run's end."""
         self._thread.shutdown()
         for one in self._waiting:
             one.result()
         self._recorder.keep(units.tolist())
         pieces = Pieces(**self._recorder.pieces())
-        misses = Misses(*self._recorder.misses())
         del self._recorder
         if not np.array_equal(pieces.unit[pieces.counted], units):
             raise AssertionError("the recorder has other units")
-        return pieces, misses
+        return pieces
 
     def last(self, count: int) -> Chunk:
         """Return the run's last instructions, so many of them: at most two units."""

@@ -1,8 +1,8 @@
 """Machines simulated on live-points: cycles, counters and CPI stacks of the whole run, estimated.
 
 A machine passes the pieces in the order of the run. Before a piece its caches and TLBs take in the lines of the gap,
-each level by its own geometry, and prefetchers see them; so no contents are lost between units, and none is stored
-twice. What branches are redirected is found beforehand, without a core (`timeless_branches.hpp`), once for all machines
+each level by its own geometry, and prefetchers learn of its misses; so no contents are lost between units, and none is
+stored twice. What branches are redirected is found beforehand, without a core (`timeless_branches.hpp`), once for all machines
 with the same predictor. The piece before a counted unit fills the pipeline, queues and memory controller.
 
 The kernel's cycles are added in the end: the run's system calls are counted, not sampled.
@@ -229,8 +229,9 @@ class LivePointsSimulator:
         totals = np.zeros(len(names))
         sums = np.zeros((count, len(CAUSES)))
         for k, chunk in enumerate(self._chunks):
-            gap = slice(*pieces.line_offset[k : k + 2])
-            simulation.touch(pieces.line[gap])
+            simulation.touch(pieces.line[slice(*pieces.line_offset[k : k + 2])])
+            gap = slice(*pieces.miss_offset[k : k + 2])
+            simulation.learn_misses(pieces.miss[gap], pieces.miss_address[gap], pieces.miss_far[gap])
             counted = bool(pieces.counted[k])
             if counted:
                 simulation.reset_counters()

@@ -111,25 +111,23 @@ py::dict pieces(const Recorder& recorder) {
         }
     columns["branch"] = branch;
     columns["branch_following"] = following;
-    return columns;
-}
-
-// The misses of gaps: where each gap's begin, their instructions, addresses, and whether they are far.
-py::tuple misses(const Recorder& recorder) {
-    const std::vector<Piece>& all = recorder.pieces;
-    const Array<std::int64_t> offset = offsets(all, [](const Piece& p) -> auto& { return p.gap.misses; });
-    const py::ssize_t count = offset.data()[all.size()];
-    Array<std::uint32_t> id(count);
-    Array<std::uint64_t> address(count);
-    Array<bool> far(count);
-    py::ssize_t at = 0;
+    const Array<std::int64_t> miss_offset = offsets(all, [](const Piece& p) -> auto& { return p.gap.misses; });
+    columns["miss_offset"] = miss_offset;
+    const py::ssize_t misses = miss_offset.data()[all.size()];
+    Array<std::uint32_t> miss(misses);
+    Array<std::uint64_t> address(misses);
+    Array<bool> far(misses);
+    at = 0;
     for (const Piece& piece : all)
-        for (const Miss& miss : piece.gap.misses) {
-            id.mutable_data()[at] = miss.id;
-            address.mutable_data()[at] = miss.address;
-            far.mutable_data()[at++] = miss.far;
+        for (const Miss& one : piece.gap.misses) {
+            miss.mutable_data()[at] = one.id;
+            address.mutable_data()[at] = one.address;
+            far.mutable_data()[at++] = one.far;
         }
-    return py::make_tuple(offset, id, address, far);
+    columns["miss"] = miss;
+    columns["miss_address"] = address;
+    columns["miss_far"] = far;
+    return columns;
 }
 
 // The numbers of the units that count.
@@ -167,7 +165,6 @@ PYBIND11_MODULE(_core, module) {
         .def("keep", &Recorder::keep)
         .def("held", &held)
         .def("pieces", &pieces)
-        .def("misses", &misses)
         .def("signatures", &signatures)
         .def_property_readonly("statics", [](const Recorder& recorder) { return recorder.statics.size(); })
         .def_readonly("units", &Recorder::units)

@@ -339,6 +339,7 @@ void learn_misses(Simulation& simulation, const Array<std::uint32_t>& id, const 
     const bool* beyond = far.data();
     if (std::any_of(instruction, instruction + count, [&](std::uint32_t one) { return one >= program.size; }))
         throw std::invalid_argument("an access is of an instruction beyond the program's");
+    if (!simulation.caches.learns_misses()) return;
     py::gil_scoped_release release;
     for (std::size_t k = 0; k < count; ++k)
         simulation.caches.learn_miss(static_cast<Address>(data[k]), program.pc[instruction[k]], beyond[k]);

@@ -293,6 +293,11 @@ void Hierarchy::touch(int level, Line line, bool write, std::size_t later) {
     touch_physical(level, line_of(frames(level).physical(address)), write, later);
 }
 
+void Hierarchy::touch_below(Line line, std::size_t later) {
+    line = line_of(code_frames_.physical(line << LINE_BITS));
+    if (levels[L1I].find(line) < 0) touch_physical(levels[L1I].next, line, false, later);
+}
+
 void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t later) {
     constexpr std::size_t LASTING = 4;  // times as many lines as a level has may follow one that is in it in the end
     const Address address = line << LINE_BITS;
@@ -322,8 +327,12 @@ void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t lat
     if (wanted) send_prefetches_at_once();
 }
 
+bool Hierarchy::learns_misses() const {
+    const auto learns = [](const Cache& cache) { return cache.prefetcher && cache.prefetcher->by_instruction(); };
+    return !ideal_.data && (learns(levels[L1D]) || learns(levels[L2]));
+}
+
 void Hierarchy::learn_miss(Address address, Address pc, bool far) {
-    if (ideal_.data) return;
     address = data_frames_.physical(address);
     for (const int level : {L1D, L2}) {
         Cache& cache = levels[level];

@@ -57,9 +57,13 @@ class Hierarchy {
     // see it, as they do where it is the latest of several.
     void touch(int level, Line line, bool write, std::size_t later);
 
+    // A line of code that was fetched beyond the one in use: the levels below the first one have it, unless that does.
+    void touch_below(Line line, std::size_t later);
+
     // Data that the instruction at `pc` found neither in L1D nor, where they are `far`, in L2: prefetchers by instruction
     // learn from it, in no time.
     void learn_miss(Address address, Address pc, bool far);
+    bool learns_misses() const;  // whether there is such a prefetcher
 
     // A line that will be touched soon: asks the host for its sets in the levels that do not stay in its first caches, and
     // for those that a prefetcher there will want next.
