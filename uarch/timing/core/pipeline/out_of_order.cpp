@@ -334,69 +334,80 @@ __attribute__((noinline)) Cycle OutOfOrderCore::load_ahead(Address pc, Address a
 }
 
 // Instruction `k` of the chunk; returns its retire cycle.
-//
-// PLAIN: it is a plain one (decoded_instruction.hpp) with at most one access, as nineteen in twenty are. The rest of its
-// code is then known not to be needed.
 template <bool STACK, bool PLAIN>
 __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
-    const std::uint32_t here = chunk.static_id[k];
-    const DecodedInstruction& row = instructions_[here];
-    const Address pc = row.pc;
-    const std::int64_t first = chunk.access_offset[k], last = chunk.access_offset[k + 1], accesses = last - first;
+    InFlight<PLAIN> at(chunk, k, instructions_[chunk.static_id[k]]);
     if constexpr (STACK) waits_.clear();
-
-    std::int64_t stores = 0;
-    for (std::int64_t which = first; which < last; ++which) {
-        stores += chunk.is_store[which];
-        if constexpr (PLAIN) break;
+    count_operations(at);
+    fetch<STACK>(at);
+    dispatch<STACK>(at);
+    const int renamed_waits = STACK ? waits_.size() : 0;
+    await_operands<STACK>(at);
+    execute_loads<STACK>(at);
+    compute<STACK>(at);
+    if constexpr (STACK) {
+        waits_.tell(result_history_, renamed_waits);
+        waits_.shorten(1);  // everything takes a cycle; what depends on it waits for all
     }
-    const std::int64_t loads = accesses - stores;
-    // Of the accesses those that are loads, or those that are stores; a plain instruction has only one.
-    const auto each = [&](bool store, const auto& act) {
-        for (std::int64_t which = first; which < last; ++which) {
-            if (PLAIN || chunk.is_store[which] == store) act(which);
-            if constexpr (PLAIN) break;
-        }
-    };
-    const bool string = !PLAIN && row.is(STRING), ordering = !PLAIN && row.is(ATOMIC | BARRIER);
-    const bool serializing = !PLAIN && row.is(SERIALIZING);
-    std::int64_t operations = row.micro_operations, own = row.computes;
-    if (row.stack_engine) {
+    execute_others<STACK>(at);
+    execute_stores<STACK>(at);
+    write_registers<STACK>(at);
+    const Cycle retired_at = at.row.is(BRANCH) ? retire_branch<STACK>(at) : retire<STACK>(at);
+    release(at, retired_at);
+    if (at.serializing()) serial_ = retired_at + RELEASE;
+    if constexpr (STACK) {
+        stack_.retire(k, at.operations, retired_at - retired, waits_, FetchBandwidth);
+        occupy(at, retired_at);
+    }
+    return retired_at;
+}
+
+// The micro-operations that it takes here.
+template <bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::count_operations(InFlight<PLAIN>& at) {
+    if (at.row.stack_engine) {
         stack_moved_ = true;
-    } else if (row.stack_read && stack_moved_) {  // a micro-operation adds what the stack engine has counted
+    } else if (at.row.stack_read && stack_moved_) {  // a micro-operation adds what the stack engine has counted
         stack_moved_ = false;
-        ++operations;
+        ++at.operations;
         ++ready_[STACK_POINTER];
     }
-    std::int64_t others = native_ ? 0 : std::max<std::int64_t>(operations - own - accesses, 0);
-    if (string) {  // micro-operations of each access
-        operations += (1 + row.computes) * accesses;
-        own = others = 0;
+    at.others = native_ ? 0 : std::max<std::int64_t>(at.operations - at.own - at.accesses(), 0);
+    if (at.string()) {  // micro-operations of each access
+        at.operations += (1 + at.row.computes) * at.accesses();
+        at.own = at.others = 0;
     }
+}
 
-    Span fetched, decoded;
-    bool again_within = false;  // the last branch within the instruction is mispredicted
-    if (!PLAIN && (string || row.interruption != Interruption::None)) {
-        if (row.interruption == Interruption::Trap) trap<STACK>(here, row);
-        const Inside inside = fetch_inside<STACK>(row, operations, accesses);
-        fetched = inside.fetched;
-        decoded = inside.decoded;
-        again_within = inside.mispredicted;
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::fetch(InFlight<PLAIN>& at) {
+    const DecodedInstruction& row = at.row;
+    if (!PLAIN && (at.string() || row.interruption != Interruption::None)) {
+        if (row.interruption == Interruption::Trap) trap<STACK>(at.here, row);
+        const Inside inside = fetch_inside<STACK>(row, at.operations, at.accesses());
+        at.fetched = inside.fetched;
+        at.decoded = inside.decoded;
+        at.again_within = inside.mispredicted;
     } else {
-        fetched = front_.fetch<STACK>(caches_, pc, row.length, operations, waits_);
-        decoded = front_.decode<STACK>(fetched, operations, rename_.cycle, waits_);
+        at.fetched = front_.fetch<STACK>(caches_, row.pc, row.length, at.operations, waits_);
+        at.decoded = front_.decode<STACK>(at.fetched, at.operations, rename_.cycle, waits_);
     }
-    if (serializing) serial_ = std::max(serial_, reorder_buffer_.retired() + RELEASE);
-    if (stores > 0) store_queue_.write_down_to(std::max<std::int64_t>(store_queue_.entries() - stores, 0));
-    const Cycle renamed = rename<STACK, PLAIN>(row, decoded, operations, loads, stores);
-    issue_queue_.enter(own + others + accesses);
-    const Cycle dispatched = renamed + dispatch_delay_;
-    const Cycle begin = dispatched + row.cycles_before;
+}
 
-    // When the sources are there.
-    Cycle of_address = 0, of_others = 0;
-    int address_register = REGISTERS, others_register = REGISTERS;  // the last to be there
-    const int renamed_waits = STACK ? waits_.size() : 0;
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::dispatch(InFlight<PLAIN>& at) {
+    if (at.serializing()) serial_ = std::max(serial_, reorder_buffer_.retired() + RELEASE);
+    if (at.stores > 0) store_queue_.write_down_to(std::max<std::int64_t>(store_queue_.entries() - at.stores, 0));
+    at.renamed = rename<STACK, PLAIN>(at.row, at.decoded, at.operations, at.loads, at.stores);
+    issue_queue_.enter(at.own + at.others + at.accesses());
+    at.dispatched = at.renamed + dispatch_delay_;
+}
+
+// When the sources are there, and accesses know their addresses and may go.
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::await_operands(InFlight<PLAIN>& at) {
+    const DecodedInstruction& row = at.row;
+    Cycle of_address = 0;
     if constexpr (STACK) waits_.execution_begins();
     const auto read = [&](DecodedInstruction::Register source, Cycle& ready, int& last) {
         const Cycle cycle = ready_[source];
@@ -405,218 +416,260 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
     };
     if constexpr (PLAIN) {
         if (row.address_count > 0)
-            for (const auto source : row.address) read(source, of_address, address_register);
-        for (const auto source : row.others) read(source, of_others, others_register);
+            for (const auto source : row.address) read(source, of_address, at.address_register);
+        for (const auto source : row.others) read(source, at.of_others, at.others_register);
     } else {
         for (int source = 0; source < row.source_count; ++source)
-            source < row.address_count ? read(row.sources[source], of_address, address_register)
-                                       : read(row.sources[source], of_others, others_register);
+            source < row.address_count ? read(row.sources[source], of_address, at.address_register)
+                                       : read(row.sources[source], at.of_others, at.others_register);
     }
-    Cycle addressed = std::max(begin, of_address);
-    if (accesses > 0) store_queue_.write_before(dispatched + 1);
+    const bool memory = at.accesses() > 0;
+    const Cycle begin = at.begin(), unordered = std::max(begin, of_address);
+    if (memory) store_queue_.write_before(at.dispatched + 1);
     if constexpr (STACK) {
         waits_.add(ExecuteIntAlu, row.cycles_before);
-        if (accesses > 0) waits_.add(history_[address_register], addressed - begin, ExecuteIntAlu);
+        if (memory) waits_.add(history_[at.address_register], unordered - begin, ExecuteIntAlu);
     }
-    const Cycle unordered = addressed;
-    if (ordering) {  // waits for all memory operations before it, and those after it wait
+    at.addressed = unordered;
+    if (at.ordering()) {  // waits for all memory operations before it, and those after it wait
         store_queue_.write_down_to(0);
-        addressed = std::max({addressed, memory_last_, store_queue_.drained(), reorder_buffer_.retired()});
+        at.addressed = std::max({at.addressed, memory_last_, store_queue_.drained(), reorder_buffer_.retired()});
     }
-    addressed = std::max(addressed, memory_order_);
+    at.addressed = std::max(at.addressed, memory_order_);
     if constexpr (STACK)
-        if (accesses > 0 || ordering) waits_.add(Stores, addressed - unordered);
+        if (memory || at.ordering()) waits_.add(Stores, at.addressed - unordered);
+}
 
-    const bool again = squashed_.active();
-    Cycle ahead = again ? squashed_.take(here, row) : NEVER;  // when it had its operands on a path that was squashed
-    Cycle data = loads > 0 ? addressed : begin;
-    if (loads > 0) {
-        if (ahead < addressed && !string) {
-            const Cycle issued = ahead;
-            each(false, [&](std::int64_t which) {
-                ahead = std::max(ahead, load_ahead(pc, chunk.address[which], chunk.bytes(which), issued));
+// Its loads, side by side, and then all its operands.
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::execute_loads(InFlight<PLAIN>& at) {
+    const DecodedInstruction& row = at.row;
+    const Chunk& chunk = at.chunk;
+    at.followed = squashed_.active();
+    at.ahead = at.followed ? squashed_.take(at.here, row) : NEVER;
+    at.data = at.loads > 0 ? at.addressed : at.begin();
+    if (at.loads > 0) {
+        if (at.ahead < at.addressed && !at.string()) {
+            const Cycle issued = at.ahead;
+            at.each(false, [&](std::int64_t which) {
+                at.ahead = std::max(at.ahead, load_ahead(row.pc, chunk.address[which], chunk.bytes(which), issued));
             });
         }
         Waits before, latest;  // of several loads side by side the one that ends last is what is waited for
-        const bool several = STACK && !PLAIN && loads > 1;
+        const bool several = STACK && !PLAIN && at.loads > 1;
         if (several) before = latest = waits_;
-        each(false, [&](std::int64_t which) {
+        at.each(false, [&](std::int64_t which) {
+            const Address address = chunk.address[which];
+            const std::int64_t size = chunk.bytes(which);
             if (several) waits_ = before;
-            Cycle loaded = load<STACK>(pc, chunk.address[which], chunk.bytes(which), addressed) + row.load_after;
-            if (row.renames && renaming_.active() && chunk.bytes(which) >= LEAST_RENAMED)
-                loaded = std::min(loaded, std::max(begin, renaming_.find(chunk.address[which], chunk.bytes(which))));
+            Cycle loaded = load<STACK>(row.pc, address, size, at.addressed) + row.load_after;
+            if (row.renames && renaming_.active() && size >= LEAST_RENAMED)
+                loaded = std::min(loaded, std::max(at.begin(), renaming_.find(address, size)));
             if constexpr (STACK) waits_.add(LoadL1d, row.load_after);
-            if (row.vector) take_more_ports(LOAD_PORT, chunk.address[which], chunk.bytes(which), addressed);
+            if (row.vector) take_more_ports(LOAD_PORT, address, size, at.addressed);
             issue_queue_.leave(loaded);
-            if (several && loaded > data) latest = waits_;
-            data = std::max(data, loaded);
+            if (several && loaded > at.data) latest = waits_;
+            at.data = std::max(at.data, loaded);
         });
         if (several) waits_ = latest;
     }
-    if constexpr (STACK) waits_.add(history_[others_register], of_others - data, ExecuteIntAlu);
-    data = std::max(data, of_others);
-    Cycle complete = loads > 0 ? std::max(data, dispatched + 1) : dispatched + 1;
-    Cycle result = data;
-    if (own > 0) {
-        Cycle start = loads > 0 ? data : std::max(data, addressed);
+    if constexpr (STACK) waits_.add(history_[at.others_register], at.of_others - at.data, ExecuteIntAlu);
+    at.data = std::max(at.data, at.of_others);
+    at.complete = at.loads > 0 ? std::max(at.data, at.dispatched + 1) : at.dispatched + 1;
+    at.result = at.data;
+}
+
+// The micro-operations that compute.
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::compute(InFlight<PLAIN>& at) {
+    const DecodedInstruction& row = at.row;
+    if (at.own > 0) {
+        Cycle start = at.loads > 0 ? at.data : std::max(at.data, at.addressed);
         if constexpr (STACK)
-            if (accesses == 0) waits_.add(history_[address_register], start - data, ExecuteIntAlu);
+            if (at.accesses() == 0) waits_.add(history_[at.address_register], start - at.data, ExecuteIntAlu);
         const Cycle operands = start;
         if (!PLAIN && row.chained) start = std::max(start, chain_[row.chained == PAIR]);
-        for (std::int64_t operation = 0; operation < own; ++operation) {
-            if (!PLAIN && row.chained == PAIR && 2 * operation == own) start = result;
+        for (std::int64_t operation = 0; operation < at.own; ++operation) {
+            if (!PLAIN && row.chained == PAIR && 2 * operation == at.own) start = at.result;
             Cycle free = start;  // from which a port is that can do it
             if (native_ && row.unit == INT_ALU)
-                free = int_ports_.reserve(row.ports, dispatched, start);
+                free = int_ports_.reserve(row.ports, at.dispatched, start);
             else if (row.ports > 0)
                 free = some_units_[row.ports - 1].reserve(row.unit, start);
             const Cycle issue = !PLAIN && row.divider != Divider::None ? divide(row, free) : units_.reserve(row.unit, free);
-            result = std::max(result, issue + row.latency);
+            at.result = std::max(at.result, issue + row.latency);
             issue_queue_.leave(issue);
             if constexpr (PLAIN) break;
         }
-        if (!PLAIN && row.chained) chain_[row.chained == PAIR] = result;
+        if (!PLAIN && row.chained) chain_[row.chained == PAIR] = at.result;
         if constexpr (STACK) {
             const auto execution = static_cast<Cause>(row.execution);
             waits_.add(execution, start - operands);
-            waits_.add(Ports, result - start - row.latency);
+            waits_.add(Ports, at.result - start - row.latency);
             waits_.add(execution, row.latency);
         }
-        complete = result;
+        at.complete = at.result;
     }
     if (row.cycles_after > 0) {
-        result += row.cycles_after;
-        complete = std::max(complete, result);
+        at.result += row.cycles_after;
+        at.complete = std::max(at.complete, at.result);
         if constexpr (STACK) waits_.add(ExecuteIntAlu, row.cycles_after);
     }
+}
+
+// The micro-operations that neither compute nor access; they wait for nothing.
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::execute_others(InFlight<PLAIN>& at) {
+    if (at.others == 0) return;
+    const Cycle other = units_.reserve_each(INT_ALU, at.dispatched, at.others);
+    if constexpr (STACK) waits_.add(Ports, other + 1 - at.complete);
+    at.complete = std::max(at.complete, other + 1);
+    issue_queue_.leave(other, at.others);
+}
+
+// Its stores tell younger loads their addresses. Silicon does so as soon as they are known, before the data.
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::execute_stores(InFlight<PLAIN>& at) {
+    if (at.stores == 0) return;
+    const DecodedInstruction& row = at.row;
+    const Chunk& chunk = at.chunk;
+    const Cycle known = native_ ? at.addressed : std::max(at.addressed, at.result);
+    const Cycle allowed = std::max(known, store_sets_.waits_for(row.pc));
+    Cycle issue = allowed;
+    at.each(true, [&](std::int64_t which) {
+        issue = units_.reserve(STORE_PORT, issue);
+        if (row.vector) take_more_ports(STORE_PORT, chunk.address[which], chunk.bytes(which), issue);
+        issue_queue_.leave(std::max(issue, at.result) + 1);
+    });
+    at.each(true, [&](std::int64_t which) {
+        store_sets_.note_issue(row.pc, chunk.address[which], chunk.bytes(which), issue);
+    });
     if constexpr (STACK) {
-        waits_.tell(result_history_, renamed_waits);
-        waits_.shorten(1);  // everything takes a cycle; what depends on it waits for all
+        waits_.add(LoadOrder, std::max(allowed, at.result) - std::max(known, at.result));
+        waits_.add(Ports, std::max(issue, at.result) - std::max(allowed, at.result));
     }
-    if (others > 0) {  // they wait for nothing
-        const Cycle other = units_.reserve_each(INT_ALU, dispatched, others);
-        if constexpr (STACK) waits_.add(Ports, other + 1 - complete);
-        complete = std::max(complete, other + 1);
-        issue_queue_.leave(other, others);
-    }
-    if (stores > 0) {
-        // Silicon tells loads the address as soon as it is known, before the data.
-        const Cycle known = native_ ? addressed : std::max(addressed, result);
-        const Cycle allowed = std::max(known, store_sets_.waits_for(pc));
-        Cycle issue = allowed;
-        each(true, [&](std::int64_t which) {
-            issue = units_.reserve(STORE_PORT, issue);
-            if (row.vector) take_more_ports(STORE_PORT, chunk.address[which], chunk.bytes(which), issue);
-            issue_queue_.leave(std::max(issue, result) + 1);
-        });
-        each(true, [&](std::int64_t which) {
-            store_sets_.note_issue(pc, chunk.address[which], chunk.bytes(which), issue);
-        });
-        if constexpr (STACK) {
-            waits_.add(LoadOrder, std::max(allowed, result) - std::max(known, result));
-            waits_.add(Ports, std::max(issue, result) - std::max(allowed, result));
-        }
-        complete = std::max(complete, std::max(issue, result) + 1);
-    }
+    at.complete = std::max(at.complete, std::max(issue, at.result) + 1);
+}
+
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::write_registers(const InFlight<PLAIN>& at) {
+    const DecodedInstruction& row = at.row;
     const auto write = [&](DecodedInstruction::Register destination, Cycle cycle) {
         ready_[destination] = cycle;
         if constexpr (STACK)
             if (destination != REGISTERS || row.few_destinations) history_[destination] = result_history_;
     };
-    for (int place = 0; place < row.USUAL_DESTINATIONS; ++place) write(row.destinations[place], result);
-    for (int place = 0; place < row.USUAL_BASES; ++place) write(row.bases[place], addressed + 1);
+    for (int place = 0; place < row.USUAL_DESTINATIONS; ++place) write(row.destinations[place], at.result);
+    for (int place = 0; place < row.USUAL_BASES; ++place) write(row.bases[place], at.addressed + 1);
     if constexpr (!PLAIN) {
         for (int place = row.USUAL_DESTINATIONS; place < row.destination_count; ++place)
-            write(row.destinations[place], result);
-        for (int place = row.USUAL_BASES; place < row.base_count; ++place) write(row.bases[place], addressed + 1);
-        if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = result - row.cycles_after;
+            write(row.destinations[place], at.result);
+        for (int place = row.USUAL_BASES; place < row.base_count; ++place) write(row.bases[place], at.addressed + 1);
+        if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = at.result - row.cycles_after;
     }
-    if (again) {
-        const Cycle computing = own > 0 ? row.latency : 0;
-        squashed_.write(row, std::min(ahead + row.cycles_before + computing + row.cycles_after, result));
+    if (at.followed) {
+        const Cycle computing = at.own > 0 ? row.latency : 0;
+        squashed_.write(row, std::min(at.ahead + row.cycles_before + computing + row.cycles_after, at.result));
     }
     ready_[REGISTERS] = 0;  // where those that it does not have went
-    memory_last_ = std::max(memory_last_, complete);
-    if (ordering) memory_order_ = complete;
+    memory_last_ = std::max(memory_last_, at.complete);
+    if (at.ordering()) memory_order_ = at.complete;
+}
 
-    std::int64_t wrong = 0;
-    Cycle retired_at;
-    const auto fetch_again = [&] {  // what a load went ahead of was written too late
-        if (again_ > front_.fetch_cycle()) front_.go_on(again_, line_of(pc), operations, LoadOrder);
-        again_ = 0;
-    };
-    if (row.is(BRANCH)) {
-        const Address fall_through = row.fall_through();
-        const std::uint32_t following = chunk.following[k];
-        const Address target = following == LAST ? fall_through : instructions_[following].pc;
-        const bool taken = target != fall_through;
-        Redirect outcome = Redirect::None;
-        // Silicon's histories go along with fetch: a branch teaches at once.
-        if (!ideal_branches_)
-            outcome = branches_.fetch(pc, fall_through, target, row.flags, fetched.last, native_ ? -1 : NEVER);
-        Cycle done = 0;
-        if (outcome == Redirect::Execute) {
-            wrong = squash({expected(here, target), target, renamed, fetched.last, complete, false});
-            done = complete + 1 + (wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH;
-            if constexpr (STACK) waits_.misprediction();
-            if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - complete);
-        }
-        retired_at = reorder_buffer_.retire(std::max(complete, done - TO_RETIRE), operations);
-        if (again_ > 0) fetch_again();
-        if (!ideal_branches_ && !native_) branches_.retire(retired_at);
-        wrong_path_.note_branch(here, following, taken);
-        if (outcome == Redirect::Decode) {
-            fetched_beyond(here, fetched.last, decoded.last);
-            front_.go_on(decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
-        } else if (outcome == Redirect::Retarget) {
-            const Line line = line_of(target) == front_.line() ? front_.line() : FrontEnd::NO_LINE;
-            front_.go_on(fetched.last + indirect_delay_, line, front_.fetch_width(), MispredictDecode);
-        } else if (outcome == Redirect::None && taken)  // a taken branch ends the fetch group
-            front_.end_group(target);
-    } else {
-        if (!PLAIN && again_within) {
-            make_room();
-            const std::int64_t most = std::min(operations - 1, reorder_buffer_.entries() - 1);
-            const Cycle resolved = std::max(dispatched + 1, complete - (stores > 0 ? stores - 1 : 0));
-            reorder_buffer_.book(most, reorder_buffer_.retire(complete, operations - 1));
-            operations = 1;
-            squash({{WrongPath::UNKNOWN, WrongPath::Place::NOWHERE}, pc, renamed, fetched.last, resolved, true});
-            complete = std::max(complete, resolved + TO_SQUASH + 1 + frontend_delay_ + TO_RENAME + dispatch_delay_ + 1);
-            if constexpr (STACK) waits_.add(MispredictExecute, complete - resolved);
-        }
-        retired_at = reorder_buffer_.retire(complete, operations);
-        if (again_ > 0) fetch_again();
-        if (!PLAIN && row.is(SYSCALL))
-            front_.go_on(retired_at + TRAP + system_calls_.of(chunk.call(k)), FrontEnd::NO_LINE, 0, Serialize);
+// What a load went ahead of was written too late: everything from it on is fetched again.
+inline void OutOfOrderCore::fetch_again(Address pc, std::int64_t operations) {
+    if (again_ == 0) return;
+    if (again_ > front_.fetch_cycle()) front_.go_on(again_, line_of(pc), operations, LoadOrder);
+    again_ = 0;
+}
+
+// Retires a branch, and lets fetch go on where it leads; returns the cycle.
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline Cycle OutOfOrderCore::retire_branch(InFlight<PLAIN>& at) {
+    const DecodedInstruction& row = at.row;
+    const Address fall_through = row.fall_through();
+    const Address target = at.following == LAST ? fall_through : instructions_[at.following].pc;
+    const bool taken = target != fall_through;
+    Redirect outcome = Redirect::None;
+    // Silicon's histories go along with fetch: a branch teaches at once.
+    if (!ideal_branches_)
+        outcome = branches_.fetch(row.pc, fall_through, target, row.flags, at.fetched.last, native_ ? -1 : NEVER);
+    Cycle done = 0;
+    if (outcome == Redirect::Execute) {
+        at.wrong = squash({expected(at.here, target), target, at.renamed, at.fetched.last, at.complete, false});
+        done = at.complete + 1 + (at.wrong + SQUASH_WIDTH - 1) / SQUASH_WIDTH;
+        if constexpr (STACK) waits_.misprediction();
+        if constexpr (STACK) waits_.add(MispredictExecute, done - TO_RETIRE - at.complete);
     }
-    reorder_buffer_.book(PLAIN ? operations : std::min(operations, reorder_buffer_.entries()), retired_at);
-    if (wrong > 0) reorder_buffer_.book(wrong, retired_at);
-    if (loads > 0) load_queue_.book(PLAIN ? 1 : std::min(loads, load_queue_.entries()), retired_at);
-    int_registers_.book(row.int_destinations, retired_at);
-    if (row.fp_destinations > 0) fp_registers_.book(row.fp_destinations, retired_at);
-    if (stores > 0) {
-        std::int64_t behind = stores;  // of several the first retire as the port has let them go
-        each(true, [&](std::int64_t which) {
-            --behind;
-            const Cycle at = PLAIN ? retired_at : std::max(retired, retired_at - behind / units_.units(STORE_PORT));
-            const std::int64_t size = chunk.bytes(which);
-            store_queue_.retire({chunk.address[which], size, pc, complete}, at + TO_WRITE);
-            if (renaming_.active())
-                renaming_.note_store(chunk.address[which], size, row.renames && size >= LEAST_RENAMED, result);
-        });
-    }
-    if (serializing) serial_ = retired_at + RELEASE;
-    if constexpr (STACK) {
-        stack_.retire(k, operations, retired_at - retired, waits_, FetchBandwidth);
-        // What repeats a string has more than a queue holds: it fills the queue then.
-        const auto held = [](std::int64_t count, std::int64_t entries, Cycle cycles) { return std::min(count, entries) * cycles; };
-        occupancy.reorder_buffer += held(operations, reorder_buffer_.entries(), retired_at - renamed);
-        occupancy.issue_queue +=
-            held(own + others + accesses, issue_queue_.entries(), std::max(result, dispatched) - renamed);
-        occupancy.load_queue += held(loads, load_queue_.entries(), retired_at - renamed);
-        occupancy.store_queue += held(stores, store_queue_.entries(), retired_at + TO_WRITE - renamed);
+    const Cycle retired_at = reorder_buffer_.retire(std::max(at.complete, done - TO_RETIRE), at.operations);
+    fetch_again(row.pc, at.operations);
+    if (!ideal_branches_ && !native_) branches_.retire(retired_at);
+    wrong_path_.note_branch(at.here, at.following, taken);
+    if (outcome == Redirect::Decode) {
+        fetched_beyond(at.here, at.fetched.last, at.decoded.last);
+        front_.go_on(at.decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
+    } else if (outcome == Redirect::Retarget) {
+        const Line line = line_of(target) == front_.line() ? front_.line() : FrontEnd::NO_LINE;
+        front_.go_on(at.fetched.last + indirect_delay_, line, front_.fetch_width(), MispredictDecode);
+    } else if (outcome == Redirect::None && taken) {  // a taken branch ends the fetch group
+        front_.end_group(target);
     }
     return retired_at;
+}
+
+// Retires any other instruction; returns the cycle.
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline Cycle OutOfOrderCore::retire(InFlight<PLAIN>& at) {
+    const DecodedInstruction& row = at.row;
+    if (!PLAIN && at.again_within) {
+        make_room();
+        const std::int64_t most = std::min(at.operations - 1, reorder_buffer_.entries() - 1);
+        const Cycle resolved = std::max(at.dispatched + 1, at.complete - (at.stores > 0 ? at.stores - 1 : 0));
+        reorder_buffer_.book(most, reorder_buffer_.retire(at.complete, at.operations - 1));
+        at.operations = 1;
+        squash({{WrongPath::UNKNOWN, WrongPath::Place::NOWHERE}, row.pc, at.renamed, at.fetched.last, resolved, true});
+        at.complete =
+            std::max(at.complete, resolved + TO_SQUASH + 1 + frontend_delay_ + TO_RENAME + dispatch_delay_ + 1);
+        if constexpr (STACK) waits_.add(MispredictExecute, at.complete - resolved);
+    }
+    const Cycle retired_at = reorder_buffer_.retire(at.complete, at.operations);
+    fetch_again(row.pc, at.operations);
+    if (!PLAIN && row.is(SYSCALL))
+        front_.go_on(retired_at + TRAP + system_calls_.of(at.chunk.call(at.number)), FrontEnd::NO_LINE, 0, Serialize);
+    return retired_at;
+}
+
+// Books what it holds until it retires; its stores wait to be written from then on.
+template <bool PLAIN>
+__attribute__((always_inline)) inline void OutOfOrderCore::release(const InFlight<PLAIN>& at, Cycle retired_at) {
+    const DecodedInstruction& row = at.row;
+    const Chunk& chunk = at.chunk;
+    reorder_buffer_.book(PLAIN ? at.operations : std::min(at.operations, reorder_buffer_.entries()), retired_at);
+    if (at.wrong > 0) reorder_buffer_.book(at.wrong, retired_at);
+    if (at.loads > 0) load_queue_.book(PLAIN ? 1 : std::min(at.loads, load_queue_.entries()), retired_at);
+    int_registers_.book(row.int_destinations, retired_at);
+    if (row.fp_destinations > 0) fp_registers_.book(row.fp_destinations, retired_at);
+    std::int64_t behind = at.stores;  // of several the first retire as the port has let them go
+    if (at.stores == 0) return;
+    at.each(true, [&](std::int64_t which) {
+        --behind;
+        const Cycle cycle = PLAIN ? retired_at : std::max(retired, retired_at - behind / units_.units(STORE_PORT));
+        const Address address = chunk.address[which];
+        const std::int64_t size = chunk.bytes(which);
+        store_queue_.retire({address, size, row.pc, at.complete}, cycle + TO_WRITE);
+        if (renaming_.active()) renaming_.note_store(address, size, row.renames && size >= LEAST_RENAMED, at.result);
+    });
+}
+
+// Counts the cycles for which it holds entries. What repeats a string has more than a queue holds: it fills the queue.
+template <bool PLAIN>
+inline void OutOfOrderCore::occupy(const InFlight<PLAIN>& at, Cycle retired_at) {
+    const auto held = [](std::int64_t count, std::int64_t entries, Cycle cycles) { return std::min(count, entries) * cycles; };
+    occupancy.reorder_buffer += held(at.operations, reorder_buffer_.entries(), retired_at - at.renamed);
+    occupancy.issue_queue += held(at.own + at.others + at.accesses(), issue_queue_.entries(),
+                                  std::max(at.result, at.dispatched) - at.renamed);
+    occupancy.load_queue += held(at.loads, load_queue_.entries(), retired_at - at.renamed);
+    occupancy.store_queue += held(at.stores, store_queue_.entries(), retired_at + TO_WRITE - at.renamed);
 }
 
 }  // namespace perfvec

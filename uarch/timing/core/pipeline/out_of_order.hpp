@@ -29,9 +29,10 @@
 #include "decoded_instruction.hpp"
 #include "front_end.hpp"
 #include "functional_units.hpp"
+#include "in_flight.hpp"
 #include "issue_queue.hpp"
-#include "release_ring.hpp"
 #include "memory_renaming.hpp"
+#include "release_ring.hpp"
 #include "reorder_buffer.hpp"
 #include "response_port.hpp"
 #include "store_queue.hpp"
@@ -67,8 +68,37 @@ class OutOfOrderCore final : public Core {
     void make_room();
     template <bool STACK>
     void loop(const Chunk& chunk, std::uint16_t* latency);
+
     template <bool STACK, bool PLAIN>
     Cycle step(const Chunk& chunk, std::size_t k);
+    template <bool PLAIN>
+    void count_operations(InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    void fetch(InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    void dispatch(InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    void await_operands(InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    void execute_loads(InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    void compute(InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    void execute_others(InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    void execute_stores(InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    void write_registers(const InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    Cycle retire_branch(InFlight<PLAIN>& at);
+    template <bool STACK, bool PLAIN>
+    Cycle retire(InFlight<PLAIN>& at);
+    template <bool PLAIN>
+    void release(const InFlight<PLAIN>& at, Cycle retired_at);
+    template <bool PLAIN>
+    void occupy(const InFlight<PLAIN>& at, Cycle retired_at);
+    void fetch_again(Address pc, std::int64_t operations);
+
     template <bool STACK, bool PLAIN>
     Cycle rename(const DecodedInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
                  std::int64_t stores);
