@@ -1,4 +1,4 @@
-"""Rings of release cycles against a list of all releases."""
+"""Rings of release cycles against a list of all releases; retirement and the cache's answers, by hand."""
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,8 @@ def same_as_a_list(entries, booked):
         latest = all_releases[-entries:]
         assert [ring.released(wanted) for wanted in range(1, entries + 1)] == latest
         assert ring.released(entries + 5) == latest[-1]  # no more than all
+        assert ring.free_at(cycle) == sum(release <= cycle for release in latest)
+        assert ring.free_at(cycle - 1) == sum(release < cycle for release in latest)
 
 
 def test_a_ring_keeps_the_releases_of_as_many_entries_as_the_structure_has():
@@ -36,3 +38,22 @@ def test_more_than_the_spare_entries_can_be_booked_at_once(spare):
 @given(st.integers(1, 40), st.lists(st.integers(0, 90), max_size=60))
 def test_a_ring_slides_along_its_memory_and_forgets_nothing(entries, counts):
     same_as_a_list(entries, [(count, cycle) for cycle, count in enumerate(counts)])
+
+
+def test_micro_operations_retire_in_order_and_so_many_a_cycle():
+    buffer = parts.ReorderBuffer(8, 2)
+    assert buffer.retire(10, 1) == 12
+    assert buffer.retire(5, 1) == 12  # complete earlier, but behind the first one
+    assert buffer.retire(5, 1) == 13
+    assert buffer.retire(5, 4) == 15  # at 13, 14, 14, 15
+    buffer.trap(20)
+    assert buffer.retired == 20
+    assert buffer.retire(5, 1) == 21
+
+
+def test_of_several_answers_in_a_cycle_the_first_alone_comes_in_time():
+    port = parts.ResponsePort(several=False)
+    assert [port.answered(5), port.answered(5), port.answered(6)] == [5, 6, 6]
+    assert port.taken(5) and not port.taken(7)
+    port = parts.ResponsePort(several=True)
+    assert [port.answered(5), port.answered(5)] == [5, 5] and not port.taken(5)

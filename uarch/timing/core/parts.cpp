@@ -213,7 +213,23 @@ void bind_pipeline(py::module_& module) {
                 require(count >= 0, "count: at least 0");
                 ring.book(count, cycle);
             },
-            arg("count"), arg("cycle"));
+            arg("count"), arg("cycle"))
+        .def("free_at", &ReleaseRing::free_at, arg("cycle"));
+
+    py::class_<ReorderBuffer, ReleaseRing>(module, "ReorderBuffer")
+        .def(py::init([](std::int64_t entries, std::int64_t commit_width) {
+                 require(entries > 0 && commit_width > 0, "an entry and a micro-operation a cycle at least are needed");
+                 return std::make_unique<ReorderBuffer>(entries, commit_width, 0);
+             }),
+             arg("entries"), arg("commit_width"))
+        .def("retire", &ReorderBuffer::retire, arg("complete"), arg("operations"))
+        .def("trap", &ReorderBuffer::trap, arg("cycle"))
+        .def_property_readonly("retired", &ReorderBuffer::retired);
+
+    py::class_<ResponsePort>(module, "ResponsePort")
+        .def(py::init<bool>(), arg("several"))
+        .def("answered", &ResponsePort::answered, arg("cycle"))
+        .def("taken", &ResponsePort::taken, arg("cycle"));
 
     py::class_<StoreSets> sets(module, "StoreSets");
     sets.def(py::init<bool>(), arg("exact") = false)
