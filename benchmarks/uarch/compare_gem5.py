@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -25,6 +26,7 @@ from tqdm import tqdm
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.configuration import machine_from_dict
+from uarch.gem5.table import as_simulated
 from uarch.timing.simulation import Simulation
 
 LEVELS = ("l1i", "l1d", "l2", "l3")
@@ -50,14 +52,15 @@ def windows(folder: Path, program: str, wanted: set[str]) -> list[dict[str, Any]
     instructions = decode(trace.address, trace.code, trace.isa)
     rows = []
     for path in sorted(folder.glob(f"{program}*.latency.h5")):
-        if path.name.split(".")[0] not in (program, f"{program}-2"):
+        if not re.fullmatch(rf"{re.escape(program)}(-\d+)?", path.name.split(".")[0]):
             continue
         with h5py.File(path) as file:
             start, warmup = int(file.attrs["start"]), int(file.attrs["warmup"])
-            machines = [machine_from_dict(json.loads(text)) for text in file["uarch"][:]]
+            machines = [as_simulated(machine_from_dict(json.loads(text)), trace.isa)[0] for text in file["uarch"][:]]
             chosen = [k for k, machine in enumerate(machines) if not wanted or machine.name in wanted]
-            latency, counters = file["latency"][:][chosen], file["counters"][:][chosen]
-            columns = list(file["counters"].attrs["columns"])
+            latency = file["latency"][:][chosen]
+            columns = list(file["counters"].attrs["columns"]) if "counters" in file else []
+            counters = file["counters"][:][chosen] if columns else np.empty((len(chosen), 0))
         length = latency.shape[1]
         before = list(trace.chunks(1 << 18, 0, start - warmup))
         (warm,) = trace.chunks(warmup, start - warmup, start)
@@ -134,6 +137,8 @@ def report(rows: list[dict[str, Any]]) -> str:
     text += grouped("window", lambda row: row["window"])
     text += grouped("machine", lambda row: row["machine"].name)
     predicted = [row for row in rows if row["machine"].core == "out-of-order"]
+    if not all(row["gem5_counters"] for row in rows):  # labels of `perfvec label --simulator gem5` have none
+        return "\n".join(text)
     text.append("\n| counter | pairs | median ratio | median error | within 5 % |\n|---|---|---|---|---|")
     for gem5, ours in COLUMNS.items():
         text.append(counts(predicted if gem5 == "mispredicts" else rows, gem5, ours))

@@ -221,7 +221,7 @@ def _already(output: Path, window: Window, machines: Sequence[Machine], simulato
     with LatencyFile(output) as file:
         same = (file.trace_digest, file.start, len(file)) == (window.digest, window.start, window.stop - window.start)
         failed: dict[str, str] = json.loads(str(file.attribute("failed", "{}")))
-        wanted = [machine for machine in machines if machine.name not in failed]
+        wanted = [as_simulated(machine, window.isa)[0] for machine in machines if machine.name not in failed]
         if same and list(file.machines) == wanted and file.simulator == simulator:
             return {f"{window.name} on {name}": reason for name, reason in failed.items()}
     raise InputError(
@@ -239,7 +239,7 @@ def assemble(
     simulator: str,
     warmup: int,
 ) -> None:
-    """The machines' results as one file; their own are removed."""
+    """The results as one file, with the machines as gem5 simulates them; their own files are removed."""
     done = [machine for machine in machines if _part(parts, machine).exists()]
     reasons = {m.name: failed[f"{window.name} on {m.name}"] for m in machines if m not in done}
     if not done:
@@ -250,7 +250,7 @@ def assemble(
     rows = [np.load(_part(parts, machine), mmap_mode="r", allow_pickle=False) for machine in done]
     writer = LatencyWriter(
         output,
-        machines=done,
+        machines=[as_simulated(machine, window.isa)[0] for machine in done],
         trace=window.name,
         trace_digest=window.digest,
         start=window.start,

@@ -65,6 +65,8 @@ def test_labels_are_those_of_the_imported_run(place):
     (path,) = labelled(place, [O3, MINOR])
     names, rows = latencies(path)
     assert names == ["cortex-a72", "cortex-a53"]
+    with LatencyFile(path) as file:  # as gem5 simulates it: its Minor consults no predictor for X86
+        assert MINOR.branch_predictor.kind != "none" == file.machines[1].branch_predictor.kind
     assert rows[0] == latencies(place / "touch.latency.h5")[1][0]
     assert sum(rows[1]) == 4435
     with LatencyFile(path) as file:
