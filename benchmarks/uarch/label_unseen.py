@@ -3,8 +3,8 @@
     python benchmarks/uarch/label_unseen.py FOLDER --gem5 gem5.opt [--machines 20] [--seed 1127]
     python benchmarks/uarch/compare_gem5.py FOLDER
 
-The programs are some of the suite's (`perfvec suite list`) beyond those of `../shared/gem5-x86`, the machines a sample of
-the design space. A window is the shared data's: 200,000 instructions from 3,050,000 on, after 50,000 of warm-up. What is
+The programs are some of the suite's (`perfvec suite list`) beyond those of the shared data, the machines a sample of
+the design space. A window has 200,000 instructions from 3,050,000 on, after 50,000 of warm-up. What is
 there is not made again.
 """
 

@@ -234,11 +234,7 @@ class _TimedExtractor:
 
 
 def _of_pieces(
-    reference: Reference,
-    instructions: StaticInstructions,
-    pieces: Pieces,
-    sequences: list[tuple[int, Any]],
-    last: Any,
+    reference: Reference, instructions: StaticInstructions, pieces: Pieces, sequences: list[tuple[int, Any]], last: Any
 ) -> NDArray[np.uint8]:
     """[P · UNIT + L, EACH] columns of a machine that takes in what lies between pieces in no time.
 
