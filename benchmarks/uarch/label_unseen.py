@@ -4,8 +4,8 @@
     python benchmarks/uarch/compare_gem5.py FOLDER
 
 The programs are some of the suite's (`perfvec suite list`) beyond those of the shared data, the machines a sample of
-the design space. A window has 200,000 instructions from 3,050,000 on, after 50,000 of warm-up. What is
-there is not made again.
+the design space. A window has 200,000 instructions from 3,050,000 on, after 50,000 of warm-up. What is there is
+not made again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def trace(workload: Workload, folder: Path, gem5: str) -> None:
         with (run / "gem5.log").open("wb") as log:
             process = subprocess.Popen([*words, "--", *command], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         imported = subprocess.run([*PERFVEC, "import", "gem5", name, "-o", str(output)], check=False)
-        process.kill()
+        if imported.returncode:
+            process.kill()  # it waits for a reader of its text
         if process.wait() or imported.returncode:
             lines = (run / "gem5.log").read_text(errors="replace").splitlines()
             why = next((line for line in reversed(lines) if "fatal" in line or "panic" in line), "no reason given")

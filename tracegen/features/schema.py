@@ -107,8 +107,8 @@ class Schema:
     def afterwards(
         self, instructions: StaticInstructions, pieces: Pieces, last: Chunk
     ) -> Iterator[tuple[int, NDArray[np.generic]]]:
-        """Numbers [P · UNIT + L, k] of the instructions of `pieces`, and of `last`, the
-        run's end, in parts: k columns, and the number of the first one.
+        """Numbers [P · UNIT + L, k] of the instructions of `pieces`, and of `last`, the run's end, in parts: k columns,
+        and the number of the first one.
         """
         raise NotImplementedError
 
