@@ -50,6 +50,9 @@ class TabNetNetwork(Network):
             virtual_batch_size=128,
             group_attention_matrix=torch.eye(width),
         )
+        for part in self.tabnet.modules():  # the library keeps it as an attribute, which stays behind on the processor
+            if vars(part).pop("group_attention_matrix", None) is not None:
+                part.register_buffer("group_attention_matrix", torch.eye(width), persistent=False)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         count = torch.log2(batch.mask.sum(1, keepdim=True).float())
