@@ -478,6 +478,11 @@ def native_names() -> list[str]:
     return [name + _NATIVE for name in sorted(_FAMILIES)]
 
 
+def native_family(preset: str) -> str | None:
+    """Return the family whose micro-operations a preset's silicon has; None where there are no tables of it."""
+    return _FAMILIES.get(preset)
+
+
 def load_machine(name_or_path: str | Path) -> Machine:
     """A preset by its name (`native_names` too), or a .yaml, .yml or .json file of one machine. `FILE:NAME` picks one
     of a list in a file. Raises InputError.

@@ -29,7 +29,7 @@ from perfvec.tensor.contract import CostModel
 from perfvec.tensor.model_file import load_model
 from support.errors import InputError
 from tracegen.tensor import work
-from tracegen.tensor.build import TARGETS, require_device
+from tracegen.tensor.build import TARGETS, level_of, require_device
 from tracegen.tensor.candidates import REPLAY_TRACE, sample, trace_json
 from tracegen.tensor.dataset import Device
 from tracegen.tensor.installation import require_tvm
@@ -145,7 +145,7 @@ def replay(
     model = load_model(model_file)
     if np.isnan(model.to_seconds(np.zeros(1))).any():
         raise InputError(f"{model_file}: the model only ranks; a replay needs one that predicts latencies (target log)")
-    about = Device(device, load_device(device).to_dict())
+    about = Device(device, load_device(level_of(device)).to_dict())
     model.score(features(model.kind, []).rows, about, zero_shot=zero_shot)  # an unknown device is told before the work
     if measuring is not None:
         require_device(device)
@@ -338,7 +338,7 @@ def measure_kernels(kernels: Sequence[Kernel], device: str, measuring: Measuring
                     "do": "build",
                     "task": kernel.task,
                     "trace": trace_json(kernel.schedule),
-                    "target": TARGETS[device],
+                    "target": TARGETS[level_of(device)],
                     "path": path,
                 }
                 run: dict[str, Any] = {
@@ -375,7 +375,7 @@ def compile_network(graph: Graph, kernels: Sequence[Kernel], device: str) -> Any
     from tvm.s_tir.meta_schedule.relax_integration import compile_relax
     from tvm.target import Target
 
-    target = Target(TARGETS[device])
+    target = Target(TARGETS[level_of(device)])
     database = MemoryDatabase()
     for kernel in kernels:
         if kernel.source != DEFAULT:

@@ -27,7 +27,7 @@ from perfvec.tensor.contract import Budget
 from perfvec.tensor.model_file import SHIPPED, load_model
 from support.errors import InputError
 from tracegen.tensor import work
-from tracegen.tensor.build import TARGETS, require_device
+from tracegen.tensor.build import TARGETS, level_of, require_device
 from tracegen.tensor.candidates import trace_json
 from tracegen.tensor.dataset import Device
 from tracegen.tensor.installation import require_tvm, without_tensor_intrinsics
@@ -170,7 +170,7 @@ class _Search:
         from tvm.target import Target
 
         self.plan, self.graph, self.history = plan, graph, found
-        self.target = Target(TARGETS[plan.device])
+        self.target = Target(TARGETS[level_of(plan.device)])
         self.database = open_database(found.folder, create=True)
         self.model = _cost_model(plan)
         self.contexts: dict[str, TuneContext] = {}
@@ -286,7 +286,13 @@ class _Search:
             path.unlink(missing_ok=True)
 
     def _build(self, task: Task, trace: str, path: Path) -> None:
-        request = {"do": "build", "task": task, "trace": trace, "target": TARGETS[self.plan.device], "path": str(path)}
+        request = {
+            "do": "build",
+            "task": task,
+            "trace": trace,
+            "target": TARGETS[level_of(self.plan.device)],
+            "path": str(path),
+        }
         self.builder.send(request, self.plan.build_limit_s)
 
     def _built(self) -> bool:
@@ -363,7 +369,7 @@ def _cost_model(plan: Plan) -> CostModel:
         return cost_model.RandomModel(seed=plan.seed)
     from analysis.tensor.cost_model import SearchModel
 
-    device = Device(plan.device, load_device(plan.device).to_dict())
+    device = Device(plan.device, load_device(level_of(plan.device)).to_dict())
     budget = Budget(plan.update_epochs, plan.update_seconds)
     return SearchModel(load_model(plan.model), device, budget, plan.seed)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from uarch.configuration import Machine, flatten, load_machine, machine_from_dict
+from uarch.configuration import Machine, flatten, load_machine, machine_from_dict, native_family
 from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES, STREAM, TAGGED
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
@@ -92,11 +92,13 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     _widths(put, found)
     _windows(put, found, base)
     _units(put, found)
-    _branches(put, found, _NATIVE_COSTS if told.family in MICROCODES else _GEM5_COSTS)
+    family = told.family if told.family in MICROCODES else native_family(told.preset)
+    _branches(put, found, _NATIVE_COSTS if family else _GEM5_COSTS)
     _caches(put, values, told, found)
     _translation(put, values, found)
-    if told.family in MICROCODES:
-        put("microcode", told.family, TOLD, "its microarchitecture")
+    if family:
+        own = family == told.family
+        put("microcode", family, *((TOLD, "its microarchitecture") if own else (ASSUMED, f"as {told.preset}-native")))
         for field in [
             field for field, value in flatten(values).items() if field.endswith(".prefetcher") and value == TAGGED
         ]:
@@ -117,7 +119,7 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
         put("forward_latency", max(round(whole) - _INTO_STORE, 1), MEASURED, f"{whole:.1f} cycles store and load")
         if reach is not None:
             put("memory_renaming", int(reach), MEASURED, f"{found.latency['store to load']:.1f} cycles so far back")
-    _system_calls(put, values, told, found)
+    _system_calls(put, values, family, found)
     values["memory"] = {"model": "simple", "latency_ns": 0.0, "bandwidth_gbs": 0.0}
     for field in [field for field in fields if field.startswith("memory.")]:
         del fields[field]
@@ -308,11 +310,11 @@ def _translation(put: Any, values: dict[str, Any], found: Measurements) -> None:
     put("tlb.walk", CACHES, ASSUMED, "page tables are cached as data are")
 
 
-def _system_calls(put: Any, values: dict[str, Any], told: Told, found: Measurements) -> None:
+def _system_calls(put: Any, values: dict[str, Any], family: str | None, found: Measurements) -> None:
     """Put in what a call of each kind takes beyond what the simulator takes for its instruction."""
     if found.system_calls:
         values["system_calls"] = {}
-    own = CALL_CYCLES.get(told.family, GEM5_CALL_CYCLES)
+    own = CALL_CYCLES.get(family or "", GEM5_CALL_CYCLES)
     for kind, cycles in found.system_calls.items():
         put(f"system_calls.{kind}", max(round(cycles) - own, 0), MEASURED, f"{cycles:,.0f} cycles, {_CALLED[kind]}")
 

@@ -64,8 +64,8 @@ def test_a_network_runs_with_the_schedules_that_it_is_replayed_with(graph, train
     predicted = predict(model, kernels, DEVICE, False)
     assert all(0.5e-6 < value < 10e-6 for value in predicted.values())  # it was taught 1 to 8 µs
     measuring = Measuring(budget_s=0.02, network_s=0.05)
-    measured = measure_kernels(kernels, "x86-64-v3", measuring)
-    network = measure_network(graph, kernels, "x86-64-v3", measuring)
+    measured = measure_kernels(kernels, "x86-64-v3@here", measuring)
+    network = measure_network(graph, kernels, "x86-64-v3@here", measuring)
     document = assemble(graph, kernels, predicted, (1,), measured, network).to_json()
     assert 0 < document["sum_of_kernels_s"] < 1e-2 and 0 < document["network_s"] < 1e-1
     assert document["error"] == pytest.approx(sum(predicted.values()) / document["network_s"] - 1)

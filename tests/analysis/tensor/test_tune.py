@@ -82,7 +82,7 @@ def test_what_the_search_has_no_schedule_of_is_measured_as_it_is(tvm, tmp_path):
     with torch.no_grad():  # VGG's last pooling, from one pixel to seven by seven
         exported = torch.export.export(torch.nn.AdaptiveAvgPool2d(7), (torch.zeros(1, 4, 1, 1),))
         pooling = module_graph(from_exported_program(exported), "pooling")
-    plan = Plan("pooling", "random", trials=6, **SMALL)
+    plan = Plan("pooling", "random", device="x86-64-v3@here", trials=6, **SMALL)
     found = tune_graph(plan, pooling, tmp_path / "search", progress=False)
     assert [(one.trials, one.failed, one.exhausted) for one in found.rounds] == [(1, 0, True)]
     assert 0 < found.curve()["latency_s"].iloc[-1] < 1e-3

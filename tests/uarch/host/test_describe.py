@@ -116,6 +116,22 @@ def test_a_loop_larger_than_a_group_of_fetch_takes_two_cycles():
     assert machine.indirect_delay == 3
 
 
+@pytest.mark.parametrize(
+    "family, preset, microcode, origin",
+    [
+        ("zen3", "zen2", "zen3", "told"),
+        ("zen5", "zen4", "zen4", "assumed"),
+        ("broadwell", "haswell", "haswell", "assumed"),
+        ("unknown", "base", "gem5", None),
+    ],
+)
+def test_a_family_without_tables_has_the_nearest_ones(family, preset, microcode, origin):
+    host = describe(replace(ZEN3, family=family, preset=preset), made_up(), "2026-11-27")
+    assert host.machine.microcode == microcode
+    field = host.fields.get("microcode")
+    assert (field and field.origin) == origin
+
+
 @pytest.mark.parametrize("indirect, share", [("target-table", 0.8), ("ittage", 0.0)])
 def test_an_order_of_jumps_tells_predictors_apart(indirect, share):
     unit, missed = parts.BranchUnit("tage-sc-l", indirect=indirect), []
