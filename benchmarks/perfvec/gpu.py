@@ -53,7 +53,7 @@ def seconds(work: Callable[[], object], device: torch.device, repetitions: int =
 
 
 def rate(foundation: FoundationModel, given: Features, device: torch.device, bf16: bool) -> float:
-    """Instructions a second of the pass over `TOGETHER` chunks side by side, with the way of their bytes to the device."""
+    """Instructions a second of the pass over `TOGETHER` chunks side by side; their bytes' way to the device counts."""
     static, ids, stored = given
     there = DeviceFeatures(foundation.schema, static, device)
     ids, stored = np.tile(ids, TOGETHER), np.tile(stored, (TOGETHER, 1))
