@@ -193,6 +193,15 @@ void bind_pipeline(py::module_& module) {
                 return ports.reserve(among, dispatched, cycle);
             },
             arg("among"), arg("dispatched"), arg("cycle"));
+    py::class_<OutOfOrderDivider>(module, "OutOfOrderDivider")
+        .def(py::init<>())
+        .def(
+            "reserve",
+            [](OutOfOrderDivider& divider, Cycle cycle, Cycle duration) {
+                require(cycle >= 0 && duration > 0, "cycle: at least 0; duration: at least 1");
+                return divider.reserve(cycle, duration);
+            },
+            arg("cycle"), arg("duration"));
     py::class_<ReleaseRing>(module, "ReleaseRing")
         .def(py::init([](std::int64_t entries, Cycle free_at) {
                  require(entries > 0, "an entry at least is needed");

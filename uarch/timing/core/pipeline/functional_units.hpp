@@ -93,31 +93,41 @@ class Dividers {
 // A unit that is kept for a while by each operation, and by younger ones before older ones that wait for their operands.
 class OutOfOrderDivider {
   public:
-    // First cycle from `cycle` on in which it is idle for `duration` cycles; keeps it busy for so long.
+    // First idle cycle from `cycle` on; keeps the unit busy for `duration` idle cycles from there. They may lie on both
+    // sides of an older operation's, which was booked before and would have waited: the unit is never idle for want of room.
     Cycle reserve(Cycle cycle, Cycle duration) {
-        cycle = std::max(cycle, forgotten_);
-        for (bool again = true; again;) {
-            again = false;
-            for (const Busy& busy : latest_) {
-                if (busy.end <= cycle || cycle + duration <= busy.begin) continue;
-                cycle = busy.end;
-                again = true;
-            }
+        while (is_busy(cycle)) ++cycle;
+        const Cycle start = cycle;
+        for (; duration > 0; ++cycle) {
+            if (is_busy(cycle)) continue;
+            take(cycle);
+            --duration;
         }
-        forgotten_ = std::max(forgotten_, latest_[next_].end);
-        latest_[next_] = {cycle, cycle + duration};
-        next_ = (next_ + 1) & (REMEMBERED - 1);
-        return cycle;
+        return start;
     }
 
   private:
-    static constexpr int REMEMBERED = 128;  // operations, as many as a window may hold
-    struct Busy {
-        Cycle begin = -1, end = -1;
+    static constexpr Cycle HORIZON = 4096;  // cycles; bookings further apart than this do not see one another
+    struct Word {
+        Cycle number = -1;  // of these 64 cycles
+        std::uint64_t busy = 0;
     };
-    std::array<Busy, REMEMBERED> latest_;
-    int next_ = 0;
-    Cycle forgotten_ = 0;  // end of all that is not remembered
+
+    Word& word(Cycle cycle) { return words_[(cycle / 64) & (HORIZON / 64 - 1)]; }
+
+    bool is_busy(Cycle cycle) {
+        const Word& there = word(cycle);
+        return there.number == cycle / 64 && (there.busy >> (cycle & 63) & 1);
+    }
+
+    void take(Cycle cycle) {
+        Word& there = word(cycle);
+        if (there.number > cycle / 64) return;  // too far back to know
+        if (there.number < cycle / 64) there = {cycle / 64, 0};
+        there.busy |= std::uint64_t{1} << (cycle & 63);
+    }
+
+    std::array<Word, HORIZON / 64> words_;
 };
 
 }  // namespace perfvec
