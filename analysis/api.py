@@ -15,28 +15,28 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
+from analysis.arguments import configured, is_fitted, listed, loaded_model, predictable, required, simulable
 from analysis.results.result import Result
 from support.errors import InputError as Error
 
 if TYPE_CHECKING:
+    from analysis.arguments import Machines, Models, Named
     from analysis.parts.costs import Costs
     from analysis.parts.partition import Parts
     from analysis.programs.targets import Target
     from analysis.questions.simulate import SimulationResult
     from analysis.questions.sweep import Sweep
     from analysis.questions.tiling import Experiment
-    from perfvec.machines.machine_vector import MachineVector
     from perfvec.model import Model
     from perfvec.representation.vector import ProgramVector
     from tracegen.qemu import Region
     from uarch.configuration import Machine
 
 DEFAULT_BUDGET = 20.0  # seconds
-_AnyMachine = TypeVar("_AnyMachine", bound="Machine | MachineVector")
 __all__ = [
     "DEFAULT_BUDGET",
     "Error",
@@ -151,9 +151,6 @@ class Program:
 if TYPE_CHECKING:
     Runnable = str | os.PathLike[str] | Program | ProgramVector | Target
     Runnables = Runnable | Sequence[Runnable]
-    Named = str | os.PathLike[str] | Machine | MachineVector
-    Machines = Named | Sequence[Named] | None
-    Models = str | os.PathLike[str] | Model | None
 
 
 def trace(
@@ -296,10 +293,7 @@ def load_model(path: Models = None) -> Model:
     >>> "zen4" in {machine.name for machine in pv.load_model().machines} or pv.load_model().encoder is not None
     True
     """
-    from perfvec.model import Model as Loaded
-    from perfvec.model import load_model as read
-
-    return path if isinstance(path, Loaded) else read(path)
+    return loaded_model(path)
 
 
 def represent(
@@ -440,7 +434,7 @@ def sweep(
     from analysis.programs.span import Span
     from analysis.questions.sweep import SweepQuestion
 
-    around = None if base is None else _machine(base)
+    around = None if base is None else configured(base)
     question = SweepQuestion(
         base=around,
         vary=dict(vary or {}),
@@ -714,82 +708,6 @@ def explore(
     return page.explore(output, loaded, vectors, begin[: len(given)], ideal=ideal, explored=found)
 
 
-def predictable(model: Models, machines: Machines) -> list[Machine | MachineVector]:
-    """Return machines by their names (all presets where there are none), fitted vectors too.
-
-    A file whose machine has the name of another is named after the file. Raises Error where two still have one name.
-    """
-    from perfvec.machines.machine_vector import MachineVector, load_machine_vector
-
-    def resolved(one: Named) -> Machine | MachineVector:
-        if isinstance(one, MachineVector):
-            return one
-        if isinstance(one, str | os.PathLike) and os.fspath(one).endswith(".npz"):
-            return load_machine_vector(one, loaded)
-        return _machine(one)
-
-    loaded = load_model(model)
-    return _told_apart(_each(machines), resolved)
-
-
-def simulable(machines: Machines) -> list[Machine]:
-    """Return machines by their names, all presets where there are none; names as of `predictable`.
-
-    Raises Error for a machine that is known as a vector alone, and where two have one name.
-    """
-    return _told_apart(_each(machines), _machine)
-
-
-def _told_apart(given: Sequence[Named], load: Callable[[Named], _AnyMachine]) -> list[_AnyMachine]:
-    """The machines under different names: a file's own where its machine repeats another's. Raises Error."""
-    from analysis.parts.costs import require_names
-
-    found = [load(one) for one in given]
-    names = [machine.name for machine in found]
-    for place, one in enumerate(given):
-        if names.count(names[place]) > 1 and isinstance(one, str | os.PathLike) and Path(one).suffix:
-            found[place] = replace(found[place], name=Path(one).stem)
-    require_names([machine.name for machine in found])
-    return found
-
-
-def required(machines: Machines) -> Machines:
-    """Return the machines. Raises Error where none is named."""
-    if machines is None or (not isinstance(machines, str | os.PathLike) and machines == []):
-        raise Error("say on which machine: --uarch A, and --uarch B to compare")
-    return machines
-
-
-def _machine(one: Named) -> Machine:
-    from uarch.configuration import Machine, load_machine
-
-    if isinstance(one, Machine):
-        return one
-    if not isinstance(one, str | os.PathLike) or _is_fitted(one):
-        raise Error(f"{_told(one)}: a fitted vector cannot be simulated; name a preset or a YAML/JSON file")
-    return load_machine(os.fspath(one))
-
-
-def _is_fitted(one: Named) -> bool:
-    """Tell whether a machine is known as a vector alone."""
-    from uarch.configuration import Machine
-
-    return os.fspath(one).endswith(".npz") if isinstance(one, str | os.PathLike) else not isinstance(one, Machine)
-
-
-def _told(one: Named) -> str:
-    return os.fspath(one) if isinstance(one, str | os.PathLike) else one.name
-
-
-def _each(machines: Machines) -> list[Named]:
-    """The machines as a list; the presets where there are none."""
-    if machines is None or (not isinstance(machines, str | os.PathLike) and machines == []):
-        from uarch.configuration import preset_names
-
-        return list(preset_names())
-    return list(machines) if isinstance(machines, Sequence) and not isinstance(machines, str) else [machines]
-
-
 def collector(
     machines: Machines,
     seconds: float,
@@ -804,10 +722,10 @@ def collector(
     Where all fit the `seconds` (infinity: always) they are simulated, a long one by its own live-points unless the
     `whole` is asked for; else the model answers, as for a fitted vector.
     """
-    if not math.isinf(seconds) and any(_is_fitted(one) for one in _each(required(machines))):
+    if not math.isinf(seconds) and any(is_fitted(one) for one in listed(required(machines))):
         seconds = 0.0
-    configured = simulable(required(machines)) if seconds else []
-    chosen = configured or predictable(model, machines)
+    given = simulable(required(machines)) if seconds else []
+    chosen = given or predictable(model, machines)
 
     def collect(*traces: str | os.PathLike[str]) -> tuple[list[Parts], Costs]:
         from analysis.parts.within import opened_within
@@ -818,7 +736,7 @@ def collector(
                 from analysis.programs.span import Span
 
                 span = Span(count=limit)
-                found = [simulated_parts.collect(one, configured, span, interval=interval) for one in opened]
+                found = [simulated_parts.collect(one, given, span, interval=interval) for one in opened]
                 return [parts for parts, _ in found], found[0][1]
             from analysis.parts import predicted_parts  # with PyTorch
             from analysis.parts.costs import predicted
