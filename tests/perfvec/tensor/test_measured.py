@@ -12,9 +12,10 @@ from perfvec.tensor.metrics import mape, pairwise_accuracy
 from perfvec.tensor.model_file import describe, load_model
 from perfvec.tensor.models import make
 from perfvec.tensor.records import read_records
-from tracegen.tensor.dataset import Dataset
+from tracegen.tensor.dataset import Dataset, merge
 
 DATA = Path(__file__).parent / "data" / "x86-64.tensor.h5"
+SHIPPED = Path(__file__).parents[3] / "tracegen" / "tensor" / "data" / "x86-64.tensor.h5"
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +41,16 @@ def test_a_model_of_a_thousand_records_beats_the_mean_predictor(measured):
     assert errors["lightgbm"] < errors["mean"] / 10
 
 
-def test_the_shipped_model_is_of_the_whole_of_these_records_and_orders_them(measured):
-    """The file says of which dataset it is a part, the model which one trained it."""
+@pytest.mark.parametrize("devices", [("x86-64-v?",), ("x86-64-v?", "x86-64-v?@zen5")])
+def test_the_shipped_dataset_holds_what_these_records_and_the_shipped_model_are_of(devices, tmp_path):
+    """The file says of which dataset it is a part, the model which one trained it: devices of the one that ships."""
+    merge([SHIPPED], tmp_path / "part.tensor.h5", devices=devices)
+    with Dataset(DATA) as few, Dataset(tmp_path / "part.tensor.h5") as part:
+        said = few.provenance["part"] if len(devices) == 1 else describe("shipped")["provenance"]["digest"]
+        assert part.digest in said
+
+
+def test_the_shipped_model_orders_these_records(measured):
     model = load_model("shipped")
-    with Dataset(DATA) as data:
-        assert describe("shipped")["provenance"]["digest"] in data.provenance["part"]
     assert pairwise_accuracy(model.score_records(measured), measured.seconds, measured.group) > 0.75
     assert mape(model.to_seconds(model.score_records(measured)), measured.seconds) < 0.5
