@@ -18,7 +18,7 @@ def test_a_younger_operation_goes_first_while_an_older_one_waits():
 
 
 def test_the_unit_is_not_idle_because_a_gap_is_short():
-    """A root of 9 cycles is ready at 18; an older division, ready at 23 only, was booked before. It would have waited."""
+    """A root of 9 cycles is ready at 18, before an older division, ready at 23, that was booked already."""
     divider = parts.OutOfOrderDivider()
     assert divider.reserve(23, 5) == 23
     assert divider.reserve(18, 9) == 18  # 18 to 22, then 28 to 31
