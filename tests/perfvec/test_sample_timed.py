@@ -96,8 +96,24 @@ def test_where_all_units_are_kept_their_columns_are_those_of_the_whole_run(data,
     assert np.allclose(total, exact, rtol=0.01)
 
 
+def nearly(found, expected, allowed=0.0):
+    """Tell whether [units, machines] cycles are the expected ones, nearly: most units to a two-hundredth.
+
+    A unit begins without what was in flight: a few have two misses of the memory more or less, which few depends on
+    where the stack lies, and so on the environment.
+    """
+    beyond = np.maximum(np.abs(found - expected) - allowed, 0.0)
+    off = beyond / expected
+    in_all = np.abs(found.sum(axis=0) - expected.sum(axis=0)) - len(found) * allowed
+    return (
+        (np.median(off, axis=0) <= 0.005).all()
+        and (off > 0.03).mean() < 0.08
+        and (in_all <= 0.05 * expected.sum(axis=0)).all()
+    )
+
+
 def columns_apart(data, model, slots):
-    """A pool of units apart, its columns, those of the whole run, and the cycles of each machine."""
+    """A pool of units apart, its columns, those of the whole run, and [units, machines] cycles by either."""
     pool, instructions, whole = pool_of(data, model, slots)
     stored = TIMED.extractor(instructions).extract(whole)
     assert not pool.complete
@@ -105,8 +121,8 @@ def columns_apart(data, model, slots):
     assert pool.complete
     rows = np.concatenate([stored[unit * UNIT : (unit + 1) * UNIT] for unit in pool.unit.tolist()])
     kept = pool.stored[: len(pool.unit), OVERLAP:].reshape(-1, len(TIMED.columns))
-    expected = np.minimum(TIMED.columns[FIRST].table[:, 0] * 16, 4096)[rows[:, FIRST::3]].sum(axis=0)
-    return pool, kept, rows, found.sum(axis=0), expected
+    cycles = np.minimum(TIMED.columns[FIRST].table[:, 0] * 16, 4096)[rows[:, FIRST::3]]
+    return pool, kept, rows, found, cycles.reshape(len(pool.unit), UNIT, -1).sum(axis=1)
 
 
 @pytest.mark.parametrize("seed", [None, 3])
@@ -114,7 +130,7 @@ def test_units_apart_have_nearly_the_columns_of_the_whole_run(data, model, stead
     _, kept, rows, found, expected = columns_apart(data, model, apart(seed))
     assert (kept[:, :FIRST] == rows[:, :FIRST]).all()
     assert (kept[:, FIRST:] == rows[:, FIRST:]).mean() > 0.95
-    assert np.allclose(found, expected, rtol=0.03)
+    assert nearly(found, expected)
 
 
 @pytest.mark.parametrize("seed", [None, 3])
@@ -123,12 +139,11 @@ def test_on_a_dram_a_unit_has_a_refresh_more_or_less(data, model, seed):
 
     Two stretches of equal length, wherever they begin, differ by one such multiple at most, and so by one wait of tRFC.
     """
-    pool, kept, rows, found, expected = columns_apart(data, model, apart(seed))
+    _, kept, rows, found, expected = columns_apart(data, model, apart(seed))
     assert (kept[:, FIRST:] == rows[:, FIRST:]).mean() > 0.9
     refresh = np.array([cycles_of_refresh(reference.machine) for reference in references()])
-    assert (np.abs(found - expected) <= 0.03 * expected + len(pool.unit) * refresh).all()
-    steady = refresh == 0
-    assert steady.any() and np.allclose(found[steady], expected[steady], rtol=0.03)
+    assert nearly(found, expected, refresh)
+    assert (refresh == 0).any()  # among the machines are some that have nothing to wait for
 
 
 def test_signatures_are_of_the_columns_that_every_instruction_has(data, model):
