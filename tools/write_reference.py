@@ -64,6 +64,8 @@ _MEANINGS = {
     "frames": "Physical pages that caches see: the virtual ones, in order of first touch, or drawn; optional.",
     "first_touch": "Where a first-touched page is: in memory, or in the cache (zeroed by the kernel); optional.",
     "indirect_delay": "Fetch bubble of returns and of indirect jumps to new targets, in cycles; optional, default 0.",
+    "taken_branches": "Taken branches that fetch follows in a cycle; optional, default 1.",
+    "store_lines": "Lines that stores go to in a cycle, of a real family; optional, default 1.",
     "system_calls.default": "Cycles in the kernel of all kinds that are not given; optional, default 0.",
     **{
         f"system_calls.{kind}": f"Of {', '.join(f'`{name}`' for name in names)}; optional."

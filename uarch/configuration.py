@@ -189,6 +189,8 @@ class Machine:
     frames: str = VIRTUAL  # the physical pages that caches see: the virtual ones, or as the kernel hands them out
     first_touch: str = MEMORY  # where a store finds a page never touched before; cache: the kernel has just zeroed it
     indirect_delay: int | None = None  # cycles until the target of a return or of a retargeted jump is known; None: 0
+    taken_branches: int | None = None  # that fetch follows in a cycle, out of order; None: 1
+    store_lines: int | None = None  # that stores of a real family go to in a cycle; None: 1
     forward_latency: int | None = None  # cycles from a store's data to the load that waits for them; None: gem5's
     memory_renaming: int | None = None  # of so many last stores loads take the register; None: of none
     system_calls: SystemCalls | None = None  # None: they take no time in the kernel
@@ -221,7 +223,16 @@ class RelationError(InputError):
 
 
 # Fields that a machine may be without.
-_OPTIONAL_FIELDS = ("microcode", "frames", "first_touch", "indirect_delay", "forward_latency", "memory_renaming")
+_OPTIONAL_FIELDS = (
+    "microcode",
+    "frames",
+    "first_touch",
+    "indirect_delay",
+    "taken_branches",
+    "store_lines",
+    "forward_latency",
+    "memory_renaming",
+)
 OPTIONAL = (
     "functional_units.div_step_latency",
     "branch_predictor.indirect",

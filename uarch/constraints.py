@@ -32,7 +32,7 @@ SYSTEM_CALLS = ("default", *_FILE_CALLS, "mmap", "munmap", "mprotect", "brk", "c
 # Families whose micro-operations there are tables of (tracegen/decode/native), with their instruction set.
 IN_ORDER_FAMILIES = ("cortex-a53",)
 FAMILIES = dict.fromkeys((*IN_ORDER_FAMILIES, "cortex-a72", "neoverse-n1"), "aarch64")
-FAMILIES |= dict.fromkeys(("golden-cove", "haswell", "icelake", "skylake", "zen2", "zen3", "zen4"), "x86-64")
+FAMILIES |= dict.fromkeys(("golden-cove", "haswell", "icelake", "skylake", "zen2", "zen3", "zen4", "zen5"), "x86-64")
 MICROCODES = (GEM5, *FAMILIES)
 
 
@@ -123,6 +123,8 @@ RULES: dict[str, Rule] = {
     "frames": Rule(str, names=lambda: FRAMES),
     "first_touch": Rule(str, names=lambda: (MEMORY, CACHE)),
     "indirect_delay": Rule(int, 0, 100),
+    "taken_branches": Rule(int, 1, 4),
+    "store_lines": Rule(int, 1, 8),
     "forward_latency": _latency(),
     "memory_renaming": Rule(int, 1, 256),
     "microcode": Rule(str, names=lambda: MICROCODES),

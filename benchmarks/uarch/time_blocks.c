@@ -13,7 +13,10 @@
 #include <sys/mman.h>
 #include <x86intrin.h>
 
-enum { FEW = 100, MANY = 400, REPEATS = 200, PAGE = 4096, PAGES = 64, LONGEST = 1024, CODE_BYTES = 1 << 20 };
+#ifndef COPIES
+#define COPIES 100
+#endif
+enum { FEW = COPIES, MANY = 4 * COPIES, REPEATS = 200, PAGE = 4096, PAGES = 64, LONGEST = 1024, CODE_BYTES = 1 << 20 };
 enum { DENORMALS_ARE_ZERO = 0x9fc0 };
 static uint8_t *const code = (uint8_t *)0x200000000000;
 static volatile uint64_t *const told = (uint64_t *)0x210000000000;  // stack pointer, begin and end
@@ -123,6 +126,7 @@ int main(void) {
     const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
     for (int k = 0; k < 5; k++) sigaction(numbers[k], &action, NULL);
+    setlinebuf(stdout);  // an answer is read before the next block is written
     static char line[2 * LONGEST + 2];
     static uint8_t block[LONGEST];
     while (fgets(line, sizeof line, stdin)) {

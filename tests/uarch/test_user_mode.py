@@ -263,6 +263,35 @@ def test_a_jump_to_another_target_than_the_last_is_found_later():
         assert added == pytest.approx(3, abs=0.1)
 
 
+def two_jumps(fields):
+    """Cycles of a round: a jump to another one, which goes back."""
+    jump = Instruction(Operation.BRANCH, flags=Flag.BRANCH)
+    program = Program([jump, Instruction(), jump])
+    for k in range(4000):
+        program.execute(k % 2 * 2)
+    simulation = Simulation(replace_fields(BASE, fields), as_native(program.static()))
+    simulation.run(program.chunk())
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    return simulation.counters["cycles"] / 2000
+
+
+def test_fetch_follows_several_taken_branches_in_a_cycle():
+    one, two = ({"microcode": "zen3", "taken_branches": most} for most in (1, 2))
+    assert two_jumps(one) == pytest.approx(2, abs=0.05)
+    assert two_jumps(two) == pytest.approx(1, abs=0.05)
+    assert jumps(1, one) - jumps(1, two) == pytest.approx(1, abs=0.05)  # one of the two jumps of a round is direct
+    assert returns(one) - returns(two) == pytest.approx(1, abs=0.05)  # neither the call nor the return is followed
+    program = Program([Instruction(Operation.BRANCH, flags=Flag.BRANCH), Instruction()])
+    for _ in range(4000):
+        program.execute(0)
+    simulation = Simulation(replace_fields(BASE, two), as_native(program.static()))
+    simulation.run(program.chunk())
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    assert simulation.counters["cycles"] == pytest.approx(4000, rel=0.01)  # never the same one twice
+
+
 @pytest.mark.parametrize("name", ["zen2", "cortex-a53"])
 def test_a_system_call_takes_its_time_in_the_kernel(name):
     program = Program([Instruction(), Instruction(Operation.SYSTEM, flags=Flag.SYSCALL | Flag.SERIALIZING)])

@@ -391,6 +391,8 @@ _NOT_IN_GEM5 = {
     "frames": "gem5 hands out its pages in order",
     "first_touch": "a page of gem5's is in memory",
     "indirect_delay": "gem5 finds all targets at once",
+    "taken_branches": "gem5 ends a group of fetch with a taken branch",
+    "store_lines": "gem5 writes stores of x86 one at a time",
     "forward_latency": "gem5 forwards in 2 cycles",
     "memory_renaming": "gem5 loads from stores through its queue alone",
     "system_calls": "gem5 emulates system calls in no time",

@@ -86,6 +86,7 @@ def _throughputs() -> list[Snippet]:
         _side_by_side("multiply", [f"imul {register}, r12" for register in _WHOLE]),
         _side_by_side("load", [f"mov {register}, [rdi + {8 * k}]" for k, register in enumerate(_WHOLE)]),
         _side_by_side("store", [f"mov [rdi + {8 * k}], r12" for k in range(8)]),
+        _side_by_side("store to another line", [f"mov [rdi + {64 * k}], r12" for k in range(8)]),
         _side_by_side("fp add", [f"addpd {v}, xmm9" for v in vectors]),
         _side_by_side("fp multiply", [f"mulpd {v}, xmm9" for v in vectors]),
         _side_by_side("vector add", [f"paddd {v}, xmm9" for v in vectors]),

@@ -54,7 +54,6 @@ _UNITS = {
 }
 _FP_DIVIDES = (Operation.FP_DIV, Operation.FP_SQRT, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
 _FP_DIVIDER = 2
-MOST_PORTS = 3  # that are told from all, as in core/pipeline/out_of_order.cpp
 
 
 def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
@@ -89,7 +88,7 @@ def native_rows(machine: Machine, native: NativeInstructions) -> Rows:
     # One that not all units of its kind can do: it is slower than they are many.
     single = (native.busy > 0) & ~divides & (native.instructions.compute_operations == 1)
     ports = np.maximum(np.rint(1 / np.where(single, native.busy, 1)), 1)
-    rows[:, BEFORE] = np.where(single & (ports < np.minimum(counts, MOST_PORTS + 1)), ports, rows[:, BEFORE])
+    rows[:, BEFORE] = np.where(single & (ports < counts), ports, rows[:, BEFORE])
     return rows
 
 
@@ -106,7 +105,7 @@ def _shared(native: NativeInstructions) -> SharedRows:
     instructions = native.instructions
     rows = np.zeros((len(instructions), COLUMNS), np.int16)
     rows[:, AFTER] = instructions.cycles_after
-    rows[:, CHAINED] = native.stack
+    rows[:, CHAINED] = native.traits
     rows[:, MICRO_OPERATIONS] = instructions.micro_operations
     rows[:, COMPUTES] = instructions.compute_operations
     rows[:, FLAGS] = instructions.flags.view(np.int16)

@@ -120,7 +120,7 @@ def test_a_loop_larger_than_a_group_of_fetch_takes_two_cycles():
     "family, preset, microcode, origin",
     [
         ("zen3", "zen2", "zen3", "told"),
-        ("zen5", "zen4", "zen4", "assumed"),
+        ("zen5", "zen4", "zen5", "told"),
         ("broadwell", "haswell", "haswell", "assumed"),
         ("unknown", "base", "gem5", None),
     ],
@@ -227,7 +227,7 @@ def as_native(static):
     return replace(static, native=lambda family: own)
 
 
-@pytest.mark.parametrize("family", ["zen3", "zen5"])  # of one there are micro-operations
+@pytest.mark.parametrize("family", ["zen3", "zen"])  # of one there are micro-operations
 def test_the_machine_mispredicts_at_the_measured_cost(family):
     """The loop `pattern` of the probes, of which half the branches are mispredicted."""
     rax, rcx, rsi, r8, r9, r15 = 0, 1, 6, 8, 9, 15
@@ -267,6 +267,16 @@ def test_what_renaming_takes_from_stores_is_told_from_what_the_store_queue_forwa
     del found.numbers["renamed_stores"]
     machine = describe(ZEN3, found, "2026-11-26").machine
     assert (machine.forward_latency, machine.memory_renaming) == (1, None)
+
+
+@pytest.mark.parametrize("jump, stores, taken, lines", [(0.54, 1.98, 2, 2), (1.02, 0.97, 1, 1), (0.1, 0.2, 4, 1)])
+def test_what_fetch_follows_and_stores_reach_in_a_cycle_is_measured(jump, stores, taken, lines):
+    found = made_up()
+    assert describe(ZEN3, found, "2026-11-27").machine.taken_branches is None
+    found.curves["jumps"] = {"cycles a jump": ([128.0, 256.0], [jump, 9.0])}
+    found.per_cycle["store to another line"] = stores
+    machine = describe(ZEN3, found, "2026-11-27").machine
+    assert (machine.taken_branches, machine.store_lines) == (taken, lines)
 
 
 def test_a_system_call_takes_what_is_measured_beyond_its_instruction(tmp_path):

@@ -56,7 +56,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
 def _native(
     instructions: StaticInstructions, parts: list[Parts], vector_load: float, vector_store: float
 ) -> NativeInstructions:
-    front, computes, latency, busy, after, stack = np.array(parts, np.float64).reshape(-1, len(Parts._fields)).T
+    front, computes, latency, busy, after, traits = np.array(parts, np.float64).reshape(-1, len(Parts._fields)).T
     cracked = replace(
         instructions,
         micro_operations=front.astype(np.uint8),
@@ -69,5 +69,5 @@ def _native(
         native=None,
     )
     return NativeInstructions(
-        cracked, latency.astype(np.int16), busy.astype(np.float32), stack.astype(np.uint8), vector_load, vector_store
+        cracked, latency.astype(np.int16), busy.astype(np.float32), traits.astype(np.uint8), vector_load, vector_store
     )

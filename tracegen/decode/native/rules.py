@@ -11,7 +11,7 @@ from capstone import CsInsn
 from numpy.typing import NDArray
 
 from tracegen.decode.native.table import Cost, NativeTable
-from uarch.instructions import Operation
+from uarch.instructions import FORWARDS, Operation
 
 _MOST = 24  # micro-operations on a unit; what is longer is microcode, whose latency tells
 _DIVIDES = (Operation.INT_DIV, Operation.FP_DIV, Operation.FP_SQRT, Operation.SIMD_FP_DIV, Operation.SIMD_FP_SQRT)
@@ -36,7 +36,7 @@ class Instruction(NamedTuple):
 
 class Parts(NamedTuple):
     """Micro-operations that the front end takes, those on the operation's unit, and their costs in cycles (as
-    `NativeInstructions`); cycles after which its result is there: beyond those of a load into a general register, or of
+    `NativeInstructions`), as are its traits; cycles after which its result is there: beyond those of a load into a general register, or of
     what another's unit computes.
     """
 
@@ -45,7 +45,7 @@ class Parts(NamedTuple):
     latency: int = -1
     busy: float = 0.0
     after: int = 0
-    stack: int = 0
+    traits: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def computed(front: int, operations: int, operation: int, cost: Cost | None) -> 
     if cost is None:
         return Parts(front, 1 if operation in _DIVIDES else min(operations, _MOST))
     latency = min(max(cost.latency, 1), 2000)
+    traits = FORWARDS * cost.forwards
     if operation in _DIVIDES:
         return Parts(front, 1, latency, cost.throughput)
-    return Parts(front, min(operations, _MOST), latency, cost.throughput)
+    return Parts(front, min(operations, _MOST), latency, cost.throughput, traits=traits)

@@ -18,11 +18,15 @@ _FOLDER = Path(__file__).parent
 
 
 class Cost(NamedTuple):
-    """Micro-operations as the front end counts them, latency and reciprocal throughput in cycles, without its loads."""
+    """Micro-operations as the front end counts them, latency and reciprocal throughput in cycles, without its loads.
+
+    One that `forwards` has its result a cycle earlier for the next one that does.
+    """
 
     micro_operations: int
     latency: int
     throughput: float
+    forwards: bool = False
 
 
 class Accesses(NamedTuple):
@@ -46,7 +50,7 @@ class NativeTable:
     family: str
     source: str
     date: str
-    forms: MappingProxyType[str, tuple[int, int, float]]
+    forms: MappingProxyType[str, Cost]
 
     @property
     def _accesses(self) -> Accesses:
@@ -55,24 +59,24 @@ class NativeTable:
     @property
     def load_latency(self) -> int:
         """Latency of a load into a general register."""
-        return self.forms[self._accesses.load][1]
+        return self.forms[self._accesses.load].latency
 
     @property
     def vector_load(self) -> int:
         """Cycles that a load into a vector register takes longer than one into a general register."""
-        return max(self.forms[self._accesses.vector_load][1] - self.load_latency, 0)
+        return max(self.forms[self._accesses.vector_load].latency - self.load_latency, 0)
 
     @property
     def vector_cycles(self) -> tuple[float, float]:
         """Reciprocal throughput of loads into vector registers, and of stores from them."""
-        return self.forms[self._accesses.vector_load][2], self.forms[self._accesses.vector_store][2]
+        return self.forms[self._accesses.vector_load].throughput, self.forms[self._accesses.vector_store].throughput
 
-    def _known(self, form: str) -> tuple[int, int, float] | None:
+    def _known(self, form: str) -> Cost | None:
         """The form, or else it with other, or the same, registers as sources; one that renaming does is no example."""
         found = self.forms.get(form)
         if found is None:
             found = self.forms.get(form.removesuffix(SAME) if form.endswith(SAME) else form + SAME)
-            return found if found is not None and found[1] > 0 else None
+            return found if found is not None and found.latency > 0 else None
         return found
 
     def cost(self, form: str) -> Cost | None:
@@ -80,15 +84,15 @@ class NativeTable:
         found = self._known(form)
         kinds = form.removesuffix(SAME).partition(" ")[2].split(",")
         if form.startswith("lea ") or not any(kind[:1] == "m" for kind in kinds):
-            return None if found is None else Cost(*found)
+            return found
         own = next((own for name in of_registers(form) if (own := self._known(name)) is not None), None)
         if own is not None:
-            return Cost((found or own)[0], own[1], own[2])
+            return own._replace(micro_operations=(found or own).micro_operations)
         if found is None:
             return None
         vector = any(kind in ("x", "y", "z") for kind in kinds)
-        loads = self.forms.get("movups x,m128" if vector else "mov r64,m64", (1, 5, 0.5))[1]
-        return Cost(found[0], max(found[1] - loads, 1), found[2])
+        load = self.forms.get("movups x,m128" if vector else "mov r64,m64", Cost(1, 5, 0.5))
+        return found._replace(latency=max(found.latency - load.latency, 1))
 
 
 def families() -> tuple[str, ...]:
@@ -102,5 +106,7 @@ def native_table(family: str) -> NativeTable:
     if family not in families():
         raise InputError(f"no table of micro-operations of {family}{nearest(family, families())}")
     values = json.loads((_FOLDER / f"{family}.json").read_text())
-    forms = {form: (int(one[0]), int(one[1]), float(one[2])) for form, one in values["forms"].items()}
+    forms = {
+        form: Cost(int(one[0]), int(one[1]), float(one[2]), bool(one[3:])) for form, one in values["forms"].items()
+    }
     return NativeTable(family, values["source"], values["date"], MappingProxyType(forms))

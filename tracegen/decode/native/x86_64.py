@@ -23,12 +23,12 @@ from uarch.instructions import (
 )
 
 # Instructions that fuse with a conditional branch behind them: Fog, "The microarchitecture of Intel, AMD and VIA CPUs"
-# (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3). Zen 4 as Zen 3.
+# (2023), sections 10.11 (Sandy Bridge and later), 22.8 (Zen 2) and 23.8 (Zen 3). Zen 4 and Zen 5 as Zen 3.
 _COMPARES = frozenset(("cmp", "test"))
 _INTEL = _COMPARES | {"add", "sub", "and", "inc", "dec"}
 _ZEN = _INTEL | {"or", "xor"}
 _FUSE = dict.fromkeys(("haswell", "skylake", "icelake", "golden-cove"), _INTEL)
-_FUSE |= {"zen2": _COMPARES, "zen3": _ZEN, "zen4": _ZEN}
+_FUSE |= {"zen2": _COMPARES, "zen3": _ZEN, "zen4": _ZEN, "zen5": _ZEN}
 _NOTHING = frozenset(("nop", "endbr64", "endbr32", "prefetch"))
 _MEMORY = Flag.LOAD | Flag.STORE
 # What the stack engine keeps out of the registers: the stack pointer is that of the last explicit write and a distance,
@@ -44,9 +44,9 @@ _VECTOR_MOVES = frozenset(
 # code leaves it, and waits for nothing (AMD 56665, "XMM register merge optimization").
 _KEEP_UPPER = frozenset("cvtsi2ss cvtsi2sd cvtsd2ss cvtss2sd sqrtss sqrtsd rcpss rsqrtss roundss roundsd".split())
 
-# What loops on a Zen 4 show (benchmarks/uarch/host_loops.py): slow addresses take a cycle more, and a shift by `cl`
+# What loops on a Zen 4 and a Zen 5 show (benchmarks/uarch/host_loops.py): slow addresses take a cycle more, and a shift by `cl`
 # does not wait for the flags, which it leaves where `cl` is zero.
-_MEASURED = frozenset(("zen4",))
+_MEASURED = frozenset(("zen4", "zen5"))
 _SHIFTS = frozenset(("shl", "shr", "sal", "sar", "rol", "ror"))
 _FLAGS = (FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER)
 
@@ -71,10 +71,11 @@ def _parts(instruction: Instruction, table: NativeTable) -> Parts:
         front = min(max(operations - _beside(accesses, table.family), 1), 255)
         parts = computed(front, front, operation, cost)
     if flags & Flag.BRANCH:
-        parts = parts._replace(front=min(parts.front, 2), computes=1, latency=1, busy=0.0)
+        busy = 0.0 if cost is None else cost.throughput
+        parts = parts._replace(front=min(parts.front, 2), computes=1, latency=1, busy=busy)
     if flags & Flag.LOAD:
         parts = parts._replace(after=table.vector_load * _vector(name) + (slow and table.family in _MEASURED))
-    return parts._replace(stack=stack)
+    return parts._replace(traits=parts.traits | stack)
 
 
 def _eliminated(name: str, flags: int, family: str) -> bool:

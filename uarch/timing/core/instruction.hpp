@@ -30,6 +30,7 @@ constexpr int REGISTERS = 78;  // architectural ones; one more takes what has no
 constexpr int MICROCODE_FLAGS = 76;  // one of them: what gem5's microcode of a divide tests (uarch/timing/static.py)
 constexpr int STACK_POINTER = 4;  // x86-64's
 constexpr int STACK_MOVED = 1, STACK_READ = 2;  // by the stack engine; by others (tracegen/decode/native/x86_64.py)
+constexpr int FORWARDS = 4;  // the result is there a cycle earlier for the next one that does
 constexpr int MAX_SOURCES = 8, MAX_DESTINATIONS = 6;
 constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a trace
 
@@ -62,7 +63,7 @@ struct StaticInstruction {
                                  // else (0: all)
     std::int16_t cycles_after;   // until its registers have the results; of real families what it loads alone
     std::int16_t chained;        // 1: computes only after the last such one; 2: also, and its second half after the first;
-                                 // of real families STACK_MOVED or STACK_READ
+                                 // of real families STACK_MOVED, STACK_READ, FORWARDS
     std::int16_t execution;      // its column of the CPI stack (`Cause`)
     Interruption interruption;
 

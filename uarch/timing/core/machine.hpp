@@ -79,6 +79,8 @@ struct Machine {
     bool zeroed_pages = false;  // a page's lines are in L1D when it is stored to first
     int indirect_delay = 0;   // cycles of fetch until a return's target is known, or an indirect jump's other one
     SystemCalls system_calls;
+    int taken_branches = 1;   // that fetch follows in a cycle
+    int store_lines = 1;      // of a real family: that stores go to in a cycle
     int forward_latency = 2;  // from a store's data to those of a load that waits for them
     int memory_renaming = 0;  // of so many stores the last ones' registers are known to loads
     double vector_load = 0, vector_store = 0;  // cycles of one of many; 0: as others

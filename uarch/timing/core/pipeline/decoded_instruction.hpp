@@ -34,8 +34,9 @@ struct alignas(64) DecodedInstruction {
     std::uint8_t chained;
     std::uint8_t ports;  // of native micro-operations: how many of its kind of units can do it; 0: all
     // Of native micro-operations: accesses memory from or to vector registers; moves a general register from or to memory,
-    // or computes in memory; moves the stack pointer by the stack engine; reads it otherwise.
-    bool vector : 1, renames : 1, stack_engine : 1, stack_read : 1;
+    // or computes in memory; moves the stack pointer by the stack engine; reads it otherwise; its result is there a cycle
+    // earlier for the next one that forwards.
+    bool vector : 1, renames : 1, stack_engine : 1, stack_read : 1, forwards : 1;
     bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
     bool few_destinations;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
     std::uint8_t rounds;  // of a divide
@@ -69,8 +70,9 @@ struct alignas(64) DecodedInstruction {
           vector(native && row.is(LOAD | STORE) && has_vectors(row)),
           renames(native && row.is(LOAD | STORE) && !vector && !row.is(ATOMIC) &&
                   (row.computes == 0 || (row.is(LOAD) && row.is(STORE)))),
-          stack_engine(native && row.chained == STACK_MOVED),
-          stack_read(native && row.chained == STACK_READ),
+          stack_engine(native && row.chained & STACK_MOVED),
+          stack_read(native && row.chained & STACK_READ),
+          forwards(native && row.chained & FORWARDS),
           few_destinations(row.destination_count < USUAL_DESTINATIONS),
           rounds(byte(static_cast<std::int16_t>(row.rounds()))),
           source_count(byte(row.source_count)),

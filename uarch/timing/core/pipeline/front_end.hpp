@@ -28,9 +28,11 @@ class FrontEnd {
     static constexpr int FETCH_QUEUE = 32;  // micro-operations between fetch and decode (gem5's default)
     static constexpr Line NO_LINE = -1;
 
-    FrontEnd(std::int64_t fetch_width, std::int64_t decode_width, std::int64_t delay, bool buffered = false)
+    FrontEnd(std::int64_t fetch_width, std::int64_t decode_width, std::int64_t delay, int taken_branches = 1,
+             bool buffered = false)
         : fetch_width_(fetch_width),
           decode_width_(decode_width),
+          taken_branches_(taken_branches),
           delay_(delay),
           buffered_(buffered),
           queue_(buffered ? most_under_way() : FETCH_QUEUE, -1) {}
@@ -50,7 +52,8 @@ class FrontEnd {
             if constexpr (STACK)
                 waits.add_access(FetchTranslation, caches.translated(), fetched_after(redirected, caches.answered()),
                                  data - fetch_.cycle - 1);
-            fetch_ = {std::max(fetch_.cycle + 1, data), 0};
+            const bool within = line_ == NO_LINE && followed_in_ == fetch_.cycle && data <= fetch_.cycle + 1;
+            if (!within) fetch_ = {std::max(fetch_.cycle + 1, data), 0};  // else a branch has led there in this cycle
             line_ = line;
         }
         const Cycle room = queue_.released(std::min(operations, queue_.entries())) + 1;
@@ -144,9 +147,15 @@ class FrontEnd {
         line_ = line;
     }
 
-    // A branch goes to `target` as expected: nothing more is fetched in its cycle.
-    void end_group(Address target) {
-        fetch_.used = fetch_width_;
+    // The branch at `pc` goes to `target` as expected: nothing more is fetched in its cycle, unless fetch `follows` several
+    // in one; it does not follow the same one twice.
+    void end_group(Address pc, Address target, bool follows) {
+        followed_ = followed_in_ == fetch_.cycle ? followed_ + 1 : 1;
+        if (follows && followed_ < taken_branches_ && pc != last_taken_)
+            followed_in_ = fetch_.cycle;
+        else
+            fetch_.used = fetch_width_;
+        last_taken_ = pc;
         if (line_of(target) != line_) line_ = NO_LINE;
     }
 
@@ -164,11 +173,14 @@ class FrontEnd {
         return redirected && level == L1I ? redirect_cause_ : fetch_from(level);
     }
 
-    std::int64_t fetch_width_, decode_width_, delay_;
+    std::int64_t fetch_width_, decode_width_, taken_branches_, delay_;
     bool buffered_;
     Slots fetch_, send_, decode_;  // send_: from the fetch queue to decode
     Line line_ = NO_LINE;          // the one at hand
     ReleaseRing queue_;            // when the latest micro-operations left the fetch queue, or were renamed
+    Address last_taken_ = 0;       // the last branch taken as expected
+    Cycle followed_in_ = -1;       // the cycle in which a branch was followed and fetch went on,
+    std::int64_t followed_ = 0;    // and branches taken in it
     Cycle stalled_ = NEVER;        // the cycle in which rename stalled,
     Cycle stopped_ = NEVER;        // from which fetch sends nothing,
     Cycle resumed_ = 0;            // from which decode goes on,

@@ -8,7 +8,6 @@ namespace perfvec {
 namespace {
 
 constexpr int LEAST_RENAMED = 4;  // bytes
-constexpr int MOST_PORTS = 3;  // that are told from all, as in uarch/timing/native.py
 
 // Ports, in 1/PORT, of an access whose throughput is one in `cycles`.
 std::int64_t ports_of(double cycles, int ports) {
@@ -30,10 +29,10 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
       frontend_delay_(machine.out_of_order->frontend_delay),
       dispatch_delay_(machine.out_of_order->dispatch_delay),
-      front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_, machine.native),
+      front_(machine.out_of_order->fetch_width, machine.out_of_order->decode_width, frontend_delay_, machine.taken_branches,
+             machine.native),
       wrong_path_(instructions_),
       units_(machine.out_of_order->issue_width, machine.units),
-      int_ports_(machine.units.int_alu),
       int_dividers_(machine.units.int_mul),
       fp_dividers_(machine.units.fp_mul),
       vector_load_(ports_of(machine.vector_load, machine.units.load_ports)),
@@ -49,8 +48,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       store_queue_(machine, caches, responses_, -LATE_RELEASE),
       stack_(std::min<std::int64_t>({front_.fetch_width(), front_.decode_width(), rename_width_, machine.out_of_order->commit_width})) {
     if (native_)
-        for (int ports = 1; ports <= MOST_PORTS; ++ports)
-            some_units_.emplace_back(FunctionalUnits::MOST, FunctionalUnitCounts{ports, ports, ports, ports, ports, ports, ports});
+        for (int unit = INT_ALU; unit <= SIMD; ++unit) bound_ports_.emplace_back(units_.units(unit));
     branches_.tell_retargets(indirect_delay_ > 0);
 }
 
@@ -321,7 +319,7 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
         for (int round = 1; round < row.rounds; ++round) branch(true, false);
         if (row.rounds > 0) branch(false, true);
     }
-    if (taken_in == inside.fetched.last) front_.end_group(pc);
+    if (taken_in == inside.fetched.last) front_.end_group(pc, pc, false);
     return inside;
 }
 
@@ -423,6 +421,11 @@ __attribute__((always_inline)) inline void OutOfOrderCore::await_operands(InFlig
             source < row.address_count ? read(row.sources[source], of_address, at.address_register)
                                        : read(row.sources[source], at.of_others, at.others_register);
     }
+    if (row.forwards) {
+        at.of_others = 0;
+        for (int source = row.address_count; source < row.source_count; ++source)
+            at.of_others = std::max(at.of_others, ready_[row.sources[source]] - forwarded_[row.sources[source]]);
+    }
     const bool memory = at.accesses() > 0;
     const Cycle begin = at.begin(), unordered = std::max(begin, of_address);
     if (memory) store_queue_.write_before(at.dispatched + 1);
@@ -491,12 +494,10 @@ __attribute__((always_inline)) inline void OutOfOrderCore::compute(InFlight<PLAI
         if (!PLAIN && row.chained) start = std::max(start, chain_[row.chained == PAIR]);
         for (std::int64_t operation = 0; operation < at.own; ++operation) {
             if (!PLAIN && row.chained == PAIR && 2 * operation == at.own) start = at.result;
-            Cycle free = start;  // from which a port is that can do it
-            if (native_ && row.unit == INT_ALU)
-                free = int_ports_.reserve(row.ports, at.dispatched, start);
-            else if (row.ports > 0)
-                free = some_units_[row.ports - 1].reserve(row.unit, start);
-            const Cycle issue = !PLAIN && row.divider != Divider::None ? divide(row, free) : units_.reserve(row.unit, free);
+            const bool divides = !PLAIN && row.divider != Divider::None;
+            Cycle free = start;  // from which the port is that it is bound to
+            if (native_ && !divides) free = bound_ports_[row.unit - INT_ALU].reserve(row.ports, at.dispatched, start);
+            const Cycle issue = divides ? divide(row, free) : units_.reserve(row.unit, free);
             at.result = std::max(at.result, issue + row.latency);
             issue_queue_.leave(issue);
             if constexpr (PLAIN) break;
@@ -567,11 +568,13 @@ __attribute__((always_inline)) inline void OutOfOrderCore::write_registers(const
         for (int place = row.USUAL_BASES; place < row.base_count; ++place) write(row.bases[place], at.addressed + 1);
         if (row.divider == Divider::Integer) ready_[MICROCODE_FLAGS] = at.result - row.cycles_after;
     }
+    if (row.fp_destinations > 0)
+        for (const auto destination : row.destinations) forwarded_[destination] = row.forwards;
     if (at.followed) {
         const Cycle computing = at.own > 0 ? row.latency : 0;
         squashed_.write(row, std::min(at.ahead + row.cycles_before + computing + row.cycles_after, at.result));
     }
-    ready_[REGISTERS] = 0;  // where those that it does not have went
+    ready_[REGISTERS] = forwarded_[REGISTERS] = 0;  // where those that it does not have went
     memory_last_ = std::max(memory_last_, at.complete);
     if (at.ordering()) memory_order_ = at.complete;
 }
@@ -611,8 +614,8 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::retire_branch(InFlig
     } else if (outcome == Redirect::Retarget) {
         const Line line = line_of(target) == front_.line() ? front_.line() : FrontEnd::NO_LINE;
         front_.go_on(at.fetched.last + indirect_delay_, line, front_.fetch_width(), MispredictDecode);
-    } else if (outcome == Redirect::None && taken) {  // a taken branch ends the fetch group
-        front_.end_group(target);
+    } else if (outcome == Redirect::None && taken) {
+        front_.end_group(row.pc, target, !row.is(CALL | RETURN | INDIRECT));
     }
     return retired_at;
 }

@@ -139,9 +139,8 @@ class OutOfOrderCore final : public Core {
     WrongPath wrong_path_;
     SquashedLoads squashed_;
     FunctionalUnits units_;
-    std::vector<FunctionalUnits> some_units_;  // of a real family: one of each kind, two, …, for what the others cannot do
-    BoundPorts int_ports_;                     // of a real family
-    bool stack_moved_ = false;                 // by the stack engine, since the stack pointer was read otherwise
+    std::vector<BoundPorts> bound_ports_;  // of a real family, for each kind of units
+    bool stack_moved_ = false;             // by the stack engine, since the stack pointer was read otherwise
     Dividers int_dividers_, fp_dividers_;
     OutOfOrderDivider native_int_divider_, native_fp_divider_;  // of a real family
     std::int64_t vector_load_, vector_store_;  // ports of a vector's access, in 1/PORT,
@@ -154,6 +153,7 @@ class OutOfOrderCore final : public Core {
     ResponsePort responses_;
     StoreQueue store_queue_;
     Cycle ready_[REGISTERS + 1] = {};    // from which a reader of the register can issue
+    std::uint8_t forwarded_[REGISTERS + 1] = {};  // cycles earlier, for the next one that forwards
     std::array<History, REGISTERS + 1> history_{};  // of what is ready
     History result_history_;                        // of the instruction at hand
 

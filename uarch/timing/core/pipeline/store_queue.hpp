@@ -4,7 +4,7 @@
 // can be there before it: under total store order (x86-64) when the store before it is written, else in order too, but as
 // many a cycle as there are store ports, and loads then find its line on the way (gem5's LSQUnit::writebackStores). With the
 // micro-operations of a real family stores pass through the cache one behind another: their lines are asked for early, their
-// places free in order, and several go in a cycle to one line alone.
+// places free in order, and several go in a cycle to one line alone, or to `store_lines`.
 #pragma once
 
 #include <algorithm>
@@ -34,6 +34,7 @@ class StoreQueue {
           native_(machine.native),
           total_store_order_(machine.total_store_order),
           ports_(machine.units.store_ports),
+          most_lines_(machine.store_lines),
           ring_(machine.out_of_order->store_queue_entries, free_at) {
         std::size_t size = 1;
         while (size < static_cast<std::size_t>(ring_.entries())) size *= 2;
@@ -94,14 +95,16 @@ class StoreQueue {
     // The cycle in which a store can go to the cache.
     Cycle starts(const Retired& store) const {
         const bool beside = native_ && sent_ > 0 && store.earliest <= next_ && line_of(store.address) != line_;
-        return std::max(store.earliest, next_ + beside);
+        return std::max(store.earliest, next_ + (beside && lines_ >= most_lines_));
     }
 
     // The oldest store that waits goes to the cache; its entry is free when it and all before it are there.
     void write_next() {
         const Retired& store = retired_[place(written_)];
         const Cycle start = starts(store);
-        line_ = line_of(store.address);
+        const Line line = line_of(store.address);
+        lines_ = sent_ > 0 && start == next_ ? lines_ + (line != line_) : 1;
+        line_ = line;
         Cycle done = caches_.access_data(store.address, store.size, start, true, store.pc);
         if (kept_) {
             history_.add_gap(start - std::max(next_, start - HISTORY));
@@ -140,7 +143,7 @@ class StoreQueue {
     Hierarchy& caches_;
     ResponsePort& responses_;
     bool native_, total_store_order_, kept_ = false;
-    std::int64_t ports_;
+    std::int64_t ports_, most_lines_;
     ReleaseRing ring_;
     std::vector<Retired> retired_;  // by entry, modulo a power of two
     StoreForwarding forwarding_;
@@ -148,6 +151,7 @@ class StoreQueue {
     std::int64_t written_ = 0;  // stores sent to the cache so far
     std::int64_t sent_ = 0;     // of them in the cycle next_
     Cycle next_ = 0;            // when the next one can be sent
+    std::int64_t lines_ = 0;    // their lines
     Line line_ = 0;             // of the last one
     Cycle drained_ = 0;
 };
