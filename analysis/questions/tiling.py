@@ -35,8 +35,7 @@ from perfvec.representation.represent import represent
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.qemu import Region, parse_place
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, Region, parse_place, trace
 from tracegen.suite.host_time import host_time
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import Machine
@@ -165,9 +164,8 @@ def tiling(
             region = Region(parse_place(experiment.region), returns=True) if experiment.region else None
             command = experiment.prepare(value, folder, 1)
             with Path(os.devnull).open("wb") as unheard:
-                result = trace(
-                    command, path, stdout=unheard, region=region, max_instructions=max_instructions, progress=False
-                )
+                execution = Execution(command, stdout=unheard, region=region, max_instructions=max_instructions)
+                result = trace(execution, path, progress=False)
             if result.exit_status not in (0, None) and not result.stopped:
                 raise InputError(f"{' '.join(command)} ended with status {result.exit_status}")
             with Trace(path) as opened:

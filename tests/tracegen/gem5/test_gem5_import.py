@@ -28,7 +28,8 @@ from tracegen.gem5.address_space import MMAP_BEGINS, AddressSpace
 from tracegen.gem5.reader import Reader, import_gem5
 from tracegen.gem5.source import find_source, read_run
 from tracegen.gem5.statistics import read_statistics
-from tracegen.qemu.runner import trace as trace_by_qemu
+from tracegen.qemu import Execution
+from tracegen.qemu import trace as trace_by_qemu
 from uarch.configuration import load_machine
 
 PERIOD = {"o3": 556, "minor": 714}  # picoseconds: 1.8 and 1.4 GHz
@@ -96,7 +97,7 @@ def test_the_trace_is_that_of_qemu(core, tmp_path):
     elsewhere.
     """
     _, trace, _ = imported(core, tmp_path)
-    trace_by_qemu([str(gem5_runs.PROGRAM)], tmp_path / "q.trace.h5", stdout=2, progress=False)
+    trace_by_qemu(Execution([str(gem5_runs.PROGRAM)], stdout=2), tmp_path / "q.trace.h5", progress=False)
     with Trace(tmp_path / "q.trace.h5") as other:
         np.testing.assert_array_equal(trace.address, other.address)
         np.testing.assert_array_equal(trace.code, other.code)
