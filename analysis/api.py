@@ -175,18 +175,17 @@ def trace(
     >>> pv.trace(["true"], max_instructions=1000).instructions
     1000
     """
+    from tracegen.qemu import Execution, parse_place
     from tracegen.qemu import Region as QemuRegion
-    from tracegen.qemu import parse_place
-    from tracegen.qemu.runner import trace as run_trace
+    from tracegen.qemu import trace as run_trace
 
     if isinstance(command, str):
         raise Error(f"a command is a list of words, as ['gzip', '-c', 'records.csv'], not the text {command!r}")
     if isinstance(region, str):
         region = QemuRegion(start=parse_place(region), returns=True)
     folder, path = _place(output, f"{Path(command[0]).name if command else 'program'}.trace.h5")
-    made = run_trace(
+    execution = Execution(
         command,
-        path,
         stdin=stdin,
         stdout=stdout,
         env=env,
@@ -195,7 +194,7 @@ def trace(
         skip=skip,
         region=region,
     )
-    return _trace_file(made.path, folder)
+    return _trace_file(run_trace(execution, path).path, folder)
 
 
 def load(path: str | os.PathLike[str]) -> TraceFile | LivePointsFile | Program:

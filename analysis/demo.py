@@ -18,7 +18,7 @@ from analysis.results.headline import Headline, percent
 from analysis.results.page import Section, write_page
 from perfvec.model import Model
 from perfvec.representation.sample import represent_sampled
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import input_file
 from uarch.configuration import load_machine, preset_names
 
@@ -50,7 +50,7 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
         path = folder / f"{name}.trace.h5"
         _say(f"tracing    {' '.join(command)}")
         with Path(os.devnull).open("wb") as unheard:
-            trace(command, path, stdout=unheard, max_instructions=INSTRUCTIONS[name])
+            trace(Execution(command, stdout=unheard, max_instructions=INSTRUCTIONS[name]), path)
         vectors.append(represent_sampled(model, path, half_width=_HALF_WIDTH))
         vectors[-1].save(folder / f"{name}.vector.npz")
 

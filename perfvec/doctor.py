@@ -24,8 +24,8 @@ from perfvec.training.ranks import device_of
 from support.errors import InputError
 from tracegen.gem5.label import find_gem5
 from tracegen.gem5.label import version as gem5_version
+from tracegen.qemu import Execution, trace
 from tracegen.qemu.plugin import find_qemu, plugin_for
-from tracegen.qemu.runner import trace
 
 _PACKAGES = {
     "dask": ("distributed", "--scheduler and --cluster"),
@@ -102,7 +102,7 @@ def _program() -> str:
     """Trace and represent the beginning of a program, as every question about one begins."""
     with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("wb") as unheard:
         path = Path(folder) / "true.trace.h5"
-        trace(["true"], path, progress=False, stdout=unheard, max_instructions=20_000)
+        trace(Execution(["true"], stdout=unheard, max_instructions=20_000), path, progress=False)
         vector = represent_sampled(load_model(), path, progress=False)
     return f"{vector.instructions:,} instructions of `true` represented"
 

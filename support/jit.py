@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
+from hashlib import sha256
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,6 +52,7 @@ def _whatever_is_kept(dispatcher: Any) -> Any:
     modules had other names.
     """
     kept = dispatcher._cache
+    kept._cache_file._source_stamp = _sources(Path(dispatcher.py_func.__code__.co_filename).parent)
     load = kept.load_overload
 
     def load_overload(signature: Any, target: Any) -> Any:
@@ -62,6 +64,14 @@ def _whatever_is_kept(dispatcher: Any) -> Any:
 
     kept.load_overload = load_overload
     return dispatcher
+
+
+@cache
+def _sources(folder: Path) -> str:
+    """Hash of a folder's Python files. Numba knows the function's own one, but constants and functions of those beside
+    it are compiled into it.
+    """
+    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()
 
 
 @cache

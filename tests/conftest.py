@@ -18,7 +18,7 @@ from perfvec.training.recipe import Recipe
 from perfvec.training.train import train
 from support.unsealed import ALLOWED
 from tracegen.label import label
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import Machine, load_machine
 from uarch.space import sample
@@ -94,13 +94,8 @@ def _make(folder: Path) -> None:
     traces.mkdir()
     for name, argument in (("qsort", "3000"), ("matmul", "24")):
         compile_c(KERNELS / f"{name}.c", folder / name, ["-static"])
-        trace(
-            [str(folder / name), argument],
-            traces / f"{name}.trace.h5",
-            stdout=2,
-            max_instructions=INSTRUCTIONS,
-            progress=False,
-        )
+        execution = Execution([str(folder / name), argument], stdout=2, max_instructions=INSTRUCTIONS)
+        trace(execution, traces / f"{name}.trace.h5", progress=False)
     files = sorted(traces.iterdir())
     latencies, more = folder / "latencies", folder / "more"
     label(files, _machines(), latencies, workers=1, progress=False)

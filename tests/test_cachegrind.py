@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import KERNELS
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import load_machine, replace_field
 from uarch.timing.simulation import Simulation
@@ -39,7 +39,7 @@ def test_misses_are_those_of_cachegrind(kernel, arguments, tmp_path):
     found_lines = re.findall(r"(D1 +misses|I +refs): +([\d,]+)", report)
     expected = {key: int(value.replace(",", "")) for key, value in found_lines}
 
-    trace([str(program), *arguments], tmp_path / "t.trace.h5", stdout=subprocess.DEVNULL, progress=False)
+    trace(Execution([str(program), *arguments], stdout=subprocess.DEVNULL), tmp_path / "t.trace.h5", progress=False)
     machine = load_machine("base")
     for cache in ("l1i", "l1d"):
         machine = replace_field(machine, f"{cache}.prefetcher", "none")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.command import INSTALLED as COMMAND
 from tests.command import perfvec
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def on_small_disk(tmp_path):
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
     path = tmp_path_factory.mktemp("traced") / "sort.trace.h5"
-    trace(["sort", "--version"], path, stdout=2, max_instructions=20_000, progress=False)
+    trace(Execution(["sort", "--version"], stdout=2, max_instructions=20_000), path, progress=False)
     return path
 
 

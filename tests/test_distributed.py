@@ -21,7 +21,7 @@ from tracegen.features.file import FeaturesFile
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
 from tracegen.label import label
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 from tracegen.suite import run
 
 pytestmark = pytest.mark.slow
@@ -205,7 +205,7 @@ def command(words: list[str]) -> None:
 def test_a_trace_that_ends_too_early_is_told_and_left_out(data, tmp_path, capsys):
     short, long = tmp_path / "short.trace.h5", data.traces / "qsort.trace.h5"
     command = [str(data.traces.parent / "qsort"), "3000"]
-    trace(command, short, stdout=2, max_instructions=5000, progress=False)
+    trace(Execution(command, stdout=2, max_instructions=5000), short, progress=False)
     capsys.readouterr()
     (output,) = label([short, long], data.machines[:1], tmp_path, start=5000, count=500, workers=1, progress=False)
     assert output.name == "qsort-5000.latency.h5"

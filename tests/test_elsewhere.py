@@ -13,7 +13,7 @@ import pytest
 
 from perfvec.model import load_model
 from tests.analysis.vectors import program
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def elsewhere(folder, words, before=()):
 def given(tmp_path_factory):
     folder = tmp_path_factory.mktemp("given")
     replace(program("p"), model=load_model().digest).save(folder / "p.vector.npz")
-    trace(["true"], folder / "given.trace.h5", max_instructions=20_000, progress=False)
+    trace(Execution(["true"], max_instructions=20_000), folder / "given.trace.h5", progress=False)
     return folder
 
 

@@ -8,7 +8,6 @@ refine the rows of a model's table (`perfvec train --row-latencies OUTPUT`). Fil
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from tqdm import tqdm
@@ -40,7 +39,7 @@ def label_rows(traces: Path, sampled: Path, latencies: Path, output: Path, *, ev
             label([trace], machines, output, start=start, count=count, workers=1, touches=True, progress=False)
 
 
-def main() -> int:
+def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("traces", "sampled", "latencies", "output"):
@@ -49,10 +48,8 @@ def main() -> int:
     try:
         label_rows(**vars(parser.parse_args()))
     except InputError as error:
-        print(f"label_rows: {error}", file=sys.stderr)
-        return 2
-    return 0
+        parser.exit(2, f"label_rows: {error}\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,7 +10,6 @@ together, which teach a model's encoder (`perfvec train --sampled-latencies OUTP
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -77,7 +76,7 @@ def _evenly(first: int, length: int, windows: int, count: int) -> list[int]:
     return [first + (2 * k + 1) * length // (2 * windows) - count // 2 for k in range(windows)]
 
 
-def main() -> int:
+def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("traces", "output"):
@@ -91,10 +90,8 @@ def main() -> int:
     try:
         label_windows(**vars(parser.parse_args()), pool=64)
     except InputError as error:
-        print(f"label_sampled: {error}", file=sys.stderr)
-        return 2
-    return 0
+        parser.exit(2, f"label_sampled: {error}\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -89,7 +89,7 @@ def represent(
         return
     require_writable(output)
     width, model = parse_half_width(half_width), load_model(model_file).to(place)
-    with program.options() as options, stream(context.obj, **options) as running:
+    with program.execution(context.obj) as execution, stream(execution) as running:
         if sample is None:
             represent_stream(model, running).save(output)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import wraps
@@ -27,13 +27,13 @@ from analysis.cli.options import (
 from support.errors import InputError
 
 if TYPE_CHECKING:
-    from tracegen.qemu import Region, TraceResult
+    from tracegen.qemu import Execution, Region, TraceResult
     from tracegen.qemu.run import RunEnd
 
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """The options of a program that a command runs; `options` makes them those of `tracegen.qemu.trace`."""
+    """The options of a program that a command runs."""
 
     max_instructions: MaxInstructions = None
     skip: Skip = 0
@@ -46,8 +46,10 @@ class ProgramOptions:
     env: Env = None
 
     @contextmanager
-    def options(self) -> Iterator[dict[str, Any]]:
-        """Standard input, folder, environment, and what is recorded. Raises InputError where they do not fit."""
+    def execution(self, command: Sequence[str], *, threads: bool = False) -> Iterator[Execution]:
+        """The command with these options, its standard input open. Raises InputError where they do not fit."""
+        from tracegen.qemu import Execution
+
         wrong = [item for item in self.env or [] if "=" not in item]
         if wrong:
             raise InputError(f"--env {wrong[0]!r} must read NAME=VALUE")
@@ -55,14 +57,16 @@ class ProgramOptions:
         if self.stdin is not None and not self.stdin.is_file():
             raise InputError(f"{self.stdin}: no such file for --stdin")
         with nullcontext() if self.stdin is None else self.stdin.open("rb") as given:
-            yield {
-                "max_instructions": self.max_instructions,
-                "skip": self.skip,
-                "region": self._region(),
-                "stdin": given,
-                "cwd": self.cwd,
-                "env": environment,
-            }
+            yield Execution(
+                command,
+                stdin=given,
+                env=environment,
+                cwd=self.cwd,
+                max_instructions=self.max_instructions,
+                skip=self.skip,
+                threads=threads,
+                region=self._region(),
+            )
 
     def _region(self) -> Region | None:
         from tracegen.qemu import Region, parse_place

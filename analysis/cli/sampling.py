@@ -65,7 +65,7 @@ def live_points(
         save(points, output)
         print(f"{output}: {points.summary}", file=sys.stderr)
         return
-    with program.options() as options, stream(context.obj, **options) as running:
+    with program.execution(context.obj) as execution, stream(execution) as running:
         points = of_stream(running, units=units, seed=seed)
         save(points, output)
     print(f"{output}: {points.summary}", file=sys.stderr)

@@ -35,8 +35,8 @@ def trace(
 
     if not context.obj:
         raise InputError("no program to trace; write perfvec trace -o T.trace.h5 -- PROGRAM ARGS…")
-    with program.options() as options:
-        result = run_trace(context.obj, output, threads=threads, **options)
+    with program.execution(context.obj, threads=threads) as execution:
+        result = run_trace(execution, output)
     paths = ", ".join(str(path) for path in (result.path, *result.threads))
     print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
     leave_as(result)
@@ -83,7 +83,7 @@ def features(
         with Trace(traces[0]) as opened:
             extract(opened, chosen, output)
         return
-    with program.options() as options, stream(context.obj, **options) as running:
+    with program.execution(context.obj) as execution, stream(execution) as running:
         instructions = extract_stream(running, chosen, output)
     print(f"{output}: {instructions:,} instructions, {running.isa}", file=sys.stderr)
     assert running.outcome is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 from support.errors import InputError
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import LivePoints, is_live_points
-from tracegen.qemu import runner
+from tracegen.qemu import Execution, runner
 
 
 @contextmanager
@@ -38,5 +38,5 @@ def traced(command: Sequence[str], *, max_instructions: int | None = None) -> It
     """A program's trace, made now in a temporary folder; what it prints goes to stderr, beside the progress."""
     with tempfile.TemporaryDirectory(prefix="perfvec-") as folder:
         path = Path(folder) / f"{Path(command[0]).name}.trace.h5"
-        runner.trace(command, path, stdout=2, max_instructions=max_instructions)
+        runner.trace(Execution(command, stdout=2, max_instructions=max_instructions), path)
         yield path

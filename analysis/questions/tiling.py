@@ -35,8 +35,7 @@ from perfvec.representation.represent import represent
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.qemu import Region, parse_place
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, Region, parse_place, trace
 from tracegen.suite.host_time import host_time
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import Machine
@@ -162,14 +161,7 @@ def tiling(
         folder = Path(scratch)
         for value in tqdm(experiment.values, desc="values", disable=None if progress else True):
             path = folder / f"{len(vectors)}.trace.h5"
-            region = Region(parse_place(experiment.region), returns=True) if experiment.region else None
-            command = experiment.prepare(value, folder, 1)
-            with Path(os.devnull).open("wb") as unheard:
-                result = trace(
-                    command, path, stdout=unheard, region=region, max_instructions=max_instructions, progress=False
-                )
-            if result.exit_status not in (0, None) and not result.stopped:
-                raise InputError(f"{' '.join(command)} ended with status {result.exit_status}")
+            _trace(experiment, value, path, max_instructions)
             with Trace(path) as opened:
                 vector = represent(model, opened, progress=False) if units is None else estimate(model, opened, units)
                 began = time.perf_counter()
@@ -200,6 +192,17 @@ def tiling(
             own = frame.iloc[number :: len(machines)]
             frame.loc[own.index, "fitted"] = _fitted(np.stack(vectors), own, machine_vectors[number], learn)
     return frame
+
+
+def _trace(experiment: Experiment, value: str, path: Path, max_instructions: int | None) -> None:
+    """Trace the experiment's region, or all, with this value. Raises InputError where the program fails."""
+    region = Region(parse_place(experiment.region), returns=True) if experiment.region else None
+    command = experiment.prepare(value, path.parent, 1)
+    with Path(os.devnull).open("wb") as unheard:
+        execution = Execution(command, stdout=unheard, region=region, max_instructions=max_instructions)
+        result = trace(execution, path, progress=False)
+    if result.exit_status not in (0, None) and not result.stopped:
+        raise InputError(f"{' '.join(command)} ended with status {result.exit_status}")
 
 
 def _fitted(

@@ -25,7 +25,7 @@ from perfvec.representation.sample import HALF_WIDTH, represent_stream_sampled
 from perfvec.representation.vector import load_vector
 from support.errors import InputError
 from support.files import atomic_path
-from tracegen.qemu import stream
+from tracegen.qemu import Execution, stream
 from tracegen.suite.host_clock import clock_ghz
 from tracegen.suite.timing import time_workloads
 from tracegen.suite.workloads import Workload, select
@@ -101,10 +101,11 @@ def _represent(model: Model, workload: Workload, folder: Path, half_width: float
         return known.instructions
     with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
         command, stdin = workload.prepare(folder / "inputs", Path(scratch))
+        environment = {**os.environ, **workload.env}
         with (
             Path(stdin or os.devnull).open("rb") as given,
             Path(os.devnull).open("wb") as unheard,
-            stream(command, stdin=given, stdout=unheard, stderr=unheard, env={**os.environ, **workload.env}) as running,
+            stream(Execution(command, stdin=given, stdout=unheard, stderr=unheard, env=environment)) as running,
         ):
             vector = represent_stream_sampled(model, running, half_width=half_width, units=units, progress=False)
     if running.outcome is None:

@@ -100,7 +100,7 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
     Features and representations run through both calls; only the second one's are summed. Raises InputError where a
     call executes more than `max_instructions`.
     """
-    from tracegen.qemu import trace
+    from tracegen.qemu import Execution, trace
     from tracegen.qemu.region import Region, parse_place
     from tracegen.tensor.simulated import second_call
 
@@ -108,9 +108,8 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
     with TemporaryDirectory(prefix="perfvec-kernel-") as folder:
         path = Path(folder) / "kernel.trace.h5"
         limit = 2 * max_instructions + 1
-        done = trace(
-            [str(program)], path, region=region, max_instructions=limit, progress=False, stdout=subprocess.DEVNULL
-        )
+        execution = Execution([str(program)], region=region, max_instructions=limit, stdout=subprocess.DEVNULL)
+        done = trace(execution, path, progress=False)
         if done.instructions == limit:
             raise InputError(
                 f"{program.name}: a call executes more than {max_instructions:,} instructions; allow more with "

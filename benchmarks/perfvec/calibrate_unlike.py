@@ -27,7 +27,7 @@ from perfvec.representation.represent import represent_file
 from perfvec.representation.vector import load_vector
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.qemu import trace
+from tracegen.qemu import Execution, trace
 from uarch.configuration import load_machine, preset_names
 from uarch.timing.simulations import simulated_cycles
 
@@ -72,8 +72,8 @@ def traced(name: str, folder: Path) -> Path:
     if not path.exists():
         program = folder / source
         subprocess.run(["gcc", "-O2", "-static", "-o", program, SOURCES / f"{source}.c"], check=True)
-        quiet = subprocess.DEVNULL
-        trace([str(program), *arguments], path, skip=skip, max_instructions=INSTRUCTIONS, stdout=quiet, progress=False)
+        command, quiet = [str(program), *arguments], subprocess.DEVNULL
+        trace(Execution(command, skip=skip, max_instructions=INSTRUCTIONS, stdout=quiet), path, progress=False)
     return path
 
 

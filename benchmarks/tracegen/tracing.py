@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tracegen.qemu import trace
+from tracegen.qemu import Execution, trace
 
 KERNEL = """
 #include <stdio.h>
@@ -32,7 +32,7 @@ def measure(name: str, command: list[str], folder: Path, limit: int | None = Non
     """Trace a command and print the rate."""
     output = folder / "t.trace.h5"
     begin = time.perf_counter()
-    result = trace(command, output, stdout=subprocess.DEVNULL, max_instructions=limit)
+    result = trace(Execution(command, stdout=subprocess.DEVNULL, max_instructions=limit), output)
     seconds = time.perf_counter() - begin
     size = output.stat().st_size / result.instructions
     millions = result.instructions / 1e6

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.qemu import trace
+from tracegen.qemu import Execution, trace
 from uarch.configuration import Machine, load_machine, machine_from_dict
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import as_simulated
@@ -120,7 +120,7 @@ class Traced:
         self.program = loop.build(folder)
         path = folder / f"{loop.name}.trace.h5"
         end = loop.skip + loop.warmup + loop.instructions
-        trace([str(self.program), ROUNDS], path, max_instructions=end, progress=False)
+        trace(Execution([str(self.program), ROUNDS], max_instructions=end), path, progress=False)
         with Trace(path) as file:
             address, code = whole_text(self.program)
             self.instructions = decode(address, code, file.isa)

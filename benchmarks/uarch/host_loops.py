@@ -22,7 +22,7 @@ from elftools.elf.elffile import ELFFile
 
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.qemu import trace
+from tracegen.qemu import Execution, trace
 from uarch.configuration import Machine, load_machine, parse_value, replace_fields
 from uarch.host.probe import Probe
 from uarch.host.snippets import Snippet, assembly
@@ -247,7 +247,7 @@ class Traces:
         """Cycles of one of what a round does on each machine, and its stack: of the second call, after the first."""
         path = folder / "loop.trace.h5"
         place = self.loops.index(loop)
-        trace([str(self.program), str(place), str(loop.rounds), str(loop.size)], path, progress=False)
+        trace(Execution([str(self.program), str(place), str(loop.rounds), str(loop.size)]), path, progress=False)
         with Trace(path) as file:
             static = decode(file.address, file.code, file.isa)
             entry = np.searchsorted(file.address, self._entry(place))

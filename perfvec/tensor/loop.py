@@ -173,13 +173,8 @@ def train(
     random = np.random.default_rng(seed)
     torch.manual_seed(seed)
     length = np.minimum(rows.length[records.candidate], training.rows)
-    group = records.group
     network.to(on)
-    wanted = torch.from_numpy(target.of(records.seconds, group).astype(np.float32)).to(on)
-    order = torch.from_numpy(relevance(records.seconds, group).astype(np.float32)).to(on)
-    measured = torch.from_numpy(records.seconds).to(on)
-    groups = torch.from_numpy(group).to(on)
-    domain = torch.from_numpy(_domains(records)).to(on)
+    labels = _Labels.of(records, target, on)
     table = torch.from_numpy(vectors)
     trained = [weight for weight in (network.parameters() if weights is None else weights) if weight.requires_grad]
     decay = training.weight_decay if share == 1.0 else 0.0  # weights that do not win stay as they are
@@ -194,7 +189,7 @@ def train(
     bar = tqdm(total=100, desc=title, leave=False, disable=None, unit="%")
     while epoch < budget.epochs and progress < 1.0:
         total, count = 0.0, 0
-        for at in training_batches(group, length, training.batch, training.chunk, random):
+        for at in training_batches(records.group, length, training.batch, training.chunk, random):
             progress = _progress(step, steps, time.process_time() - began, budget)
             bar.update(int(100 * progress) - bar.n)
             if progress >= 1.0:
@@ -207,31 +202,21 @@ def train(
             for part in optimizer.param_groups:
                 part["lr"] = training.learning_rate * rate
             batch = make_batch(rows, records.candidate[at], table, device[at], known, training.rows).to(on)
-            index = torch.from_numpy(at).to(on)
             output, latent = network(batch)
+            wanted = labels.at(torch.from_numpy(at).to(on))
             penalty = network.take_penalty()
             loss = output.new_zeros(()) if penalty is None else penalty
             for name, weight in training.losses.items():
                 if not weight:
                     continue
-                if name == "mse":
-                    term = losses.mse(output, wanted[index])
-                elif name == "rmse":
-                    term = losses.rmse(output, wanted[index])
-                elif name == "huber":
-                    term = losses.huber(output, wanted[index])
-                elif name == "mape":
-                    term = losses.mape(target.torch_seconds(output.double()), measured[index]).float()
-                elif name == "rank":
-                    term = losses.pairwise_rank(training.sharpness * output, order[index], groups[index])
-                elif name == "lambda":
-                    term = losses.lambda_rank(training.sharpness * output, order[index], groups[index])
+                if name != "cmd":
+                    term = _term(name, output, wanted, target, training.sharpness)
                 elif other is not None:
                     there = random.integers(len(other[0]), size=len(at))
                     foreign = make_batch(rows, other[0][there], table, other[1][there], known, training.rows).to(on)
                     term = central_moment_discrepancy(latent, network(foreign)[1])
                 else:
-                    term = _between(latent, domain[index])
+                    term = _between(latent, wanted.domain)
                 loss = loss + weight * term
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -259,6 +244,44 @@ def train(
     network.take_penalty()
     passes = step * budget.epochs / steps if steps else 0.0
     return Learned(passes, time.process_time() - began, mean, curve)
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """Tensors [n] that the outputs are compared with."""
+
+    target: Tensor
+    relevance: Tensor
+    seconds: Tensor
+    group: Tensor
+    domain: Tensor
+
+    @staticmethod
+    def of(records: Records, target: Target, on: str) -> _Labels:
+        wanted = target.of(records.seconds, records.group).astype(np.float32)
+        order = relevance(records.seconds, records.group).astype(np.float32)
+        columns = (wanted, order, records.seconds, records.group, _domains(records))
+        return _Labels(*(torch.from_numpy(column).to(on) for column in columns))
+
+    def at(self, index: Tensor) -> _Labels:
+        """Return those of the records at `index`."""
+        return _Labels(*(column[index] for column in vars(self).values()))
+
+
+def _term(name: str, output: Tensor, wanted: _Labels, target: Target, sharpness: float) -> Tensor:
+    """The loss of this name, which compares a batch's outputs with their labels."""
+    match name:
+        case "mse":
+            return losses.mse(output, wanted.target)
+        case "rmse":
+            return losses.rmse(output, wanted.target)
+        case "huber":
+            return losses.huber(output, wanted.target)
+        case "mape":
+            return losses.mape(target.torch_seconds(output.double()), wanted.seconds).float()
+        case "rank":
+            return losses.pairwise_rank(sharpness * output, wanted.relevance, wanted.group)
+    return losses.lambda_rank(sharpness * output, wanted.relevance, wanted.group)
 
 
 def _learning(network: nn.Module, tuning: bool) -> None:

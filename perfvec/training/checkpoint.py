@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from perfvec.machines.encoder import MachineEncoder
+from perfvec.model import FoundationModel
 from support.files import atomic_path
 
 Weights = dict[str, Tensor]
+_TOGETHER = "together."  # before the names of an encoder's weights in a checkpoint
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,31 @@ class Checkpoint:
     optimizer: dict[str, Any]
     ema: Weights | None
     best: Best | None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Parts of a run that its steps change, and that a checkpoint holds."""
+
+    foundation: FoundationModel
+    together: MachineEncoder | None
+    optimizer: torch.optim.Optimizer
+    average: FoundationModel | None
+
+    def checkpoint(self, step: int, best: Best | None) -> Checkpoint:
+        together = self.together.state_dict() if self.together is not None else {}
+        weights = self.foundation.state_dict() | {f"{_TOGETHER}{name}": value for name, value in together.items()}
+        averaged = self.average.state_dict() if self.average is not None else None
+        return Checkpoint(step, weights, self.optimizer.state_dict(), averaged, best)
+
+    def restore(self, state: Checkpoint) -> None:
+        self.foundation.load_state_dict({k: v for k, v in state.weights.items() if not k.startswith(_TOGETHER)})
+        if self.together is not None:
+            own = {k.removeprefix(_TOGETHER): v for k, v in state.weights.items() if k.startswith(_TOGETHER)}
+            nn.Module.load_state_dict(self.together, own)
+        self.optimizer.load_state_dict(state.optimizer)
+        if self.average is not None and state.ema is not None:
+            self.average.load_state_dict(state.ema)
 
 
 def save_checkpoint(path: Path, identity: str, state: Checkpoint) -> None:

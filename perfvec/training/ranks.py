@@ -37,6 +37,15 @@ class Ranks:
         if self.count > 1:
             distributed.barrier()
 
+    @contextmanager
+    def first_ahead(self) -> Iterator[None]:
+        """The others enter when the first process, which makes the files that all read, has left."""
+        if not self.first:
+            self.wait()
+        yield
+        if self.first:
+            self.wait()
+
     def total(self, values: Tensor) -> Tensor:
         """The sum of all processes' `values`."""
         if self.count > 1:

@@ -35,7 +35,7 @@ from perfvec.precision import flushed_subnormals, native_bf16
 from perfvec.representation.represent import CHUNK, sequence_sums
 from perfvec.training import encoder_training, sampled_encoder
 from perfvec.training.batches import batches
-from perfvec.training.checkpoint import Best, Checkpoint, load_checkpoint, save_checkpoint
+from perfvec.training.checkpoint import Best, Trained, load_checkpoint, save_checkpoint
 from perfvec.training.data import (
     WARMUP,
     Division,
@@ -62,7 +62,6 @@ from tracegen.features import Schema, get_schema
 CHECKPOINT_SECONDS = 60.0
 _NOTHING_LEFT_OUT = Split()
 _LEAST_DEVIATION = 0.25  # by which an input is divided
-_TOGETHER = "together."  # before the names of an encoder's weights in a checkpoint
 
 
 def train(
@@ -111,11 +110,8 @@ def train(
     data = work if shards is None else Path(shards)
     schema = get_schema(recipe.schema)
     with processes(device) as ranks:
-        if not ranks.first:
-            ranks.wait()  # the first process makes the shards
-        labels = prepare(Path(traces), Path(latencies), schema, data, progress=progress and ranks.first)
-        if ranks.first:
-            ranks.wait()
+        with ranks.first_ahead():
+            labels = prepare(Path(traces), Path(latencies), schema, data, progress=progress and ranks.first)
         division = split.divide(labels)
         judged = set(division.held_programs) | set(division.validation.programs if division.validation else ())
 
@@ -123,11 +119,9 @@ def train(
             """Windows of programs that are not judged."""
             if not folder:
                 return ()
-            if not ranks.first:
-                ranks.wait()
-            found = prepare_sampled(Path(traces), Path(folder), schema, data, known, progress=progress and ranks.first)
-            if ranks.first:
-                ranks.wait()
+            shown = progress and ranks.first
+            with ranks.first_ahead():
+                found = prepare_sampled(Path(traces), Path(folder), schema, data, known, progress=shown)
             if not (left := tuple(one for one in found if one.shard.program not in judged)):
                 raise InputError(f"{folder}: every labelled program is held out; nothing is left to train on")
             return left
@@ -266,16 +260,11 @@ def fit(
     )
     average = deepcopy(foundation) if recipe.ema_decay else None
     kept = average or foundation  # what is validated and saved
+    trained = Trained(foundation, together, optimizer, average)
     first, best = 0, None
     identity = _identity(recipe, division, sampled)
     if (state := load_checkpoint(checkpoint, identity, ranks.device)) is not None:
-        foundation.load_state_dict({k: v for k, v in state.weights.items() if not k.startswith(_TOGETHER)})
-        if together is not None:
-            own = {k.removeprefix(_TOGETHER): v for k, v in state.weights.items() if k.startswith(_TOGETHER)}
-            nn.Module.load_state_dict(together, own)
-        optimizer.load_state_dict(state.optimizer)
-        if average is not None and state.ema is not None:
-            average.load_state_dict(state.ema)
+        trained.restore(state)
         first, best = state.step, state.best
     log = Metrics(metrics, first, tensorboard) if metrics and ranks.first else None
     ranks.wait()  # all have read the checkpoint before the first one may write another
@@ -284,10 +273,7 @@ def fit(
         if ranks.first:
             if log is not None:
                 log.flush()
-            averaged = average.state_dict() if average is not None else None
-            beside = {f"{_TOGETHER}{k}": v for k, v in together.state_dict().items()} if together is not None else {}
-            now = Checkpoint(step, foundation.state_dict() | beside, optimizer.state_dict(), averaged, best)
-            save_checkpoint(checkpoint, identity, now)
+            save_checkpoint(checkpoint, identity, trained.checkpoint(step, best))
 
     compute = DistributedDataParallel(objective, broadcast_buffers=False) if ranks.count > 1 else objective
     saved_at = began = time.monotonic()

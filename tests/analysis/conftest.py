@@ -17,7 +17,7 @@ from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
 from tests.browser import Browser, chromium
 from tracegen.features import get_schema
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 from uarch.configuration import load_machine
 
 PROGRAM = Path(__file__).parent / "parts.c"
@@ -41,7 +41,7 @@ def small_model() -> Model:
 def _traced(folder: Path, name: str, *flags: str) -> Path:
     command = ["gcc", "-O1", "-g", "-static", *flags, "-o", str(folder / name), str(PROGRAM)]
     subprocess.run(command, check=True)
-    return trace([str(folder / name)], folder / f"{name}.trace.h5", progress=False).path
+    return trace(Execution([str(folder / name)]), folder / f"{name}.trace.h5", progress=False).path
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from tests.conftest import KERNELS
 from tracegen.decode import decode
 from tracegen.features import get_schema
 from tracegen.formats.trace import CHUNK, Trace
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import load_machine
 
@@ -22,7 +22,8 @@ def case(tmp_path_factory):
     """A model with random weights, and a trace whose length no sequence divides."""
     folder = tmp_path_factory.mktemp("grouped")
     compile_c(KERNELS / "qsort.c", folder / "qsort", ["-static"])
-    trace([str(folder / "qsort"), "300"], folder / "q.trace.h5", stdout=2, max_instructions=10_007, progress=False)
+    execution = Execution([str(folder / "qsort"), "300"], stdout=2, max_instructions=10_007)
+    trace(execution, folder / "q.trace.h5", progress=False)
     torch.manual_seed(1)
     foundation = FoundationModel(get_schema("default"), 1, width=16, layers=1).eval()
     with Trace(folder / "q.trace.h5") as opened:

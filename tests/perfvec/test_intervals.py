@@ -43,7 +43,7 @@ from perfvec.representation.vector import Sampling
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.qemu import trace
+from tracegen.qemu import Execution, trace
 from uarch.configuration import load_machine, preset_names, replace_field
 from uarch.timing.simulations import simulated_cycles
 
@@ -422,7 +422,7 @@ def test_the_shipped_model_knows_that_a_pointer_chase_is_unlike_what_it_met(tmp_
     """Issue 31: 61 % off on a chase through 1.3 MB, without a word, inside its interval on a quarter of the presets."""
     program, path = tmp_path / "chase", tmp_path / "chase.trace.h5"
     subprocess.run(["gcc", "-O2", "-static", "-o", program, UNLIKE / "chase.c"], check=True)
-    trace([str(program), "1300"], path, skip=2_000_000, max_instructions=300_000, progress=False)
+    trace(Execution([str(program), "1300"], skip=2_000_000, max_instructions=300_000), path, progress=False)
     model, machines = load_model(), [load_machine(name) for name in preset_names()]
     vector = represent(model, path, progress=False)
     (line,) = novelty.warnings(novelty.novelty(model, [vector], []))

@@ -28,7 +28,7 @@ from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT
-from tracegen.qemu import stream
+from tracegen.qemu import Execution, stream
 from tracegen.qemu import trace as trace_program
 
 
@@ -296,8 +296,9 @@ def test_the_same_seed_gives_the_same_vector(data, small):
 @pytest.mark.slow
 def test_a_stream_is_sampled_as_its_trace(data, small, tmp_path):
     command, path = [str(data.traces.parent / "qsort"), "3000"], tmp_path / "q.trace.h5"
-    trace_program(command, path, stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)
-    with stream(command, stdout=subprocess.DEVNULL, max_instructions=60_000) as running:
+    execution = Execution(command, stdout=subprocess.DEVNULL, max_instructions=60_000)
+    trace_program(execution, path, progress=False)
+    with stream(execution) as running:
         streamed = represent_stream_sampled(data.model, running, half_width=0.3, progress=False)
     traced = represent_sampled(data.model, path, half_width=0.3, progress=False)
     assert streamed.instructions == traced.instructions

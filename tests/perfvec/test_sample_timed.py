@@ -21,7 +21,7 @@ from tracegen.features.default import DEFAULT
 from tracegen.features.timed import NAMES, TIMED, references
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT
-from tracegen.qemu import stream
+from tracegen.qemu import Execution, stream
 from tracegen.qemu import trace as trace_program
 from uarch.configuration import DramMemory, SimpleMemory
 from uarch.constraints import dram_models
@@ -174,8 +174,9 @@ def test_another_pass_brings_what_the_pool_lacks(data, model, small):
 def test_a_stream_is_sampled_as_its_trace(data, model, small, tmp_path):
     """The pool is enough for both here: of a trace another pass brings what it lacks, a stream has gone by."""
     command, path = [str(data.traces.parent / "qsort"), "3000"], tmp_path / "q.trace.h5"
-    trace_program(command, path, stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)
-    with stream(command, stdout=subprocess.DEVNULL, max_instructions=60_000) as running:
+    execution = Execution(command, stdout=subprocess.DEVNULL, max_instructions=60_000)
+    trace_program(execution, path, progress=False)
+    with stream(execution) as running:
         streamed = represent_stream_sampled(model, running, half_width=0.95, progress=False)
     traced = represent_sampled(model, path, half_width=0.95, progress=False)
     assert streamed.instructions == traced.instructions
@@ -187,8 +188,9 @@ def test_a_stream_is_sampled_as_its_trace(data, model, small, tmp_path):
 def test_a_streams_pool_is_that_of_its_trace(data, model, tmp_path):
     """Its static instructions are numbered by their first execution, and known no earlier."""
     command, path = [str(data.traces.parent / "qsort"), "3000"], tmp_path / "q.trace.h5"
-    trace_program(command, path, stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)
-    with stream(command, stdout=subprocess.DEVNULL, max_instructions=60_000) as running:
+    execution = Execution(command, stdout=subprocess.DEVNULL, max_instructions=60_000)
+    trace_program(execution, path, progress=False)
+    with stream(execution) as running:
         streamed = Pool(model, running.instructions, Reservoir(12, 0))
         for chunk in running.chunks(7001):
             streamed.grow(running.instructions)

@@ -16,7 +16,7 @@ from perfvec.representation import represent as representing
 from perfvec.representation.represent import represent, represent_file, represent_stream
 from perfvec.representation.vector import load_vector
 from support.arrays import save_arrays
-from tracegen.qemu import stream, trace
+from tracegen.qemu import Execution, stream, trace
 
 LOOP = "i=0; while :; do i=$((i+1)); if [ $i = 100 ]; then : > started; fi; done"
 
@@ -29,8 +29,9 @@ def command(data, output, *words):
 def test_a_running_program_has_the_vector_of_its_trace(data, tmp_path, monkeypatch):
     monkeypatch.setattr(representing, "CHUNK", 16_384)
     program = [str(data.traces.parent / "qsort"), "3000"]
-    trace(program, tmp_path / "q.trace.h5", stdout=subprocess.DEVNULL, max_instructions=60_000, progress=False)
-    with stream(program, stdout=subprocess.DEVNULL, max_instructions=60_000) as running:
+    execution = Execution(program, stdout=subprocess.DEVNULL, max_instructions=60_000)
+    trace(execution, tmp_path / "q.trace.h5", progress=False)
+    with stream(execution) as running:
         streamed = represent_stream(data.model, running, progress=False)
     traced = represent(data.model, tmp_path / "q.trace.h5", progress=False)
     assert streamed.instructions == 60_000 and len(streamed.interval_vectors) == 4

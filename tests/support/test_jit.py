@@ -73,3 +73,16 @@ def test_a_kept_function_that_cannot_be_read_is_compiled_again(tmp_path, damage)
     subprocess.run(**command)
     found = subprocess.run(**command, capture_output=True, text=True)
     assert found.stderr == "" and index.read_bytes() != b"" and len(list(cache.glob("*/*.nbc"))) == 1
+
+
+@pytest.mark.slow
+def test_a_kept_function_is_compiled_again_where_a_file_beside_it_has_changed(tmp_path):
+    """Numba looks at the function's own file alone, but the others' constants and functions are compiled into it."""
+    (tmp_path / "kernels.py").write_text(
+        _COMPILES.replace("] = 2", "] = values_of.TWO").replace("@", "import values_of\n@")
+    )
+    command = {"args": [sys.executable, tmp_path / "kernels.py"], "check": False}
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    for value in (2, 3):
+        (tmp_path / "values_of.py").write_text(f"TWO = {value}\n")
+        assert (subprocess.run(**command, env=environment, stderr=subprocess.DEVNULL).returncode == 0) == (value == 2)

@@ -23,8 +23,7 @@ from tracegen.live_points.live_points import UNIT, load, save
 from tracegen.live_points.record import of_stream, of_trace
 from tracegen.live_points.sampling import draw
 from tracegen.live_points.simulate import LivePointsSimulator
-from tracegen.qemu import stream
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, stream, trace
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import load_machine, replace_field
 from uarch.instructions import Flag
@@ -65,7 +64,7 @@ def program(tmp_path_factory):
 @pytest.fixture(scope="module")
 def traced(program):
     path = program.with_name("mixture.trace.h5")
-    trace([str(program)], path, stdout=2, progress=False)
+    trace(Execution([str(program)], stdout=2), path, progress=False)
     return path
 
 
@@ -239,7 +238,7 @@ def test_changes_are_nearer_than_levels(points, traced):
 
 @pytest.mark.slow
 def test_a_stream_gives_what_its_trace_does(program, points):
-    with stream([str(program)], stdout=subprocess.DEVNULL) as running:
+    with stream(Execution([str(program)], stdout=subprocess.DEVNULL)) as running:
         streamed = of_stream(running, units=256, progress=False)
     assert abs(streamed.instructions - points.instructions) < 1000  # where it starts depends on its surroundings
     machines = [load_machine("base")]

@@ -16,7 +16,7 @@ import pytest
 from benchmarks.uarch.gem5_loops import COMPILE, LOOPS
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.qemu import trace
+from tracegen.qemu import Execution, trace
 from uarch.configuration import PRESETS, Machine, load_machine, preset_names, replace_field
 from uarch.instructions import LAST, Chunk, StaticInstructions
 from uarch.timing.simulation import Simulation
@@ -59,7 +59,7 @@ def traced(source: str) -> tuple[StaticInstructions, Chunk, Chunk]:
         program, path = Path(name) / "loop", Path(name) / "loop.trace.h5"
         command = [*COMPILE, f"-I{LOOPS}", "-x", "assembler-with-cpp", "-", "-o", str(program)]
         subprocess.run(command, input=f'#include "loop.inc"\n{source}\n', text=True, check=True)
-        trace([str(program), "1000000"], path, max_instructions=WARM + MEASURED, progress=False)
+        trace(Execution([str(program), "1000000"], max_instructions=WARM + MEASURED), path, progress=False)
         with Trace(path) as file:
             (warm,), (window,) = file.chunks(WARM, 0, WARM), file.chunks(MEASURED, WARM, WARM + MEASURED)
             return decode(file.address, file.code, file.isa), warm, window

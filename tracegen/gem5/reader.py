@@ -32,11 +32,14 @@ from tracegen.binary import elf
 from tracegen.decode import decode
 from tracegen.formats.latency import LatencyWriter
 from tracegen.formats.trace import Trace, TraceWriter
-from tracegen.gem5 import text
 from tracegen.gem5.access_size import access_bytes, shares
 from tracegen.gem5.address_space import AddressSpace
 from tracegen.gem5.source import Gem5Run, blocks, find_source, read_facts, read_run
 from tracegen.gem5.statistics import memory_references, read_statistics
+from tracegen.gem5.text.instructions import advance, settle
+from tracegen.gem5.text.layout import DONE, FULL, GROW, MAPPING, MICRO, STORED_OPEN, WRONG, Output, Tables
+from tracegen.gem5.text.scanner import scan
+from tracegen.gem5.text.statics import Statics
 from uarch.configuration import Machine, OutOfOrderPipeline
 from uarch.instructions import Flag
 
@@ -82,11 +85,11 @@ class Reader:
         simulation = run.simulation
         facts = run.facts
         begin = facts.get("core_begins", 0 if simulation.fast_core is None else -1)
-        self._tables = text.tables(
+        self._tables = Tables.initial(
             out_of_order=simulation.kind == "out-of-order", period=simulation.period, begin=int(begin)
         )
         self.state = self._tables.state
-        self._output, self._statics = text.output(OUTPUT), text.statics()
+        self._output, self._statics = Output.empty(OUTPUT), Statics.empty()
         self._core = np.frombuffer(simulation.core.encode(), np.uint8)
         self._fast = np.frombuffer((simulation.fast_core or "-").encode(), np.uint8)
         root = str(facts.get("sysroot", ""))
@@ -124,14 +127,14 @@ class Reader:
                 buffer[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
                 filled += len(block)
                 self._scan(buffer, filled)
-                at = int(self.state[text.AT])
+                at = int(self.state.at)
                 if filled - at > _LONGEST_LINE:
                     raise self._wrong("is longer than 65,536 characters; this is no text of gem5", line=1)
                 buffer[: filled - at] = buffer[at:filled].copy()
                 filled -= at
-                self.state[text.AT] = 0
-                bar.update(int(self.state[text.INSTRUCTIONS]) - bar.n)
-                if limit is not None and self.state[text.LABELLED] >= limit:
+                self.state.at = 0
+                bar.update(int(self.state.instructions) - bar.n)
+                if limit is not None and self.state.labelled >= limit:
                     return
         if filled:
             raise self._wrong("is cut off: no line end follows", line=1)
@@ -140,28 +143,32 @@ class Reader:
     def _scan(self, buffer: NDArray[np.uint8], filled: int) -> None:
         state = self.state
         while True:
-            reason = text.scan(buffer, filled, self._core, self._fast, self._tables, self._output, self._statics)
-            if reason == text.DONE:
+            reason = scan(buffer, filled, self._core, self._fast, self._tables, self._output, self._statics)
+            if reason == DONE:
                 break
-            if reason == text.FULL:
+            if reason == FULL:
                 self.flush()
-                if wrong := text.settle(*self._tables, self._output.latency):  # it stops where there is no room
-                    raise self._wrong(text.WRONG[wrong])
-            elif reason == text.GROW:
+                self._settle()  # it stopped where there was no room
+            elif reason == GROW:
                 if len(self._statics.pc) >= _MOST_STATICS:
                     raise self._wrong(f"executes more than {_MOST_STATICS:,} distinct instructions")
-                self._statics = text.grown(self._statics, int(state[text.STATICS]))
+                self._statics = self._statics.grown(int(state.statics))
             else:
-                begin = int(state[text.LINE_AT])
-                line = bytes(buffer[begin : int(state[text.AT]) - 1]).decode(errors="replace")
-                if reason == text.MAPPING:
+                begin = int(state.line_begin)
+                line = bytes(buffer[begin : int(state.at) - 1]).decode(errors="replace")
+                if reason == MAPPING:
                     self._map(line)
                 else:
                     shown = line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
-                    raise self._wrong(f"{text.WRONG[reason]}: {shown!r}")
+                    raise self._wrong(f"{WRONG[reason]}: {shown!r}")
+
+    def _settle(self) -> None:
+        tables = self._tables
+        if wrong := settle(tables.state, tables.records, tables.pending, self._output.latency):
+            raise self._wrong(WRONG[wrong])
 
     def _wrong(self, what: str, line: int = 0) -> InputError:
-        return InputError(f"{self.name}, line {int(self.state[text.LINE]) + line}: {what}")
+        return InputError(f"{self.name}, line {int(self.state.line_number) + line}: {what}")
 
     def _map(self, line: str) -> None:
         """`TICK: global: memstate: creating vma (NAME) [0xSTART - 0xEND]`"""
@@ -180,30 +187,30 @@ class Reader:
     def flush(self) -> None:
         """Write what the scanner has found."""
         state, output = self.state, self._output
-        count, accesses, latencies = (int(state[at]) for at in (text.IDS, text.ACCESSES, text.LATENCIES))
-        if state[text.OPEN]:
-            if state[text.OPEN_ACCESS] == 0 and accesses > OUTPUT // 2:
-                state[text.OPEN] = text.STORED_OPEN  # one instruction with more accesses than are held
+        count, accesses, latencies = int(state.ids), int(state.accesses), int(state.latencies)
+        if state.open:
+            if state.open_access == 0 and accesses > OUTPUT // 2:
+                state.open = STORED_OPEN  # one instruction with more accesses than are held
             else:
-                accesses = int(state[text.OPEN_ACCESS])
+                accesses = int(state.open_access)
         self._know_statics()
         self.sequence.write(output.static_id[:count].tobytes())
         self._write_accesses(output.accesses[:accesses], output.static_id[:count])
         self._write_latencies(output.latency[:latencies])
-        rest = int(state[text.ACCESSES]) - accesses
+        rest = int(state.accesses) - accesses
         output.accesses[:rest] = output.accesses[accesses : accesses + rest].copy()
-        state[text.IDS] = state[text.LATENCIES] = state[text.OPEN_ACCESS] = 0
-        state[text.ACCESSES] = rest
+        state.ids = state.latencies = state.open_access = 0
+        state.accesses = rest
 
     def _write_latencies(self, latency: NDArray[np.uint16]) -> None:
         self.latencies.write(latency.tobytes())
         self.cycles += int(latency.sum(dtype=np.int64))
 
-    def _write_accesses(self, rows: NDArray[np.int64], ids: NDArray[np.uint32]) -> None:
+    def _write_accesses(self, rows: NDArray[np.void], ids: NDArray[np.uint32]) -> None:
         if self._writer is None or len(rows) == 0:
             return
-        first = int(self.state[text.INSTRUCTIONS]) - len(ids)
-        instruction, is_store = rows[:, text.INSTRUCTION], rows[:, text.IS_STORE]
+        first = int(self.state.instructions) - len(ids)
+        instruction, is_store = rows["instruction"], rows["is_store"]
         whole = instruction - first < len(ids)  # the rest belongs to a long instruction that is not complete
         static = np.where(whole, ids[np.minimum(instruction - first, len(ids) - 1)] if len(ids) else 0, 0)
         size = self._bytes[static]
@@ -213,7 +220,7 @@ class Reader:
         self._writer.append(
             none,
             instruction.astype(np.uint64),
-            np.ascontiguousarray(rows[:, text.ADDRESS]).view(np.uint64),
+            np.ascontiguousarray(rows["address"]).view(np.uint64),
             np.where(size > 255, 0, size).astype(np.uint8),
             is_store.astype(np.uint8),
         )
@@ -222,7 +229,7 @@ class Reader:
         """Code and sizes of the instructions that were executed for the first time since the last call."""
         if self._space is None:
             return
-        known, total = len(self._code), int(self.state[text.STATICS])
+        known, total = len(self._code), int(self.state.statics)
         if known == total:
             return
         address = self._statics.pc[known:total].view(np.uint64)
@@ -233,7 +240,7 @@ class Reader:
         if not found.all():
             missing = int(address[~found][0])
             raise InputError(
-                f"{self.name}: the instruction at {missing:#x}, executed before line {int(self.state[text.LINE]):,}, "
+                f"{self.name}: the instruction at {missing:#x}, executed before line {int(self.state.line_number):,}, "
                 f"lies neither in {self._run.program} nor in a file known to be mapped; run gem5 with the flag Vma "
                 "too (code that a program makes itself cannot be imported)"
             )
@@ -249,38 +256,39 @@ class Reader:
     def _finish(self) -> None:
         """The text is at its end: what was held back, and the instructions that wait for a record that will not
         come."""
-        state, output, statics = self.state, self._output, self._statics
+        state, (held, line), records, pending = self._tables
         self.flush()
-        state[text.NEXT] = 0
-        if state[text.HELD] and state[text.HELD_FAULT] and state[text.HELD_FLAGS] & text.MICRO:
-            state[text.HELD] = 0  # it faults, and is not repeated in this text
-        wrong = text.advance(*self._tables, statics.slot, statics.pc, output.static_id, output.accesses, output.latency)
+        line.valid = 0
+        if held.valid and held.fault and held.op_flags & MICRO:
+            held.valid = 0  # it faults, and is not repeated in this text
+        statics, output = self._statics, self._output
+        wrong = advance(
+            state, held, line, records, pending, *statics, output.static_id, output.accesses, output.latency
+        )
         if wrong:
-            raise self._wrong(text.WRONG[wrong])
-        if state[text.OPEN] == text.STORED_OPEN:
+            raise self._wrong(WRONG[wrong])
+        if state.open == STORED_OPEN:
             raise self._wrong("ends the text in the middle of a long instruction")
-        if state[text.OPEN]:
-            state[text.ACCESSES] = state[text.OPEN_ACCESS]
-            state[text.OPEN] = 0
+        if state.open:
+            state.accesses = state.open_access
+            state.open = 0
         self.flush()
-        if state[text.INSTRUCTIONS] == 0:
+        if state.instructions == 0:
             raise InputError(
                 f"{self.name}: no executed instruction of {self._run.simulation.core}; run gem5 with "
                 "--debug-flags=ExecAll,O3PipeView,Vma"
             )
-        while state[text.FIRST_PENDING] < state[text.LAST_PENDING]:
-            before = int(state[text.FIRST_PENDING])
-            wrong = text.settle(*self._tables, output.latency)
-            if wrong:
-                raise self._wrong(text.WRONG[wrong])
+        while state.first_pending < state.last_pending:
+            before = int(state.first_pending)
+            self._settle()
             self.flush()
-            if state[text.FIRST_PENDING] == before:
+            if state.first_pending == before:
                 break
 
     @property
     def pending(self) -> int:
         """Instructions at the text's end that have no O3PipeView record."""
-        return int(self.state[text.LAST_PENDING] - self.state[text.FIRST_PENDING])
+        return int(self.state.last_pending - self.state.first_pending)
 
     def end(self, tick: int) -> None:
         """The program has ended at `tick`: its last instruction retires then, those before it that are pending at
@@ -292,25 +300,25 @@ class Reader:
                 f"{self.name}: the last {waiting:,} instructions have no O3PipeView record, more than the core holds; "
                 "run gem5 with the flag O3PipeView"
             )
-        last = (tick - int(self.state[text.RETIRED])) // self._run.simulation.period
+        last = (tick - int(self.state.retired)) // self._run.simulation.period
         if waiting == 0 or last < 0:
             return
         rest = np.zeros(waiting, np.uint16)
         rest[-1] = min(last, 65535)
-        self.state[text.SATURATED] += last > 65535
+        self.state.saturated += last > 65535
         self._write_latencies(rest)
-        self.state[text.LABELLED] += waiting
-        self.state[text.FIRST_PENDING] = self.state[text.LAST_PENDING]
-        self.state[text.RETIRED] = tick
+        self.state.labelled += waiting
+        self.state.first_pending = self.state.last_pending
+        self.state.retired = tick
 
     def counts(self) -> Counts:
         """Count as gem5 does: O3 leaves out system calls, Minor counts repeated micro-operations again."""
         state = self.state
-        timed = int(state[text.INSTRUCTIONS] - state[text.FAST])
+        timed = int(state.instructions - state.fast)
         return Counts(
-            timed - int(state[text.SYSCALLS]) + int(state[text.REPEATED]),
-            int(state[text.MICRO_OPERATIONS]),
-            int(state[text.REFERENCES] + state[text.REPEATED_REFERENCES]),
+            timed - int(state.syscalls) + int(state.repeated),
+            int(state.micro_operations),
+            int(state.references + state.repeated_references),
         )
 
     def static(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
@@ -415,12 +423,12 @@ def import_gem5(
             return Imported(
                 path=output,
                 machine=run.machine,
-                instructions=int(state[text.INSTRUCTIONS]),
+                instructions=int(state.instructions),
                 labelled=labelled,
-                start=int(state[text.FAST]) + warmed,
+                start=int(state.fast) + warmed,
                 cycles=reader.cycles,
-                saturated=int(state[text.SATURATED]),
-                accesses=int(state[text.REFERENCES]),
+                saturated=int(state.saturated),
+                accesses=int(state.references),
                 checked=checked,
                 notes=run.notes,
             )
@@ -465,10 +473,10 @@ def check(reader: Reader, run: Gem5Run) -> bool:
 
 def _write_labels(reader: Reader, run: Gem5Run, trace: Path, path: Path, warmup: int) -> int:
     """The latencies after the warm-up. Returns how many. Raises InputError where there is none."""
-    labelled = int(reader.state[text.LABELLED]) - warmup
+    labelled = int(reader.state.labelled) - warmup
     if labelled <= 0:
         raise InputError(
-            f"{reader.name}: {int(reader.state[text.LABELLED]):,} instructions have a retire tick, and {warmup:,} are "
+            f"{reader.name}: {int(reader.state.labelled):,} instructions have a retire tick, and {warmup:,} are "
             "warm-up; no latency is left to write"
         )
     with Trace(trace) as written:
@@ -478,7 +486,7 @@ def _write_labels(reader: Reader, run: Gem5Run, trace: Path, path: Path, warmup:
         machines=[run.machine],
         trace=stem,
         trace_digest=digest,
-        start=int(reader.state[text.FAST]) + warmup,
+        start=int(reader.state.fast) + warmup,
         simulator=simulator(run),
         attributes={"warmup": warmup},
     )

@@ -17,11 +17,9 @@ an access (a division, an illegal instruction) leaves early counts as whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -31,7 +29,6 @@ from tracegen.binary import elf
 from tracegen.binary.dwarf import lines_at_run_time
 from tracegen.formats.trace import TraceWriter
 from tracegen.qemu.execution import Execution
-from tracegen.qemu.program import Executable, find_program
 from tracegen.qemu.records import ThreadRecords
 from tracegen.qemu.run import Run
 
@@ -51,10 +48,8 @@ class TraceResult:
     threads: tuple[Path, ...] = field(default=())  # traces of the other threads, where asked for
 
 
-def trace(
-    command: Sequence[str], output: str | os.PathLike[str], *, progress: bool = True, **options: Any
-) -> TraceResult:
-    """Run `command` and write its trace to `output`; the `options` are those of `Execution`.
+def trace(execution: Execution, output: str | os.PathLike[str], *, progress: bool = True) -> TraceResult:
+    """Run a command and write its trace to `output`.
 
     The program's standard streams, environment, folder and exit status are as without tracing. Other threads, where
     asked for, get files of their own (`T.thread1.trace.h5` beside `T.trace.h5`, in the order of their creation).
@@ -62,10 +57,9 @@ def trace(
     output do not serve, where a region's symbol does not exist, or where nothing was recorded.
     """
     output = Path(output)
-    given = Execution(command, **options)
     require_writable(output)
     with ExitStack() as stack:
-        run = stack.enter_context(Run(given, output.parent))
+        run = stack.enter_context(Run(execution, output.parent))
         bar = stack.enter_context(
             tqdm(desc="tracing", unit=" instructions", unit_scale=True, disable=None if progress else True)
         )
@@ -165,6 +159,3 @@ class _Traces:
             if name.endswith(suffix):
                 return self._output.with_name(f"{name.removesuffix(suffix)}.thread{number}{suffix}")
         return self._output.with_name(f"{name}.thread{number}")
-
-
-__all__ = ["Executable", "TraceResult", "find_program", "trace"]

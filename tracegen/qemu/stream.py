@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -31,12 +31,12 @@ _UNNUMBERED = LAST
 
 
 @contextmanager
-def stream(command: Sequence[str], **options: Any) -> Iterator[ProgramStream]:
-    """Run `command` as `tracegen.qemu.trace` does, and hand its main thread over while it runs.
+def stream(execution: Execution) -> Iterator[ProgramStream]:
+    """Run a command as `tracegen.qemu.trace` does, and hand its main thread over while it runs.
 
     The program waits where the reader is behind, and is killed where the reader leaves early.
     """
-    with Run(Execution(command, **options), Path(gettempdir())) as run:
+    with Run(execution, Path(gettempdir())) as run:
         yield ProgramStream(run)
 
 

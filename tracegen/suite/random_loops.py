@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from tracegen.suite.random_main import main_text
+
 LOOPS = 60
 TABLE = 4096  # random numbers, for indices and branches
 LOG_MEMORY = 23
@@ -35,21 +37,12 @@ __attribute__((noinline)) static long twist(long x) {{ return x * 5 ^ x >> 3; }}
 __attribute__((noinline)) static double bend(double x) {{ return x * 0.5 + 1.0; }}
 """
 
-_MAIN = """
-int main(int count, char **words) {{
-    long rounds = count > 1 ? atol(words[1]) : 1;
-    memory = calloc(1UL << {log_memory}, 1);
-    if (!memory) return 1;
+_FILL_TABLE = """\
     unsigned long state = {seed}UL * 2654435761UL + 88172645463325252UL;
     for (int i = 0; i < {table}; i++) {{
         state ^= state << 13; state ^= state >> 7; state ^= state << 17;
         table[i] = state >> 16;
     }}
-    double sum = 0;
-{calls}
-    printf("%g\\n", sum);
-    return 0;
-}}
 """
 
 
@@ -61,9 +54,9 @@ def source(seed: int) -> str:
     groups = []
     while calls:
         size = draw.randint(1, 3)
-        groups.append(f"    for (long round = 0; round < rounds; round++) {{ {' '.join(calls[:size])} {_AGAIN} }}")
+        groups.append(f"{{ {' '.join(calls[:size])} {_AGAIN} }}")
         calls = calls[size:]
-    main = _MAIN.format(log_memory=LOG_MEMORY, seed=seed, table=TABLE, calls="\n".join(groups))
+    main = main_text(groups, LOG_MEMORY, _FILL_TABLE.format(seed=seed, table=TABLE))
     return _HEAD.format(seed=seed, table=TABLE) + "\n".join(functions) + main
 
 

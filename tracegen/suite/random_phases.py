@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from tracegen.suite.random_main import main_text
+
 PHASES = 24
 INSTRUCTIONS = 40_000  # of a phase, roughly
 LOG_MEMORY = 24
@@ -30,29 +32,14 @@ static char *memory;
 typedef unsigned long word;
 """
 
-_MAIN = """
-int main(int count, char **words) {{
-    long rounds = count > 1 ? atol(words[1]) : 1;
-    memory = calloc(1UL << {log_memory}, 1);
-    if (!memory) return 1;
-    double sum = 0;
-{calls}
-    printf("%g\\n", sum);
-    return 0;
-}}
-"""
-
 
 def source(seed: int) -> str:
     """The C text of the program of this seed."""
     draw = Random(seed)
     phases = [Phase.drawn(draw) for _ in range(PHASES)]
     functions = [phase.text(draw, number) for number, phase in enumerate(phases)]
-    calls = "\n".join(
-        f"    for (long round = 0; round < rounds; round++) sum += phase_{number}({phase.iterations});"
-        for number, phase in enumerate(phases)
-    )
-    return _HEAD.format(seed=seed) + "\n".join(functions) + _MAIN.format(log_memory=LOG_MEMORY, calls=calls)
+    calls = (f"sum += phase_{number}({phase.iterations});" for number, phase in enumerate(phases))
+    return _HEAD.format(seed=seed) + "\n".join(functions) + main_text(calls, LOG_MEMORY)
 
 
 @dataclass(frozen=True)

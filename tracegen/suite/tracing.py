@@ -24,7 +24,7 @@ from tqdm import tqdm
 from support.errors import InputError
 from support.executor import Executor, Local
 from tracegen.formats.trace import Trace
-from tracegen.qemu.runner import TraceResult, trace
+from tracegen.qemu import Execution, TraceResult, trace
 from tracegen.suite.workloads import Workload, select
 
 _WORK = ".work"
@@ -172,9 +172,8 @@ def _trace_in(work: Path, given: _Given) -> int:
         Path(os.devnull).open("wb") as unheard,
         messages.open("wb") as said,
     ):
-        result = trace(
+        execution = Execution(
             command,
-            output,
             stdin=on_stdin,
             stdout=unheard,
             stderr=said,
@@ -182,8 +181,8 @@ def _trace_in(work: Path, given: _Given) -> int:
             cwd=given.cwd,
             max_instructions=given.max_instructions,
             skip=workload.skip,
-            progress=False,
         )
+        result = trace(execution, output, progress=False)
     _require_well_run(workload, result, messages)
     output.replace(_trace_file(given.folder, workload))
     return result.instructions

@@ -21,7 +21,7 @@ import numpy as np
 from support.errors import InputError
 from tracegen.live_points.live_points import SUFFIX, LivePoints, save
 from tracegen.live_points.record import of_stream
-from tracegen.qemu import stream
+from tracegen.qemu import Execution, stream
 from tracegen.qemu.stream import ProgramStream
 from tracegen.suite.host_cpu import HostCpu
 from tracegen.suite.host_time import HostTime, host_time
@@ -172,7 +172,7 @@ def recorded(
     with (
         Path(run.stdin or os.devnull).open("rb") as given,
         Path(os.devnull).open("wb") as unheard,
-        stream(run.command, stdin=given, stdout=unheard, stderr=unheard, env=environment) as running,
+        stream(Execution(run.command, stdin=given, stdout=unheard, stderr=unheard, env=environment)) as running,
     ):
         points = sample(running)
     outcome = running.outcome

@@ -3,87 +3,112 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tracegen.tensor import primitives
 from tracegen.tensor.dataset import Dataset, Outcome, history, summary
+
+Sources = Sequence[tuple[str, Mapping[str, Any]]]  # file and provenance
 
 
 def card(dataset: Dataset) -> str:
     """Counts, networks, devices, failures, noise and provenance of a dataset."""
     document, devices = summary(dataset)
-    schedules, records = dataset.schedules(), dataset.table()
     sources = list(history(dataset.provenance))
     lines = [f"# {dataset.path.name}", "", f"Digest `{dataset.digest}`.", ""]
-    lines += _table(
-        ["tasks", "schedules", "records", "failures"],
-        [[len(dataset.tasks), len(schedules), dataset.record_count, _counts(document["failures"])]],
-    )
-    lines += ["", f"Operators: {_counts(document['operators'])}.", ""]
-    lines += [f"Schedules by origin: {_counts(schedules['origin'].value_counts().to_dict())}.", ""]
+    lines += _counted(dataset, document)
+    lines += ["", "## Networks", "", *_networks(dataset)]
+    if used := primitives_used(dataset):
+        lines += ["", "## Schedule primitives", "", *_primitives(*used)]
+    lines += ["", "## Devices", "", *_devices(devices)]
+    lines += ["", "## Noise", "", *_noise(dataset.table(), sources)]
+    if compared := [part for _, made in sources if (part := made.get("compared")) and part["records"]]:
+        lines += ["", "## Results", "", _results(compared)]
+    lines += ["", "## How it was made", "", *_sessions(sources)]
+    return "\n".join(lines) + "\n"
+
+
+def _counted(dataset: Dataset, document: Mapping[str, Any]) -> list[str]:
+    schedules = dataset.schedules()
     tasks_of: dict[str, int] = {}
     for networks in dataset.tasks["networks"]:
         for name in networks:
             tasks_of[name] = tasks_of.get(name, 0) + 1
-    lines += [f"Tasks by network: {_counts(tasks_of)}.", "", "## Networks", ""]
-    lines += _table(
+    return [
+        *_table(
+            ["tasks", "schedules", "records", "failures"],
+            [[len(dataset.tasks), len(schedules), dataset.record_count, _counts(document["failures"])]],
+        ),
+        "",
+        f"Operators: {_counts(document['operators'])}.",
+        "",
+        f"Schedules by origin: {_counts(schedules['origin'].value_counts().to_dict())}.",
+        "",
+        f"Tasks by network: {_counts(tasks_of)}.",
+    ]
+
+
+def _networks(dataset: Dataset) -> list[str]:
+    return _table(
         ["network", "tasks", "calls", "MFLOP of a task", "MFLOP of an inference"],
         [[row["network"], row["tasks"], row["calls"], row["task"], row["inference"]] for row in networks_of(dataset)],
     )
-    if used := primitives_used(dataset):
-        lengths, counts = used
-        lines += ["", "## Schedule primitives", ""]
-        lines += _table(["primitive", "schedules with it", "a schedule"], counts)
-        lines += ["", f"Primitives of a schedule: {lengths[0]:,} to {lengths[2]:,}, median {lengths[1]:,}."]
-    lines += ["", "## Devices", ""]
-    lines += _table(
+
+
+def _primitives(lengths: tuple[int, int, int], counts: list[list[Any]]) -> list[str]:
+    table = _table(["primitive", "schedules with it", "a schedule"], counts)
+    return [*table, "", f"Primitives of a schedule: {lengths[0]:,} to {lengths[2]:,}, median {lengths[1]:,}."]
+
+
+def _devices(devices: pd.DataFrame) -> list[str]:
+    return _table(
         ["device", "tasks", "records", "failed", "fastest", "median", "slowest", "median spread"],
         [
             [
-                row["device"],
-                row["tasks"],
-                row["records"],
-                row["failed"],
-                _seconds(row["fastest_s"]),
-                _seconds(row["median_s"]),
-                _seconds(row["slowest_s"]),
+                *(row[name] for name in ("device", "tasks", "records", "failed")),
+                *(_seconds(row[name]) for name in ("fastest_s", "median_s", "slowest_s")),
                 _share(row["median_spread"]),
             ]
             for row in devices.to_dict("records")
         ],
     )
-    lines += ["", "## Noise", ""]
+
+
+def _noise(records: pd.DataFrame, sources: Sources) -> list[str]:
+    lines = []
     spread = records[(records["repeats"] > 1) & (records["error"] == Outcome.OK)]["spread"].dropna()
     if len(spread):
         low, high = np.percentile(spread, (50, 90))
         lines.append(f"Spread of a record's repeats: median {_share(low)}, 90th percentile {_share(high)}.")
-    several = len(sources) > 1
     for file, provenance in sources:
         if again := provenance.get("again"):
             lines.append(
-                f"{again['pairs']:,} records {f'of {file} ' if several else ''}measured a second time differ by "
-                f"{_share(again['median'])} (median), {_share(again['p90'])} (90th percentile)."
+                f"{again['pairs']:,} records {f'of {file} ' if len(sources) > 1 else ''}measured a second time differ "
+                f"by {_share(again['median'])} (median), {_share(again['p90'])} (90th percentile)."
             )
-    found = [compared for _, provenance in sources if (compared := provenance.get("compared")) and compared["records"]]
-    if found:
-        lines += [
-            "",
-            "## Results",
-            "",
-            f"Those of {sum(part['records'] for part in found):,} records were compared with the unscheduled "
-            f"program's; the right ones deviate by {max(part['largest'] for part in found):.2g} at most (tolerance "
-            f"{max(part['tolerance'] for part in found):g}).",
-        ]
-    lines += ["", "## How it was made", ""]
+    return lines
+
+
+def _results(compared: Sequence[Mapping[str, Any]]) -> str:
+    return (
+        f"Those of {sum(part['records'] for part in compared):,} records were compared with the unscheduled program's; "
+        f"the right ones deviate by {max(part['largest'] for part in compared):.2g} at most (tolerance "
+        f"{max(part['tolerance'] for part in compared):g})."
+    )
+
+
+def _sessions(sources: Sources) -> list[str]:
+    lines = []
     for session in (session for _, provenance in sources for session in provenance.get("sessions", [])):
         plan = json.dumps({name: value for name, value in session["plan"].items() if value not in (None, [], ())})
         lines.append(
             f"- {session['date']}, {session['processor']}, TVM {session['tvm']}, tvm-ffi {session['tvm_ffi']}: `{plan}`"
         )
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def networks_of(dataset: Dataset) -> list[dict[str, Any]]:

@@ -163,23 +163,21 @@ def simulated_seconds(
     """
     from tracegen.decode import decode
     from tracegen.formats.trace import Trace
-    from tracegen.qemu import trace
+    from tracegen.qemu import Execution, trace
     from tracegen.qemu.region import Region, parse_place
     from uarch.timing.simulations import Simulations
 
-    region = Region(start=parse_place("kernel"), returns=True)
+    execution = Execution(
+        command,
+        region=Region(start=parse_place("kernel"), returns=True),
+        max_instructions=2 * max_instructions + 1,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     with TemporaryDirectory(prefix="perfvec-kernel-") as folder:
         path = Path(folder) / "kernel.trace.h5"
-        result = trace(
-            command,
-            path,
-            region=region,
-            max_instructions=2 * max_instructions + 1,
-            progress=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        result = trace(execution, path, progress=False)
         if result.instructions > 2 * max_instructions:
             raise TooLong(f"too long: more than {max_instructions:,} instructions")
         if result.exit_status != 0:

@@ -18,7 +18,7 @@ from tracegen.live_points import own
 from tracegen.live_points.character import character
 from tracegen.live_points.live_points import load, save
 from tracegen.live_points.record import of_trace
-from tracegen.qemu import stream, trace
+from tracegen.qemu import Execution, stream, trace
 from tracegen.statistics.characterise import characterise
 from uarch.configuration import load_machine
 
@@ -46,8 +46,9 @@ def test_the_vector_in_the_file_answers_for_the_model(small_model, traces, point
 @pytest.mark.slow
 def test_a_running_program_leaves_its_vector_in_the_same_pass(small_model, traces, tmp_path):
     program = str(traces[0].with_name("old"))
-    again = trace([program], tmp_path / "old.trace.h5", progress=False).path  # a run depends on its environment
-    with stream([program], stdout=2) as running:
+    # Traced again: a run depends on its environment.
+    again = trace(Execution([program]), tmp_path / "old.trace.h5", progress=False).path
+    with stream(Execution([program], stdout=2)) as running:
         found = live_points_of_stream(small_model, running, units=64, progress=False)
     vector = vector_of(found, "stream")
     kept = vector_of(live_points_of_trace(small_model, again, units=64, progress=False), again)

@@ -17,7 +17,7 @@ from analysis.questions.profile import annotate, profile, result, shown, shown_a
 from analysis.results.page import Section, write_page
 from support.errors import InputError
 from tests.analysis.conftest import PROGRAM
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 
 SOURCE = PROGRAM.read_text().splitlines()
 
@@ -190,7 +190,7 @@ def test_parts_by_time_are_never_of_live_points(small_model, traces):
 
 def test_a_stripped_program_says_what_is_missing(small_model, traces, tmp_path):
     subprocess.run(["gcc", "-O1", "-static", "-s", "-o", tmp_path / "bare", PROGRAM], check=True)
-    bare = trace([str(tmp_path / "bare")], tmp_path / "bare.trace.h5", progress=False).path
+    bare = trace(Execution([str(tmp_path / "bare")]), tmp_path / "bare.trace.h5", progress=False).path
     for by in ("function", "line", "loop"):
         found = pv.profile(bare, "base", by, model=small_model)
         assert "\n[unknown]: no symbols: build with -g, and do not strip\n\nsource:" in str(found)

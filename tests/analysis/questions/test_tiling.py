@@ -11,7 +11,7 @@ from analysis.questions import tiling
 from analysis.questions.tiling import Experiment
 from support.errors import InputError
 from tracegen.formats.trace import Trace
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 from uarch.configuration import load_machine
 
 
@@ -87,7 +87,7 @@ def test_a_value_may_be_compiled_in(tmp_path):
     for value in experiment.values:
         command = experiment.prepare(value, tmp_path, 1)
         assert command[0] == str(tmp_path / f"program-{value}")
-        trace([command[0], "1", "2", "16"], tmp_path / f"{value}.trace.h5", stdout=2, progress=False)
+        trace(Execution([command[0], "1", "2", "16"], stdout=2), tmp_path / f"{value}.trace.h5", progress=False)
         with Trace(tmp_path / f"{value}.trace.h5") as made:
             counts.append(len(made))
     assert counts[0] > counts[1]

@@ -9,7 +9,7 @@ from perfvec.machines.times import read_times
 from perfvec.representation.vector import load_vector
 from support.errors import InputError
 from tracegen.formats.trace import Trace
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 from tracegen.suite import timing
 from tracegen.suite.host_clock import clock_ghz
 from tracegen.suite.host_time import HostTime, host_time
@@ -85,7 +85,7 @@ def test_what_is_timed_is_what_is_represented(data, tmp_path, monkeypatch):
     assert unit == "seconds"
     assert [time.value for time in times] == pytest.approx(found["seconds"].tolist())
     program = tmp_path / "inputs" / "kernel-qsort"
-    trace([str(program), "300"], tmp_path / "t.trace.h5", stdout=2, progress=False)
+    trace(Execution([str(program), "300"], stdout=2), tmp_path / "t.trace.h5", progress=False)
     with Trace(tmp_path / "t.trace.h5") as whole:  # environments differ by a few instructions
         assert load_vector(times[0].target).instructions == pytest.approx(len(whole), rel=0.01)
     before = (tmp_path / "small.vector.npz").stat().st_mtime_ns

@@ -15,7 +15,7 @@ from support.errors import InputError
 from tracegen.binary import elf
 from tracegen.binary.dwarf import file_lines
 from tracegen.formats.trace import Trace
-from tracegen.qemu.runner import trace
+from tracegen.qemu import Execution, trace
 
 SOURCE = "__attribute__((noinline)) int twice(int x) { return 2 * x; }\nint main(void) { return twice(0); }\n"
 
@@ -95,7 +95,7 @@ def test_a_program_with_damaged_sections_keeps_its_trace(compiled, tmp_path, cap
             struct.pack_into("<Q", data, header + 32, 1 << 63)  # sh_size; OverflowError, MemoryError where less
     program.write_bytes(data)
     program.chmod(0o755)
-    result = trace([str(program)], tmp_path / "t.trace.h5")
+    result = trace(Execution([str(program)]), tmp_path / "t.trace.h5")
     with Trace(tmp_path / "t.trace.h5") as traced:
         assert len(traced) == result.instructions > 1000
     said = capsys.readouterr().err.splitlines()
@@ -123,7 +123,7 @@ def test_a_program_whose_sections_are_all_damaged_keeps_its_trace(compiled, tmp_
     program.write_bytes(data)
     program.chmod(0o755)
     assert elf.inspect(program) == elf.Executable(program, "x86-64", elf.inspect(source).interpreter)
-    result = trace([str(program)], tmp_path / "t.trace.h5")
+    result = trace(Execution([str(program)]), tmp_path / "t.trace.h5")
     with Trace(tmp_path / "t.trace.h5") as traced:
         assert len(traced) == result.instructions > 1000
     said = capsys.readouterr().err.splitlines()

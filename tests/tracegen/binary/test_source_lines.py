@@ -10,7 +10,7 @@ import pytest
 from tracegen.binary import dwarf
 from tracegen.binary.source_lines import source_lines
 from tracegen.formats.trace import Trace
-from tracegen.qemu import trace
+from tracegen.qemu import Execution, trace
 
 MAIN = """\
 long far(long n);
@@ -56,7 +56,7 @@ def traced(tmp_path):
         ):
             subprocess.run(["gcc", "-O2", "-g", *flags, *command], check=True, cwd=tmp_path)
         after(tmp_path)
-        result = trace([str(tmp_path / name)], tmp_path / "t.trace.h5", progress=False)
+        result = trace(Execution([str(tmp_path / name)]), tmp_path / "t.trace.h5", progress=False)
         with Trace(result.path) as file:
             file.verify()
             return tmp_path, source_lines(file)

@@ -20,7 +20,8 @@ from tracegen.decode.champsim import REGISTER, BranchKind
 from tracegen.features import SCHEMAS
 from tracegen.formats.champsim import MOST_ADDRESSES, Scan, branch_kind, import_champsim, lengths, unpacked_blocks
 from tracegen.formats.trace import Trace
-from tracegen.qemu.runner import trace as run_qemu
+from tracegen.qemu import Execution
+from tracegen.qemu import trace as run_qemu
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import load_machine
 from uarch.instructions import FLAGS_REGISTER, NO_REGISTER, VECTOR_REGISTERS, Flag, Operation
@@ -183,7 +184,7 @@ def way_back(tmp_path_factory):
     folder = tmp_path_factory.mktemp("champsim")
     original = folder / "qsort.trace.h5"
     compile_c(KERNELS / "qsort.c", folder / "qsort", ["-static"])
-    run_qemu([str(folder / "qsort"), "3000"], original, stdout=2, max_instructions=200_000, progress=False)
+    run_qemu(Execution([str(folder / "qsort"), "3000"], stdout=2, max_instructions=200_000), original, progress=False)
     with Trace(original) as trace:
         words = np.concatenate(list(champsim_records(trace)))
     (folder / "qsort.champsimtrace").write_bytes(words.tobytes())

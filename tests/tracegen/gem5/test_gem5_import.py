@@ -22,13 +22,14 @@ from tracegen.features import get_schema
 from tracegen.features.file import extract
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
-from tracegen.gem5 import text
 from tracegen.gem5.access_size import access_bytes, shares
 from tracegen.gem5.address_space import MMAP_BEGINS, AddressSpace
 from tracegen.gem5.reader import Reader, import_gem5
 from tracegen.gem5.source import find_source, read_run
 from tracegen.gem5.statistics import read_statistics
-from tracegen.qemu.runner import trace as trace_by_qemu
+from tracegen.gem5.text.statics import Statics, slot_of
+from tracegen.qemu import Execution
+from tracegen.qemu import trace as trace_by_qemu
 from uarch.configuration import load_machine
 
 PERIOD = {"o3": 556, "minor": 714}  # picoseconds: 1.8 and 1.4 GHz
@@ -96,7 +97,7 @@ def test_the_trace_is_that_of_qemu(core, tmp_path):
     elsewhere.
     """
     _, trace, _ = imported(core, tmp_path)
-    trace_by_qemu([str(gem5_runs.PROGRAM)], tmp_path / "q.trace.h5", stdout=2, progress=False)
+    trace_by_qemu(Execution([str(gem5_runs.PROGRAM)], stdout=2), tmp_path / "q.trace.h5", progress=False)
     with Trace(tmp_path / "q.trace.h5") as other:
         np.testing.assert_array_equal(trace.address, other.address)
         np.testing.assert_array_equal(trace.code, other.code)
@@ -190,11 +191,11 @@ def test_memory_does_not_depend_on_the_length(tmp_path, monkeypatch):
 
 
 def test_a_hash_table_grows_with_its_numbers():
-    table = text.statics(bits=4)
+    table = Statics.empty(bits=4)
     pcs = np.random.default_rng(1).integers(-(2**63), 2**63, 8)
     table.pc[: len(pcs)] = pcs
-    larger = text.grown(text.grown(table, 8), 8)
-    assert [int(larger.slot[text.slot_of(larger.slot, larger.pc, pc)]) - 1 for pc in pcs] == list(range(8))
+    larger = table.grown(8).grown(8)
+    assert [int(larger.slot[slot_of(larger.slot, larger.pc, pc)]) - 1 for pc in pcs] == list(range(8))
 
 
 # What is wrong
@@ -379,12 +380,12 @@ def test_damaged_texts_are_read_or_told_in_one_line(tmp_path, monkeypatch):
             assert "\n" not in str(error) and "trace.out" in str(error)
             told += 1
         else:
-            count = int(reader.state[text.INSTRUCTIONS])
+            count = int(reader.state.instructions)
             assert 0 < count <= 250
-            assert int(reader.state[text.LABELLED]) + reader.pending == count
+            assert int(reader.state.labelled) + reader.pending == count
             assert len(np.concatenate(list(reader.addresses()))) == count
-            assert reader.latencies.tell() == 2 * int(reader.state[text.LABELLED])
-            assert 0 <= reader.cycles * run.simulation.period <= int(reader.state[text.RETIRED])
+            assert reader.latencies.tell() == 2 * int(reader.state.labelled)
+            assert 0 <= reader.cycles * run.simulation.period <= int(reader.state.retired)
         finally:
             reader.close()
     assert told > CASES / 5  # much damage is to what carries no meaning, as names and disassembly

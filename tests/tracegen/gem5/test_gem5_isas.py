@@ -23,7 +23,8 @@ from tracegen.gem5.reader import import_gem5
 from tracegen.gem5.run_se import script
 from tracegen.gem5.statistics import memory_references, read_statistics
 from tracegen.label import label
-from tracegen.qemu.runner import trace as trace_by_qemu
+from tracegen.qemu import Execution
+from tracegen.qemu import trace as trace_by_qemu
 from uarch.configuration import load_machine
 from uarch.gem5.config import import_config
 from uarch.gem5.script import gem5_script
@@ -106,7 +107,7 @@ def test_the_trace_is_that_of_qemu(isa, core, tmp_path, monkeypatch):
         pytest.skip("qemu-user is not installed")
     _, trace, _ = imported(isa, core, tmp_path)
     monkeypatch.setenv("QEMU_CPU", QEMU[isa])
-    trace_by_qemu([str(data(isa) / "touch")], tmp_path / "q.trace.h5", stdout=2, progress=False)
+    trace_by_qemu(Execution([str(data(isa) / "touch")], stdout=2), tmp_path / "q.trace.h5", progress=False)
     with Trace(tmp_path / "q.trace.h5") as other:
         np.testing.assert_array_equal(trace.address, other.address)
         np.testing.assert_array_equal(trace.code, other.code)

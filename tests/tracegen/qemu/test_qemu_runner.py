@@ -14,7 +14,7 @@ import pytest
 
 from support.errors import InputError
 from tracegen.formats.trace import Trace
-from tracegen.qemu import trace
+from tracegen.qemu import Execution, trace
 
 FREESTANDING = ("-nostdlib", "-nostartfiles", "-static", "-no-pie")
 
@@ -25,7 +25,7 @@ def run(tmp_path):
     opened = []
 
     def run_program(*command, **options):
-        result = trace([str(part) for part in command], tmp_path / "t.trace.h5", progress=False, **options)
+        result = trace(Execution([str(part) for part in command], **options), tmp_path / "t.trace.h5", progress=False)
         opened.append(Trace(result.path))
         opened[-1].verify()
         assert len(opened[-1]) == result.instructions
@@ -162,7 +162,7 @@ def test_skip_is_exact(build, run, tmp_path, skip, limit):
     full = whole(file)
     expected = file.address[full.static_id][skip : None if limit is None else skip + limit]
     owners = np.repeat(np.arange(len(full)), np.diff(full.access_offset))
-    result = trace([str(program)], tmp_path / "part.h5", skip=skip, max_instructions=limit, progress=False)
+    result = trace(Execution([str(program)], skip=skip, max_instructions=limit), tmp_path / "part.h5", progress=False)
     with Trace(result.path) as part:
         chunk = whole(part)
         assert part.address[chunk.static_id].tolist() == expected.tolist()
@@ -178,7 +178,7 @@ def test_skip_counts_repeated_strings_once(build, run):
 
 def test_skip_beyond_the_end_is_an_error(build, tmp_path):
     with pytest.raises(InputError, match="nothing was recorded"):
-        trace([str(build("counted", *FREESTANDING))], tmp_path / "t.h5", skip=5005, progress=False)
+        trace(Execution([str(build("counted", *FREESTANDING))], skip=5005), tmp_path / "t.h5", progress=False)
     assert not list(tmp_path.iterdir())
 
 
@@ -270,8 +270,8 @@ def test_atomic_update_loads_and_stores(build, run, isa, flags):
 @pytest.mark.slow
 def test_interrupt_keeps_what_was_executed(build, tmp_path):
     script = (
-        "import sys; from tracegen.qemu import trace\n"
-        f"r = trace([{str(build('behave'))!r}, 'wait'], {str(tmp_path / 't.h5')!r}, progress=False)\n"
+        "import sys; from tracegen.qemu import Execution, trace\n"
+        f"r = trace(Execution([{str(build('behave'))!r}, 'wait']), {str(tmp_path / 't.h5')!r}, progress=False)\n"
         "print(r.interrupted, r.signal, r.instructions > 1000)"
     )
     # A shell's background job, as which the tests may run, ignores SIGINT, and so would what it starts.
@@ -295,15 +295,9 @@ def test_program_sees_its_world_and_its_status_comes_back(build, tmp_path):
     folder.mkdir()
     (folder / "in").write_text("hello\n")
     with (folder / "in").open() as stdin, (folder / "out").open("w") as stdout:
-        result = trace(
-            [str(program), "echo", "--x y"],
-            folder / "t.h5",
-            stdin=stdin,
-            stdout=stdout,
-            env={"PATH": os.environ["PATH"], "GREETING": "servus"},
-            cwd=folder,
-            progress=False,
-        )
+        environment = {"PATH": os.environ["PATH"], "GREETING": "servus"}
+        execution = Execution([str(program), "echo", "--x y"], stdin=stdin, stdout=stdout, env=environment, cwd=folder)
+        result = trace(execution, folder / "t.h5", progress=False)
     assert result.exit_status == 7
     assert (folder / "out").read_text() == f"{program}|--x y|servus|{folder}|hello\n"
 
@@ -341,7 +335,7 @@ def test_program_is_looked_up_in_path_and_scripts_are_interpreted(run, tmp_path,
 def test_wrong_programs_are_named(tmp_path, make, message):
     make(tmp_path / "program")
     with pytest.raises(InputError, match=message) as error:
-        trace([str(tmp_path / "program")], tmp_path / "t.h5", progress=False)
+        trace(Execution([str(tmp_path / "program")]), tmp_path / "t.h5", progress=False)
     assert "\n" not in str(error.value)
 
 
@@ -356,19 +350,19 @@ def test_wrong_requests_are_named(tmp_path, monkeypatch):
         (["no-such-program-here"], output, {}, "no such program in PATH"),
     ]:
         with pytest.raises(InputError, match=message):
-            trace(command, path, progress=False, **options)
+            trace(Execution(command, **options), path, progress=False)
 
 
 def test_missing_qemu_and_compiler_are_named(build, tmp_path, monkeypatch):
     program = build("counted", *FREESTANDING)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="apt install qemu-user"):
-        trace([str(program)], tmp_path / "t.h5", progress=False)
+        trace(Execution([str(program)]), tmp_path / "t.h5", progress=False)
     (tmp_path / "qemu-x86_64").symlink_to(shutil.which("qemu-x86_64", path=os.defpath + ":/usr/bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(InputError, match="no C compiler"):
-        trace([str(program)], tmp_path / "t.h5", progress=False)
+        trace(Execution([str(program)]), tmp_path / "t.h5", progress=False)
 
 
 def test_failed_compilation_is_named(build, tmp_path, monkeypatch):
@@ -378,7 +372,7 @@ def test_failed_compilation_is_named(build, tmp_path, monkeypatch):
     monkeypatch.setenv("CC", str(compiler))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(InputError, match="error: broken"):
-        trace([str(build("counted", *FREESTANDING))], tmp_path / "t.h5", progress=False)
+        trace(Execution([str(build("counted", *FREESTANDING))]), tmp_path / "t.h5", progress=False)
 
 
 # ---- threads, counted ----

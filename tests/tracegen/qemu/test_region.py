@@ -10,7 +10,7 @@ import pytest
 from support.errors import InputError
 from tests.tracegen.conftest import PROGRAMS
 from tracegen.formats.trace import Trace
-from tracegen.qemu import Region, parse_place, trace
+from tracegen.qemu import Execution, Region, parse_place, trace
 from tracegen.qemu.region import Place
 
 
@@ -35,14 +35,9 @@ def recorded(program, tmp_path):
 
     def run(*arguments, name="region", max_instructions=None, **region):
         places = {key: parse_place(value) if isinstance(value, str) else value for key, value in region.items()}
-        result = trace(
-            [str(program / name), *arguments],
-            tmp_path / "t.trace.h5",
-            region=Region(**places),
-            stdout=2,
-            max_instructions=max_instructions,
-            progress=False,
-        )
+        command = [str(program / name), *arguments]
+        execution = Execution(command, region=Region(**places), stdout=2, max_instructions=max_instructions)
+        result = trace(execution, tmp_path / "t.trace.h5", progress=False)
         with Trace(result.path) as file:
             file.verify()
             ids = np.concatenate([chunk.static_id for chunk in file.chunks()])
@@ -124,15 +119,10 @@ def test_wrong_places_are_named_before_or_after_the_run(recorded, program, tmp_p
         recorded(name="fixed", start="kernle", returns=True)
     with pytest.raises(InputError, match=r"no function 'librarywork'.*did you mean library_work"):
         recorded(start="librarywork")  # a library may come late: told at the end
+    environment, region = {"LD_PRELOAD": str(program / "late.so")}, Region(start=Place("late_work", 0))
+    execution = Execution([str(program / "region")], stdout=2, region=region, env=environment)
     with pytest.raises(InputError, match="never reached late_work"):
-        trace(
-            [str(program / "region")],
-            tmp_path / "t.h5",
-            stdout=2,
-            progress=False,
-            region=Region(start=Place("late_work", 0)),
-            env={"LD_PRELOAD": str(program / "late.so")},
-        )
+        trace(execution, tmp_path / "t.h5", progress=False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,19 +137,15 @@ def test_what_is_no_region_is_named(recorded):
     with pytest.raises(InputError, match="at least 1"):
         Region(start=Place("f", 0), times=0)
     with pytest.raises(InputError, match="does not go with a region"):
-        trace(["true"], "/tmp/t.h5", skip=3, region=Region(start=Place("f", 0)))
+        Execution(["true"], skip=3, region=Region(start=Place("f", 0)))
 
 
 @pytest.mark.parametrize(
     ("isa", "compiler"), [("aarch64", "aarch64-linux-gnu-gcc"), ("riscv64", "riscv64-linux-gnu-gcc")]
 )
 def test_returns_are_known_on_other_isas(build, tmp_path, isa, compiler):
-    result = trace(
-        [str(build("behave", "-static", isa=isa))],
-        tmp_path / "t.h5",
-        progress=False,
-        region=Region(start=Place("work", 0), returns=True),
-    )
+    command, region = [str(build("behave", "-static", isa=isa))], Region(start=Place("work", 0), returns=True)
+    result = trace(Execution(command, region=region), tmp_path / "t.h5", progress=False)
     with Trace(result.path) as file:
         start, size, names = file.symbols()
         at = names.index("work")

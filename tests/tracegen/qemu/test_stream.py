@@ -14,7 +14,7 @@ from tracegen.decode import decode
 from tracegen.features import SCHEMAS
 from tracegen.features.file import FeaturesFile, extract, extract_stream
 from tracegen.formats.trace import Trace
-from tracegen.qemu import Region, parse_place, stream, trace
+from tracegen.qemu import Execution, Region, parse_place, stream, trace
 from uarch.instructions import LAST, StaticInstructions
 
 COMMAND = ["sh", "-c", "i=0; while [ $i -lt 60 ]; do i=$((i+1)); case $i in *7) j=$j$i;; esac; done; printf %s $j"]
@@ -24,12 +24,12 @@ ENVIRONMENT = {"PATH": os.environ["PATH"]}
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     path = tmp_path_factory.mktemp("stream") / "sh.trace.h5"
-    trace(COMMAND, path, stdout=subprocess.DEVNULL, env=ENVIRONMENT, progress=False)
+    trace(Execution(COMMAND, stdout=subprocess.DEVNULL, env=ENVIRONMENT), path, progress=False)
     return path
 
 
 def running(**options):
-    return stream(COMMAND, stdout=subprocess.DEVNULL, env=ENVIRONMENT, **options)
+    return stream(Execution(COMMAND, stdout=subprocess.DEVNULL, env=ENVIRONMENT, **options))
 
 
 @pytest.mark.slow
@@ -90,12 +90,12 @@ def test_features_are_those_of_the_trace(recorded, tmp_path, schema):
 
 def test_a_region_streams(build):
     program = build("counted", "-nostdlib", "-nostartfiles", "-static", "-no-pie")
-    with stream([str(program)], region=Region(start=parse_place("_start"))) as run:
+    with stream(Execution([str(program)], region=Region(start=parse_place("_start")))) as run:
         assert sum(len(chunk) for chunk in run.chunks()) == 5005
 
 
 def test_leaving_early_ends_the_program(build):
-    with stream([str(build("behave")), "wait"]) as program:
+    with stream(Execution([str(build("behave")), "wait"])) as program:
         first = next(program.chunks(1000))
         folder = program.run.folder
         assert len(first) == 1000 and folder.exists()

@@ -12,7 +12,7 @@ from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import load, save
 from tracegen.live_points.record import of_stream, of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
-from tracegen.qemu import stream, trace
+from tracegen.qemu import Execution, stream, trace
 from uarch.configuration import load_machine, replace_fields
 from uarch.instructions import Flag
 from uarch.system_calls import UNKNOWN, cycles_by_number
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def traced(build, tmp_path_factory):
     path = tmp_path_factory.mktemp("calls") / "calls.trace.h5"
-    trace([str(build("calls", *FLAGS))], path, progress=False)
+    trace(Execution([str(build("calls", *FLAGS))]), path, progress=False)
     return path
 
 
@@ -48,7 +48,7 @@ def numbers(chunks, instructions):
 @pytest.mark.parametrize("isa", CALLS)
 def test_each_call_is_recorded_with_its_number(build, tmp_path, isa):
     path = tmp_path / "calls.trace.h5"
-    trace([str(build("calls", *FLAGS, isa=isa))], path, progress=False)
+    trace(Execution([str(build("calls", *FLAGS, isa=isa))]), path, progress=False)
     with Trace(path) as opened:
         opened.verify()
         static = decode(opened.address, opened.code, opened.isa)
@@ -65,8 +65,9 @@ def test_each_call_is_recorded_with_its_number(build, tmp_path, isa):
 @pytest.mark.parametrize("options", [{}, {"skip": 20_001, "max_instructions": 60_000}])
 def test_a_stream_has_the_calls_of_its_trace(build, tmp_path, options):
     command, path = [str(build("calls", *FLAGS))], tmp_path / "calls.trace.h5"
-    trace(command, path, progress=False, **options)
-    with Trace(path) as opened, stream(command, **options) as running:
+    execution = Execution(command, **options)
+    trace(execution, path, progress=False)
+    with Trace(path) as opened, stream(execution) as running:
         static = decode(opened.address, opened.code, opened.isa)
         expected = numbers(opened.chunks(), lambda: static)
         assert numbers(running.chunks(5000), lambda: running.instructions) == expected
@@ -96,7 +97,7 @@ def test_live_points_count_the_calls_of_the_whole_run(build, traced, tmp_path):
     points = of_trace(traced, units=64, progress=False)
     assert not points.whole
     save(points, tmp_path / "calls.livepoints.h5")
-    with stream([str(build("calls", *FLAGS))]) as running:
+    with stream(Execution([str(build("calls", *FLAGS))])) as running:
         streamed = of_stream(running, units=64, progress=False)
     for each in (points, load(tmp_path / "calls.livepoints.h5"), streamed):
         calls = each.system_calls
