@@ -16,8 +16,7 @@ that it is like. A form without a memory operand is timed as a loop (benchmarks/
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
+import math
 import platform
 import subprocess
 import sys
@@ -30,13 +29,11 @@ import numpy as np
 from elftools.elf.elffile import ELFFile
 from tqdm import tqdm
 
-from support.files import atomic_path
-from tracegen.decode.native.table import Cost, families, native_table
+from tracegen.decode.native.table import Cost, families, native_table, table_path, write_table
 from tracegen.decode.native.x86_64_form import SAME
 from uarch.constraints import FAMILIES
 from uarch.host.told import told
 
-FOLDER = Path(__file__).parents[1] / "tracegen" / "decode" / "native"
 TIMER = Path(__file__).parents[1] / "benchmarks" / "uarch" / "time_blocks.c"
 ROUNDS = 400  # of a block's loop, whose end is mispredicted
 COPIES = 10  # of a block one behind another, and four times as many
@@ -53,6 +50,7 @@ GENERAL = ("rax", "rbx", "rdx", "rsi", "rdi", "r8", "r9", "r10")
 SOURCES = {"general": ("r12", "r13", "r14"), "vector": ("13", "14", "15")}
 _LOW = {"rax": "al", "rbx": "bl", "rdx": "dl", "rsi": "sil", "rdi": "dil"}
 _VECTORS = 12
+_DISTURBED = 0.15  # a cycle's: so many more are no further port
 _SETUP = """
     mov r14, 0x3ff123456789abcd
     movq xmm15, r14
@@ -190,11 +188,8 @@ def cycles(blocks: Sequence[Sequence[str]]) -> list[float]:
 
 
 def throughput(value: float) -> float:
-    """The reciprocal of a whole number of ports, where it is near one."""
-    if value >= 1:
-        return round(value, 1)
-    ports = round(1 / value)
-    return round(1 / ports, 3) if abs(ports * value - 1) < 0.15 else round(value, 2)
+    """Below a cycle the reciprocal of the fewest ports that can do so many."""
+    return round(value, 1) if value > 0.95 else round(1 / math.ceil(1 / value - _DISTURBED), 3)
 
 
 def divisions() -> dict[str, Cost]:
@@ -271,7 +266,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("family", choices=[name for name, isa in FAMILIES.items() if isa == "x86-64"])
     parser.add_argument("--like", choices=families(), required=True)
-    parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args(arguments)
     here = told()
     if here.family != options.family:
@@ -281,15 +275,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own |= {name: own[name.removesuffix(SAME)] for name in like.forms if _same_of(name, like.forms, own)}
     forms = {**like.forms, **own}
     print(f"{len(own)} of {len(forms)} forms measured", file=sys.stderr)
-    source = f"measured on {here.model_name} ({options.family}) by tools/measure_micro_operations.py; micro-operations, "
-    source += f"and what cannot be measured, as {options.like}'s"
-    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(_row(cost))}" for name, cost in sorted(forms.items()))
-    with atomic_path(options.output or FOLDER / f"{options.family}.json") as temporary:
-        temporary.write_text(
-            f'{{"source": {json.dumps(source)},\n"date": "{date}",\n"columns": ["micro-operations", "latency", '
-            f'"reciprocal throughput", "cycles earlier for the next that forwards"],\n"forms": {{\n{lines}\n}}}}\n'
-        )
+    source = f"measured on {here.model_name} ({options.family}) by tools/measure_micro_operations.py; "
+    source += f"micro-operations, and what cannot be measured, as {options.like}'s"
+    write_table(table_path(options.family), source, forms)
     return 0
 
 
@@ -297,10 +285,6 @@ def _same_of(name: str, like: Mapping[str, Cost], own: Mapping[str, Cost]) -> bo
     """Whether a form with one register twice is like the one with two, which has been measured."""
     plain = name.removesuffix(SAME)
     return name.endswith(SAME) and plain in own and like[name] == like.get(plain, like[name])
-
-
-def _row(cost: Cost) -> list[int | float]:
-    return [cost.micro_operations, cost.latency, cost.throughput, *([1] if cost.forwards else [])]
 
 
 if __name__ == "__main__":

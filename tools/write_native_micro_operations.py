@@ -13,7 +13,6 @@ tells the micro-operations, latency and reciprocal throughput of one example of 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import re
 import subprocess
@@ -24,13 +23,11 @@ from pathlib import Path
 import capstone
 from elftools.elf.elffile import ELFFile
 
-from support.files import atomic_path
 from tracegen.decode.native.crack import RULES
-from tracegen.decode.native.table import families, native_table
+from tracegen.decode.native.table import Cost, families, native_table, table_path, write_table
 from tracegen.decode.native.x86_64_form import SAME
 from uarch.constraints import FAMILIES
 
-FOLDER = Path(__file__).parents[1] / "tracegen" / "decode" / "native"
 # Family → LLVM's name of it, and the oldest of Debian's llvm-mca that has its model.
 CPUS = {
     "zen2": ("znver2", "llvm-mca-14"),
@@ -127,9 +124,9 @@ def examples(files: Sequence[Path]) -> dict[str, dict[str, str]]:
     return found
 
 
-def costs(tool: str, triple: str, cpu: str, known: dict[str, str]) -> dict[str, tuple[int, int, float]]:
+def costs(tool: str, triple: str, cpu: str, known: dict[str, str]) -> dict[str, Cost]:
     """Form → micro-operations, latency, reciprocal throughput; forms that the tool does not know are left out."""
-    found: dict[str, tuple[int, int, float]] = {}
+    found: dict[str, Cost] = {}
     names = list(known)
     waiting = [names[k : k + _AT_ONCE] for k in range(0, len(names), _AT_ONCE)]
     while waiting:
@@ -148,7 +145,7 @@ def costs(tool: str, triple: str, cpu: str, known: dict[str, str]) -> dict[str, 
                 waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
             continue
         for name, value in zip(part, values, strict=True):
-            found[name] = (value["NumMicroOpcodes"], value["Latency"], round(value["RThroughput"], 3))
+            found[name] = Cost(value["NumMicroOpcodes"], value["Latency"], round(value["RThroughput"], 3))
     return found
 
 
@@ -170,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         release = next(line.strip() for line in version.splitlines() if "version" in line)
         forms = dict(native_table(family).forms) if family in families() else {}
         forms |= costs(tool, triple, cpu, known)
-        measured = MEASURED.get(family, {})
+        measured = {name: Cost(*cost) for name, cost in MEASURED.get(family, {}).items()}
         forms |= measured | {name + SAME: cost for name, cost in measured.items() if name + SAME in forms}
         source = f"llvm-mca -mcpu={cpu} of {release}, by tools/write_native_micro_operations.py"
         source += "; some measured (MEASURED)" if family in MEASURED else ""
@@ -178,11 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pattern, words = LEFT_OUT[family]
             forms = {name: cost for name, cost in forms.items() if not pattern.match(name)}
             source += f"; {words}"
-        date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(list(forms[name]))}" for name in sorted(forms))
-        head = f'{{"source": {json.dumps(source)},\n"date": "{date}",\n"columns": ["micro-operations", "latency", '
-        with atomic_path(FOLDER / f"{family}.json") as temporary:
-            temporary.write_text(f'{head}"reciprocal throughput"],\n"forms": {{\n{lines}\n}}}}\n')
+        write_table(table_path(family), source, forms)
         print(f"{family}: {len(forms)} forms, of {len(known)} looked for", file=sys.stderr)
     return 0
 

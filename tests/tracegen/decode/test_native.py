@@ -1,5 +1,6 @@
 """Micro-operations of real families: forms, tables, cracking, and what they do to simulated time."""
 
+import json
 from types import MappingProxyType
 
 import capstone
@@ -8,7 +9,7 @@ import pytest
 
 from support.errors import InputError
 from tracegen.decode import decode
-from tracegen.decode.native.table import Cost, NativeTable, families, native_table
+from tracegen.decode.native.table import Cost, NativeTable, families, native_table, table_path, write_table
 from tracegen.decode.native.x86_64_form import form, of_registers
 from uarch.configuration import load_machine, machine_from_dict, replace_fields
 from uarch.constraints import FAMILIES, GEM5, IN_ORDER_FAMILIES, MICROCODES
@@ -83,6 +84,14 @@ def test_every_family_has_a_table_with_its_source():
             assert instructions_of(XOR).native(family).instructions.compute_operations.tolist() == [0]
     with pytest.raises(InputError, match="no table"):
         native_table("zen9")
+
+
+@pytest.mark.parametrize("family", ["zen5", "haswell", "cortex-a72"])
+def test_a_table_is_written_as_it_is(family, tmp_path):
+    table = native_table(family)
+    write_table(tmp_path / "x.json", table.source, table.forms)
+    written, known = (json.loads(path.read_text()) for path in (tmp_path / "x.json", table_path(family)))
+    assert written["forms"] == known["forms"] and written["source"] == known["source"]
 
 
 def test_cracked_as_zen3_does():

@@ -269,7 +269,9 @@ def test_what_renaming_takes_from_stores_is_told_from_what_the_store_queue_forwa
     assert (machine.forward_latency, machine.memory_renaming) == (1, None)
 
 
-@pytest.mark.parametrize("jump, stores, taken, lines", [(0.54, 1.98, 2, 2), (0.67, 1.6, 2, 2), (0.98, 0.97, 1, 1), (0.1, 0.2, 4, 1)])
+@pytest.mark.parametrize(
+    "jump, stores, taken, lines", [(0.54, 1.98, 2, 2), (0.67, 1.6, 2, 2), (0.98, 0.97, 1, 1), (0.1, 0.2, 4, 1)]
+)
 def test_what_fetch_follows_and_stores_reach_in_a_cycle_is_measured(jump, stores, taken, lines):
     found = made_up()
     assert describe(ZEN3, found, "2026-11-27").machine.taken_branches is None

@@ -35,9 +35,11 @@ class Instruction(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Micro-operations that the front end takes, those on the operation's unit, and their costs in cycles (as
-    `NativeInstructions`), as are its traits; cycles after which its result is there: beyond those of a load into a general register, or of
-    what another's unit computes.
+    """What an instruction is made of.
+
+    Micro-operations that the front end takes, those on the operation's unit, and their costs in cycles; cycles `after`
+    which its result is there, beyond those of a load into a general register, or of what another's unit computes;
+    traits as `NativeInstructions` has them.
     """
 
     front: int

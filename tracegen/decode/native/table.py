@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from support.errors import InputError
+from support.files import atomic_path
 from support.text import nearest
 from tracegen.decode.native.x86_64_form import SAME, of_registers
 from uarch.constraints import FAMILIES
@@ -100,12 +103,36 @@ def families() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
 
 
+def table_path(family: str) -> Path:
+    """The file of a family's table."""
+    return _FOLDER / f"{family}.json"
+
+
+def write_table(path: Path, source: str, forms: Mapping[str, Cost]) -> None:
+    """Write a family's table, of today."""
+    rows = ((form, [*cost[:3], *([1] if cost.forwards else [])]) for form, cost in sorted(forms.items()))
+    head = {
+        "source": source,
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "columns": [
+            "micro-operations",
+            "latency",
+            "reciprocal throughput",
+            "cycles earlier for the next that forwards",
+        ],
+    }
+    lines = [f"{json.dumps(name)}: {json.dumps(value)},\n" for name, value in head.items()]
+    body = ",\n".join(f"{json.dumps(form)}: {json.dumps(row)}" for form, row in rows)
+    with atomic_path(path) as temporary:
+        temporary.write_text(f'{{{"".join(lines)}"forms": {{\n{body}\n}}}}\n')
+
+
 @cache
 def native_table(family: str) -> NativeTable:
     """The table of a family. Raises InputError for an unknown one."""
     if family not in families():
         raise InputError(f"no table of micro-operations of {family}{nearest(family, families())}")
-    values = json.loads((_FOLDER / f"{family}.json").read_text())
+    values = json.loads(table_path(family).read_text())
     forms = {
         form: Cost(int(one[0]), int(one[1]), float(one[2]), bool(one[3:])) for form, one in values["forms"].items()
     }

@@ -44,8 +44,8 @@ _VECTOR_MOVES = frozenset(
 # code leaves it, and waits for nothing (AMD 56665, "XMM register merge optimization").
 _KEEP_UPPER = frozenset("cvtsi2ss cvtsi2sd cvtsd2ss cvtss2sd sqrtss sqrtsd rcpss rsqrtss roundss roundsd".split())
 
-# What loops on a Zen 4 and a Zen 5 show (benchmarks/uarch/host_loops.py): slow addresses take a cycle more, and a shift by `cl`
-# does not wait for the flags, which it leaves where `cl` is zero.
+# What loops on a Zen 4 and a Zen 5 show (benchmarks/uarch/host_loops.py): slow addresses take a cycle more, and a shift
+# by `cl` does not wait for the flags, which it leaves where `cl` is zero.
 _MEASURED = frozenset(("zen4", "zen5"))
 _SHIFTS = frozenset(("shl", "shr", "sal", "sar", "rol", "ror"))
 _FLAGS = (FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER)
