@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _same_of(name: str, like: Mapping[str, Cost], own: Mapping[str, Cost]) -> bool:
-    """Whether a form with one register twice is like the one with two, which has been measured."""
+    """Return whether a form with one register twice is like the one with two, which has been measured."""
     plain = name.removesuffix(SAME)
     return name.endswith(SAME) and plain in own and like[name] == like.get(plain, like[name])
 

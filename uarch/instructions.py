@@ -138,13 +138,14 @@ class NativeInstructions:
     instructions: StaticInstructions
     latency: NDArray[np.int16]  # [S] of the computing part, cycles; -1: as of `operation`
     busy: NDArray[np.float32]  # [S] cycles between two of many; 0: as few as its kind of units allow
-    traits: NDArray[np.uint8]  # [S] STACK_MOVED by the stack engine, STACK_READ otherwise; FORWARDS
+    traits: NDArray[np.uint8]  # [S] STACK_MOVED by the stack engine, STACK_READ otherwise; FORWARDS; RENAMES_OPERAND
     vector_load: float  # cycles of one of many loads to vector registers
     vector_store: float
 
 
 STACK_MOVED, STACK_READ = 1, 2  # of `NativeInstructions.traits`, as in uarch/timing/core/instruction.hpp
 FORWARDS = 4  # its result is there a cycle earlier for the next one that forwards
+RENAMES_OPERAND = 8  # takes what it computes with from a store's register, as moves do
 MERGES_RESULT = 4  # of `merges_flags`: its first destination, a vector register, is read as it is written
 LAST = np.uint32(0xFFFFFFFF)  # `next_static_id` of the last instruction of a trace
 

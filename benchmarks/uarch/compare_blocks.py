@@ -34,6 +34,7 @@ _CPUS = {  # a family's name for llvm-mca and for OSACA
     "zen2": ("znver2", "ZEN2"),
     "zen3": ("znver3", "ZEN3"),
     "zen4": ("znver4", "ZEN4"),
+    "zen5": ("znver5", ""),
     "haswell": ("haswell", "HSW"),
     "skylake": ("skylake-avx512", "SKX"),
     "icelake": ("icelake-server", "ICX"),

@@ -226,6 +226,14 @@ def test_arithmetic_in_memory_is_renamed_too():
     assert cycles([same, other], "zen4", [access, access], machine=slow) == pytest.approx(2 * 7, abs=0.2)
 
 
+def test_zen_5_renames_operands_in_memory_too():
+    store, multiply = "488903", "480faf03"  # mov [rbx], rax; imul rax, [rbx]
+    accesses = [[(0x10000000, 8, 1)], [(0x10000000, 8, 0)]]
+    machine = replace_fields(load_machine("zen4"), {"forward_latency": 5, "memory_renaming": 16})
+    assert cycles([store, multiply], "zen5", accesses, machine=machine) == pytest.approx(3, abs=0.1)
+    assert cycles([store, multiply], "zen4", accesses, machine=machine) == pytest.approx(3 + 1 + 5, abs=0.1)
+
+
 def test_what_not_all_units_can_do_is_slower():
     """Zen 4 shifts and sets two a cycle and moves one between general and vector registers, of four of each kind."""
     shift, add, set_, move = "48c1e{}03", "4883c{}01", "0f94c{}", "66480f6e{}"  # shl, add r, i; sete r8; movq x, rdi

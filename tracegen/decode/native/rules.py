@@ -35,7 +35,7 @@ class Instruction(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What an instruction is made of.
+    """Parts of an instruction.
 
     Micro-operations that the front end takes, those on the operation's unit, and their costs in cycles; cycles `after`
     which its result is there, beyond those of a load into a general register, or of what another's unit computes;

@@ -17,6 +17,7 @@ from uarch.instructions import (
     FLAGS_REGISTER,
     NO_REGISTER,
     OVERFLOW_REGISTER,
+    RENAMES_OPERAND,
     STACK_MOVED,
     STACK_READ,
     Flag,
@@ -47,6 +48,7 @@ _KEEP_UPPER = frozenset("cvtsi2ss cvtsi2sd cvtsd2ss cvtss2sd sqrtss sqrtsd rcpss
 # What loops on a Zen 4 and a Zen 5 show (benchmarks/uarch/host_loops.py): slow addresses take a cycle more, and a shift
 # by `cl` does not wait for the flags, which it leaves where `cl` is zero.
 _MEASURED = frozenset(("zen4", "zen5"))
+_RENAME_OPERANDS = frozenset(("zen5",))  # of loads that are an operation's operand, by the same loops
 _SHIFTS = frozenset(("shl", "shr", "sal", "sar", "rol", "ror"))
 _FLAGS = (FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER)
 
@@ -75,7 +77,8 @@ def _parts(instruction: Instruction, table: NativeTable) -> Parts:
         parts = parts._replace(front=min(parts.front, 2), computes=1, latency=1, busy=busy)
     if flags & Flag.LOAD:
         parts = parts._replace(after=table.vector_load * _vector(name) + (slow and table.family in _MEASURED))
-    return parts._replace(traits=parts.traits | stack)
+    renames = RENAMES_OPERAND * (table.family in _RENAME_OPERANDS and parts.computes > 0 and bool(flags & Flag.LOAD))
+    return parts._replace(traits=parts.traits | stack | renames)
 
 
 def _eliminated(name: str, flags: int, family: str) -> bool:

@@ -30,7 +30,8 @@ constexpr int REGISTERS = 78;  // architectural ones; one more takes what has no
 constexpr int MICROCODE_FLAGS = 76;  // one of them: what gem5's microcode of a divide tests (uarch/timing/static.py)
 constexpr int STACK_POINTER = 4;  // x86-64's
 constexpr int STACK_MOVED = 1, STACK_READ = 2;  // by the stack engine; by others (tracegen/decode/native/x86_64.py)
-constexpr int FORWARDS = 4;  // the result is there a cycle earlier for the next one that does
+constexpr int FORWARDS = 4;         // the result is there a cycle earlier for the next one that does
+constexpr int RENAMES_OPERAND = 8;  // takes what it computes with from a store's register, as moves do
 constexpr int MAX_SOURCES = 8, MAX_DESTINATIONS = 6;
 constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a trace
 
@@ -63,7 +64,7 @@ struct StaticInstruction {
                                  // else (0: all)
     std::int16_t cycles_after;   // until its registers have the results; of real families what it loads alone
     std::int16_t chained;        // 1: computes only after the last such one; 2: also, and its second half after the first;
-                                 // of real families STACK_MOVED, STACK_READ, FORWARDS
+                                 // of real families traits: STACK_MOVED to RENAMES_OPERAND
     std::int16_t execution;      // its column of the CPI stack (`Cause`)
     Interruption interruption;
 

@@ -33,8 +33,8 @@ struct alignas(64) DecodedInstruction {
     std::uint8_t int_destinations, fp_destinations;
     std::uint8_t chained;
     std::uint8_t ports;  // of native micro-operations: how many of its kind of units can do it; 0: all
-    // Of native micro-operations: accesses memory from or to vector registers; moves a general register from or to memory,
-    // or computes in memory; moves the stack pointer by the stack engine; reads it otherwise; its result is there a cycle
+    // Of native micro-operations: accesses memory from or to vector registers; takes a general register from memory as
+    // it was stored, or stores one; moves the stack pointer by the stack engine; reads it otherwise; its result is there a cycle
     // earlier for the next one that forwards.
     bool vector : 1, renames : 1, stack_engine : 1, stack_read : 1, forwards : 1;
     bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
@@ -69,7 +69,7 @@ struct alignas(64) DecodedInstruction {
           ports(byte(native && row.divider == Divider::None ? row.cycles_before : std::int16_t{0})),
           vector(native && row.is(LOAD | STORE) && has_vectors(row)),
           renames(native && row.is(LOAD | STORE) && !vector && !row.is(ATOMIC) &&
-                  (row.computes == 0 || (row.is(LOAD) && row.is(STORE)))),
+                  (row.computes == 0 || (row.is(LOAD) && row.is(STORE)) || row.chained & RENAMES_OPERAND)),
           stack_engine(native && row.chained & STACK_MOVED),
           stack_read(native && row.chained & STACK_READ),
           forwards(native && row.chained & FORWARDS),

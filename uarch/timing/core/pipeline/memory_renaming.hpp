@@ -2,7 +2,8 @@
 // "Improving the Accuracy and Performance of Memory Communication Through Renaming", MICRO 1997).
 //
 // The cases that Zen 4 renames were found with loops of benchmarks/uarch/host_loops.py: moves of 4 and 8 bytes from one
-// of the last 16 stores, whatever registers the addresses are made of, and arithmetic in memory.
+// of the last 16 stores, whatever registers the addresses are made of, and arithmetic in memory. Zen 5 renames operands in
+// memory too.
 #pragma once
 
 #include <cstdint>
