@@ -87,6 +87,7 @@ _MEANINGS = {
     "latency": "Latency of a hit, this level alone, in cycles.",
     "mshrs": "Outstanding misses.",
     "replacement": "Replacement of lines; optional, LRU by default.",
+    "fill_cycles": "Cycles between two lines that come into it; optional, default 1.",
     "prefetcher": "Prefetcher of this level: by instruction, the next two lines, or 24 of a page.",
     "model": "`simple`, or a named DRAM of `uarch/dram.yaml`.",
     "latency_ns": "Latency of the model `simple`, in nanoseconds.",

@@ -123,6 +123,7 @@ class Cache:
     mshrs: int  # outstanding misses
     prefetcher: str
     replacement: str = LRU
+    fill_cycles: int = 1  # from one line that comes into it to the next, at least
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ _OPTIONAL_FIELDS = (
 OPTIONAL = (
     "functional_units.div_step_latency",
     "branch_predictor.indirect",
-    *(f"{level}.replacement" for level in ("l1i", "l1d", "l2", "l3")),
+    *(f"{level}.{field}" for level in ("l1i", "l1d", "l2", "l3") for field in ("replacement", "fill_cycles")),
     "tlb.page_kib",
     "tlb.walk",
     "tlb",

@@ -82,6 +82,7 @@ _CACHE = {
     "mshrs": Rule(int, 1, 256),
     "prefetcher": Rule(str, names=lambda: PREFETCHERS),
     "replacement": Rule(str, names=lambda: REPLACEMENT_POLICIES),
+    "fill_cycles": Rule(int, 1, 64),
 }
 
 CACHE_FIELDS = tuple(_CACHE)

@@ -218,6 +218,30 @@ def test_a_division_that_waits_does_not_hold_up_one_that_is_ready():
     assert native_cycles(program, 400, latency=5, busy=4.0) == pytest.approx(10, abs=0.5)  # the chain of two fives
 
 
+def streamed(fields):
+    """Cycles a line of loads that walk through 256 KiB, line by line, the second time."""
+    program = Program([Instruction(Operation.NONE, (), (1,), Flag.LOAD, 1)])
+    for k in range(4096):
+        program.execute(0, (0x10000000 + 64 * k, 8, 0))
+    simulation = Simulation(replace_fields(BASE, fields), as_native(program.static()))
+    simulation.run(program.chunk())
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    return simulation.counters["cycles"] / 4096
+
+
+@pytest.mark.parametrize("level, beyond", [("l1d", 0), ("l2", 128)])
+def test_lines_come_into_a_cache_one_behind_another(level, beyond):
+    """A stream through L2, and one through L3, from which `beyond` KiB of L2 are too few."""
+    fields = {"microcode": "zen3", "l1d.mshrs": 64, "l2.mshrs": 64, "pipeline.rob_entries": 512}
+    fields |= {"pipeline.load_queue_entries": 512, "l2.prefetcher": "none"}
+    if beyond:
+        fields |= {"l2.size_kib": beyond}
+    for cycles in (4, 8):
+        assert streamed(fields | {f"{level}.fill_cycles": cycles}) == pytest.approx(cycles, rel=0.05)
+    assert streamed(fields) == streamed(fields | {f"{level}.fill_cycles": 1}) < 4
+
+
 def jumps(targets, fields, apart=1):
     """Cycles a round of an indirect jump that goes to so many targets by turns, which the predictor knows; there are
     `apart` instructions from it, and from one target, to the next.

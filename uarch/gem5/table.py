@@ -396,6 +396,7 @@ _NOT_IN_GEM5 = {
     "forward_latency": "gem5 forwards in 2 cycles",
     "memory_renaming": "gem5 loads from stores through its queue alone",
     "system_calls": "gem5 emulates system calls in no time",
+    **{f"{level}.fill_cycles": "a cache of gem5's is filled every cycle" for level in ("l1i", "l1d", "l2", "l3")},
 }
 
 
@@ -420,7 +421,8 @@ def as_simulated(machine: Machine, isa: str = "x86-64") -> tuple[Machine, list[s
     values = machine.to_dict()
     for field, why in _NOT_IN_GEM5.items():
         section, _, name = field.rpartition(".")
-        if name in (fields := values[section] if section else values):
+        fields = (values[section] or {}) if section else values  # there may be no L3
+        if name in fields:
             notes.append(f"{field} = {_shown(fields.pop(name))} is left out: {why}")
     simulated = machine_from_dict(values)
 

@@ -29,6 +29,7 @@ _CROSSBAR, _TO_MEMORY = 2, 10  # both ways, behind a level and behind the last o
 # cycles from rename to the issue queue (tests/uarch/host/test_describe.py simulates them again).
 _DELAYS = (1, 3, 5, 8, 12)
 _GEM5_COSTS, _NATIVE_COSTS = (16.9, 17.2, 18.5, 20.1, 24.0), (11.1, 13.0, 14.9, 17.8, 21.6)
+_LINE = 64  # bytes
 _MOST_TAKEN, _DISTURBED = 4, 0.15  # branches in a cycle
 _TABLE_MISSES = 0.8  # of the jumps `an order of 64` by a target table (tests/uarch/host/test_describe.py)
 # Cycles of a loop of system calls that take no time in the kernel (tests/uarch/host/test_describe.py simulates it).
@@ -298,9 +299,24 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
                 whole -= found.numbers.get("huge_tlb2", 0.0)
             put(f"{level}.latency", max(round(whole) - before, 1), MEASURED, f"{whole:.1f} cycles load to use")
         before += _passed(values, level)
+    for level, below in (("l1d", "l2"), ("l2", "l3")):
+        line = _cycles_a_line(values, found, level, below)
+        if line is not None and round(line) > 1:
+            put(f"{level}.fill_cycles", round(line), MEASURED, f"{line:.1f} cycles a line read from {below}")
     if "misses_in_flight" in found.numbers:
         misses = max(round(found.numbers["misses_in_flight"]), 1)
         put("l1d.mshrs", misses, MEASURED, "misses side by side")
+
+
+def _cycles_a_line(values: Mapping[str, Any], found: Measurements, level: str, below: str) -> float | None:
+    """The shortest time from one line to the next where reads in order go beyond `level` and stay within half of
+    `below`; None where that was not measured.
+    """
+    if "bandwidth" not in found.curves or not values[below]:
+        return None
+    least, most = 1.5 * values[level]["size_kib"], values[below]["size_kib"] / 2
+    sizes, rates = found.curves["bandwidth"]["reads"]
+    return min((_LINE / rate for size, rate in zip(sizes, rates, strict=True) if least < size <= most), default=None)
 
 
 def _translation(put: Any, values: dict[str, Any], found: Measurements) -> None:

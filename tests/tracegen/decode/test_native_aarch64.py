@@ -11,7 +11,7 @@ from tests.tracegen.decode.test_native import ADD
 from tests.tracegen.decode.test_native import instructions_of as of_x86_64
 from tracegen.decode import decode
 from tracegen.decode.native.aarch64_form import form
-from tracegen.decode.native.table import native_table
+from tracegen.decode.native.table import Cost, native_table
 from uarch.configuration import load_machine, replace_fields
 from uarch.constraints import FAMILIES, GEM5
 from uarch.instructions import LAST, Chunk, Operation
@@ -105,12 +105,12 @@ def test_forms(text, name):
 def test_costs_are_those_of_the_models():
     """Micro-operations, latency, reciprocal throughput as `llvm-mca-19 -mcpu=…` prints them."""
     one, a72 = native_table("neoverse-n1"), native_table("cortex-a72")
-    assert one.cost("ldp x,x,[x]") == a72.cost("ldp x,x,[x]") == (2, 4, 1.0)
-    assert one.cost("ldp x,x,[x],i") == (3, 4, 1.0)  # one more for the base
-    assert (one.cost("mul x,x,x"), a72.cost("mul x,x,x")) == ((1, 4, 3.0), (1, 5, 1.0))
+    assert one.cost("ldp x,x,[x]") == a72.cost("ldp x,x,[x]") == Cost(2, 4, 1.0)
+    assert one.cost("ldp x,x,[x],i") == Cost(3, 4, 1.0)  # one more for the base
+    assert (one.cost("mul x,x,x"), a72.cost("mul x,x,x")) == (Cost(1, 4, 3.0), Cost(1, 5, 1.0))
     assert one.cost("mul w,w,w")[:2] == (1, 2)
     assert a72.cost("mul w,w,w")[:2] == (1, 3)
-    assert one.cost("fdiv d,d,d") == (1, 15, 7.0)
+    assert one.cost("fdiv d,d,d") == Cost(1, 15, 7.0)
     assert one.cost("add x,x,x,lsl i")[1] - one.cost("add x,x,x,lsl 1-4")[1] == 1
     assert (one.load_latency, one.vector_load, one.vector_cycles) == (4, 1, (0.5, 1.0))
     assert one.cost("no such form") is None
@@ -250,8 +250,8 @@ def test_an_out_of_order_core_has_no_family_of_in_order_cores():
 
 def test_costs_of_cortex_a53():
     table = native_table("cortex-a53")
-    assert table.cost("add x,x,x") == (1, 3, 0.5)
-    assert table.cost("mul x,x,x") == (1, 4, 1.0)
-    assert table.cost("ldp x,x,[x]") == (2, 4, 2.0)
-    assert table.cost("fdiv d,d,d") == (1, 33, 29.0)
+    assert table.cost("add x,x,x") == Cost(1, 3, 0.5)
+    assert table.cost("mul x,x,x") == Cost(1, 4, 1.0)
+    assert table.cost("ldp x,x,[x]") == Cost(2, 4, 2.0)
+    assert table.cost("fdiv d,d,d") == Cost(1, 33, 29.0)
     assert [table.cost(name) for name in ("udiv x,x,x", "fadd d,d,d", "fmul s,s,s")] == [None] * 3

@@ -281,6 +281,15 @@ def test_what_fetch_follows_and_stores_reach_in_a_cycle_is_measured(jump, stores
     assert (machine.taken_branches, machine.store_lines) == (taken, lines)
 
 
+def test_how_fast_a_cache_is_filled_is_read_from_the_bandwidth():
+    """Its lines of 64 bytes come from L2, of 512 KiB, in 1.3 cycles at best, from L3 in 2.1; memory's are not asked."""
+    found = made_up()
+    rates = {32: 64.0, 64: 40.0, 128: 50.0, 256: 48.0, 512: 70.0, 1024: 30.0, 4096: 29.0, 1 << 15: 70.0}
+    found.curves["bandwidth"] = {"reads": ([float(size) for size in rates], list(rates.values()))}
+    machine = describe(ZEN3, found, "2026-11-27").machine
+    assert (machine.l1d.fill_cycles, machine.l2.fill_cycles, machine.l3.fill_cycles) == (1, 2, 1)
+
+
 def test_a_system_call_takes_what_is_measured_beyond_its_instruction(tmp_path):
     found = made_up()
     found.system_calls = dict.fromkeys(SYSTEM_CALLS, 900.0) | {"read": 1700.4, "clock": 90.0}

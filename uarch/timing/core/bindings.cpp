@@ -28,7 +28,7 @@ T field(const py::handle& object, const char* name) {
 CacheConfiguration cache_from(const py::handle& cache) {
     return {field<int>(cache, "size_kib"), field<int>(cache, "associativity"), field<int>(cache, "latency"),
             field<int>(cache, "mshrs"), field<std::string>(cache, "prefetcher"),
-            field<std::string>(cache, "replacement")};
+            field<std::string>(cache, "replacement"), field<int>(cache, "fill_cycles")};
 }
 
 // `dram` is the named DRAM's mapping, or None for a memory of fixed latency and bandwidth.

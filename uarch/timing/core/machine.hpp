@@ -35,6 +35,7 @@ struct BranchPredictorConfiguration {
 struct CacheConfiguration {
     int size_kib, associativity, latency, mshrs;
     std::string prefetcher, replacement;
+    int fill_cycles = 1;  // from one line to the next
 };
 
 struct MemoryConfiguration {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "../memory/bus.hpp"
 #include "mshr_file.hpp"
 #include "prefetcher.hpp"
 #include "replacement_policy.hpp"
@@ -53,6 +54,17 @@ class Cache {
           recent_(sets, 0) {}
 
     std::size_t lines() const { return tag_.size(); }
+
+    // A line comes in every so many cycles at most.
+    void fill_every(Cycle cycles) {
+        if (cycles > 1) fills_ = std::make_unique<Bus>();
+        fill_cycles_ = cycles;
+    }
+
+    // The cycle in which a line that is there at `cycle` can come in.
+    Cycle filled(Cycle cycle) {
+        return fills_ ? fills_->take((cycle + fill_cycles_ - 1) / fill_cycles_) * fill_cycles_ : cycle;
+    }
 
     // Where the line is, or -1. The one used last is looked at first: most searches end there.
     std::int64_t find(Line line) const {
@@ -124,6 +136,8 @@ class Cache {
 
   private:
     int ways_ = 0;
+    Cycle fill_cycles_ = 1;
+    std::unique_ptr<Bus> fills_;  // its slots
     std::int64_t set_mask_ = 0;
     std::unique_ptr<ReplacementPolicy> policy_;
     std::vector<Line> tag_;
