@@ -21,6 +21,9 @@ from tracegen.qemu import Execution, trace
 from uarch.configuration import load_machine
 
 PROGRAM = Path(__file__).parent / "parts.c"
+# The C library takes 500 instructions for each variable: a run that is as long wherever the tests are, and longer than
+# the 64 units of a sample.
+ENVIRONMENT = {f"VARIABLE_{k}": "x" * 20 for k in range(60)}
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +44,8 @@ def small_model() -> Model:
 def _traced(folder: Path, name: str, *flags: str) -> Path:
     command = ["gcc", "-O1", "-g", "-static", *flags, "-o", str(folder / name), str(PROGRAM)]
     subprocess.run(command, check=True)
-    return trace(Execution([str(folder / name)]), folder / f"{name}.trace.h5", progress=False).path
+    execution = Execution([str(folder / name)], env=ENVIRONMENT)
+    return trace(execution, folder / f"{name}.trace.h5", progress=False).path
 
 
 @pytest.fixture(scope="session")
