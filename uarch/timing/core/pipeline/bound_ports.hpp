@@ -1,9 +1,9 @@
-// Ports that integer operations are bound to when they are dispatched, and may not leave for one that is free.
+// Ports that operations are bound to when they are dispatched, and may not leave for one that is free.
 //
-// Zen has a scheduler for each of its four integer units (AMD 56665, "Software Optimization Guide for the AMD Zen3
-// Microarchitecture"); Intel's allocation tells each operation its port by how many wait there (Abel and Reineke, "uiCA",
-// ICS 2022). So a port may be idle while an operation that it could do waits for another. The port with the fewest that
-// wait is taken: benchmarks/uarch/host_loops.py compares what chains beside other operations take.
+// Zen has a scheduler for each of its four integer units, and two or three for vectors (AMD 56665, "Software Optimization
+// Guide for the AMD Zen3 Microarchitecture"); Intel's allocation tells each operation its port by how many wait there
+// (Abel and Reineke, "uiCA", ICS 2022). So a port may be idle while an operation that it could do waits for another. The
+// port with the fewest that wait is taken: benchmarks/uarch/host_loops.py compares what chains beside others take.
 #pragma once
 
 #include <algorithm>
