@@ -89,7 +89,8 @@ def by_llvm_mca(block: Block, family: str, tool: str) -> float:
     command += ["--summary-view", "--resource-pressure=0", "--instruction-info=0"]
     run = subprocess.run(command, input=block.text, capture_output=True, text=True, check=False)
     total = re.search(r"Total Cycles:\s+(\d+)", run.stdout)
-    return int(total[1]) / _ROUNDS if run.returncode == 0 and total else np.nan
+    known = run.returncode == 0 and "not a recognized processor" not in run.stderr  # else that of another one
+    return int(total[1]) / _ROUNDS if known and total else np.nan
 
 
 def by_osaca(block: Block, family: str, tool: str) -> float:
