@@ -17,6 +17,7 @@ from perfvec.model import Model, load_model
 from perfvec.training.recipe import Recipe
 from perfvec.training.train import train
 from support.unsealed import ALLOWED
+from tests.environment import environment
 from tracegen.label import label
 from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import compile_c
@@ -42,6 +43,7 @@ LONGEST = (
 )
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 INSTRUCTIONS = 60_000
+VARIABLES = 24  # of the environment of what is traced
 RECIPE = Recipe(width=32, layers=1, instructions=1_000_000, batch_size=16, learning_rate=1e-2, seed=3)
 
 
@@ -94,7 +96,8 @@ def _make(folder: Path) -> None:
     traces.mkdir()
     for name, argument in (("qsort", "3000"), ("matmul", "24")):
         compile_c(KERNELS / f"{name}.c", folder / name, ["-static"])
-        execution = Execution([str(folder / name), argument], stdout=2, max_instructions=INSTRUCTIONS)
+        command = [str(folder / name), argument]
+        execution = Execution(command, stdout=2, env=environment(VARIABLES), max_instructions=INSTRUCTIONS)
         trace(execution, traces / f"{name}.trace.h5", progress=False)
     files = sorted(traces.iterdir())
     latencies, more = folder / "latencies", folder / "more"

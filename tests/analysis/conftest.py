@@ -16,14 +16,13 @@ from perfvec.model import FoundationModel, Model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
 from tests.browser import Browser, chromium
+from tests.environment import environment
 from tracegen.features import get_schema
 from tracegen.qemu import Execution, trace
 from uarch.configuration import load_machine
 
 PROGRAM = Path(__file__).parent / "parts.c"
-# The C library takes 500 instructions for each variable: a run that is as long wherever the tests are, and longer than
-# the 64 units of a sample.
-ENVIRONMENT = {f"VARIABLE_{k}": "x" * 20 for k in range(60)}
+VARIABLES = 60  # a run longer than the 64 units of a sample
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +43,7 @@ def small_model() -> Model:
 def _traced(folder: Path, name: str, *flags: str) -> Path:
     command = ["gcc", "-O1", "-g", "-static", *flags, "-o", str(folder / name), str(PROGRAM)]
     subprocess.run(command, check=True)
-    execution = Execution([str(folder / name)], env=ENVIRONMENT)
+    execution = Execution([str(folder / name)], env=environment(VARIABLES))
     return trace(execution, folder / f"{name}.trace.h5", progress=False).path
 
 
