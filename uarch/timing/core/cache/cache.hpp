@@ -1,11 +1,14 @@
 // One level of the cache hierarchy: its lines, its MSHRs, its prefetcher. What levels do together is in hierarchy.hpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "../eight_bytes.hpp"
 #include "../memory/bus.hpp"
+#include "lru.hpp"
 #include "mshr_file.hpp"
 #include "prefetcher.hpp"
 #include "replacement_policy.hpp"
@@ -35,25 +38,36 @@ struct TimeSpan {
     }
 };
 
+// A set's bytes lie together, so that the host fetches them at once: the way used last, a byte of each way's tag, flags, what
+// the replacement policy knows. Where most lines are not found, as in lower levels, their tags are not even looked at.
 class Cache {
+    struct Entry {
+        Line line = -1;
+        Cycle ready = 0;
+    };
+
   public:
     // Bits of a line's flags; above them the level that its data came from.
     static constexpr std::uint8_t DIRTY = 1, PREFETCHED = 2;
     static constexpr int SOURCE_SHIFT = 2;
-    static constexpr std::int64_t TAGS_OF_HOST_LINE = 64 / sizeof(Line);
 
     Cache() : mshrs(0) {}
     Cache(std::int64_t sets, int ways, int mshr_entries, std::unique_ptr<ReplacementPolicy> policy)
         : mshrs(mshr_entries),
           ways_(ways),
+          set_bits_(bits_of(sets)),
+          flags_(TAGS + words_of(ways)),
+          state_(flags_ + words_of(ways)),
+          bytes_bits_(bits_of(state_ + policy->bytes())),
           set_mask_(sets - 1),
           policy_(std::move(policy)),
-          tag_(sets * ways, -1),
-          ready_(sets * ways, 0),
-          flags_(sets * ways, 0),
-          recent_(sets, 0) {}
+          lru_(dynamic_cast<Lru*>(policy_.get())),
+          entries_(sets * ways + EightBytes::COUNT),  // a search looks at whole words of tags
+          bytes_(((sets << bytes_bits_) + HOST_LINE - 1) / HOST_LINE) {
+        for (std::int64_t set = 0; set < sets; ++set) policy_->clear(bytes_of(set) + state_);
+    }
 
-    std::size_t lines() const { return tag_.size(); }
+    std::size_t lines() const { return static_cast<std::size_t>((set_mask_ + 1) * ways_); }
 
     // A line comes in every so many cycles at most.
     void fill_every(Cycle cycles) {
@@ -66,32 +80,56 @@ class Cache {
         return fills_ ? fills_->take((cycle + fill_cycles_ - 1) / fill_cycles_) * fill_cycles_ : cycle;
     }
 
-    // Where the line is, or -1. The one used last is looked at first: most searches end there.
-    std::int64_t find(Line line) const {
-        const std::int64_t set = line & set_mask_, first = set * ways_;
-        if (const std::int64_t recent = first + (recent_[set] & WAY); tag_[recent] == line) return recent;
-        for (std::int64_t place = first; place < first + ways_; ++place)
-            if (tag_[place] == line) return place;
-        return -1;
+    // Where a line is, if it is there.
+    class Place {
+      public:
+        Place() = default;
+        explicit operator bool() const { return entry_ != nullptr; }
+
+      private:
+        friend class Cache;
+        Place(Entry* entry, std::uint8_t* flags) : entry_(entry), flags_(flags) {}
+        Entry* entry_ = nullptr;
+        std::uint8_t* flags_ = nullptr;
+    };
+
+    // The way used last is looked at first: most searches of a first level end there.
+    Place find(Line line) {
+        const std::int64_t number = line & set_mask_;
+        std::uint8_t* const set = bytes_of(number);
+        const int way = *set & WAY;
+        Entry* const entry = entries_of(number) + way;
+        return entry->line == line ? Place(entry, set + flags_ + way) : search(line);
+    }
+
+    // The same, where that is unlikely.
+    __attribute__((noinline)) Place search(Line line) {
+        const std::int64_t number = line & set_mask_;
+        std::uint8_t* const set = bytes_of(number);
+        const std::uint8_t tag = tag_of(line);
+        for (int begin = 0; begin < ways_; begin += EightBytes::COUNT) {
+            std::uint64_t found = EightBytes::of(set + TAGS + begin).perhaps_equal(tag);
+            for (; found; found &= found - 1) {
+                const int way = begin + EightBytes::first(found);
+                if (Entry* const entry = entries_of(number) + way; entry->line == line) return {entry, set + flags_ + way};
+            }
+        }
+        return {};
     }
 
     // Asks the host for the line's set: that of a large cache is not in its first ones.
-    void prefetch(Line line) const {
-        const std::int64_t set = line & set_mask_, first = set * ways_;
-        for (std::int64_t place = first; place < first + ways_; place += TAGS_OF_HOST_LINE) __builtin_prefetch(&tag_[place]);
-        __builtin_prefetch(&ready_[first]);
-        __builtin_prefetch(&flags_[first]);
-        __builtin_prefetch(&recent_[set]);
-        policy_->prefetch(set);
+    void prefetch(Line line) {
+        const std::int64_t number = line & set_mask_;
+        __builtin_prefetch(bytes_of(number));
+        for (int way = 0; way < ways_; way += HOST_LINE / int{sizeof(Entry)}) __builtin_prefetch(entries_of(number) + way);
     }
 
     // The line found at `place` is used.
-    void use(Line line, std::int64_t place, std::uint8_t flags) {
-        const std::int64_t set = line & set_mask_;
-        const int way = static_cast<int>(place - set * ways_);
-        if (recent_[set] != way) {
-            recent_[set] = static_cast<std::uint8_t>(way);
-            policy_->on_use(set, way);
+    void use(Line line, Place place, std::uint8_t flags) {
+        std::uint8_t* const set = bytes_of(line & set_mask_);
+        if (const auto way = static_cast<int>(place.flags_ - set) - flags_; *set != way) {
+            *set = static_cast<std::uint8_t>(way);
+            lru_ ? lru_->on_use(set + state_, way) : policy_->on_use(set + state_, way);
         }
         set_flags(place, flags);
     }
@@ -103,27 +141,28 @@ class Cache {
 
     // Puts `line` in the place of another, which it returns (-1 where the place was empty).
     Victim fill(Line line, std::uint8_t flags, Cycle ready) {
-        const std::int64_t set = line & set_mask_;
-        const int way = policy_->victim(set);
-        const std::int64_t place = set * ways_ + way;
-        const Victim victim{tag_[place], (flags_[place] & DIRTY) != 0};
-        tag_[place] = line;
-        flags_[place] = flags;
-        ready_[place] = ready;
-        recent_[set] = static_cast<std::uint8_t>(way | FILLED);
-        policy_->on_fill(set, way);
+        const std::int64_t number = line & set_mask_;
+        std::uint8_t* const set = bytes_of(number);
+        const int way = lru_ ? lru_->victim(set + state_) : policy_->victim(set + state_);
+        Entry& entry = entries_of(number)[way];
+        const Victim victim{entry.line, (set[flags_ + way] & DIRTY) != 0};
+        entry = {line, ready};
+        set[TAGS + way] = tag_of(line);
+        set[flags_ + way] = flags;
+        *set = static_cast<std::uint8_t>(way | FILLED);
+        lru_ ? lru_->on_fill(set + state_, way) : policy_->on_fill(set + state_, way);
         return victim;
     }
 
-    std::uint8_t flags(std::int64_t place) const { return flags_[place] & (DIRTY | PREFETCHED); }
-    void set_flags(std::int64_t place, std::uint8_t flags) {
-        flags_[place] = static_cast<std::uint8_t>((flags_[place] & ~(DIRTY | PREFETCHED)) | flags);
+    std::uint8_t flags(Place place) const { return *place.flags_ & (DIRTY | PREFETCHED); }
+    void set_flags(Place place, std::uint8_t flags) {
+        *place.flags_ = static_cast<std::uint8_t>((*place.flags_ & ~(DIRTY | PREFETCHED)) | flags);
     }
-    int source(std::int64_t place) const { return flags_[place] >> SOURCE_SHIFT; }
-    Cycle ready(std::int64_t place) const { return ready_[place]; }
+    int source(Place place) const { return *place.flags_ >> SOURCE_SHIFT; }
+    Cycle ready(Place place) const { return place.entry_->ready; }
 
     // Tells whether the data of the line at `place` has not come by `cycle`.
-    bool under_way(std::int64_t place, Cycle cycle) const { return cycle < ready_[place] - response; }
+    bool under_way(Place place, Cycle cycle) const { return cycle < ready(place) - response; }
 
     int latency = 0, request = 0, transfer = 0, response = 0;  // cycles
     int next = -1;                                             // the level below, -1: main memory
@@ -135,15 +174,32 @@ class Cache {
     CacheCounters counters;
 
   private:
-    int ways_ = 0;
+    static constexpr std::uint8_t FILLED = 0x80, WAY = FILLED - 1;  // of the first byte: not hit since it was filled; the way
+    static constexpr int TAGS = EightBytes::COUNT, HOST_LINE = 64;
+    struct alignas(HOST_LINE) HostLine {
+        std::array<std::uint8_t, HOST_LINE> bytes{};
+    };
+
+    static int bits_of(std::int64_t count) {
+        int bits = 0;
+        while (std::int64_t{1} << bits < count) ++bits;
+        return bits;
+    }
+    static int words_of(int ways) { return (ways + EightBytes::COUNT - 1) / EightBytes::COUNT * EightBytes::COUNT; }
+
+    std::uint8_t tag_of(Line line) const { return static_cast<std::uint8_t>(line >> set_bits_); }
+    std::uint8_t* bytes_of(std::int64_t set) { return bytes_.data()->bytes.data() + (set << bytes_bits_); }
+    Entry* entries_of(std::int64_t set) { return entries_.data() + set * ways_; }
+
+    int ways_ = 0, set_bits_ = 0;
+    int flags_ = 0, state_ = 0, bytes_bits_ = 0;  // in a set's bytes: where flags and the policy's state begin; log2 of all
     Cycle fill_cycles_ = 1;
     std::unique_ptr<Bus> fills_;  // its slots
     std::int64_t set_mask_ = 0;
     std::unique_ptr<ReplacementPolicy> policy_;
-    std::vector<Line> tag_;
-    std::vector<Cycle> ready_;
-    static constexpr std::uint8_t FILLED = 0x80, WAY = FILLED - 1;
-    std::vector<std::uint8_t> flags_, recent_;  // recent_: the way used last of each set; FILLED until it is hit
+    Lru* lru_ = nullptr;  // the policy, where it is this one, whose functions can then be inlined
+    std::vector<Entry> entries_;
+    std::vector<HostLine> bytes_;
 };
 
 }  // namespace perfvec

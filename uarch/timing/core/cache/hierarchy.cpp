@@ -29,7 +29,7 @@ int page_bits(int kib) { return 10 + __builtin_ctz(static_cast<unsigned>(kib)); 
 Cache make_cache(const CacheConfiguration& configuration, int next, Random& random) {
     const std::int64_t sets = std::int64_t{configuration.size_kib} * 16 / configuration.associativity;
     Cache cache(sets, configuration.associativity, configuration.mshrs,
-                make_replacement_policy(configuration.replacement, sets, configuration.associativity));
+                make_replacement_policy(configuration.replacement, configuration.associativity));
     const bool last = next < 0;
     cache.latency = configuration.latency;
     cache.request = configuration.latency + (last ? SYSTEM_REQUEST : CROSSBAR);
@@ -83,12 +83,12 @@ void Hierarchy::zero_page(Address address) {
     const Address page = address & ~((Address{page_lines_} << LINE_BITS) - 1);
     const Line first = line_of(data_frames_.physical(page));
     for (Line line = first; line < first + page_lines_; ++line)
-        if (levels[L1D].find(line) < 0) install(L1D, line, Cache::DIRTY, 0, false);
+        if (!levels[L1D].search(line)) install(L1D, line, Cache::DIRTY, 0, false);
 }
 
 // A hit on a line that was prefetched, or whose data may still be on its way. What the miss itself asked for comes first
 // (gem5's BaseCache::serviceMSHRTargets); the rest of the line, `PAYLOAD` cycles later.
-Cycle Hierarchy::touched(int level, std::int64_t place, Address address, Cycle cycle, std::uint8_t flags, Address pc) {
+Cycle Hierarchy::touched(int level, Cache::Place place, Address address, Cycle cycle, std::uint8_t flags, Address pc) {
     Cache& cache = levels[level];
     const bool waits = cache.under_way(place, cycle);
     const Cycle ready = cache.ready(place);
@@ -131,8 +131,8 @@ void Hierarchy::install(int level, Line line, std::uint8_t flags, Cycle ready, b
             return;
         }
         Cache& below = levels[level];
-        const std::int64_t place = below.find(victim.line);
-        if (place >= 0) {
+        const Cache::Place place = below.search(victim.line);
+        if (place) {
             const int kept = below.flags(place) & (Cache::PREFETCHED | Cache::DIRTY);
             below.use(victim.line, place, static_cast<std::uint8_t>(kept | dirty));
             return;
@@ -197,8 +197,8 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
         ++below.counters.accesses;
         below.counters.from_prefetchers += !demand;
         cycle = accepted_from(below, cycle);
-        const std::int64_t place = below.find(line);
-        if (place >= 0) {
+        const Cache::Place place = below.search(line);
+        if (place) {
             const bool waits = below.under_way(place, cycle);
             if (below.flags(place) & Cache::PREFETCHED) {
                 ++below.counters.useful;
@@ -242,14 +242,14 @@ void Hierarchy::train(Cache& cache, const PrefetchTrigger& trigger) { cache.pref
 void Hierarchy::look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand) {
     for (int where = levels[level].next; where >= 0;) {
         Cache& cache = levels[where];
-        const std::int64_t place = cache.find(line_of(address));
+        const Cache::Place place = cache.search(line_of(address));
         if (cache.prefetcher) {
-            const bool missed = place < 0 || cache.under_way(place, cycle);
+            const bool missed = !place || cache.under_way(place, cycle);
             cache.queue.now = cycle;
-            if (place < 0 && demand) cache.queue.unbooked = true;
+            if (!place && demand) cache.queue.unbooked = true;
             if (missed || (cache.flags(place) & Cache::PREFETCHED)) train(cache, {address, pc, requester, cycle, missed});
         }
-        if (place >= 0) return;
+        if (place) return;
         cycle += cache.request;
         where = cache.next;
     }
@@ -264,7 +264,7 @@ void Hierarchy::send_prefetches() {
             const int most = cache.mshrs.size() - Prefetcher::MSHRS_LEFT - cache.queue.unbooked;
             while (!cache.queue.empty() && most > 0) {
                 const PrefetchQueue::Entry entry = cache.queue.first();
-                if (entry.line < 0 || cache.find(entry.line) >= 0) {
+                if (entry.line < 0 || cache.search(entry.line)) {
                     cache.queue.drop_first();
                     continue;
                 }
@@ -297,7 +297,7 @@ void Hierarchy::touch(int level, Line line, bool write, std::size_t later) {
 
 void Hierarchy::touch_below(Line line, std::size_t later) {
     line = line_of(code_frames_.physical(line << LINE_BITS));
-    if (levels[L1I].find(line) < 0) touch_physical(levels[L1I].next, line, false, later);
+    if (!levels[L1I].search(line)) touch_physical(levels[L1I].next, line, false, later);
 }
 
 void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t later) {
@@ -308,11 +308,11 @@ void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t lat
     for (int where = level; where >= 0; where = levels[where].next) {
         Cache& cache = levels[where];
         if (later > LASTING * cache.lines()) continue;
-        const std::int64_t place = cache.find(line);
-        const std::uint8_t flags = place < 0 ? 0 : cache.flags(place);
-        if (cache.prefetcher && demand && (place < 0 || flags & Cache::PREFETCHED))
-            train(cache, {address, address, requester, 0, place < 0});
-        if (place >= 0) {
+        const Cache::Place place = cache.search(line);
+        const std::uint8_t flags = !place ? 0 : cache.flags(place);
+        if (cache.prefetcher && demand && (!place || flags & Cache::PREFETCHED))
+            train(cache, {address, address, requester, 0, !place});
+        if (place) {
             cache.use(line, place, static_cast<std::uint8_t>((flags & Cache::DIRTY) | write));
             demand = false;  // the level above asks no further: this one's order changes, its prefetcher sees nothing
         } else if (where == L1I) {
@@ -349,8 +349,8 @@ void Hierarchy::learn_miss(Address address, Address pc, bool far) {
 void Hierarchy::write_back(int level, Line line) {
     for (int below = levels[level].next; below >= 0; below = levels[below].next) {
         Cache& cache = levels[below];
-        const std::int64_t place = cache.find(line);
-        if (place < 0) continue;
+        const Cache::Place place = cache.search(line);
+        if (!place) continue;
         cache.set_flags(place, static_cast<std::uint8_t>(cache.flags(place) | Cache::DIRTY));
         return;
     }
@@ -366,7 +366,7 @@ void Hierarchy::send_prefetches_at_once() {
             while (!cache.queue.empty()) {
                 const PrefetchQueue::Entry entry = cache.queue.first();
                 cache.queue.drop_first();
-                if (entry.line < 0 || cache.find(entry.line) >= 0) continue;
+                if (entry.line < 0 || cache.search(entry.line)) continue;
                 again = true;
                 look_down(level, entry.line << LINE_BITS, 0, entry.pc, PREFETCH_OF_LEVEL + level, false);
                 fetch(level, entry.line, 0, 0, false, false, false);
@@ -376,10 +376,10 @@ void Hierarchy::send_prefetches_at_once() {
 }
 
 // Finds where the line is after what has waited at a level until `cycle`, or -1.
-std::int64_t Hierarchy::find_after_prefetches(Cache& cache, Line line, Cycle cycle) {
+Cache::Place Hierarchy::find_after_prefetches(Cache& cache, Line line, Cycle cycle) {
     cache.queue.now = cycle;
     send_prefetches();
-    return cache.find(line);
+    return cache.search(line);
 }
 
 Cycle Hierarchy::missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed) {

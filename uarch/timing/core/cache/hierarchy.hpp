@@ -99,9 +99,9 @@ class Hierarchy {
         if (accepted > cycle && level == L1D && !write) held = LOAD_RETRY;
         cycle = accepted + held;
         const Line line = line_of(address);
-        std::int64_t place = cache.find(line);
-        if (place < 0 && timed && !cache.queue.empty()) place = find_after_prefetches(cache, line, cycle);
-        if (place < 0) return missed(level, address, cycle, held, write, pc, timed);
+        Cache::Place place = cache.find(line);
+        if (!place && timed && !cache.queue.empty()) place = find_after_prefetches(cache, line, cycle);
+        if (!place) return missed(level, address, cycle, held, write, pc, timed);
         const std::uint8_t flags = cache.flags(place);
         cache.use(line, place, static_cast<std::uint8_t>((flags & Cache::DIRTY) | write));
         answered_ = level;
@@ -126,7 +126,7 @@ class Hierarchy {
 
     Cycle walk(Tlb& tlb, Address address, Cycle cycle, bool timed);
     Cycle access_second(Address address, Cycle cycle, bool write, Address pc, bool timed);
-    Cycle touched(int level, std::int64_t place, Address address, Cycle cycle, std::uint8_t flags, Address pc);
+    Cycle touched(int level, Cache::Place place, Address address, Cycle cycle, std::uint8_t flags, Address pc);
     Cycle missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed);
     void touch_physical(int level, Line line, bool write, std::size_t later);
     Cycle fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed);
@@ -137,7 +137,7 @@ class Hierarchy {
     void write_back(int level, Line line);
     void send_prefetches_at_once();
     void send_prefetches();
-    std::int64_t find_after_prefetches(Cache& cache, Line line, Cycle cycle);
+    Cache::Place find_after_prefetches(Cache& cache, Line line, Cycle cycle);
     bool comes_first(int level, Address address) const;
     void merge(int level, Line line, Cycle cycle, Cycle end);
 

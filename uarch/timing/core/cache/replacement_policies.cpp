@@ -9,11 +9,11 @@
 
 namespace perfvec {
 
-std::unique_ptr<ReplacementPolicy> make_replacement_policy(const std::string& kind, std::int64_t sets, int ways) {
-    if (kind == "lru") return std::make_unique<Lru>(sets, ways);
-    if (kind == "tree-plru") return std::make_unique<TreePlru>(sets, ways);
-    if (kind == "srrip") return std::make_unique<Srrip>(sets, ways);
-    if (kind == "random") return std::make_unique<RandomReplacement>(sets, ways);
+std::unique_ptr<ReplacementPolicy> make_replacement_policy(const std::string& kind, int ways) {
+    if (kind == "lru") return std::make_unique<Lru>(ways);
+    if (kind == "tree-plru") return std::make_unique<TreePlru>(ways);
+    if (kind == "srrip") return std::make_unique<Srrip>(ways);
+    if (kind == "random") return std::make_unique<RandomReplacement>(ways);
     throw std::invalid_argument("no replacement policy is named " + kind);
 }
 

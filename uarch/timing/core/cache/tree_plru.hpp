@@ -1,38 +1,43 @@
 // A binary tree a set, whose nodes point away from what was used last: one bit a node stands in for the order of all ways.
 #pragma once
 
-#include <cstdint>
-#include <vector>
+#include <cstring>
 
 #include "replacement_policy.hpp"
 
 namespace perfvec {
 
 // As gem5's TreePLRURP: the nodes of a heap, so that any number of ways up to 64 will do, and ways never filled wait until
-// the tree points to them.
+// the tree points to them. A set has a word with a bit a node: the victim is on its right.
 class TreePlru final : public ReplacementPolicy {
   public:
-    TreePlru(std::int64_t sets, int ways) : nodes_(ways - 1), right_(sets, 0) {}
+    explicit TreePlru(int ways) : nodes_(ways - 1) {}
 
-    void on_use(std::int64_t set, int way) override {
-        std::uint64_t& right = right_[set];
+    int bytes() const override { return sizeof(std::uint64_t); }
+
+    void on_use(std::uint8_t* set, int way) override {
+        std::uint64_t right = word(set);
         for (int node = nodes_ + way; node > 0; node = (node - 1) / 2) {
             const std::uint64_t parent = std::uint64_t{1} << ((node - 1) / 2);
             right = node % 2 == 0 ? right & ~parent : right | parent;
         }
+        std::memcpy(set, &right, sizeof right);
     }
 
-    int victim(std::int64_t set) override {
+    int victim(std::uint8_t* set) override {
         int node = 0;
-        while (node < nodes_) node = 2 * node + 1 + static_cast<int>(right_[set] >> node & 1);
+        for (const std::uint64_t right = word(set); node < nodes_;) node = 2 * node + 1 + static_cast<int>(right >> node & 1);
         return node - nodes_;
     }
 
-    void prefetch(std::int64_t set) const override { __builtin_prefetch(&right_[set]); }
-
   private:
-    int nodes_;                         // below them in the heap are the ways
-    std::vector<std::uint64_t> right_;  // [sets] a bit a node: the victim is on its right
+    static std::uint64_t word(const std::uint8_t* set) {
+        std::uint64_t right;
+        std::memcpy(&right, set, sizeof right);
+        return right;
+    }
+
+    int nodes_;  // below them in the heap are the ways
 };
 
 }  // namespace perfvec
