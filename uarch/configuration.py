@@ -477,8 +477,16 @@ _FAMILIES = {
 }
 _NATIVE = "-native"
 # What a family does that gem5 does not: of Zen 4 as loops tell (benchmarks/uarch/host_loops.py, `perfvec uarch host`;
-# a misprediction costs 20 cycles).
-_NATIVE_FIELDS = {"zen4": {"pipeline.frontend_delay": 10, "forward_latency": 5, "memory_renaming": 16}}
+# a misprediction costs 20 cycles, a line read in order from L2 or L3 2.0 or 2.4).
+_NATIVE_FIELDS: dict[str, dict[str, Any]] = {
+    "zen4": {
+        "pipeline.frontend_delay": 10,
+        "forward_latency": 5,
+        "memory_renaming": 16,
+        "l1d.fill_cycles": 2,
+        "l2.fill_cycles": 2,
+    }
+}
 
 
 def preset_names() -> list[str]:
