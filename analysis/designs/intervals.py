@@ -11,7 +11,7 @@ from analysis.programs.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.intervals.novelty import feature_neighbours
 from perfvec.intervals.predicted import around, half_widths
-from perfvec.machines.columns import features_of_columns
+from perfvec.machines.columns import features_of_columns, partly_unseen
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from uarch.columns import Columns
@@ -27,8 +27,9 @@ def of_points(
     """`chosen`, few rows of the table that a sweep (`sweep.run`) made of these programs and points (as `best` gives
     them), with the ends of their interval: `low` and `high` in seconds.
 
-    NaN where the model is not calibrated for zero-shot machines. An interval is of one point's time: what the points
-    share (a program that is missed is missed on all) says nothing of which is the faster.
+    NaN where the model is not calibrated for zero-shot machines, or has no input of a field that a point has. An
+    interval is of one point's time: what the points share (a program that is missed is missed on all) says nothing of
+    which is the faster.
     """
     assert model.encoder is not None
     found = chosen.assign(low=np.nan, high=np.nan)
@@ -36,10 +37,12 @@ def of_points(
         mine = np.flatnonzero(chosen.index // points.count == number)
         if not mine.size or program is None:
             continue
-        features = features_of_columns(points.rows(chosen.index[mine].to_numpy() % points.count))
+        own = points.rows(chosen.index[mine].to_numpy() % points.count)
+        features = features_of_columns(own)
         near = feature_neighbours(model, features)
         assert near is not None
         (width,) = half_widths(model, [program], ["encoder"] * len(mine), near.relative(), level)
+        width[partly_unseen(own)] = np.nan
         sampling = program.sampling.half_width(model.encoder.encode(features), level) if program.sampling else 0.0
         cycles, seconds = (chosen[column].to_numpy(float)[mine] for column in ("cycles", "seconds"))
         for name, end in zip(("low", "high"), around(cycles, width, sampling), strict=True):

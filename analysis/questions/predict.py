@@ -23,6 +23,7 @@ from analysis.results.runs import legible
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from perfvec.intervals.novelty import machine_neighbours
 from perfvec.intervals.predicted import around, half_widths, missing
+from perfvec.machines.columns import partly_unseen
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -83,6 +84,9 @@ def predict(
     distances = np.full(len(ways), np.nan) if near is None else near.relative()
     distances[[way != "encoder" for way in ways]] = 0.0  # their vectors were learned, wherever they lie
     widths = half_widths(model, programs, ways, distances, level)
+    if configured:
+        encoded = np.array([way == "encoder" for way in ways])
+        widths[:, encoded & partly_unseen(of_machines(configured))] = np.nan
     rows = []
     for number, program in enumerate(programs):
         column = iter(range(len(configured)))
@@ -231,7 +235,12 @@ def notes(model: Model, frame: pd.DataFrame) -> list[str]:
     """One line for each reason why some of these predictions have no interval, or one that is not the model's."""
     asked = frame["machine_vector"] != ""
     without = frame[asked & ~frame["interval_of"].str.contains("model|machine")]
-    return missing(model, list(without["machine_vector"]), float(frame["level"].iloc[0])) if len(without) else []
+    ways, level = set(without["machine_vector"]), float(frame["level"].iloc[0])
+    found = missing(model, sorted(ways), level) if ways else []
+    if "encoder" in ways and not missing(model, ["encoder"], level):
+        names = ", ".join(dict.fromkeys(without.loc[without["machine_vector"] == "encoder", "uarch"]))
+        found.append(f"no interval for {names}: the model has no input of some fields, so its errors tell nothing")
+    return found
 
 
 def to_json(frame: pd.DataFrame) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from perfvec.machines.encoder import MachineEncoder, field_names, no_inputs
 from perfvec.machines.features import features_of_columns
 from uarch.columns import Columns
 
-__all__ = ["cycles_of_columns", "features_of_columns", "outside_of_columns"]
+__all__ = ["cycles_of_columns", "features_of_columns", "outside_of_columns", "partly_unseen"]
 TOGETHER = 1 << 14  # machines at once: their features and the encoder's activations fit the caches
 
 
@@ -72,3 +72,12 @@ def outside_of_columns(encoder: MachineEncoder, columns: Mapping[str, Any]) -> l
                 break
     given = (field for field, value in columns.items() if np.any(pd.notna(value)))
     return found + [f"{field} (no input)" for field in no_inputs(given)]
+
+
+def partly_unseen(columns: Columns) -> NDArray[np.bool_]:
+    """[K] whether a machine has fields that the encoder has no input of: no error of the model's is of such a one."""
+    found = np.zeros(columns.count, np.bool_)
+    for field in columns:
+        if no_inputs([field]):
+            found |= pd.notna(columns[field])
+    return found

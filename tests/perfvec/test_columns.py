@@ -1,11 +1,14 @@
 """Features and cycles of many machines at once are those of each machine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfvec.machines.columns import cycles_of_columns, features_of_columns, outside_of_columns
+from analysis.questions.predict import notes, predict
+from perfvec.machines.columns import cycles_of_columns, features_of_columns, outside_of_columns, partly_unseen
 from perfvec.machines.encoder import MachineEncoder, machine_features
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machines
@@ -66,3 +69,13 @@ def test_fields_without_an_input_lie_outside(capsys):
     encoder.vectors([base, other, replace_fields(other, {"name": "third"})])
     told = capsys.readouterr().err
     assert told.startswith("perfvec: other and 1 more machine: beyond what the encoder was trained on: l2.replacement")
+
+
+def test_where_the_model_has_no_input_of_a_field_there_is_no_interval():
+    model, seen, unseen = shipped(), load_machine("base"), load_machine("zen4-native")
+    assert partly_unseen(of_machines([seen, unseen, seen])).tolist() == [False, True, False]
+    own = replace(replace_field(seen, "l2.latency", 11), name="own")
+    frame = predict(model, [program()], [own, unseen])
+    assert frame["source"].tolist() == ["zero-shot", "zero-shot"]
+    assert frame["low"].notna().tolist() == [True, False]
+    assert [note for note in notes(model, frame) if "zen4-native" in note and "own" not in note]
