@@ -53,11 +53,13 @@ def around(
     """`low` and `high` of `cycles`, from the half width of their logarithm and that of the sampling, in cycles.
 
     The two errors are independent, so half widths add up in quadrature, both relative to the prediction. NaN where a
-    half width is, or the prediction is not positive.
+    half width is, or the prediction is not positive, or `high` would be beyond what a number holds.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         both = np.where(cycles > 0, np.hypot(half_width, sampling / cycles), np.nan)
-        return cycles * np.exp(-both), cycles * np.exp(both)
+        high = cycles * np.exp(both)
+        bounded = np.isfinite(high)
+        return np.where(bounded, cycles * np.exp(-both), np.nan), np.where(bounded, high, np.nan)
 
 
 def missing(model: Model, ways: Sequence[str], level: float) -> list[str]:

@@ -174,6 +174,11 @@ def test_around_adds_in_quadrature():
     assert np.isnan([low[1:], high[1:]]).all()
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_interval_without_an_end_is_none():
+    assert np.isnan(around(np.array([100.0]), np.array([1e4]))).all()
+
+
 def way(quantile, slope=0.0):
     return WayCalibration(Scale(slope, 0.01), np.where(LEVELS <= 0.9, quantile, np.inf), 12, 12, 144)
 
