@@ -25,10 +25,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it there on success, remove it on any exception.
 
     It is locked while it is written. What killed writers of the same path left, which nobody locks, is removed. Write
-    into the file that is there: one put in its place would not be locked.
+    into the file that is there: one put in its place would not be locked. Links are followed; raises InputError where
+    the path is a folder, a device or a pipe, in whose place a file must not be put.
     """
-    target = Path(path)
-    require_writable(target)
+    require_writable(path)
+    target = Path(os.path.realpath(path))
     _remove_left(target)
     handle, temporary = _locked(target)
     try:
@@ -81,10 +82,13 @@ def require_writable(path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if target.is_dir():
         raise InputError(f"{target}: is a folder; name a file to write")
-    if not target.parent.is_dir():
-        raise InputError(f"{target}: the folder {target.parent} does not exist; create it first")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"{target}: the folder {target.parent} is not writable")
+    if target.exists() and not target.is_file():
+        raise InputError(f"{target}: is a device or a pipe; name a file to write")
+    folder = Path(os.path.realpath(target)).parent if target.is_symlink() else target.parent
+    if not folder.is_dir():
+        raise InputError(f"{target}: the folder {folder} does not exist; create it first")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{target}: the folder {folder} is not writable")
 
 
 @contextmanager

@@ -259,7 +259,7 @@ def terminal_table(frame: pd.DataFrame) -> pd.DataFrame:
     and takes the place of the IPC: both do not fit 80 columns.
     """
     table = legible(frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc", "source"]])
-    if frame["low"].isna().all() or (frame["source"] == "simulated").all():
+    if not (frame["low"] < frame["high"]).any():
         return table
     return table.drop(columns="ipc").assign(**{_named(frame): relative(frame, "cycles")})
 

@@ -1,12 +1,14 @@
 """Files that are whole or absent: what killed writers leave is removed, what living ones write is not."""
 
 import errno
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
 
+from support.errors import InputError
 from support.files import atomic_path, sealed_h5
 from tracegen.suite.inputs import compile_c
 
@@ -82,3 +84,20 @@ def test_an_error_while_a_file_is_written_is_told_as_it_is(tmp_path):
             file.create_dataset("a", data=range(9999), chunks=(64,), compression="gzip")
             raise error
         assert names(tmp_path) == []
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "file")
+    for text in ("first", "second"):
+        with atomic_path(tmp_path / "link") as temporary:
+            temporary.write_text(text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "there" / "file").read_text() == text
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: is a device or a pipe; name a file"), atomic_path(tmp_path / "pipe"):
+        pass
+    assert (tmp_path / "pipe").is_fifo()
