@@ -263,6 +263,61 @@ def test_weights_stand_for_the_run():
     assert sample.half_width(values)[0] < 0.005 * linear.sum()
 
 
+def test_what_is_all_taken_stands_for_itself():
+    random = np.random.default_rng(0)
+    rows = random.gamma(2, 1, (3000, 36)).astype(np.float32)
+    numbers = np.arange(3000, dtype=np.uint64)
+    taken = np.array([2999, 7], np.uint64)
+    held = np.union1d(random.choice(numbers, 900, replace=False), taken)
+    drawn = draw(numbers, rows, held, 3000, 300, 1, taken)
+    sample, those = drawn.sample, np.isin(drawn.unit, taken)
+    assert (np.diff(drawn.unit.astype(int)) > 0).all() and those.sum() == 2
+    assert (sample.weight[those] == 1).all() and len(set(sample.stratum[those])) == 1
+    assert sample.weight.sum() == pytest.approx(3000, rel=1e-6)
+    values = np.where(those, 0.0, rows[drawn.unit.astype(int), 30])
+    huge = np.where(those, 1e9 * np.arange(len(those)), values)
+    assert sample.half_width(huge[None]) == pytest.approx(sample.half_width(values[None]))
+
+
+def test_the_units_with_the_most_accesses_count():
+    """Of 40 units with many accesses 16 count at most, those with the most; others are as likely as ever."""
+    unit = np.arange(300)
+    accesses = np.where(unit % 7 == 3, 20_000 + 13 * unit, 1)  # of the first instruction of each unit
+    run = mixed(5, UNIT)
+    recorder = _core.Recorder(capacity=8, signatures=64, branches=8, seed=9)
+    recorder.grow(*_columns(run.static()))
+    ids = np.zeros(UNIT, np.uint32)
+    for one in accesses.tolist():
+        offset = np.concatenate([[0], np.full(UNIT, one)]).astype(np.int64)
+        recorder.observe(
+            ids, ids, offset, np.arange(one, dtype=np.uint64), np.ones(one, np.uint8), np.ones(one, np.uint8)
+        )
+    heavy = np.flatnonzero(accesses > 1)
+    assert recorder.take_all().tolist() == heavy[-16:].tolist()
+    held = recorder.held()
+    assert set(heavy[-16:]) <= set(held.tolist())
+    assert 8 <= len(held) - np.isin(held, heavy[-16:]).sum() <= 16 + 16
+
+
+@pytest.mark.slow
+def test_a_string_operation_over_megabytes_is_in_every_sample(tmp_path):
+    loop = "for (int k = 0; k < 3000000; ++k) sum = sum * 31 + k;"
+    clear = (
+        "void *at = area; unsigned long n = sizeof area;"
+        'asm volatile("rep stosb" : "+D"(at), "+c"(n) : "a"(1) : "memory");'
+    )
+    source = f"static char area[1 << 20]; int main(void) {{ unsigned sum = 1; {loop} {clear} {loop} return sum == 1; }}"
+    (tmp_path / "clear.c").write_text(source)
+    compile_c(tmp_path / "clear.c", tmp_path / "clear", ["-O1", "-static"])
+    trace(Execution([str(tmp_path / "clear")]), tmp_path / "clear.trace.h5", progress=False)
+    machines = [load_machine("base"), load_machine("cortex-a53")]
+    found = LivePointsSimulator(of_trace(tmp_path / "clear.trace.h5", progress=False)).simulate(machines)
+    with Trace(tmp_path / "clear.trace.h5") as opened:
+        instructions = decode(opened.address, opened.code, opened.isa)
+        cycles = simulated_cycles(machines, instructions, opened.chunks())
+    assert (np.abs(found.cycles / cycles - 1) < 0.02).all()
+
+
 @pytest.mark.slow
 def test_intervals_cover():
     """Intervals at 95 %, of values that signatures tell in part, hold nine times of ten at least."""

@@ -208,7 +208,7 @@ def _live_points(
         )
     numbers, signatures = recorder.signatures()
     held = recorder.held()
-    drawn = draw(numbers, signatures, held, recorder.units, min(units, len(held)), seed)
+    drawn = draw(numbers, signatures, held, recorder.units, min(units, len(held)), seed, recorder.take_all())
     recorder.keep(drawn.unit.tolist())
     pieces = Pieces(**recorder.pieces())
     if not np.array_equal(pieces.unit[pieces.counted], drawn.unit):

@@ -4,7 +4,7 @@ Units are stratified by their signatures (k-means), and as many are drawn of eac
 a simple machine's cycles in it ask for (Neyman, JRSS 1934). The sample's weights are then calibrated, so that the sums
 of signatures over the run come out right (generalised regression estimator: Särndal, Swensson & Wretman, *Model
 Assisted Survey Sampling*, 1992, §6.4): what depends linearly on the signatures has no error, and the variance is that
-of the residuals within strata.
+of the residuals within strata. A few units with by far the most accesses are all taken, a stratum without an error.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Sample:
             here = self.stratum == h
             mean[:, h] = values[:, here].mean(axis=1)
             own[:, h] = grown[:, here].var(axis=1, ddof=1) if count[h] > 1 else 0.0
-        common = (own * self.size).sum(axis=1) / np.maximum((mean**2 * self.size).sum(axis=1), 1e-300)
+        drawn = np.where(count < self.size, self.size, 0.0)  # a stratum that is all taken tells nothing of the others
+        common = (own * drawn).sum(axis=1) / np.maximum((mean**2 * drawn).sum(axis=1), 1e-300)
         freedom = count - 1
         spread = (freedom * own + _SHRINKAGE * common[:, None] * mean**2) / (freedom + _SHRINKAGE)
         variance = (self.size**2 * np.maximum(1 - count / self.size, 0) / count * spread).sum(axis=1)
@@ -83,20 +84,53 @@ def draw(
     population: int,
     units: int,
     seed: int,
+    take_all: NDArray[np.uint64] | None = None,
 ) -> Drawn:
     """Draw about so many `units` of those `held`, a simple random part of the units `numbers` [m] with `signatures`
-    [m, p], of a run of `population` units.
+    [m, p], of a run of `population` units; those in `take_all`, which are held too, are drawn whatever they are.
     """
-    order = np.argsort(numbers)
-    numbers, raw = numbers[order], signatures[order].astype(np.float64)
-    scale = population / len(numbers)
-    place = np.searchsorted(numbers, np.sort(held))
     if units >= population:
+        numbers = np.sort(numbers)
         whole = len(numbers)
         sample = Sample(
             np.ones(whole), np.zeros(whole, np.int32), np.array([float(whole)]), np.ones((whole, 1), np.float32)
         )
         return Drawn(numbers, sample)
+    if take_all is None or not len(take_all):
+        return _draw(numbers, signatures, held, population, units, seed)
+    others, held = ~np.isin(numbers, take_all), held[~np.isin(held, take_all)]
+    count = len(take_all)
+    return _with(_draw(numbers[others], signatures[others], held, population - count, units - count, seed), take_all)
+
+
+def _with(drawn: Drawn, taken: NDArray[np.uint64]) -> Drawn:
+    """`drawn`, and the units `taken`, each of which stands for itself alone."""
+    sample, count = drawn.sample, len(taken)
+    unit = np.concatenate([drawn.unit, taken])
+    order = np.argsort(unit)
+    return Drawn(
+        unit[order],
+        Sample(
+            np.concatenate([sample.weight, np.ones(count)])[order],
+            np.concatenate([sample.stratum, np.full(count, len(sample.size), np.int32)])[order],
+            np.append(sample.size, float(count)),
+            np.concatenate([sample.signature, np.zeros((count, sample.signature.shape[1]), np.float32)])[order],
+        ),
+    )
+
+
+def _draw(
+    numbers: NDArray[np.uint64],
+    signatures: NDArray[np.float32],
+    held: NDArray[np.uint64],
+    population: int,
+    units: int,
+    seed: int,
+) -> Drawn:
+    order = np.argsort(numbers)
+    numbers, raw = numbers[order], signatures[order].astype(np.float64)
+    scale = population / len(numbers)
+    place = np.searchsorted(numbers, np.sort(held))
     spread = raw.std(axis=0)
     standard = (raw - raw.mean(axis=0)) / np.where(spread > 0, spread, 1)
     label = _strata(standard, place, seed)

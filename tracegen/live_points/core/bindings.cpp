@@ -134,7 +134,15 @@ py::dict pieces(const Recorder& recorder) {
 Array<std::uint64_t> held(const Recorder& recorder) {
     std::vector<std::uint64_t> units;
     for (const Piece& piece : recorder.pieces)
-        if (piece.counted && piece.unit < recorder.units) units.push_back(piece.unit);  // the last one may be cut short
+        if (piece.counted && piece.unit < recorder.units && recorder.counts(piece.unit))  // the last one may be cut short
+            units.push_back(piece.unit);
+    return Array<std::uint64_t>(static_cast<py::ssize_t>(units.size()), units.data());
+}
+
+// Those of them that count whatever is drawn.
+Array<std::uint64_t> take_all(const Recorder& recorder) {
+    std::vector<std::uint64_t> units = recorder.take_all.units();
+    while (!units.empty() && units.back() >= recorder.units) units.pop_back();
     return Array<std::uint64_t>(static_cast<py::ssize_t>(units.size()), units.data());
 }
 
@@ -164,6 +172,7 @@ PYBIND11_MODULE(_core, module) {
         .def("observe", &observe)
         .def("keep", &Recorder::keep)
         .def("held", &held)
+        .def("take_all", &take_all)
         .def("pieces", &pieces)
         .def("signatures", &signatures)
         .def_property_readonly("statics", [](const Recorder& recorder) { return recorder.statics.size(); })

@@ -74,6 +74,7 @@ std::uint64_t Recorder::key(std::uint64_t unit) const {
 }
 
 void Recorder::observe(const ChunkView& chunk) {
+    if (listed_.empty()) look_ahead(chunk);
     for (std::size_t begin = 0; begin < chunk.size;) {
         if (in_unit_ == 0) begin_unit();
         const std::size_t end = std::min(chunk.size, begin + UNIT - in_unit_);
@@ -84,6 +85,14 @@ void Recorder::observe(const ChunkView& chunk) {
         if (in_unit_ == UNIT) end_unit();
     }
     instructions += chunk.size;
+}
+
+// Finds which whole units of the chunk make the most accesses, before they begin. Chunks hold whole units but for a run's
+// last one, as a rule; one that is in two chunks is not found.
+void Recorder::look_ahead(const ChunkView& chunk) {
+    std::uint64_t unit = units + (in_unit_ > 0);
+    for (std::size_t begin = in_unit_ > 0 ? UNIT - in_unit_ : 0; begin + UNIT <= chunk.size; begin += UNIT)
+        take_all.see(unit++, chunk.offset[begin + UNIT] - chunk.offset[begin]);
 }
 
 void Recorder::begin_unit() {
@@ -127,6 +136,7 @@ void Recorder::end_unit() {
         }
         if (counted_ > 2 * capacity_) thin();
     }
+    if (take_all.left > TakeAll::MOST) recount();
     after_piece_ = recording_ && !pieces.empty() && pieces.back().unit == units - 1;
 }
 
@@ -231,9 +241,15 @@ void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
 void Recorder::thin() {
     std::vector<std::uint64_t> keys;
     for (const Piece& piece : pieces)
-        if (piece.counted) keys.push_back(key(piece.unit));
+        if (piece.counted && !take_all.contains(piece.unit)) keys.push_back(key(piece.unit));
     std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(capacity_), keys.end());
     bound_ = keys[capacity_] - 1;
+    recount();
+}
+
+// Dissolves pieces whose units count no longer.
+void Recorder::recount() {
+    take_all.left = 0;
     std::vector<bool> counted;
     counted_ = 0;
     for (const Piece& piece : pieces) {

@@ -3,10 +3,10 @@
 //
 // A run is divided into units of UNIT instructions; one is counted where a hash of its number is below a bound, which
 // halves whenever there are too many: the counted units are a simple random sample at any time (bottom-k sampling,
-// Cohen & Kaplan, PODC 2007), and memory does not grow with the run. Or the units that count are listed beforehand. A
-// counted unit is kept with the one before it, its warm-up, instruction by instruction; what lies between is a gap: the
-// lines that were touched, in the order of their last touch, the branches that are of use (branch_history.hpp), and the
-// last misses.
+// Cohen & Kaplan, PODC 2007), and memory does not grow with the run. Those with by far the most accesses count besides
+// (take_all.hpp). Or the units that count are listed beforehand. A counted unit is kept with the one before it, its
+// warm-up, instruction by instruction; what lies between is a gap: the lines that were touched, in the order of their last
+// touch, the branches that are of use (branch_history.hpp), and the last misses.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "branch_history.hpp"
 #include "last_touch.hpp"
 #include "signature.hpp"
+#include "take_all.hpp"
 
 namespace perfvec {
 
@@ -80,19 +81,24 @@ class Recorder {
     std::vector<std::uint64_t> signature_units;
     std::vector<std::array<float, Signature::SIZE>> signatures;
     std::uint64_t units = 0, instructions = 0;
+    TakeAll take_all;
+
+    bool counts(std::uint64_t unit) const {
+        if (!listed_.empty()) return std::binary_search(listed_.begin(), listed_.end(), unit);
+        return key(unit) <= bound_ || take_all.contains(unit);
+    }
 
   private:
     std::uint64_t key(std::uint64_t unit) const;
-    bool counts(std::uint64_t unit) const {
-        return listed_.empty() ? key(unit) <= bound_ : std::binary_search(listed_.begin(), listed_.end(), unit);
-    }
     bool detailed(std::uint64_t unit) const { return counts(unit) || counts(unit + 1); }
     bool signed_(std::uint64_t unit) const { return key(unit) <= signature_bound_; }
+    void look_ahead(const ChunkView& chunk);
     void execute(const ChunkView& chunk, std::size_t begin, std::size_t end);
     void append(const ChunkView& chunk, std::size_t begin, std::size_t end);
     void begin_unit();
     void end_unit();
     void thin();
+    void recount();
     void thin_signatures();
     void dissolve(const std::vector<bool>& counted, bool next_counts);
     std::vector<Miss> last_misses() const;
