@@ -771,6 +771,8 @@ def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target
 
 
 def _seconds(budget: float, simulate: bool) -> float:
+    if not budget >= 0:
+        raise Error(f"budget = {budget!r}: give seconds, 0 or more")
     return float("inf") if simulate else budget
 
 

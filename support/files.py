@@ -225,6 +225,8 @@ def damage_in(path: str | os.PathLike[str], part: str) -> Iterator[None]:
         yield
     except InputError:
         raise
+    except PermissionError as error:
+        raise InputError(f"{path}: permission denied; make the file readable") from error
     except DAMAGE as error:
         why = " ".join(str(error).split())[:160] or type(error).__name__
         raise InputError(f"{path}: {part} cannot be read; the file is damaged ({why})") from error

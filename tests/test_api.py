@@ -206,3 +206,9 @@ def test_a_function_is_traced(tmp_path):
     part = pv.trace([str(tmp_path / "qsort"), "50"], tmp_path / "part.trace.h5", region="sort")
     assert 0 < part.instructions < whole.instructions
     assert part.path == tmp_path / "part.trace.h5"
+
+
+@pytest.mark.parametrize("budget", [float("nan"), -1])
+def test_a_budget_is_seconds(folder, budget):
+    with pytest.raises(pv.Error, match=r"budget = .*: give seconds, 0 or more"):
+        pv.predict(folder / "T.trace.h5", "zen4", budget=budget)

@@ -102,14 +102,15 @@ def runs_program(command: Callable[..., None]) -> Callable[..., None]:
     return with_program
 
 
-def leave_as(result: TraceResult | RunEnd) -> None:
-    """Exit as the traced program did."""
+def leave_as(result: TraceResult | RunEnd | None) -> None:
+    """Exit as the traced program did; None: it was interrupted."""
+    if result is None or result.interrupted:
+        print("interrupted: what the program executed until then is recorded", file=sys.stderr)
+        raise typer.Exit(130)
     if result.replaced_by is not None:
         print(f"the program became {result.replaced_by} (exec), which is not traced: trace that one", file=sys.stderr)
     if result.stopped:
         print("the program had not ended: what was asked for is recorded, and it was stopped", file=sys.stderr)
-    if result.interrupted:
-        raise typer.Exit(130)
     if result.signal is not None and not result.stopped:
         raise typer.Exit(128 + result.signal)
     raise typer.Exit(result.exit_status or 0)
