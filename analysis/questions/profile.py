@@ -108,7 +108,7 @@ def _without_symbols(frame: pd.DataFrame, costs: Costs) -> str:
     """Return what to do about code that no symbol covers, a line; '' where it is little."""
     unknown = frame["name"].str.startswith(UNKNOWN)
     share = float(frame.loc[unknown, f"share.{costs.names[0]}"].sum())
-    return f"{UNKNOWN}: no symbols: build with -g, and do not strip\n" if share >= _MUCH_UNKNOWN else ""
+    return f"{UNKNOWN}: code without symbols (a stripped program or library)\n" if share >= _MUCH_UNKNOWN else ""
 
 
 def _units(costs: Costs) -> str:

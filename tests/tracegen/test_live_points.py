@@ -280,7 +280,7 @@ def test_what_is_all_taken_stands_for_itself():
 
 
 def test_the_units_with_the_most_accesses_count():
-    """Of 40 units with many accesses 16 count at most, those with the most; others are as likely as ever."""
+    """Sixteen of 43 units with many accesses count, those with the most; others are as likely as ever."""
     unit = np.arange(300)
     accesses = np.where(unit % 7 == 3, 20_000 + 13 * unit, 1)  # of the first instruction of each unit
     run = mixed(5, UNIT)

@@ -18,6 +18,7 @@ from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
 
 from support.errors import InputError
+from tracegen.binary.demangle import demangled, without_parameters
 
 # e_machine, bits -> the name of the instruction set in a trace
 ISA_OF_MACHINE = {("EM_X86_64", 64): "x86-64", ("EM_AARCH64", 64): "aarch64", ("EM_RISCV", 64): "riscv64"}
@@ -193,12 +194,14 @@ def read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
 
 def function_addresses(path: Path) -> dict[str, tuple[int, ...]]:
     """Return the offsets at which functions and labels begin, in the file; local functions of one name begin at several
-    places.
+    places, and so do those that C++ overloads. A C++ function has its symbol, its name, and that with its parameters.
     """
     table = _symbol_table(path)
     found: dict[str, dict[int, None]] = {}
     for row in np.flatnonzero(table.is_defined & (table.is_function | (table.kind == _LABEL))).tolist():
-        found.setdefault(table.name[row], {})[int(table.address[row])] = None
+        symbol, name = table.name[row], demangled(table.name[row])
+        for each in (symbol,) if name == symbol else (symbol, name, without_parameters(name)):
+            found.setdefault(each, {})[int(table.address[row])] = None
     return {name: tuple(addresses) for name, addresses in found.items()}
 
 
@@ -209,7 +212,9 @@ def imported_names(path: Path) -> set[str]:
 
 
 def function_symbols(path: Path) -> Symbols:
-    """Function symbols of .symtab and .dynsym, at the addresses in the file. Empty for what is no readable ELF file."""
+    """Function symbols of .symtab and .dynsym, at the addresses in the file, those of C++ as in the source. Empty for
+    what is no readable ELF file.
+    """
     table = _symbol_table(path)
     found: dict[int, tuple[int, str]] = {}
     for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
@@ -230,7 +235,7 @@ def _symbols(found: dict[int, tuple[int, str]]) -> Symbols:
     return Symbols(
         np.array(order, np.uint64),
         np.array([found[address][0] for address in order], np.uint64),
-        [found[address][1] for address in order],
+        [demangled(found[address][1]) for address in order],
     )
 
 
