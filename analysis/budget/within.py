@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analysis.budget.budget import RATE, SURFACE
+from analysis.budget.budget import SURFACE
 from analysis.programs.simulable import SimulableTrace
 from analysis.programs.targets import Target
 from tracegen.live_points.own import LEAST_SAMPLED
 from uarch.timing.simulations import processors
+
+_RATE = 8e6  # instructions a second and processor of a large core out of order, about
 
 
 def within(targets: Sequence[Target], points: int, seconds: float) -> list[Target]:
@@ -25,7 +27,7 @@ def within(targets: Sequence[Target], points: int, seconds: float) -> list[Targe
         trace = target.simulable
         if not isinstance(trace, SimulableTrace) or not trace.whole or not 0 < share < float("inf"):
             return target
-        if trace.work * wanted <= share * RATE * processors() or trace.work < LEAST_SAMPLED:
+        if trace.work * wanted <= share * _RATE * processors() or trace.work < LEAST_SAMPLED:
             return target
         return replace(target, simulable=trace.sampled(), make=lambda: target.vector)
 
