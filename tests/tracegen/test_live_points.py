@@ -296,7 +296,7 @@ def test_the_units_with_the_most_accesses_count():
     assert recorder.take_all().tolist() == heavy[-16:].tolist()
     held = recorder.held()
     assert set(heavy[-16:]) <= set(held.tolist())
-    assert 8 <= len(held) - np.isin(held, heavy[-16:]).sum() <= 16 + 16
+    assert 8 - 2 <= len(held) - np.isin(held, heavy[-16:]).sum() <= 16  # of those drawn some are among the heavy
 
 
 @pytest.mark.slow

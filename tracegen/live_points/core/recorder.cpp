@@ -132,11 +132,13 @@ void Recorder::end_unit() {
             const std::size_t before = pieces.size() - 2;
             const bool warmed = pieces.size() > 1 && pieces[before].unit + 1 == piece.unit;
             piece.history = history_.of_use(warmed ? pieces[before].first_branch : piece.first_branch);
-            ++counted_;
+            drawn_ += drawn(piece.unit);
         }
-        if (counted_ > 2 * capacity_) thin();
+        if (drawn_ > 2 * capacity_)
+            thin();
+        else if (take_all.left > TakeAll::MOST)
+            recount();
     }
-    if (take_all.left > TakeAll::MOST) recount();
     after_piece_ = recording_ && !pieces.empty() && pieces.back().unit == units - 1;
 }
 
@@ -241,20 +243,20 @@ void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
 void Recorder::thin() {
     std::vector<std::uint64_t> keys;
     for (const Piece& piece : pieces)
-        if (piece.counted && !take_all.contains(piece.unit)) keys.push_back(key(piece.unit));
+        if (drawn(piece.unit)) keys.push_back(key(piece.unit));
     std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(capacity_), keys.end());
     bound_ = keys[capacity_] - 1;
     recount();
 }
 
-// Dissolves pieces whose units count no longer.
+// Dissolves pieces whose units count no longer, right behind one.
 void Recorder::recount() {
     take_all.left = 0;
     std::vector<bool> counted;
-    counted_ = 0;
+    drawn_ = 0;
     for (const Piece& piece : pieces) {
         counted.push_back(counts(piece.unit));
-        counted_ += counted.back();
+        drawn_ += drawn(piece.unit);
     }
     dissolve(counted, counts(units));
 }

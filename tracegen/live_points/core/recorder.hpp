@@ -83,13 +83,13 @@ class Recorder {
     std::uint64_t units = 0, instructions = 0;
     TakeAll take_all;
 
-    bool counts(std::uint64_t unit) const {
-        if (!listed_.empty()) return std::binary_search(listed_.begin(), listed_.end(), unit);
-        return key(unit) <= bound_ || take_all.contains(unit);
-    }
+    bool counts(std::uint64_t unit) const { return drawn(unit) || take_all.contains(unit); }
 
   private:
     std::uint64_t key(std::uint64_t unit) const;
+    bool drawn(std::uint64_t unit) const {
+        return listed_.empty() ? key(unit) <= bound_ : std::binary_search(listed_.begin(), listed_.end(), unit);
+    }
     bool detailed(std::uint64_t unit) const { return counts(unit) || counts(unit + 1); }
     bool signed_(std::uint64_t unit) const { return key(unit) <= signature_bound_; }
     void look_ahead(const ChunkView& chunk);
@@ -112,7 +112,7 @@ class Recorder {
     BranchHistory history_;
     std::vector<Miss> miss_ring_ = std::vector<Miss>(MISSES);
     std::uint64_t miss_count_ = 0;  // since the last piece
-    std::size_t in_unit_ = 0, counted_ = 0;
+    std::size_t in_unit_ = 0, drawn_ = 0;
     bool recording_ = false, after_piece_ = true, timed_ = true;
 };
 
