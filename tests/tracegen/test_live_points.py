@@ -297,6 +297,13 @@ def test_the_units_with_the_most_accesses_count():
     held = recorder.held()
     assert set(heavy[-16:]) <= set(held.tolist())
     assert 8 - 2 <= len(held) - np.isin(held, heavy[-16:]).sum() <= 16  # of those drawn some are among the heavy
+    recorder.keep(held.tolist())
+    pieces, before = recorder.pieces(), -1
+    for k, own in enumerate(pieces["unit"].tolist()):
+        lines = pieces["line"][slice(*pieces["line_offset"][k : k + 2])]
+        most = max(accesses[before + 1 : own], default=0)  # of the gap: bytes from address 0 on
+        assert {int(line) >> 2 for line in lines if not line & _core.CODE} == set(range((most + 63) // 64))
+        before = own
 
 
 @pytest.mark.slow
