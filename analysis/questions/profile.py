@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.parts.costs import Costs, main_causes
-from analysis.parts.partition import UNKNOWN, Parts, source
+from analysis.parts.partition import Parts, source
 from analysis.results.figure import Axis, Bars, Figure, Lines, Panel, distinct
 from analysis.results.headline import Headline, count, percent
 from analysis.results.page import Section
@@ -31,6 +31,8 @@ from uarch.timing.stack import CAUSES, GROUPS
 _SHORTEST = 8  # letters of a name in the terminal
 _SHORTEST_REMARK = 16
 _MUCH_UNKNOWN = 0.1  # of the whole: code that no symbol covers
+_WITHOUT_SYMBOLS = r"^(\[[^\]]+\])"  # its file, or partition.UNKNOWN
+_MOST_NAMED = 3
 _LEAST_SHARE = 0.001  # of the whole, to have a bar
 _BY_MACHINE = ("cycles", "share", "ratio", "stack", "cause")  # columns NAME.MACHINE
 _SHORT_GROUPS = {
@@ -105,10 +107,10 @@ def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headli
 
 
 def _without_symbols(frame: pd.DataFrame, costs: Costs) -> str:
-    """Return what to do about code that no symbol covers, a line; '' where it is little."""
-    unknown = frame["name"].str.startswith(UNKNOWN)
-    share = float(frame.loc[unknown, f"share.{costs.names[0]}"].sum())
-    return f"{UNKNOWN}: code without symbols (a stripped program or library)\n" if share >= _MUCH_UNKNOWN else ""
+    """Return which code has no symbols, a line; '' where it is little."""
+    share = frame[f"share.{costs.names[0]}"].groupby(frame["name"].str.extract(_WITHOUT_SYMBOLS)[0]).sum()
+    names = ", ".join(share.sort_values(ascending=False).index[:_MOST_NAMED])
+    return f"{names}: code without symbols (stripped)\n" if float(share.sum()) >= _MUCH_UNKNOWN else ""
 
 
 def _units(costs: Costs) -> str:

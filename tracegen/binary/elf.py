@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -253,8 +253,11 @@ def load_bias(path: Path, mapping: Mapping) -> int | None:
     return None
 
 
-def symbols_at_run_time(mappings: Iterable[Mapping], executed: NDArray[np.uint64]) -> Symbols:
-    """Function symbols, at run-time addresses, of the mapped files that hold one of `executed` (sorted addresses)."""
+def symbols_at_run_time(mappings: Sequence[Mapping], executed: NDArray[np.uint64]) -> Symbols:
+    """Function symbols, at run-time addresses, of the mapped files that hold one of `executed` (sorted addresses).
+
+    Code that none covers has its file's name, `[libc.so.6]`, or `[program]` in that which is mapped first.
+    """
     found: dict[int, tuple[int, str]] = {}
     seen: set[tuple[str, int]] = set()
     for mapping in mappings:
@@ -269,4 +272,26 @@ def symbols_at_run_time(mappings: Iterable[Mapping], executed: NDArray[np.uint64
         symbols = function_symbols(path)
         for address, size, name in zip(symbols.address.tolist(), symbols.size.tolist(), symbols.name, strict=True):
             found[(address + bias) % 2**64] = (size, name)
-    return _symbols(found)
+    return _symbols(found | _files_of(mappings, executed, found))
+
+
+def _files_of(
+    mappings: Sequence[Mapping], executed: NDArray[np.uint64], found: dict[int, tuple[int, str]]
+) -> dict[int, tuple[int, str]]:
+    """Return a symbol for what of each file is executed between one symbol and the next that no symbol covers."""
+    start = np.array(sorted(found), np.uint64)
+    size = np.array([found[address][0] for address in start.tolist()], np.uint64)
+    before = np.searchsorted(start, executed, "right") - 1
+    others: dict[int, tuple[int, str]] = {}
+    for mapping in dict.fromkeys(mappings):
+        inside = (executed >= mapping.start) & (executed < mapping.end)
+        here, last = executed[inside], before[inside]
+        if len(start):  # a symbol without a size reaches to the next one
+            symbol, long = start[last], size[last]
+            covered = (last >= 0) & np.where(long > 0, here < symbol + long, symbol >= mapping.start)
+            here, last = here[~covered], last[~covered]
+        name = "[program]" if mapping.path == mappings[0].path else f"[{Path(mapping.path).name}]"
+        for gap in np.unique(last).tolist():
+            piece = here[last == gap]
+            others[int(piece[0])] = (int(piece[-1] - piece[0]) + 1, name)
+    return others

@@ -363,7 +363,7 @@ class Reader:
             last = part[-1:]
 
     def symbols(self, address: NDArray[np.uint64]) -> elf.Symbols:
-        return elf.symbols_at_run_time(self._space.mappings() if self._space is not None else [], address)
+        return elf.symbols_at_run_time(list(self._space.mappings()) if self._space is not None else [], address)
 
 
 def import_gem5(

@@ -193,6 +193,6 @@ def test_a_stripped_program_says_what_is_missing(small_model, traces, tmp_path):
     bare = trace(Execution([str(tmp_path / "bare")]), tmp_path / "bare.trace.h5", progress=False).path
     for by in ("function", "line", "loop"):
         found = pv.profile(bare, "base", by, model=small_model)
-        assert "\n[unknown]: code without symbols (a stripped program or library)\n\nsource:" in str(found)
-        assert found.headline().sentence.endswith("[unknown]: code without symbols (a stripped program or library).")
+        assert "\n[program]: code without symbols (stripped)\n\nsource:" in str(found)
+        assert found.headline().sentence.endswith("[program]: code without symbols (stripped).")
     assert "without symbols" not in str(pv.profile(traces[0], "base", model=small_model))

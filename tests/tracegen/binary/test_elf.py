@@ -150,3 +150,20 @@ def test_impossible_program_headers_are_refused(compiled, tmp_path):
     (tmp_path / "p").write_bytes(data)
     with pytest.raises(InputError, match="not an ELF program"):
         elf.inspect(tmp_path / "p")
+
+
+def test_code_without_symbols_has_its_files_name(compiled):
+    """What is executed between two symbols is one piece, and so is what is before the first."""
+    program = compiled("-pie")
+    symbols = elf.function_symbols(program)
+    base, at = 0x7F0000000000, symbols.name.index("twice")
+    begin, size = int(symbols.address[at]), int(symbols.size[at])
+    mappings = [elf.Mapping(0x1000, 0x2000, 0, sys.executable), elf.Mapping(base, base + 0x10000, 0, str(program))]
+    uncovered = [1, 5, begin - 1] if begin - 1 not in symbols.address.tolist() else [1, 5]
+    executed = np.array(sorted({0x1800, *(base + place for place in (*uncovered, begin, begin + size - 1))}), np.uint64)
+    found = elf.symbols_at_run_time(mappings, executed)
+    named = [(int(a), int(s), n) for a, s, n in zip(*found, strict=True) if n.startswith("[")]
+    assert named[0] == (0x1800, 1, "[program]")
+    assert named[1][0] == base + 1 and named[1][1] >= 5
+    assert {name for _, _, name in named[1:]} == {f"[{program.name}]"}
+    assert (np.diff(found.address.astype(np.int64)) > 0).all()
