@@ -153,7 +153,7 @@ def test_impossible_program_headers_are_refused(compiled, tmp_path):
 
 
 def test_code_without_symbols_has_its_files_name(compiled):
-    """What is executed between two symbols is one piece, and so is what is before the first."""
+    """Executed code between two symbols is one piece, and so is that before the first."""
     program = compiled("-pie")
     symbols = elf.function_symbols(program)
     base, at = 0x7F0000000000, symbols.name.index("twice")
