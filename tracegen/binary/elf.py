@@ -291,7 +291,7 @@ def _files_of(
             covered = (last >= 0) & np.where(long > 0, here < symbol + long, symbol >= mapping.start)
             here, last = here[~covered], last[~covered]
         name = "[program]" if mapping.path == mappings[0].path else f"[{Path(mapping.path).name}]"
-        for gap in np.unique(last).tolist():
-            piece = here[last == gap]
-            others[int(piece[0])] = (int(piece[-1] - piece[0]) + 1, name)
+        changes = np.flatnonzero(np.diff(last, prepend=-2, append=-2))  # where gaps begin, and the end
+        for begin, end in zip(here[changes[:-1]].tolist(), here[changes[1:] - 1].tolist(), strict=True):
+            others[begin] = (end - begin + 1, name)
     return others

@@ -96,37 +96,10 @@ def draw(
             np.ones(whole), np.zeros(whole, np.int32), np.array([float(whole)]), np.ones((whole, 1), np.float32)
         )
         return Drawn(numbers, sample)
-    if take_all is None or not len(take_all):
-        return _draw(numbers, signatures, held, population, units, seed)
-    others, held = ~np.isin(numbers, take_all), held[~np.isin(held, take_all)]
-    count = len(take_all)
-    return _with(_draw(numbers[others], signatures[others], held, population - count, units - count, seed), take_all)
-
-
-def _with(drawn: Drawn, taken: NDArray[np.uint64]) -> Drawn:
-    """`drawn`, and the units `taken`, each of which stands for itself alone."""
-    sample, count = drawn.sample, len(taken)
-    unit = np.concatenate([drawn.unit, taken])
-    order = np.argsort(unit)
-    return Drawn(
-        unit[order],
-        Sample(
-            np.concatenate([sample.weight, np.ones(count)])[order],
-            np.concatenate([sample.stratum, np.full(count, len(sample.size), np.int32)])[order],
-            np.append(sample.size, float(count)),
-            np.concatenate([sample.signature, np.zeros((count, sample.signature.shape[1]), np.float32)])[order],
-        ),
-    )
-
-
-def _draw(
-    numbers: NDArray[np.uint64],
-    signatures: NDArray[np.float32],
-    held: NDArray[np.uint64],
-    population: int,
-    units: int,
-    seed: int,
-) -> Drawn:
+    if take_all is not None and len(take_all):
+        others, held = ~np.isin(numbers, take_all), held[~np.isin(held, take_all)]
+        count = len(take_all)
+        return _with(draw(numbers[others], signatures[others], held, population - count, units - count, seed), take_all)
     order = np.argsort(numbers)
     numbers, raw = numbers[order], signatures[order].astype(np.float64)
     scale = population / len(numbers)
@@ -156,6 +129,22 @@ def _draw(
     weight = np.asarray(inner * (1 + drawn @ np.linalg.solve(gram, missing)), np.float64)
     sizes = np.asarray(size * scale, np.float64)
     return Drawn(numbers[chosen], Sample(weight, stratum, sizes, drawn.astype(np.float32)))
+
+
+def _with(drawn: Drawn, taken: NDArray[np.uint64]) -> Drawn:
+    """`drawn`, and the units `taken`, each of which stands for itself alone."""
+    sample, count = drawn.sample, len(taken)
+    unit = np.concatenate([drawn.unit, taken])
+    order = np.argsort(unit)
+    return Drawn(
+        unit[order],
+        Sample(
+            np.concatenate([sample.weight, np.ones(count)])[order],
+            np.concatenate([sample.stratum, np.full(count, len(sample.size), np.int32)])[order],
+            np.append(sample.size, float(count)),
+            np.concatenate([sample.signature, np.zeros((count, sample.signature.shape[1]), np.float32)])[order],
+        ),
+    )
 
 
 def _penalty(x: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:

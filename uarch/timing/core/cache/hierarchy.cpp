@@ -375,7 +375,7 @@ void Hierarchy::send_prefetches_at_once() {
     }
 }
 
-// Finds where the line is after what has waited at a level until `cycle`, or -1.
+// Finds where the line is, if it is there, after what has waited at a level until `cycle`.
 Cache::Place Hierarchy::find_after_prefetches(Cache& cache, Line line, Cycle cycle) {
     cache.queue.now = cycle;
     send_prefetches();
