@@ -124,6 +124,7 @@ class Cache:
     prefetcher: str
     replacement: str = LRU
     fill_cycles: int = 1  # from one line that comes into it to the next, at least
+    set_fill_cycles: int = 1  # the same, of lines of one set
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,7 @@ class Machine:
     indirect_delay: int | None = None  # cycles until the target of a return or of a retargeted jump is known; None: 0
     taken_branches: int | None = None  # that fetch follows in a cycle, out of order; None: 1
     store_lines: int | None = None  # that stores of a real family go to in a cycle; None: 1
+    store_refetch: int | None = None  # cycles of a store whose line has left L1D before it was written; None: 0
     forward_latency: int | None = None  # cycles from a store's data to the load that waits for them; None: gem5's
     memory_renaming: int | None = None  # of so many last stores loads take the register; None: of none
     system_calls: SystemCalls | None = None  # None: they take no time in the kernel
@@ -231,13 +233,15 @@ _OPTIONAL_FIELDS = (
     "indirect_delay",
     "taken_branches",
     "store_lines",
+    "store_refetch",
     "forward_latency",
     "memory_renaming",
 )
+_OPTIONAL_OF_CACHES = ("replacement", "fill_cycles", "set_fill_cycles")
 OPTIONAL = (
     "functional_units.div_step_latency",
     "branch_predictor.indirect",
-    *(f"{level}.{field}" for level in ("l1i", "l1d", "l2", "l3") for field in ("replacement", "fill_cycles")),
+    *(f"{level}.{field}" for level in ("l1i", "l1d", "l2", "l3") for field in _OPTIONAL_OF_CACHES),
     "tlb.page_kib",
     "tlb.walk",
     "tlb",
@@ -485,6 +489,9 @@ _NATIVE_FIELDS: dict[str, dict[str, Any]] = {
         "memory_renaming": 16,
         "l1d.fill_cycles": 2,
         "l2.fill_cycles": 2,
+        # As on Zen 5: no loop of Zen 4 has told yet.
+        "l1d.set_fill_cycles": 7,
+        "store_refetch": 34,
     }
 }
 

@@ -83,6 +83,7 @@ _CACHE = {
     "prefetcher": Rule(str, names=lambda: PREFETCHERS),
     "replacement": Rule(str, names=lambda: REPLACEMENT_POLICIES),
     "fill_cycles": Rule(int, 1, 64),
+    "set_fill_cycles": Rule(int, 1, 64),
 }
 
 CACHE_FIELDS = tuple(_CACHE)
@@ -126,6 +127,7 @@ RULES: dict[str, Rule] = {
     "indirect_delay": Rule(int, 0, 100),
     "taken_branches": Rule(int, 1, 4),
     "store_lines": Rule(int, 1, 8),
+    "store_refetch": Rule(int, 0, 500),
     "forward_latency": _latency(),
     "memory_renaming": Rule(int, 1, 256),
     "microcode": Rule(str, names=lambda: MICROCODES),

@@ -236,6 +236,8 @@ def test_native_presets_differ_in_micro_operations_indirect_predictor_streams_an
             "memory_renaming",
             "l1d.fill_cycles",
             "l2.fill_cycles",
+            "l1d.set_fill_cycles",
+            "store_refetch",
         }
     }
     for name in native_names():

@@ -117,6 +117,29 @@ def test_a_stream_of_stores_waits_for_where_they_go():
     assert found["stores to memory"] > 0.8
 
 
+def test_loads_in_order_wait_for_the_stores_before_them():
+    """They hit, but all places of accesses under way are the stores'."""
+    machine = replace_fields(load_machine("cortex-a53"), {"l1d.prefetcher": "none", "l2.prefetcher": "none"})
+    program = Program([load(), store(), Instruction(Operation.BRANCH, flags=Flag.BRANCH)])
+    for k in range(6000):
+        program.execute(0, (PAGE, 8, 0))
+        program.execute(1, (PAGE + (1 + k) * 64 * 5, 8, 1))
+        program.execute(2)
+    found = shares(program, machine)
+    assert found["stores to memory"] > 0.8 and found["load queue full"] < 0.01
+
+
+def test_a_long_string_operation_waits_for_its_branches():
+    """gem5's microcode branches back after each round; in order nobody foresees it, however many rounds there are."""
+    flags = Flag.STRING | Flag.STORE
+    program = Program([Instruction(Operation.INT_ALU, (), (), flags, 1, micro_operations=4), Instruction()])
+    for _ in range(20):
+        program.execute(0, *[(PAGE + 8 * k, 8, 1) for k in range(400)])
+        program.execute(1)
+    found = shares(program, "cortex-a53", skip=2)
+    assert found["misprediction, found at execution"] > 0.5
+
+
 @pytest.mark.parametrize("core", CORES)
 def test_branches_that_nobody_can_foresee(core):
     program = Program(

@@ -242,6 +242,39 @@ def test_lines_come_into_a_cache_one_behind_another(level, beyond):
     assert streamed(fields) == streamed(fields | {f"{level}.fill_cycles": 1}) < 4
 
 
+def lines_apart(write, count, stride, fields):
+    """Cycles an access to `count` lines so far apart, read or written again and again, in a cache of 64 sets of 8."""
+    program = Program([Instruction(Operation.NONE, (), () if write else (1,), Flag.STORE if write else Flag.LOAD, 1)])
+    for k in range(8192):
+        program.execute(0, (0x10000000 + stride * (k % count), 8, write))
+    always = {"microcode": "zen5", "l1d.size_kib": 32, "l1d.associativity": 8, "l1d.prefetcher": "none"}
+    machine = replace_fields(BASE, always | {"pipeline.store_queue_entries": 64, "l2.prefetcher": "none"} | fields)
+    simulation = Simulation(machine, as_native(program.static()))
+    simulation.run(program.chunk(0, 4096))
+    simulation.reset_counters()
+    simulation.run(program.chunk(4096))
+    return simulation.counters["cycles"] / 4096
+
+
+@pytest.mark.parametrize("cycles", [4, 9])
+def test_lines_come_into_a_set_one_behind_another(cycles):
+    fields = {"l1d.set_fill_cycles": cycles}
+    assert lines_apart(0, 32, 4096, fields) == pytest.approx(cycles, rel=0.02)
+    assert lines_apart(0, 32, 2048, fields) == pytest.approx(cycles / 2, rel=0.1)  # in two sets
+    for count, stride in ((8, 4096), (64, 64)):  # which stay there
+        assert lines_apart(0, count, stride, fields) == lines_apart(0, count, stride, {}) < 1.5
+
+
+def test_a_store_whose_line_others_displaced_waits_for_it_again():
+    fields = {"store_refetch": 30}
+    found = [lines_apart(1, count, 4096, fields) for count in (12, 16, 24, 32, 64)]
+    assert found == sorted(found) and found[0] < 15
+    assert found[-1] == pytest.approx(30 * (1 - (15 / 16) ** (63 - 4)), rel=0.05)
+    for count, stride in ((8, 4096), (512, 64), (512, 320)):  # which stay there; which lie in all sets
+        assert lines_apart(1, count, stride, fields) == lines_apart(1, count, stride, {})
+    assert lines_apart(1, 256, 4096, fields | {"microcode": "gem5"}) == lines_apart(1, 256, 4096, {"microcode": "gem5"})
+
+
 def jumps(targets, fields, apart=1):
     """Cycles a round of an indirect jump that goes to so many targets by turns, which the predictor knows; there are
     `apart` instructions from it, and from one target, to the next.

@@ -393,10 +393,15 @@ _NOT_IN_GEM5 = {
     "indirect_delay": "gem5 finds all targets at once",
     "taken_branches": "gem5 ends a group of fetch with a taken branch",
     "store_lines": "gem5 writes stores of x86 one at a time",
+    "store_refetch": "a store of gem5's asks for its line when it is written",
     "forward_latency": "gem5 forwards in 2 cycles",
     "memory_renaming": "gem5 loads from stores through its queue alone",
     "system_calls": "gem5 emulates system calls in no time",
-    **{f"{level}.fill_cycles": "a cache of gem5's is filled every cycle" for level in ("l1i", "l1d", "l2", "l3")},
+    **{
+        f"{level}.{field}": "a cache of gem5's is filled every cycle"
+        for level in ("l1i", "l1d", "l2", "l3")
+        for field in ("fill_cycles", "set_fill_cycles")
+    },
 }
 
 

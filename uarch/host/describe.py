@@ -117,6 +117,11 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     if "store to another line" in found.per_cycle:
         lines = found.per_cycle["store to another line"]
         put("store_lines", max(round(lines), 1), MEASURED, f"{lines:.2f} stores a cycle, each to another line")
+    reads, writes = (found.numbers.get(name, 0.0) for name in ("set reads", "set writes"))
+    if round(reads) > 1:
+        put("l1d.set_fill_cycles", round(reads), MEASURED, f"{reads:.1f} cycles a line of one set read from l2")
+    if writes > 2 * max(reads, 1.0):  # else they wait for the lines alone
+        put("store_refetch", round(writes), MEASURED, f"{writes:.1f} cycles a line of one set written")
     share = found.numbers.get("mispredicted_jumps", 1.0)
     if share < _TABLE_MISSES / 2:
         put(

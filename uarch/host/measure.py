@@ -14,7 +14,17 @@ import numpy as np
 from uarch.constraints import SYSTEM_CALLS
 from uarch.host.counters import BRANCH_MISSES, CYCLES, Event, refusal
 from uarch.host.probe import Probe
-from uarch.host.snippets import DEPTHS, INDIRECT_ORDER, JUMPS, LOOP_SIZES, RENAMED, WINDOW_SIZES, WINDOWS
+from uarch.host.snippets import (
+    DEPTHS,
+    INDIRECT_ORDER,
+    JUMPS,
+    LOOP_SIZES,
+    RENAMED,
+    SET_LINES,
+    SET_STRIDE,
+    WINDOW_SIZES,
+    WINDOWS,
+)
 from uarch.host.told import Told
 
 Curve = tuple[list[float], list[float]]  # x, y
@@ -76,6 +86,15 @@ def _operations(probe: Probe, told: Told, found: Measurements) -> None:
             found.latency[name] = min(cycles, found.latency.get(name, cycles))
         elif kind == "throughput":
             found.per_cycle[name] = max(1 / probe.cycles(snippet.name), found.per_cycle.get(name, 0.0))
+        elif kind == "set" and _way_bytes(told) <= SET_STRIDE:
+            cycles = probe.cycles(snippet.name, size=SET_LINES * SET_STRIDE)
+            found.numbers[snippet.name] = min(cycles, found.numbers.get(snippet.name, cycles))
+
+
+def _way_bytes(told: Told) -> int:
+    """Bytes of a way of L1D; none where nothing tells of its ways."""
+    cache = told.caches.get("l1d")
+    return (cache.size_kib << 10) // cache.associativity if cache is not None else 1 << 60
 
 
 def _chases(probe: Probe, told: Told, found: Measurements) -> None:

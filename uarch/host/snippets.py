@@ -21,6 +21,7 @@ RENAMED_CHAIN = 24  # multiplications of a round
 DEPTHS = (4, 8, 12, 14, 15, 16, 17, 18, 20, 24, 28, 30, 31, 32, 33, 34, 36, 40, 48, 64)
 JUMP_DISTANCE = 16  # bytes between jumps
 INDIRECT_ORDER = "an order of 64"
+SET_LINES, SET_STRIDE = 64, 4096  # lines that an L1D of up to 4 KiB a way has in one set, and their distance
 LOOP_SIZES = tuple(range(2, 17))  # micro-operations of a loop, its branch with them
 
 
@@ -94,6 +95,14 @@ def _throughputs() -> list[Snippet]:
         _side_by_side("zero", [f"xor {register}, {register}" for register in ("eax", "ebx", "edx", "r8d", "r9d")]),
         _side_by_side("compare and branch", ["cmp rax, rbx\njne 9f"], "mov rbx, rax"),
     ]
+
+
+def _one_set() -> list[Snippet]:
+    """More lines than a set of L1D has ways, read or written in order."""
+    places = [f"[rdi + {SET_STRIDE * k}]" for k in range(SET_LINES)]
+    reads = "\n".join(f"mov {_WHOLE[k % len(_WHOLE)]}, {place}" for k, place in enumerate(places))
+    writes = "\n".join(f"mov {place}, r12" for place in places)
+    return [Snippet("set reads", reads, SET_LINES), Snippet("set writes", writes, SET_LINES)]
 
 
 def _renaming() -> list[Snippet]:
@@ -172,7 +181,7 @@ def _branches() -> list[Snippet]:
 def all_snippets() -> list[Snippet]:
     """The snippets of x86-64, the reference chain first."""
     reference = Snippet("reference", f".rept {CHAIN}\nadd rax, r8\n.endr", CHAIN)
-    return [reference, *_latencies(), *_renaming(), *_throughputs(), *_windows(), *_branches(), *_indirect()]
+    return [reference, *_latencies(), *_renaming(), *_throughputs(), *_one_set(), *_windows(), *_branches(), *_indirect()]
 
 
 def assembly(snippets: list[Snippet], machine: str) -> str:

@@ -281,6 +281,15 @@ def test_what_fetch_follows_and_stores_reach_in_a_cycle_is_measured(jump, stores
     assert (machine.taken_branches, machine.store_lines) == (taken, lines)
 
 
+@pytest.mark.parametrize("reads, writes, fill, again", [(7.4, 34.1, 7, 34), (1.2, 1.4, 1, None), (7.4, 9.0, 7, None)])
+def test_what_many_lines_of_one_set_cost_is_measured(reads, writes, fill, again):
+    found = made_up()
+    found.numbers |= {"set reads": reads, "set writes": writes}
+    host = describe(ZEN3, found, "2026-11-27")
+    assert (host.machine.l1d.set_fill_cycles, host.machine.store_refetch) == (fill, again)
+    assert ("l1d.set_fill_cycles" in host.fields) == (fill > 1) and ("store_refetch" in host.fields) == (again is not None)
+
+
 def test_how_fast_a_cache_is_filled_is_read_from_the_bandwidth():
     """Its lines of 64 bytes come from L2, of 512 KiB, in 1.3 cycles at best, from L3 in 2.1; memory's are not asked."""
     found = made_up()

@@ -28,7 +28,8 @@ T field(const py::handle& object, const char* name) {
 CacheConfiguration cache_from(const py::handle& cache) {
     return {field<int>(cache, "size_kib"), field<int>(cache, "associativity"), field<int>(cache, "latency"),
             field<int>(cache, "mshrs"), field<std::string>(cache, "prefetcher"),
-            field<std::string>(cache, "replacement"), field<int>(cache, "fill_cycles")};
+            field<std::string>(cache, "replacement"), field<int>(cache, "fill_cycles"),
+            field<int>(cache, "set_fill_cycles")};
 }
 
 // `dram` is the named DRAM's mapping, or None for a memory of fixed latency and bandwidth.
@@ -97,6 +98,8 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
     if (const py::object branches = machine.attr("taken_branches"); !branches.is_none())
         result.taken_branches = branches.cast<int>();
     if (const py::object lines = machine.attr("store_lines"); !lines.is_none()) result.store_lines = lines.cast<int>();
+    if (const py::object cycles = machine.attr("store_refetch"); !cycles.is_none())
+        result.store_refetch = cycles.cast<int>();
     if (const py::object cycles = machine.attr("indirect_delay"); !cycles.is_none())
         result.indirect_delay = cycles.cast<int>();
     result.frequency_ghz = field<double>(machine, "frequency_ghz");

@@ -35,7 +35,8 @@ struct BranchPredictorConfiguration {
 struct CacheConfiguration {
     int size_kib, associativity, latency, mshrs;
     std::string prefetcher, replacement;
-    int fill_cycles = 1;  // from one line to the next
+    int fill_cycles = 1;      // from one line to the next
+    int set_fill_cycles = 1;  // in one set
 };
 
 struct MemoryConfiguration {
@@ -82,6 +83,7 @@ struct Machine {
     SystemCalls system_calls;
     int taken_branches = 1;   // that fetch follows in a cycle
     int store_lines = 1;      // of a real family: that stores go to in a cycle
+    int store_refetch = 0;    // cycles of a store whose line has left L1D before it was written
     int forward_latency = 2;  // from a store's data to those of a load that waits for them
     int memory_renaming = 0;  // of so many stores the last ones' registers are known to loads
     double vector_load = 0, vector_store = 0;  // cycles of one of many; 0: as others

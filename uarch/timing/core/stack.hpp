@@ -161,7 +161,11 @@ class Waits {
     }
 
     void add(Cause cause, Cycle cycles) {
-        if (cycles > 0 && size_ < static_cast<int>(waits_.size())) waits_[size_++] = {cause, cycles};
+        if (cycles <= 0) return;
+        if (size_ < MOST)
+            waits_[size_++] = {cause, cycles};
+        else
+            add_to_another(cause, cycles);
     }
 
     // Waited `cycles` for an access, the first ones of them for its address to be translated.
@@ -237,6 +241,18 @@ class Waits {
         Cycle cycles;
     };
     static constexpr int MOST = 48;
+
+    // Where there are more waits, as a repeated string has, the latest one of the same cause takes them in.
+    void add_to_another(Cause cause, Cycle cycles) {
+        const int first = execution_ < MOST ? execution_ : 0;
+        for (int k = MOST - 1; k >= first; --k) {
+            if (waits_[k].cause == cause) {
+                waits_[k].cycles += cycles;
+                return;
+            }
+        }
+    }
+
     std::array<Wait, MOST> waits_;
     int size_ = 0;
     int execution_ = MOST;  // the first of execution

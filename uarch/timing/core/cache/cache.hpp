@@ -67,16 +67,21 @@ class Cache {
         for (std::int64_t set = 0; set < sets; ++set) policy_->clear(bytes_of(set) + state_);
     }
 
+    int ways() const { return ways_; }
+    std::int64_t set_of(Line line) const { return line & set_mask_; }
     std::size_t lines() const { return static_cast<std::size_t>((set_mask_ + 1) * ways_); }
 
-    // A line comes in every so many cycles at most.
-    void fill_every(Cycle cycles) {
+    // A line comes in every so many cycles at most, into one set every so many.
+    void fill_every(Cycle cycles, Cycle of_a_set) {
         if (cycles > 1) fills_ = std::make_unique<Bus>();
         fill_cycles_ = cycles;
+        if (of_a_set > 1) set_filled_.assign(static_cast<std::size_t>(set_mask_ + 1), -of_a_set);
+        set_fill_cycles_ = of_a_set;
     }
 
     // The cycle in which a line that is there at `cycle` can come in.
-    Cycle filled(Cycle cycle) {
+    Cycle filled(Line line, Cycle cycle) {
+        if (!set_filled_.empty()) cycle = filled_in_set(set_filled_[static_cast<std::size_t>(line & set_mask_)], cycle);
         return fills_ ? fills_->take((cycle + fill_cycles_ - 1) / fill_cycles_) * fill_cycles_ : cycle;
     }
 
@@ -180,6 +185,13 @@ class Cache {
         std::array<std::uint8_t, HOST_LINE> bytes{};
     };
 
+    // Lines come in no other order than they are asked for, but for those that take longer than all that can wait.
+    Cycle filled_in_set(Cycle& latest, Cycle cycle) {
+        if (cycle + mshrs.size() * set_fill_cycles_ < latest) return cycle;
+        latest = std::max(cycle, latest + set_fill_cycles_);
+        return latest;
+    }
+
     static int bits_of(std::int64_t count) {
         int bits = 0;
         while (std::int64_t{1} << bits < count) ++bits;
@@ -193,7 +205,8 @@ class Cache {
 
     int ways_ = 0, set_bits_ = 0;
     int flags_ = 0, state_ = 0, bytes_bits_ = 0;  // in a set's bytes: where flags and the policy's state begin; log2 of all
-    Cycle fill_cycles_ = 1;
+    Cycle fill_cycles_ = 1, set_fill_cycles_ = 1;
+    std::vector<Cycle> set_filled_;  // when the latest line of each set comes in; empty where that is not looked at
     std::unique_ptr<Bus> fills_;  // its slots
     std::int64_t set_mask_ = 0;
     std::unique_ptr<ReplacementPolicy> policy_;

@@ -36,7 +36,7 @@ Cache make_cache(const CacheConfiguration& configuration, int next, Random& rand
     cache.transfer = last ? SYSTEM_RESPONSE : CROSSBAR;
     cache.response = std::max(1, configuration.latency / 2);
     cache.next = next;
-    cache.fill_every(configuration.fill_cycles);
+    cache.fill_every(configuration.fill_cycles, configuration.set_fill_cycles);
     if (configuration.mshrs > Prefetcher::MSHRS_LEFT)  // else it could never send anything
         cache.prefetcher = make_prefetcher(configuration.prefetcher, random);
     return cache;
@@ -220,7 +220,7 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
         const int where = path[depth];
         Cache& cache = levels[where];
         data += cache.transfer;
-        if (timed) data = cache.filled(data);
+        if (timed) data = cache.filled(line, data);
         if (timed) {
             const Cycle free = cache.mshrs.book(begins[depth], data);
             if (free > 0) cache.blocked.extend(begins[depth], free);

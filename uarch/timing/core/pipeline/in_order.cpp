@@ -229,6 +229,7 @@ Cycle InOrderCore::to_cache(Address pc, Address address, std::int64_t size, Cycl
         ++done;
     else
         answer = done;
+    under_way_[sent_to_memory_ & (MOST_UNDER_WAY - 1)] = write ? store_to(caches_.answered()) : FullLoadQueue;
     in_memory_[sent_to_memory_++] = done;
     return done;
 }
@@ -272,6 +273,7 @@ InOrderCore::Result InOrderCore::access(const StaticInstruction& row, Address pc
             ready = begin;
         } else {
             const Cycle room = std::max(begin, in_memory_[sent_to_memory_ - memory_in_flight_]);
+            const Cause awaited = under_way_[(sent_to_memory_ - memory_in_flight_) & (MOST_UNDER_WAY - 1)];
             ready = to_memory(pc, address, size, begin, false);
             // What is behind goes on for as long as its units have room, and decode until the buffer before issue is full.
             // An access behind has that of memory alone, which stands still when the next one is in it.
@@ -279,7 +281,7 @@ InOrderCore::Result InOrderCore::access(const StaticInstruction& row, Address pc
             const Cycle behind = accesses_follow_ ? left : issued + ALU_STAGES;
             ready += asleep(ready, std::max({room, commit_cycle_, behind, full}));
             if constexpr (STACK) {
-                waits_.add(FullLoadQueue, room - begin);
+                waits_.add(awaited, room - begin);
                 waits_.add_access(LoadTranslation, caches_.translated(), load_from(caches_.answered()), ready - room);
             }
             begin = room;

@@ -119,6 +119,7 @@ class InOrderCore final : public Core {
     static constexpr int INPUT_BUFFER = 7;    // cycles' worth of instructions waiting for issue (executeInputBufferSize)
     static constexpr int RECENT = 8;          // bundles and parcels that are remembered
     static constexpr std::int64_t LANE = 8;   // bytes of one access of x86-64's vector registers
+    static constexpr int MOST_UNDER_WAY = 256;
     static constexpr int CYCLES = 64;         // of which it is known what was committed, and what memory answered
     static constexpr Cycle TRAP = 13;
     static constexpr int PAIR = 2;             // `chained`: in two halves, each with a sum of its own
@@ -190,6 +191,7 @@ class InOrderCore final : public Core {
     Cause ready_cause_[REGISTERS + 1] = {};  // what brings the register's value
     Result result_[REGISTERS + 1] = {};      // of the latest writer
     CycleRing in_memory_;  // when each of the latest accesses was done
+    Cause under_way_[MOST_UNDER_WAY] = {};  // what waiting for each of them is charged to
     CycleRing buffer_;     // when each of the latest stores was written
     Access latest_[ACCESSES];  // accesses
     Commits commits_[CYCLES];
