@@ -484,7 +484,7 @@ def profile(
     budget: float = DEFAULT_BUDGET,
     simulate: bool = False,
     interval: int | None = None,
-    rows: int = 20,
+    rows: int | None = None,
     max_instructions: int | None = None,
     model: Models = None,
 ) -> Result:

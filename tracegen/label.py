@@ -70,7 +70,6 @@ def label(
     if len(set(names)) != len(names):
         raise InputError(f"two machines are called {max(names, key=names.count)!r}; give each a name of its own")
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     if simulator == "gem5":
         if cluster is not None:
             raise InputError(
@@ -104,7 +103,6 @@ def label(
                 short.append(trace.path)
                 continue
             output = folder / f"{trace.name}{f'-{start}' if start else ''}.latency.h5"
-            require_writable(output)
             outputs.append(output)
             if not _already(output, trace, machines, start, stop):
                 labels.append(
@@ -121,6 +119,9 @@ def label(
                 )
     if not outputs:
         raise InputError(f"every trace ends before instruction {start}; nothing to label")
+    folder.mkdir(parents=True, exist_ok=True)
+    for output in outputs:
+        require_writable(output)
     for path in short:
         print(f"{path}: ends before instruction {start}; left out", file=sys.stderr)
     if cluster is None:

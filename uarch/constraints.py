@@ -64,7 +64,7 @@ class Rule:
             return "a non-empty text"
         kind = "a whole number" if self.type is int else "a number"
         extra = " and a power of two" if self.power_of_two else ""
-        return f"{kind} from {self.low:g} to {self.high:g}{extra}"
+        return f"{kind} from {self.low:,} to {self.high:,}{extra}"
 
 
 def _width(high: int = 32) -> Rule:

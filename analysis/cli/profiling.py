@@ -35,7 +35,7 @@ def profile(
         str | None,
         typer.Option(metavar="FUNCTION", help="Print the source and disassembly of this function, with cycles."),
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 20,
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows to print; 20 by default, of intervals all.")] = None,
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     folded: Annotated[Path | None, typer.Option(help="Write folded stacks, for flamegraph.pl.")] = None,

@@ -48,8 +48,8 @@ _SHORT_GROUPS = {
 }
 
 
-def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int = 20, annotated: str | None = None) -> Result:
-    """Answer what a trace's parts cost; the table is that of `profile`, its text has so many `rows`.
+def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int | None = None, annotated: str | None = None) -> Result:
+    """Answer what a trace's parts cost; the table is that of `profile`, its text has so many `rows` (20 by default, of intervals all).
 
     `annotated`: table, document and text are of the instructions of this function (`annotate`), the pictures are not.
     """
@@ -181,15 +181,16 @@ def stack_of(row: dict[Hashable, Any], machine: str) -> dict[str, float]:
     return {cause: row[key] for cause in CAUSES if row.get(key := f"stack.{machine}.{cause}", 0)}
 
 
-def shown(frame: pd.DataFrame, costs: Costs, by: str, rows: int = 20) -> str:
-    """The first `rows` parts (intervals: all), the rest together, and the whole; 80 columns for one or two machines.
+def shown(frame: pd.DataFrame, costs: Costs, by: str, rows: int | None = None) -> str:
+    """The first `rows` parts (by default 20, of intervals all), the rest together, and the whole; 80 columns for one or two machines.
 
     `time` is the ratio of seconds to the first machine's. Of parts that are simulated on one machine the columns after
     `share` are per cent of the part's cycles by what they were spent on.
     """
+    if rows is None:
+        rows = len(frame) if by == "interval" else 20
     if costs.has_stacks and len(costs.machines) == 1:
         return _shown_stacks(frame, costs, by, rows)
-    rows = len(frame) if by == "interval" else rows
     names, frequency = costs.names, [machine.frequency_ghz for machine in costs.machines]
     header = [by, "instructions", names[0], "share"]
     for name in names[1:]:
@@ -215,7 +216,6 @@ def shown(frame: pd.DataFrame, costs: Costs, by: str, rows: int = 20) -> str:
 
 
 def _shown_stacks(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
-    rows = len(frame) if by == "interval" else rows
     (name,) = costs.names
     whole = float(frame[f"cycles.{name}"].sum())
     groups = {

@@ -183,6 +183,7 @@ def label(
         if window is None:
             continue
         output = folder / f"{window.name}{f'-{start}' if start else ''}.latency.h5"
+        folder.mkdir(parents=True, exist_ok=True)
         require_writable(output)
         outputs.append(output)
         if output.exists():
