@@ -17,9 +17,9 @@ import yaml
 from uarch.formula import Formula, evaluate
 
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
-TARGET_TABLE, ITTAGE = INDIRECT_PREDICTORS = ("target-table", "ittage")
-_, _, TAGGED, STREAM = PREFETCHERS = ("none", "stride", "tagged", "stream")
-LRU, _, _, _ = REPLACEMENT_POLICIES = ("lru", "tree-plru", "srrip", "random")
+TARGET_TABLE, ITTAGE, *_ = INDIRECT_PREDICTORS = ("target-table", "ittage")
+_, _, TAGGED, STREAM, *_ = PREFETCHERS = ("none", "stride", "tagged", "stream")
+LRU, *_ = REPLACEMENT_POLICIES = ("lru", "tree-plru", "srrip", "random")
 CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
 MEMORY, CACHE = "memory", "cache"  # of `first_touch`

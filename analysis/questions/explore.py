@@ -30,7 +30,7 @@ from analysis.results.figure_plotly import packed_library
 from analysis.results.headline import Headline
 from analysis.results.page import HERE as PAGE
 from analysis.results.page import fill, head, to_script
-from perfvec.machines.encoder import MachineEncoder, field_names
+from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features, quantities
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -183,7 +183,7 @@ def _packed(tensor: Tensor) -> str:
 
 def _fields(encoder: MachineEncoder) -> list[dict[str, Any]]:
     """Every field that a machine may have, with its rule, the range that taught the encoder, and a slider's stops."""
-    ranges = dict(zip(field_names(), zip(encoder.low.tolist(), encoder.high.tolist(), strict=True), strict=False))
+    ranges = {name: (low, high) for name, low, high in encoder.field_ranges()}
     found: dict[str, dict[str, Any]] = {}
     for name, rule in RULES.items():
         section, _, last = name.partition(".")

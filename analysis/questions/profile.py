@@ -48,8 +48,10 @@ _SHORT_GROUPS = {
 }
 
 
-def result(parts: Parts, costs: Costs, by: str = "function", *, rows: int | None = None, annotated: str | None = None) -> Result:
-    """Answer what a trace's parts cost; the table is that of `profile`, its text has so many `rows` (20 by default, of intervals all).
+def result(
+    parts: Parts, costs: Costs, by: str = "function", *, rows: int | None = None, annotated: str | None = None
+) -> Result:
+    """Answer what a trace's parts cost; the table is that of `profile`, its text as of `shown`.
 
     `annotated`: table, document and text are of the instructions of this function (`annotate`), the pictures are not.
     """
@@ -182,7 +184,8 @@ def stack_of(row: dict[Hashable, Any], machine: str) -> dict[str, float]:
 
 
 def shown(frame: pd.DataFrame, costs: Costs, by: str, rows: int | None = None) -> str:
-    """The first `rows` parts (by default 20, of intervals all), the rest together, and the whole; 80 columns for one or two machines.
+    """The first `rows` parts (by default 20, of intervals all), the rest together, and the whole; 80 columns for one or
+    two machines.
 
     `time` is the ratio of seconds to the first machine's. Of parts that are simulated on one machine the columns after
     `share` are per cent of the part's cycles by what they were spent on.

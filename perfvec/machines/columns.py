@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from perfvec.machines.encoder import MachineEncoder, field_names, no_inputs
+from perfvec.machines.encoder import MachineEncoder, no_inputs
 from perfvec.machines.features import features_of_columns
 from uarch.columns import Columns
 
@@ -50,7 +50,7 @@ def outside_of_columns(encoder: MachineEncoder, columns: Mapping[str, Any]) -> l
     once, by the value that lies furthest off.
     """
     found = []
-    for name, low, high in zip(field_names(), encoder.low.tolist(), encoder.high.tolist(), strict=False):
+    for name, low, high in encoder.field_ranges():
         field, is_kind, kind = name.partition(" = ")
         if field not in columns:
             continue

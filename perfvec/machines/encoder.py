@@ -17,7 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from perfvec.machines.features import CACHES, PIPELINE, UNITS, features_of_machines, machine_features
+from perfvec.machines.features import (
+    CACHES,
+    KINDS_IN_PLACE,
+    PIPELINE,
+    PREFETCHERS_IN_PLACE,
+    UNITS,
+    features_of_machines,
+    machine_features,
+)
 from uarch.configuration import OPTIONAL, Machine, flatten
 from uarch.constraints import CORES, PREDICTORS, PREFETCHERS, STREAM, TAGGED, memory_models
 from uarch.space import load_space, ranges
@@ -44,9 +52,12 @@ def field_names() -> list[str]:
     names += [f"functional_units.{field}" for field in UNITS]
     names += [f"branch_predictor.{field}" for field in ("entries", "btb_entries", "ras_entries")]
     names += [*caches, "memory.latency_ns", "memory.bandwidth_gbs"]
-    names += [f"core = {kind}" for kind in CORES] + [f"branch_predictor.kind = {kind}" for kind in PREDICTORS]
-    names += [f"{cache}.prefetcher = {kind}" for cache in CACHES for kind in PREFETCHERS if kind != STREAM]
-    return [*names, *(f"memory.model = {model}" for model in memory_models())]
+    kinds = [f"branch_predictor.kind = {kind}" for kind in PREDICTORS]
+    names += [f"core = {kind}" for kind in CORES] + kinds[:KINDS_IN_PLACE]
+    known, later = PREFETCHERS[:PREFETCHERS_IN_PLACE], PREFETCHERS[PREFETCHERS_IN_PLACE:]
+    names += [f"{cache}.prefetcher = {kind}" for cache in CACHES for kind in known if kind != STREAM]
+    names += [f"memory.model = {model}" for model in memory_models()]
+    return [*names, *kinds[KINDS_IN_PLACE:], *(f"{cache}.prefetcher = {kind}" for kind in later for cache in CACHES)]
 
 
 # Fields that no machine of the training has, and no feature tells of: only a simulation sees them.
@@ -163,12 +174,19 @@ class MachineEncoder(nn.Module):
                     low, high = min(low, least), max(high, most)
             self.low[index], self.high[index] = low, high
 
+    def field_ranges(self) -> list[tuple[str, float, float]]:
+        """Return each of `field_names` with its range; one that the encoder is older than was never seen."""
+        low, high = self.low.tolist(), self.high.tolist()
+        names = field_names()
+        later = len(names) - len(low)
+        return list(zip(names, low + [math.inf] * later, high + [-math.inf] * later, strict=True))
+
     def outside(self, machine: Machine) -> list[str]:
         """Return the field values that no machine in the encoder's training had: `field = value (low to high)`, or
         `field (no input)`.
         """
         fields, found = _fields(machine), []
-        for name, low, high in zip(field_names(), self.low.tolist(), self.high.tolist(), strict=False):
+        for name, low, high in self.field_ranges():
             value = fields.get(name)
             if value is not None and not low * (1 - 1e-6) <= value <= high * (1 + 1e-6):  # ranges are float32
                 shown = name if " = " in name else f"{name} = {value:g}"

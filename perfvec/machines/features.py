@@ -37,6 +37,8 @@ PIPELINE = (
     "store_buffer",
     "memory_in_flight",
 )
+# Names that models know by their place; those added later follow all else.
+KINDS_IN_PLACE, PREFETCHERS_IN_PLACE = 8, 4
 _WIDTHS = ("fetch_width", "decode_width", "rename_width", "issue_width", "commit_width", "width")
 UNITS = (
     "int_alu",
@@ -84,7 +86,7 @@ def features() -> tuple[Formula, ...]:
     found: list[Formula] = ["in order", ("log2", "frequency_ghz")]
     found += [_log(f"pipeline.{name}") for name in PIPELINE]
     found += [_log(f"functional_units.{name}") for name in UNITS]
-    found += [("is", "branch_predictor.kind", kind) for kind in PREDICTORS]
+    found += [("is", "branch_predictor.kind", kind) for kind in PREDICTORS[:KINDS_IN_PLACE]]
     found += [_log(f"branch_predictor.{name}") for name in ("entries", "btb_entries", "ras_entries")]
     for level in CACHES:
         found.append(("has", f"{level}.size_kib"))
@@ -113,6 +115,7 @@ def features() -> tuple[Formula, ...]:
     found += [("log2", quantity) for quantity in together]
     found.append(("and", "in order", ("is", "branch_predictor.kind", "none")))
     found += [("*", "in order", ("log2", "narrowest")), ("*", "in order", ("log2", "to memory"))]
+    found += [("is", "branch_predictor.kind", kind) for kind in PREDICTORS[KINDS_IN_PLACE:]]
     return tuple(found)
 
 

@@ -1,5 +1,7 @@
 """The machine encoder: it learns a known law, loads older states, and tells machines beyond its training."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -123,3 +125,36 @@ def test_streams_are_the_feature_of_tagged_prefetching(capsys):
     assert not np.array_equal(machine_features(base), machine_features(replace_field(base, "l2.prefetcher", "none")))
     load_model().encoder.vectors([replace_field(base, "l2.prefetcher", "stream")])
     assert capsys.readouterr().err == ""
+
+
+EXTENDED = """
+import uarch.constraints as constraints
+
+source = open(constraints.__file__, encoding="utf-8").read()
+for last in ('"perceptron")', '"ittage")', '"stream")', '"random")'):
+    assert source.count(last) == 1
+    source = source.replace(last, last[:-1] + ', "mine")')
+exec(compile(source, constraints.__file__, "exec"), constraints.__dict__)
+
+from perfvec.model import load_model
+from uarch.configuration import load_machine, replace_fields
+
+encoder = load_model().encoder
+zen4 = load_machine("zen4")
+mine = replace_fields(zen4, {"branch_predictor.kind": "mine", "l1d.prefetcher": "mine", "l2.replacement": "mine"})
+print(repr(encoder.vectors([replace_fields(zen4, {"l2.size_kib": 512})]).sum()))
+print(encoder.outside(mine))
+"""
+
+
+def test_a_new_name_leaves_all_others_where_they_are(capsys):
+    """As uarch/timing/README.md tells to add it: at the end of its tuple."""
+    found = subprocess.run([sys.executable, "-c", EXTENDED], capture_output=True, text=True, check=True, timeout=120)
+    encoder = load_model().encoder
+    assert encoder is not None
+    known = encoder.vectors([replace_field(load_machine("zen4"), "l2.size_kib", 512)]).sum()
+    number, told = found.stdout.splitlines()
+    assert number == repr(known) and not found.stderr
+    assert told == str(
+        ["branch_predictor.kind = mine (never)", "l1d.prefetcher = mine (never)", "l2.replacement (no input)"]
+    )

@@ -318,7 +318,10 @@ def test_a_string_operation_over_megabytes_is_in_every_sample(tmp_path):
     compile_c(tmp_path / "clear.c", tmp_path / "clear", ["-O1", "-static"])
     trace(Execution([str(tmp_path / "clear")]), tmp_path / "clear.trace.h5", progress=False)
     machines = [load_machine("base"), load_machine("cortex-a53")]
-    found = LivePointsSimulator(of_trace(tmp_path / "clear.trace.h5", progress=False)).simulate(machines)
+    save(of_trace(tmp_path / "clear.trace.h5", progress=False), tmp_path / "clear.livepoints.h5")
+    points = load(tmp_path / "clear.livepoints.h5")
+    assert not points.sample.signature.any(axis=1).all()  # of the unit that is taken
+    found = LivePointsSimulator(points).simulate(machines)
     with Trace(tmp_path / "clear.trace.h5") as opened:
         instructions = decode(opened.address, opened.code, opened.isa)
         cycles = simulated_cycles(machines, instructions, opened.chunks())

@@ -330,9 +330,13 @@ def _misfit(points: LivePoints) -> str | None:
         return "weights are not finite"
     if np.any(sample.size <= 0) or np.any(np.bincount(sample.stratum, minlength=strata) == 0):
         return "a stratum is empty"
-    # A constant, then columns of mean 0 and variance 1 over the run's units, which bounds them.
+    # A constant, then columns of mean 0 and variance 1 over the run's units, which bounds them; nothing of units that
+    # stand for themselves alone.
     most = 1 + 1.01 * np.sqrt(sample.size.sum())
-    if sample.signature.shape[1] == 0 or np.any(sample.signature[:, 0] != 1) or np.abs(sample.signature).max() > most:
+    if sample.signature.shape[1] == 0 or np.abs(sample.signature).max() > most:
+        return "sample/signature holds no signatures"
+    without = sample.signature[:, 0] != 1
+    if np.any(sample.signature[without]) or np.any(sample.weight[without] != 1):
         return "sample/signature holds no signatures"
     return None
 

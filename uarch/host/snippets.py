@@ -181,7 +181,16 @@ def _branches() -> list[Snippet]:
 def all_snippets() -> list[Snippet]:
     """The snippets of x86-64, the reference chain first."""
     reference = Snippet("reference", f".rept {CHAIN}\nadd rax, r8\n.endr", CHAIN)
-    return [reference, *_latencies(), *_renaming(), *_throughputs(), *_one_set(), *_windows(), *_branches(), *_indirect()]
+    return [
+        reference,
+        *_latencies(),
+        *_renaming(),
+        *_throughputs(),
+        *_one_set(),
+        *_windows(),
+        *_branches(),
+        *_indirect(),
+    ]
 
 
 def assembly(snippets: list[Snippet], machine: str) -> str:

@@ -287,7 +287,9 @@ def test_what_many_lines_of_one_set_cost_is_measured(reads, writes, fill, again)
     found.numbers |= {"set reads": reads, "set writes": writes}
     host = describe(ZEN3, found, "2026-11-27")
     assert (host.machine.l1d.set_fill_cycles, host.machine.store_refetch) == (fill, again)
-    assert ("l1d.set_fill_cycles" in host.fields) == (fill > 1) and ("store_refetch" in host.fields) == (again is not None)
+    assert ("l1d.set_fill_cycles" in host.fields) == (fill > 1) and ("store_refetch" in host.fields) == (
+        again is not None
+    )
 
 
 def test_how_fast_a_cache_is_filled_is_read_from_the_bandwidth():
