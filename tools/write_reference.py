@@ -66,7 +66,7 @@ _MEANINGS = {
     "indirect_delay": "Fetch bubble of returns and of indirect jumps to new targets, in cycles; optional, default 0.",
     "taken_branches": "Taken branches that fetch follows in a cycle; optional, default 1.",
     "store_lines": "Lines that stores go to in a cycle, of a real family; optional, default 1.",
-    "store_refetch": "Cost of a store whose line left L1D before it was written, of a real family, in cycles; optional.",
+    "store_refetch": "Cost of a store whose line left L1D before it was written, in cycles; optional.",
     "system_calls.default": "Cycles in the kernel of all kinds that are not given; optional, default 0.",
     **{
         f"system_calls.{kind}": f"Of {', '.join(f'`{name}`' for name in names)}; optional."
