@@ -3,8 +3,8 @@
 Every number that comes out says which it is, its `source`:
 
     simulated   by the embedded simulator
-    corrected   the surface through the simulated points (`corrected.py`), with a 95 % interval; of too few points
-                the model's number, scaled to them, without one
+    corrected   the surface through the simulated points (`corrected.py`), with a 95 % interval
+    scaled      the model's, times what it is off on the simulated points, which are too few for a surface
     table, fitted, zero-shot   the model's alone: of a machine that trained it, a fitted vector, the encoder's
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -34,7 +35,7 @@ _SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
 _TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
 _TURNS = (16, 32, 64, 128)  # simulated points after which the process is fitted anew
-SOURCES = ("simulated", "corrected", "table", "fitted", "zero-shot")
+SOURCES = ("simulated", "corrected", "table", "fitted", "zero-shot", "scaled")
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,9 @@ def answer(
 
     No more than `limit` points are simulated, where it is given; `first` are rows that come before all others, `score`
     says which points look best, and the `best` of them are simulated at the end. Where not one point fits, one line on
-    stderr says so and the model answers, its rows of these `sources`. Where fewer than `least` fit, the others stay the
-    model's, and one line warns of that; with a `score` they are scaled, so that points of both sources can be ranked.
+    stderr says so and the model answers, its rows of these `sources`. Where fewer than `least` fit, or a field that
+    varies over `first` has one value in all of them, the others stay the model's, and one line warns of that; with a
+    `score` they are scaled, so that points of both sources can be ranked.
     """
     run = SimulatedPoints(program, points, seconds, limit, threads or processors(), progress)
     if run.affordable() < 1:
@@ -159,11 +161,13 @@ def _corrected(
         if score is not None and for_best < _SHARE_OF_BEST * run.count:
             some = run.within(_best(run, process, score, int(_SHARE_OF_BEST * run.count) - for_best))
             for_best += run.simulate(some)
-    if run.count < least:
+    still = run.still(first) if run.count >= least else []
+    if run.count < least or still:
         scaled = score is not None  # points that are ranked
+        told = f", none with another {' or '.join(still)}" if still else ""
         print(
-            f"perfvec: {run.program.name}: only {run.count} of {run.points.count} points were simulated in time; the "
-            f"model answers for the others{', scaled to these' if scaled else ''} (raise --budget)",
+            f"perfvec: {run.program.name}: only {run.count} of {run.points.count} points were simulated in time{told}; "
+            f"the model answers for the others{', scaled to these' if scaled else ''} (raise --budget)",
             file=sys.stderr,
         )
         others = by_model(predicted(), sources)
@@ -181,7 +185,7 @@ def _corrected(
         leading = np.argsort(score(np.exp(shown)), kind="stable")[:best]
         if not run.simulate(run.within(leading)):
             break
-    half = factor(process, level) * deviation
+    half = np.hypot(factor(process, level) * deviation, run.sampling_error())
     half += np.abs(shown - log)
     number = np.full(len(every), SOURCES.index("corrected"), np.int8)
     cycles = np.exp(shown)
@@ -192,7 +196,7 @@ def _corrected(
 def _scaled(run: SimulatedPoints, model: Answer) -> Answer:
     """The model's numbers times the geometric mean of simulated over predicted, without intervals."""
     ratio = np.exp(np.mean(np.log(run.cycles) - np.log(model.cycles[run.rows])))
-    number = np.full(len(model.cycles), SOURCES.index("corrected"), np.int8)
+    number = np.full(len(model.cycles), SOURCES.index("scaled"), np.int8)
     return replace(model, cycles=model.cycles * ratio, source=number)
 
 
@@ -251,6 +255,19 @@ class SimulatedPoints:
         if self.count > MOST_FITTED:
             kept = generator.choice(kept, MOST_FITTED, replace=False)
         return self.rows[kept], np.log(self.cycles[kept])
+
+    def still(self, wanted: Sequence[int]) -> list[str]:
+        """Return the fields that vary over the `wanted` rows, but not over the simulated ones."""
+        own, other = self.points.rows(self.rows), self.points.rows(np.array(wanted, np.int64))
+
+        def count(points: Columns, field: str) -> int:
+            return int(pd.Series(points[field]).nunique(dropna=False))
+
+        return [field for field in self.points.varied if count(own, field) == 1 < count(other, field)]
+
+    def sampling_error(self) -> float:
+        """Return the half width of the simulated points' intervals, as a mean logarithm: other points share it."""
+        return float(np.mean(np.log(self._high) - np.log(self._cycles)))
 
     def left(self) -> NDArray[np.int64]:
         return np.setdiff1d(np.arange(self.points.count), self.rows)

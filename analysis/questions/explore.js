@@ -65,7 +65,7 @@ function cyclesOf(fields) {  // of every program
 
 // Simulated and corrected cycles (analysis/questions/explored.py), where the budget that the page was made with allowed them.
 
-const SOURCES = ["simulated", "corrected", "table", "fitted", "zero-shot"];
+const SOURCES = ["simulated", "corrected", "table", "fitted", "zero-shot", "scaled"];
 const unpacked = (base64, kind) => new kind(Uint8Array.from(atob(base64), letter => letter.charCodeAt(0)).buffer);
 const grid = page.explored && { ...page.explored };
 if (grid) {
@@ -109,7 +109,7 @@ function simulatedAnswer(fields, program) {
     if (source === "zero-shot") return null;
     return { cycles: answers.cycles[row], low: exact ? NaN : answers.low[row], high: exact ? NaN : answers.high[row], source };
   }
-  if (corners.some(([row]) => SOURCES[answers.source[row]] === "zero-shot")) return null;
+  if (corners.some(([row]) => ["zero-shot", "scaled"].includes(SOURCES[answers.source[row]]))) return null;
   const mean = values => Math.exp(corners.reduce((sum, [row, weight]) => sum + weight * Math.log(values[row]), 0));
   return { cycles: mean(answers.cycles), low: mean(answers.low), high: mean(answers.high), source: "corrected" };
 }

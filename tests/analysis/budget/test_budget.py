@@ -148,10 +148,48 @@ def test_points_that_are_ranked_are_scaled_to_the_few_that_were_simulated(monkey
         Known(of=lambda machine: 5.0), points, 5.0, lambda: model, score=lambda cycles: cycles, progress=False
     )
     own = found.sources == "simulated"
-    assert own.sum() == 3 and set(found.sources[~own]) == {"corrected"} and np.isnan(found.low[~own]).all()
+    assert own.sum() == 3 and set(found.sources[~own]) == {"scaled"} and np.isnan(found.low[~own]).all()
     ratio = np.prod(5.0 / model[own]) ** (1 / 3)
     assert found.cycles[~own] == pytest.approx(ratio * model[~own]) and (found.cycles[own] == 5.0).all()
     assert "scaled to these" in capsys.readouterr().err
+
+
+def test_a_field_that_no_simulated_point_varies_is_left_to_the_model(design, monkeypatch, capsys):
+    """The base and other values of one field alone are many enough for a surface, which would call the other idle."""
+    first = first_points(design, load_machine("base"))
+    _, other = design.columns.varied[:2]
+    values = np.asarray(design.columns[other])
+    same = [row for row in range(design.columns.count) if values[row] == values[first[0]]][:12]
+    monkeypatch.setattr(budget.GaussianProcess, "most_informative", lambda self, rows, count: np.array(same[:count]))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(12 - self.count, 0))
+    monkeypatch.setattr(budget.SimulatedPoints, "within", lambda self, rows: np.array(same, np.int64))
+    found = budget.answer(
+        Known(),
+        design.columns,
+        60.0,
+        lambda: np.full(design.columns.count, 7.0),
+        score=lambda cycles: cycles.copy(),
+        first=first,
+        threads=1,
+        progress=False,
+    )
+    assert set(found.sources) == {"simulated", "scaled"} and np.isnan(found.low[found.sources == "scaled"]).all()
+    assert f"none with another {other}" in capsys.readouterr().err
+
+
+def test_sampled_points_pass_their_error_on(design, monkeypatch):
+    class Sampled(Known):
+        def simulate(self, machines, threads=None):
+            found = super().simulate(machines, threads)
+            return Estimates(found.cycles, found.cycles / 1.03, found.cycles * 1.03)
+
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(24 - self.count, 0))
+    exact, sampled = (
+        budget.answer(one, design.columns, 60.0, refused, threads=1, progress=False) for one in (Known(), Sampled())
+    )
+    others = exact.sources == "corrected"
+    half, wider = (np.log(found.high[others] / found.cycles[others]) for found in (exact, sampled))
+    assert wider == pytest.approx(np.hypot(half, np.log(1.03)), rel=0.02) and (wider > np.log(1.03)).all()
 
 
 def test_what_is_made_once_is_not_in_the_rate(monkeypatch):
