@@ -50,14 +50,14 @@ def programs() -> Figure:
     place = np.arange(len(table))
     axes.hlines(place, table["simulator"], table["model"], color=GREY, lw=0.8, alpha=0.5)
     axes.plot(table["simulator"], place, "o", color=BLUE, ms=4, label="simulator")
-    axes.plot(table["model"], place, "o", color=ORANGE, ms=4, label="model, program unseen")
+    axes.plot(table["model"], place, "o", color=ORANGE, ms=4, label="model alone, program unseen")
     axes.set_yticks(place, table["program"], fontsize=7)
     axes.set_ylim(-1, len(table))
     axes.set_xscale("log")
     ticks = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5]
     axes.set_xticks(ticks, [f"{100 * tick:g} %" for tick in ticks])
     axes.minorticks_off()
-    axes.set_xlabel("mean CPI error against gem5, 77 machines")
+    axes.set_xlabel("mean CPI error against gem5")
     axes.legend(loc="lower right")
     return figure
 
@@ -67,10 +67,10 @@ def surface() -> Figure:
     table = data("points")
     figure = Figure((6.6, 2.8), layout="constrained")
     for axes, column, label in zip(
-        figure.subplots(1, 2), ("error", "tau"), ("mean error of time", "Kendall's τ"), strict=True
+        figure.subplots(1, 2), ("error", "tau"), ("mean error of time, ten programs", "Kendall's τ"), strict=True
     ):
         groups = table.groupby("points")[column]
-        alone, told = groups.mean()[0], groups.mean().drop(0)
+        alone, told = groups.median()[0], groups.median().drop(0)
         low, high = groups.min().drop(0), groups.max().drop(0)
         axes.fill_between(told.index, low, high, color=BLUE, alpha=0.2, lw=0)
         axes.plot(told.index, told, "o-", color=BLUE, ms=3.5, label="corrected (range)")

@@ -143,7 +143,8 @@ def _corrected(
         candidates = np.sort(generator.choice(len(every), CANDIDATES, replace=False))
     process = GaussianProcess(where, np.zeros(0, np.int64), np.zeros(0))
     most = MOST if run.limit is None else run.limit
-    run.simulate(run.within(np.array(first[: most // 2], np.int64)))
+    if len(first) <= min(most // 2, run.count + run.affordable()):  # some of them would leave fields at one value
+        run.simulate(run.within(np.array(first, np.int64)))
     turns = iter(_TURNS)
     for_best = 0
     kept = min(best, min(most, run.count + run.affordable()) // 4) if score is not None else 0  # points for the end

@@ -154,6 +154,17 @@ def test_points_that_are_ranked_are_scaled_to_the_few_that_were_simulated(monkey
     assert "scaled to these" in capsys.readouterr().err
 
 
+def test_few_points_vary_every_field(design, monkeypatch):
+    """Eight points, where the base and the ends of each field were eleven."""
+    first = first_points(design, load_machine("base"))
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(8 - self.count, 0))
+    found = budget.answer(
+        Known(), design.columns, 60.0, refused, score=lambda cycles: cycles.copy(), first=first, progress=False
+    )
+    assert len(first) > found.simulated == 8
+    assert (design.fields[found.sources == "simulated"].nunique() > 1).all()
+
+
 def test_a_field_that_no_simulated_point_varies_is_left_to_the_model(design, monkeypatch, capsys):
     """The base and other values of one field alone are many enough for a surface, which would call the other idle."""
     first = first_points(design, load_machine("base"))
