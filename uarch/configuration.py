@@ -532,7 +532,8 @@ def load_machine(name_or_path: str | Path) -> Machine:
         file, _, wanted = text.rpartition(":")
         path = Path(file)
     if path.suffix not in (".yaml", ".yml", ".json"):
-        hint = nearest(text, [*preset_names(), *native_names()]) or f" (presets: {', '.join(preset_names())})"
+        known = [*preset_names(), *native_names()]
+        hint = nearest(text, known) or f" (presets: {', '.join(known)})"
         raise InputError(f"{text} is neither a preset nor a .yaml, .yml or .json file{hint}")
     machines = load_machines(path)
     if wanted is not None:

@@ -109,7 +109,7 @@ def sweep(
 
     A grid is --base with --vary, a sampled space --space. Of traces every point is simulated if the budget allows it.
     Else some are, and the others are estimated from them; `source` says which. `pareto` marks points that no other
-    beats in both time and cost (without --cost: at equal or smaller fields).
+    beats in both time and cost (without --cost: with nothing larger, and no latency shorter).
     """
     from analysis.designs.vary import parse_vary
     from analysis.programs.span import Span

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -74,7 +75,10 @@ def _front(frame: pd.DataFrame, fields: Sequence[str], *, exact: bool) -> NDArra
 
 
 def pareto_front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
-    """Points not dominated in (seconds, every numeric field), each the smaller the better, among equal kinds."""
+    """Points not dominated in (seconds, every numeric field) among equal kinds: the smaller the better, but the longer a
+    latency or a delay, the cheaper.
+    """
     numeric = [field for field in fields if pd.api.types.is_numeric_dtype(frame[field])]
+    costs = [frame[field].to_numpy() * (-1 if re.search("latency|delay|cycles", field) else 1) for field in numeric]
     kinds = [pd.factorize(frame[field].astype(str))[0] for field in fields if field not in numeric]
-    return front_over_fields(frame["seconds"].to_numpy(float), [frame[field].to_numpy() for field in numeric], kinds)
+    return front_over_fields(frame["seconds"].to_numpy(float), costs, kinds)

@@ -145,6 +145,8 @@ def validate(
     known = told()
     cpu = matched(known)
     folder = Path(folder)
+    if not keep_times:
+        require_quiet(known)  # before programs are recorded
     left_out: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
         runs = [] if program else _runs(names, set_name, folder / "inputs", Path(scratch), left_out)
@@ -229,6 +231,14 @@ def _keep_times(folder: Path, times: dict[str, Any]) -> None:
         temporary.write_text(json.dumps(times, indent=1))
 
 
+def require_quiet(known: Told) -> float:
+    """Return how many processors others keep busy. Raises InputError where they leave none to time a program on."""
+    busy = others_busy()
+    if busy > known.processors - _LEAST_FREE:
+        raise InputError(f"this computer is busy: others use {busy:.1f} of its processors; wait until it is quiet")
+    return busy
+
+
 def timed_runs(
     runs: Sequence[WholeRun],
     known: Told,
@@ -243,9 +253,7 @@ def timed_runs(
     """
     counted = None if refusal(event) else event
     cpu = matched(known)
-    busy = others_busy()
-    if busy > known.processors - _LEAST_FREE:
-        raise InputError(f"this computer is busy: others use {busy:.1f} of its processors; wait until it is quiet")
+    busy = require_quiet(known)
     found: dict[str, list[Timed]] = {}
     refused: dict[str, str] = {}
     with Clock() as clock, tqdm(total=passes * len(runs), desc="time", disable=None if progress else True) as bar:
