@@ -17,9 +17,12 @@ import yaml
 from uarch.formula import Formula, evaluate
 
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
-TARGET_TABLE, ITTAGE, *_ = INDIRECT_PREDICTORS = ("target-table", "ittage")
-_, _, TAGGED, STREAM, *_ = PREFETCHERS = ("none", "stride", "tagged", "stream")
-LRU, *_ = REPLACEMENT_POLICIES = ("lru", "tree-plru", "srrip", "random")
+TARGET_TABLE, ITTAGE = "target-table", "ittage"
+INDIRECT_PREDICTORS = (TARGET_TABLE, ITTAGE)
+TAGGED, STREAM = "tagged", "stream"
+PREFETCHERS = ("none", "stride", TAGGED, STREAM)
+LRU = "lru"
+REPLACEMENT_POLICIES = (LRU, "tree-plru", "srrip", "random")
 CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
 MEMORY, CACHE = "memory", "cache"  # of `first_touch`

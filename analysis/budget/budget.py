@@ -143,8 +143,10 @@ def _corrected(
         candidates = np.sort(generator.choice(len(every), CANDIDATES, replace=False))
     process = GaussianProcess(where, np.zeros(0, np.int64), np.zeros(0))
     most = MOST if run.limit is None else run.limit
-    if len(first) <= min(most // 2, run.count + run.affordable()):  # some of them would leave fields at one value
-        run.simulate(run.within(np.array(first, np.int64)))
+    room = min(most, run.count + run.affordable())
+    ends = first if len(first) <= min(most // 2, room) else first[: 1 + len(run.moving(first))]
+    if len(ends) <= room:  # fewer would leave a field at one value
+        run.simulate(run.within(np.array(ends, np.int64)))
     turns = iter(_TURNS)
     for_best = 0
     kept = min(best, min(most, run.count + run.affordable()) // 4) if score is not None else 0  # points for the end
@@ -162,10 +164,10 @@ def _corrected(
         if score is not None and for_best < _SHARE_OF_BEST * run.count:
             some = run.within(_best(run, process, score, int(_SHARE_OF_BEST * run.count) - for_best))
             for_best += run.simulate(some)
-    still = run.still(first) if run.count >= least else []
+    still = [field for field in run.moving(first) if field not in run.moving(run.rows.tolist())]
     if run.count < least or still:
         scaled = score is not None  # points that are ranked
-        told = f", none with another {' or '.join(still)}" if still else ""
+        told = f", none with another {' or '.join(still)}" if still and run.count >= least else ""
         print(
             f"perfvec: {run.program.name}: only {run.count} of {run.points.count} points were simulated in time{told}; "
             f"the model answers for the others{', scaled to these' if scaled else ''} (raise --budget)",
@@ -257,14 +259,10 @@ class SimulatedPoints:
             kept = generator.choice(kept, MOST_FITTED, replace=False)
         return self.rows[kept], np.log(self.cycles[kept])
 
-    def still(self, wanted: Sequence[int]) -> list[str]:
-        """Return the fields that vary over the `wanted` rows, but not over the simulated ones."""
-        own, other = self.points.rows(self.rows), self.points.rows(np.array(wanted, np.int64))
-
-        def count(points: Columns, field: str) -> int:
-            return int(pd.Series(points[field]).nunique(dropna=False))
-
-        return [field for field in self.points.varied if count(own, field) == 1 < count(other, field)]
+    def moving(self, rows: Sequence[int]) -> list[str]:
+        """Return the fields that vary over these rows."""
+        some = self.points.rows(np.array(rows, np.int64))
+        return [field for field in some.varied if pd.Series(some[field]).nunique(dropna=False) > 1]
 
     def sampling_error(self) -> float:
         """Return the half width of the simulated points' intervals, as a mean logarithm: other points share it."""

@@ -90,7 +90,9 @@ def fields_of_columns(columns: Columns) -> pd.DataFrame:
 
 
 def first_points(design: Design, base: Machine | None) -> list[int]:
-    """Rows of the base, and of the base with each varied field at its ends, where they are among a grid's points."""
+    """Rows of the base, of the base with each varied field at the end that is further off, and at the other, where they
+    are among a grid's points.
+    """
     if base is None or not design.exact:
         return []
     codes, sizes, own = [], [], []
@@ -103,6 +105,8 @@ def first_points(design: Design, base: Machine | None) -> list[int]:
         own.append(next((k for k, level in enumerate(levels) if level == flat.get(str(field))), len(levels) // 2))
     place = {key: row for row, key in enumerate(zip(*(code.tolist() for code in codes), strict=True))}
     wanted = [tuple(own)]
-    for number, size in enumerate(sizes):
-        wanted += [(*own[:number], end, *own[number + 1 :]) for end in (0, size - 1)]
+    for further in (True, False):
+        for number, size in enumerate(sizes):
+            end = size - 1 if (2 * own[number] < size - 1) == further else 0
+            wanted.append((*own[:number], end, *own[number + 1 :]))
     return [place[key] for key in dict.fromkeys(wanted) if key in place]

@@ -75,8 +75,8 @@ def _front(frame: pd.DataFrame, fields: Sequence[str], *, exact: bool) -> NDArra
 
 
 def pareto_front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
-    """Points not dominated in (seconds, every numeric field) among equal kinds: the smaller the better, but the longer a
-    latency or a delay, the cheaper.
+    """Points not dominated in (seconds, every numeric field) among equal kinds: smaller is better, but a latency or a
+    delay is cheaper the longer it is.
     """
     numeric = [field for field in fields if pd.api.types.is_numeric_dtype(frame[field])]
     costs = [frame[field].to_numpy() * (-1 if re.search("latency|delay|cycles", field) else 1) for field in numeric]

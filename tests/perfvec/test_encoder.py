@@ -131,7 +131,7 @@ EXTENDED = """
 import uarch.constraints as constraints
 
 source = open(constraints.__file__, encoding="utf-8").read()
-for last in ('"perceptron")', '"ittage")', '"stream")', '"random")'):
+for last in ('"perceptron")', "ITTAGE)", "STREAM)", '"random")'):
     assert source.count(last) == 1
     source = source.replace(last, last[:-1] + ', "mine")')
 exec(compile(source, constraints.__file__, "exec"), constraints.__dict__)
