@@ -94,7 +94,7 @@ def stacks() -> Figure:
     for axes, (ideal, rows) in zip(panels.flat, table.groupby("ideal", sort=False), strict=True):
         for core, color in (("out-of-order", BLUE), ("in-order", ORANGE)):
             of_core = rows[rows["core"] == core]
-            axes.plot(of_core["component"], of_core["saved"], ".", color=color, ms=3, alpha=0.6, label=core)
+            axes.plot(of_core["component"], of_core["saved"], ".", color=color, ms=3, alpha=0.6, label=core, rasterized=True)
         end = max(rows["component"].max(), rows["saved"].max())
         axes.plot([0, end], [0, end], color=GREY, lw=0.8)
         axes.set_title(f"{ideal} made ideal", fontsize=9)
@@ -138,7 +138,7 @@ def tensor_models() -> Figure:
     axes.axvline(0.5, color=GREY, ls=":", label="chance")
     axes.set_yticks(place, table["model"])
     axes.set_xlabel("pairs in order, held-out tasks; 95 % intervals of three seeds")
-    axes.legend(loc="upper left", fontsize=8)
+    axes.legend(loc="lower right", fontsize=8)
     return figure
 
 
@@ -154,7 +154,7 @@ PLOTS: dict[str, Callable[[], Figure]] = {
 def main() -> None:
     matplotlib.rcParams.update(LOOK)
     for name, draw in PLOTS.items():
-        draw().savefig(PICTURES / f"{name}.svg", metadata={"Date": None, "Creator": None})
+        draw().savefig(PICTURES / f"{name}.svg", dpi=150, metadata={"Date": None, "Creator": None})
 
 
 if __name__ == "__main__":
