@@ -232,7 +232,9 @@ def by_the_model(
 
 
 def notes(model: Model, frame: pd.DataFrame) -> list[str]:
-    """One line for each reason why some of these predictions have no interval, or one that is not the model's."""
+    """One line for each reason why some of these predictions have no interval, or one that is not the model's, or cannot
+    be compared.
+    """
     asked = frame["machine_vector"] != ""
     without = frame[asked & ~frame["interval_of"].str.contains("model|machine")]
     ways, level = set(without["machine_vector"]), float(frame["level"].iloc[0])
@@ -240,6 +242,10 @@ def notes(model: Model, frame: pd.DataFrame) -> list[str]:
     if "encoder" in ways and not missing(model, ["encoder"], level):
         names = ", ".join(dict.fromkeys(without.loc[without["machine_vector"] == "encoder", "uarch"]))
         found.append(f"no interval for {names}: the model has no input of some fields, so its errors tell nothing")
+    if "zero-shot" in set(frame["source"]) and set(frame["source"]) & {"table", "fitted"}:
+        found.append(
+            "zero-shot machines have other errors than fitted ones: compare these by a simulation (--budget) or a sweep"
+        )
     return found
 
 

@@ -79,3 +79,17 @@ def test_where_the_model_has_no_input_of_a_field_there_is_no_interval():
     assert frame["source"].tolist() == ["zero-shot", "zero-shot"]
     assert frame["low"].notna().tolist() == [True, False]
     assert [note for note in notes(model, frame) if "zen4-native" in note and "own" not in note]
+
+
+def test_fitted_and_zero_shot_machines_are_not_for_comparison():
+    model, fitted = shipped(), load_machine("base")
+    own = replace(replace_field(fitted, "l2.latency", 11), name="own")
+    told = [
+        len([note for note in notes(model, frame) if "compare" in note])
+        for frame in (
+            predict(model, [program()], [fitted, load_machine("zen2")]),
+            predict(model, [program()], [own]),
+            predict(model, [program()], [own, fitted]),
+        )
+    ]
+    assert told == [0, 0, 1]
