@@ -94,7 +94,8 @@ def stacks() -> Figure:
     for axes, (ideal, rows) in zip(panels.flat, table.groupby("ideal", sort=False), strict=True):
         for core, color in (("out-of-order", BLUE), ("in-order", ORANGE)):
             of_core = rows[rows["core"] == core]
-            axes.plot(of_core["component"], of_core["saved"], ".", color=color, ms=3, alpha=0.6, label=core, rasterized=True)
+            x, y = of_core["component"], of_core["saved"]
+            axes.plot(x, y, ".", color=color, ms=3, alpha=0.6, label=core, rasterized=True)
         end = max(rows["component"].max(), rows["saved"].max())
         axes.plot([0, end], [0, end], color=GREY, lw=0.8)
         axes.set_title(f"{ideal} made ideal", fontsize=9)
