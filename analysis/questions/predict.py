@@ -232,7 +232,7 @@ def by_the_model(
 
 
 def notes(model: Model, frame: pd.DataFrame) -> list[str]:
-    """One line for each reason why some of these predictions have no interval of the model's, or are not for comparison."""
+    """One line for each reason why some predictions have no interval of the model's, or are not for comparison."""
     asked = frame["machine_vector"] != ""
     without = frame[asked & ~frame["interval_of"].str.contains("model|machine")]
     ways, level = set(without["machine_vector"]), float(frame["level"].iloc[0])
