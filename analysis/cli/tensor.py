@@ -77,14 +77,16 @@ def merge(
 ) -> None:
     """Merge datasets, or keep some devices of them.
 
-    Equal tasks, schedules and devices become one.
+    Equal tasks, schedules, devices and records become one.
     """
     import sys
 
     from tracegen.tensor.dataset import Dataset
     from tracegen.tensor.dataset import merge as run_merge
 
-    run_merge(datasets, output, devices=device or ())
+    done = run_merge(datasets, output, devices=device or ())
+    if done.left_out:
+        print(f"equal records, kept once: {done.left_out:,} left out", file=sys.stderr)
     with Dataset(output) as data:
         found = f"{data.record_count:,} records of {data.schedule_count:,} schedules of {len(data.tasks):,} tasks"
         print(f"{output}: {found} on {len(data.devices):,} devices", file=sys.stderr)

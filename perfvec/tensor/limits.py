@@ -136,10 +136,11 @@ def _visible(records: Records) -> list[Any]:
 
 
 def _pairs(logs: Floats, groups: list[NDArray[np.int64]], width: float) -> tuple[int, int]:
-    """(all pairs of the groups, those closer than `width`)."""
+    """(all pairs of the groups, those closer than `width`; none is closer than 0)."""
     total, close = 0, 0
     for rows in groups:
         ascending = np.sort(logs[rows])
         total += len(rows) * (len(rows) - 1) // 2
-        close += int((np.searchsorted(ascending, ascending + width) - np.arange(len(rows)) - 1).sum())
+        behind = np.searchsorted(ascending, ascending + width) - np.arange(len(rows)) - 1
+        close += int(np.maximum(behind, 0).sum())  # below 0 among equal latencies, where the width is 0
     return total, close

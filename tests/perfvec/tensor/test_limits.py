@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 
@@ -29,6 +30,23 @@ def test_twins_are_as_far_apart_as_they_were_measured():
     )
     assert twins(doubled) == pytest.approx([1.0])
     assert len(rows) == 6
+
+
+def test_no_pair_of_equal_records_is_closer_than_twins_that_are_equal(tmp_path):
+    records = made_up(tasks=2, candidates=10)
+    twice = np.tile(np.arange(len(records)), 2)
+    found = limits(written(records.take(twice), tmp_path / "d.tensor.h5"))
+    assert found["twins"]["median"] == 0
+    assert found["close"] == 0
+
+
+def test_merge_says_how_many_equal_records_it_left_out(tmp_path, capsys):
+    path = written(made_up(devices=2), tmp_path / "d.tensor.h5")
+    with contextlib.suppress(SystemExit):
+        cli.main(["tensor", "merge", str(path), str(path), "-o", str(tmp_path / "all.tensor.h5")])
+    said = capsys.readouterr().err
+    assert "equal records, kept once: 480 left out" in said
+    assert "480 records of 240 schedules" in said
 
 
 def test_a_device_that_is_twice_as_fast_is_known_from_the_other():

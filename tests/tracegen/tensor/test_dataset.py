@@ -220,6 +220,21 @@ def test_some_devices_are_taken_out_of_a_merged_file_as_they_were(tmp_path):
         merge([both], tmp_path / "gpu.tensor.h5", devices=["gpu"])
 
 
+def test_an_equal_record_is_kept_once_and_another_measurement_stays(tmp_path):
+    one, two, both = (tmp_path / f"{name}.tensor.h5" for name in ("1", "2", "all"))
+    write(one)
+    write(two, seconds=2e-3)
+    with Dataset(one) as first:
+        records = first.record_count
+    assert merge([one, one], both).left_out == records
+    with Dataset(one) as first, Dataset(both) as data:
+        assert data.records().equals(first.records())
+    done = merge([one, two, one], both)
+    with Dataset(one) as first, Dataset(both) as data:
+        failed = int((first.records()["error"] != Outcome.OK).sum())
+        assert (done.left_out, data.record_count) == (records + failed, 2 * records - failed)
+
+
 def test_what_a_merged_file_was_made_of(tmp_path):
     parts = [write(tmp_path / f"{name}.tensor.h5", device=name) for name in "abc"]
     merge(parts[:2], tmp_path / "ab.tensor.h5")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,15 @@ from tracegen.tensor.dataset.reader import Dataset
 from tracegen.tensor.dataset.writer import DatasetWriter
 
 _CHUNK = 1 << 15  # schedules or records at a time
+_RECORD = struct.Struct("<IHdfHB")  # the columns of `RECORDS`
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The dataset that was written, and how many records were left out since an equal one was there."""
+
+    path: Path
+    left_out: int
 
 
 def merge(
@@ -25,8 +36,11 @@ def merge(
     *,
     devices: Sequence[str] = (),
     **provenance: Any,
-) -> Path:
+) -> Merged:
     """One dataset of several, streamed: tasks by key, devices by name, a schedule once; records in the files' order.
+
+    A record that equals an earlier one in schedule, device and all numbers is the same measurement, and left out; 21
+    bytes a record stay in memory to tell. Other measurements of a schedule stay.
 
     `devices`: names, or patterns as of a shell (`sim:*`), of the devices that are kept, with the schedules that have a
     record on one of them and their tasks; all of everything by default. A schedule of several files keeps the features
@@ -44,10 +58,12 @@ def merge(
                 if versions.setdefault(group, version) != version:
                     raise InputError(f"{path}: features {group!r} are of version {version}, others {versions[group]}")
     with DatasetWriter(output, provenance={**provenance, "merged": sources}, features=versions) as writer:
+        seen: set[bytes] = set()
+        left_out = 0
         for path in files:
             with Dataset(path) as dataset:
-                copy(dataset, writer, kept)
-    return Path(output)
+                left_out += copy(dataset, writer, kept, seen=seen)
+    return Merged(Path(output), left_out)
 
 
 def history(provenance: Mapping[str, Any], file: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -77,10 +93,13 @@ def copy(
     writer: DatasetWriter,
     devices: Collection[str] | None = None,
     keep: NDArray[np.bool_] | None = None,
-) -> None:
+    seen: set[bytes] | None = None,
+) -> int:
     """Append a dataset to what is being written: all of it, or what has records on these devices, and of that the
-    schedules of the mask `keep` [schedules].
+    schedules of the mask `keep` [schedules]. Return how many records were left out since `seen`, to which the others
+    are added, had an equal one.
     """
+    left_out = 0
     there = dataset.devices["name"].tolist()
     wanted = np.array([devices is None or name in devices for name in there], bool)
     chosen = _with_records(dataset, wanted) if devices is not None else np.arange(dataset.schedule_count)
@@ -119,14 +138,21 @@ def copy(
         for schedule, device, seconds, spread, repeats, error in zip(*columns, strict=True):
             if not wanted[device] or schedules[schedule] < 0:
                 continue
+            place = int(schedules[schedule]), device_of[device]
+            if seen is not None:
+                record = _RECORD.pack(*place, seconds, spread, repeats, error)
+                if record in seen:
+                    left_out += 1
+                    continue
+                seen.add(record)
             writer.record(
-                int(schedules[schedule]),
-                device_of[device],
+                *place,
                 seconds,
                 spread=spread,
                 repeats=repeats,
                 outcome=Outcome(error),
             )
+    return left_out
 
 
 def _with_records(dataset: Dataset, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
