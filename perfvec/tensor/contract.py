@@ -328,7 +328,7 @@ def from_mapping(parameters: type[P], values: Mapping[str, Any], where: str) -> 
                 raise InputError(f"{where}: {name} is a table of numbers of at least 0, not {value!r}")
             given[name] = {str(key): float(part) for key, part in value.items()}
         elif isinstance(default, float) and isinstance(value, int | float) and not isinstance(value, bool):
-            if not _is_number(value):
+            if not math.isfinite(value):
                 raise InputError(f"{where}: {name} is a number of at least 0, not {value!r}")
             given[name] = float(value)
         elif type(value) is type(default):
@@ -346,6 +346,9 @@ def from_mapping(parameters: type[P], values: Mapping[str, Any], where: str) -> 
             check()
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
+    for name, value in given.items():  # after `check`, which may know a narrower range
+        if isinstance(value, float) and value < 0:
+            raise InputError(f"{where}: {name} is a number of at least 0, not {value!r}")
     return made
 
 

@@ -57,8 +57,11 @@ class Training:
             raise InputError("losses: at least one needs a weight above 0")
         if self.target not in KINDS:
             raise InputError(f"target {self.target!r}: expected one of {', '.join(KINDS)}")
-        if not 0 < self.learning_rate < 10 or not self.sharpness > 0 or not self.clip > 0:
-            raise InputError("learning_rate (below 10), sharpness and clip are above 0")
+        if not 0 < self.learning_rate < 10:
+            raise InputError(f"learning_rate is above 0 and below 10, not {self.learning_rate}")
+        for name in ("sharpness", "clip"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} is above 0, not {getattr(self, name)}")
         if not self.warmup < 1:
             raise InputError(f"warmup is a share below 1, not {self.warmup}")
         if "mape" in self.losses and self.target == "score":

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from support.errors import InputError
 from tracegen.tensor import loop_nest
-from tracegen.tensor.dataset import OPERATORS, Dataset, Device, Outcome, Rows
+from tracegen.tensor.dataset import GROUPS, OPERATORS, Dataset, Device, Outcome, Rows
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ class Records:
 
 
 DERIVED = {"statements+operator": "statements", "ast-published": "ast"}
+KINDS = (*GROUPS, *DERIVED)  # of features that a model may read
 
 
 def base_kind(kind: str) -> str:

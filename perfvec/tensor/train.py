@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfvec.tensor.configuration import Entry
-from perfvec.tensor.contract import Budget
+from perfvec.tensor.contract import Budget, CostModel
 from perfvec.tensor.fine_tuning import Step, fine_tune
 from perfvec.tensor.model_file import describe, load_model, save_model
 from perfvec.tensor.models import make
@@ -46,7 +46,7 @@ def train(
 
     Where the budget has patience, a share `validation` of the tasks is not learned from but says when to stop. `on`:
     the device that networks compute on. Raises InputError where the dataset has no measured records or not the
-    features that the model reads.
+    features that the model reads, and where the training diverges.
     """
     require_writable(output)
     model = make(entry.model, entry.parameters) if initial is None else load_model(initial)
@@ -64,6 +64,7 @@ def train(
         tuned = fine_tune(model, records, budget=budget, seed=seed)
         step, errors = tuned.step, tuned.errors
     seconds = time.process_time() - began
+    _require_scores(model, records)
     provenance = {
         "dataset": str(dataset),
         "digest": records.digest,
@@ -80,6 +81,16 @@ def train(
     save_model(model, output, provenance)
     names = tuple(device.name for device in model.devices)
     return Trained(model.NAME, len(records), names, seconds, step, model.curve)
+
+
+def _require_scores(model: CostModel, records: Records) -> None:
+    """Raise InputError where the training diverged: a score of what it learned from is no number."""
+    lost = int(np.sum(~np.isfinite(model.score_records(records))))
+    if lost:
+        raise InputError(
+            f"{model.NAME}: the training diverged ({lost:,} of {len(records):,} scores are no numbers), and no model was "
+            "written; lower learning_rate"
+        )
 
 
 def _held_tasks(records: Records, share: float, seed: int) -> tuple[Records, Records]:

@@ -18,6 +18,7 @@ from perfvec.tensor.models.mean import Mean
 from perfvec.tensor.models.mlp import MLP
 from perfvec.tensor.models.tabnet import TabNet
 from perfvec.tensor.models.xgboost import XGBoost
+from perfvec.tensor.records import KINDS
 from support.errors import InputError
 
 MODELS: dict[str, type[CostModel]] = {
@@ -47,6 +48,8 @@ def make(name: str, parameters: Mapping[str, Any] | None = None, *, where: str =
     kind = MODELS[name]
     where = where or name
     model = kind(from_mapping(kind.Parameters, parameters or {}, where))
+    if model.kind not in KINDS:
+        raise InputError(f"{where}: no features {model.kind!r}; there are {', '.join(KINDS)}")
     try:
         model.check_parameters()
     except InputError as error:

@@ -18,17 +18,34 @@ from perfvec.tensor.models.additive import Additive, AdditiveParameters
 from perfvec.tensor.models.lightgbm import LightGBM, LightGBMParameters
 from perfvec.tensor.records import Records
 from perfvec.tensor.targets import Target, fit_target
+from support.errors import InputError
 from tracegen.tensor.dataset import Device, Rows
 
 
 @dataclass(frozen=True)
 class BlendParameters:
-    """`share`: weight of the trees. Both members read `features`."""
+    """`share`: weight of the trees, 0 to 1. Both members read `features`, and name none themselves."""
 
     features: str = "ast"
     share: float = 0.6
-    trees: LightGBMParameters = field(default_factory=lambda: LightGBMParameters(rows="summed", leaves=31, columns=0.2))
-    network: AdditiveParameters = field(default_factory=AdditiveParameters)
+    trees: LightGBMParameters = field(
+        default_factory=lambda: LightGBMParameters(features="", rows="summed", leaves=31, columns=0.2)
+    )
+    network: AdditiveParameters = field(default_factory=lambda: AdditiveParameters(features=""))
+
+    def check(self) -> None:
+        """Raise InputError for a share that is none, and for members that have no latency or features of their own."""
+        if not 0 <= self.share <= 1:
+            raise InputError(f"share is the weight of the trees, 0 to 1, not {self.share}")
+        for name, member in (("trees", self.trees), ("network", self.network)):
+            if member.features:
+                raise InputError(
+                    f"{name}: features {member.features!r}: set features beside {name}; both members read them"
+                )
+        if self.trees.rows == "packed":
+            raise InputError("trees: rows packed only rank, and a blend is of latencies; use pooled or summed")
+        if not Target(self.network.training.target).has_seconds:
+            raise InputError("network: the target score only ranks, and a blend is of latencies; use log or box-cox")
 
 
 class Blend(CostModel):
@@ -37,9 +54,16 @@ class Blend(CostModel):
     NAME = "blend"
     Parameters = BlendParameters
 
+    def check_parameters(self) -> None:
+        for name, member in self._made().items():
+            try:
+                member.check_parameters()
+            except InputError as error:
+                raise InputError(f"{name}: {error}") from error
+
     def _fit(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         self.target = fit_target("log", records.seconds)
-        self._make()
+        self.members = self._made()
         for member in self.members.values():
             member.use(self.on)
             member.fit(records, budget=_half(budget), seed=seed, unlabelled=beside.other, validation=beside.validation)
@@ -73,7 +97,7 @@ class Blend(CostModel):
 
     def restore(self, state: State) -> None:
         self.target = Target(**state.notes["target"])
-        self._make()
+        self.members = self._made()
         for name, member in self.members.items():
             member.use(self.on)
             member.devices, member.feature_version, member.width = self.devices, self.feature_version, self.width
@@ -87,9 +111,10 @@ class Blend(CostModel):
         for member in getattr(self, "members", {}).values():
             member.use(device)
 
-    def _make(self) -> None:
+    def _made(self) -> dict[str, CostModel]:
+        """The untrained members."""
         features = self.parameters.features
-        self.members: dict[str, CostModel] = {
+        return {
             "trees": LightGBM(replace(self.parameters.trees, features=features)),
             "network": Additive(replace(self.parameters.network, features=features)),
         }

@@ -52,8 +52,9 @@ class BoostedParameters:
 
     def check(self) -> None:
         """Raise InputError for shares that are none."""
-        if not 0 < self.subsample <= 1 or not 0 < self.columns <= 1:
-            raise InputError("subsample and columns are shares above 0, at most 1")
+        for name in ("subsample", "columns"):
+            if not 0 < (share := getattr(self, name)) <= 1:
+                raise InputError(f"subsample and columns are shares above 0, at most 1; {name} is {share}")
         if not 0 < self.learning_rate <= 1:
             raise InputError(f"learning_rate is above 0 and at most 1, not {self.learning_rate}")
 
@@ -99,6 +100,10 @@ class Boosted(CostModel):
     def check_parameters(self) -> None:
         if self.parameters.rows not in KINDS:
             raise InputError(f"rows is one of {', '.join(KINDS)}, not {self.parameters.rows!r}")
+        if self.parameters.rows == "summed" and self.kind == "primitives":
+            raise InputError(
+                "rows summed adds up the times of loop nests, and primitives take none; use pooled or packed"
+            )
 
     def _fit(self, records: Records, budget: Budget, seed: int, beside: Beside) -> None:
         if self.parameters.rows not in KINDS:

@@ -223,6 +223,13 @@ def test_a_kind_of_device_that_the_collection_makes_is_held_out():
     assert Protocol().kind == "simulated"
 
 
+def test_a_model_that_diverged_is_not_written(two, tmp_path, monkeypatch):
+    monkeypatch.setattr("perfvec.tensor.models.mean.Mean._predict", lambda *_: np.full(479, np.nan))
+    with pytest.raises(InputError, match=r"^mean: the training diverged \(479 of 479 scores are no numbers\)"):
+        train(two, tmp_path / "m.safetensors", ENTRIES[1], budget=QUICK.budget)
+    assert list(tmp_path.iterdir()) == []
+
+
 def run(words):
     try:
         cli.main(words)

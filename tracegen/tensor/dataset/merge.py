@@ -145,13 +145,7 @@ def copy(
                     left_out += 1
                     continue
                 seen.add(record)
-            writer.record(
-                *place,
-                seconds,
-                spread=spread,
-                repeats=repeats,
-                outcome=Outcome(error),
-            )
+            writer.record(*place, seconds, spread=spread, repeats=repeats, outcome=Outcome(error))
     return left_out
 
 
