@@ -271,7 +271,7 @@ def evaluate(
 ) -> Result:
     """Compare cost models on held-out tasks and devices.
 
-    All are trained on the same records within the same budget.
+    All are trained on the same records within the same budget. The table has means over the seeds, --json every seed too.
     """
     from analysis.tensor.answers import of_evaluation
     from perfvec.tensor import evaluate as evaluation

@@ -71,11 +71,11 @@ def of_tuned(done: Tuned, output: str | os.PathLike[str]) -> Result:
 
 
 def of_evaluation(rows: pd.DataFrame) -> Result:
-    """Answer how well models rank and predict; the table is that of `perfvec.tensor.evaluate`."""
+    """Answer how well models rank and predict; the table has a row a model, the document those of every seed too."""
     table = evaluate.summary(rows)
     return of_table(
         "Tensor cost models",
-        rows.drop(columns="curve", errors="ignore"),
+        table,
         lambda: {"summary": to_rows(table), "rows": to_rows(rows)},
         lambda: table_text(evaluate.terminal_table(table)),
     )

@@ -29,9 +29,10 @@ from perfvec.tensor import metrics
 from perfvec.tensor.configuration import Entry
 from perfvec.tensor.contract import Budget, CostModel, torch_device
 from perfvec.tensor.fine_tuning import fine_tune
-from perfvec.tensor.model_file import load_model
+from perfvec.tensor.model_file import describe, load_model
 from perfvec.tensor.models import make
 from perfvec.tensor.records import Records, read_records
+from perfvec.tensor.trained_on import share_trained_on
 from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json
@@ -138,8 +139,9 @@ def evaluate_saved(
 ) -> pd.DataFrame:
     """A saved model on the records of `protocol.device` (of all devices where it names none), rows as `evaluate` gives.
 
-    First as it is (`zero-shot`, or `known` where the device trained it), then fine-tuned as cross_device is. Raises
-    InputError for a device that there is not, and for other features than the model's.
+    First as it is (`zero-shot`, or `known` where the device trained it), then fine-tuned as cross_device is. The column
+    `trained_on` has the share of the records whose task trained the model there (`share_trained_on`; NaN: unknown).
+    Raises InputError for a device that there is not, and for other features than the model's.
     """
     protocol.check()
     model = load_model(model_file)
@@ -155,10 +157,15 @@ def evaluate_saved(
     test = records.measured()
     known = {device.name for device in model.devices}
     variant = "known" if all(test.devices[index].name in known for index in np.unique(test.device)) else ZERO_SHOT
+    name = f"{model.NAME} ({Path(model_file).stem})"
+    seen = share_trained_on(test, describe(model_file)["provenance"])
+    if seen != 0:
+        share = "an unknown share" if np.isnan(seen) else f"{seen:.0%}"
+        print(f"perfvec: {name} was trained on tasks that are judged here: {share} of the records", file=sys.stderr)
     rows = []
     with Dataset(dataset) as data:
         for seed in range(protocol.seeds):
-            about = {"split": "cross_device", "model": f"{model.NAME} ({Path(model_file).stem})", "seed": seed}
+            about = {"split": "cross_device", "model": name, "trained_on": seen, "seed": seed}
             rows.append(about | _row(variant, model, test, 0, 0.0, zero_shot=True))
             selected = _selected(data, test, protocol, seed)
             for row in _fine_tuned(model, test, selected, protocol, seed, source):
@@ -168,13 +175,15 @@ def evaluate_saved(
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """A row per split, variant and model, best pairwise accuracy first: mean over the seeds, standard deviation
-    (`_spread`), and half of the 95 % interval of the mean (`_interval`).
+    (`_spread`), and half of the 95 % interval of the mean (`_interval`). Of a saved model also `trained_on`.
     """
     columns = {**{name: name for name in METRICS}, "train_seconds": "train_s"}
     order = {name: index for index, name in enumerate(dict.fromkeys(zip(rows["split"], rows["variant"], strict=True)))}
     table = []
     for (split, variant, model), part in rows.groupby(["split", "variant", "model"], sort=False):
         row: dict[str, Any] = {"split": split, "variant": variant, "model": model, "seeds": len(part)}
+        if "trained_on" in part:
+            row["trained_on"] = float(part["trained_on"].iloc[0])
         for name, shown in columns.items():
             values = part[name].astype(float)
             row[shown], row[f"{shown}_spread"] = values.mean(), values.std(ddof=0)
@@ -187,17 +196,21 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval(values: NDArray[np.float64]) -> float:
-    """Half of the 95 % confidence interval of the mean of [n] values (Student's t); NaN of fewer than two."""
+    """Half of the 95 % confidence interval of the mean of [n] values (Student's t); NaN of fewer than three, as two
+    give one of six times their distance.
+    """
     from scipy.stats import t
 
-    if len(values) < 2:
+    if len(values) < 3:
         return float("nan")
     return float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def terminal_table(table: pd.DataFrame) -> pd.DataFrame:
-    """The summary as people read it: the mean, ± half of its 95 % interval where there are several seeds."""
+    """The summary as people read it: the mean, ± half of its 95 % interval where there are three seeds or more."""
     result = table[["split", "variant", "model", "seeds"]].copy()
+    if "trained_on" in table:
+        result["trained_on"] = ["unknown" if np.isnan(share) else f"{share:.0%}" for share in table["trained_on"]]
     for name in (*METRICS, "train_s"):
         digits = 1 if name == "train_s" else 4
         result[name] = [

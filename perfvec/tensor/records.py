@@ -34,11 +34,12 @@ class FeatureGroup:
 
 @dataclass(frozen=True)
 class Task:
-    """`weight`: how often the networks run it, together; 1 where no network is known."""
+    """`weight`: how often the networks run it, together; 1 where no network is known. `key`: the dataset's."""
 
     name: str
     operator: str
     networks: Mapping[str, float] = field(default_factory=dict)
+    key: str = ""
 
     @property
     def weight(self) -> float:
@@ -163,7 +164,7 @@ def read_records(path: str | os.PathLike[str], kinds: Sequence[str] | None = Non
             device=table["device"].to_numpy(np.int64),
             seconds=seconds,
             tasks=tuple(
-                Task(row["name"], row["operator"], _weights(row["networks"]))
+                Task(row["name"], row["operator"], _weights(row["networks"]), row["key"])
                 for row in dataset.tasks.to_dict("records")
             ),
             devices=tuple(Device(row["name"], row["parameters"]) for row in dataset.devices.to_dict("records")),

@@ -15,6 +15,7 @@ from perfvec.tensor.fine_tuning import Step, fine_tune
 from perfvec.tensor.model_file import describe, load_model, save_model
 from perfvec.tensor.models import make
 from perfvec.tensor.records import Records, read_records
+from perfvec.tensor.trained_on import task_digests
 from support.errors import InputError
 from support.files import require_writable
 
@@ -65,9 +66,11 @@ def train(
         step, errors = tuned.step, tuned.errors
     seconds = time.process_time() - began
     _require_scores(model, records)
+    pairs = task_digests(records)
     provenance = {
         "dataset": str(dataset),
         "digest": records.digest,
+        "trained_on": sorted(pairs if held is None else pairs | task_digests(held)),
         "records": len(records),
         "seed": seed,
         "budget": asdict(budget),

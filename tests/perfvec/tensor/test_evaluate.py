@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from perfvec.tensor import evaluate as evaluation
 from perfvec.tensor.configuration import Entry, choose, read_entries
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.evaluate import Protocol, evaluate, summary
+from perfvec.tensor.model_file import load_model, save_model
 from perfvec.tensor.records import read_records
 from perfvec.tensor.train import train
 from support.errors import InputError
@@ -199,7 +201,6 @@ def test_from_dataset_to_prediction_by_the_commands(two, tmp_path, capsys):
     ],
 )
 def test_wrong_inputs_are_one_line_and_status_2(two, tmp_path, capsys, words, message):
-    from perfvec.tensor.model_file import save_model
     from perfvec.tensor.models import make
 
     files = {name: str(tmp_path / f"{name}.tensor.h5") for name in ["other"]}
@@ -221,6 +222,46 @@ def test_wrong_inputs_are_one_line_and_status_2(two, tmp_path, capsys, words, me
 
 def test_a_kind_of_device_that_the_collection_makes_is_held_out():
     assert Protocol().kind == "simulated"
+
+
+def test_a_saved_model_is_told_from_one_that_was_not_trained_on_what_it_is_judged_on(two, tmp_path, capsys):
+    path = tmp_path / "m.safetensors"
+    merge([two], tmp_path / "first.tensor.h5", devices=["d0"])
+    train(tmp_path / "first.tensor.h5", path, ENTRIES[1], budget=QUICK.budget)
+    protocol = replace(QUICK, selections=("random",), seeds=1)
+
+    def judged(device, file=path):
+        rows = evaluation.evaluate_saved(file, two, replace(protocol, device=device))
+        return rows["trained_on"].unique().tolist(), evaluation.terminal_table(summary(rows))["trained_on"].iloc[0]
+
+    assert judged("d0") == ([1.0], "100%")
+    assert "mean (m) was trained on tasks that are judged here: 100% of the records" in capsys.readouterr().err
+    assert judged("d1") == ([0.0], "0%")
+    assert "was trained on" not in capsys.readouterr().err
+    assert judged("")[1] == "50%"
+    train(two, tmp_path / "tuned.safetensors", ENTRIES[1], budget=QUICK.budget, initial=path)
+    assert judged("d1", tmp_path / "tuned.safetensors")[1] == "100%"
+    save_model(load_model(path), tmp_path / "silent.safetensors")  # says nothing of what trained it
+    train(two, tmp_path / "tuned.safetensors", ENTRIES[1], budget=QUICK.budget, initial=tmp_path / "silent.safetensors")
+    for name in ("silent", "tuned"):
+        assert judged("d1", tmp_path / f"{name}.safetensors")[1] == "unknown"
+        assert "an unknown share of the records" in capsys.readouterr().err
+
+
+def test_an_interval_needs_three_seeds():
+    assert np.isnan(evaluation.interval(np.array([0.5, 0.7])))
+    # t(0.975, 2) = 4.303, deviation 0.1: 4.303 · 0.1 / sqrt 3
+    assert evaluation.interval(np.array([0.5, 0.6, 0.7])) == pytest.approx(0.2484, abs=1e-4)
+
+
+def test_csv_is_the_table_and_json_has_every_seed(two, tmp_path, capsys):
+    words = ["tensor", "evaluate", str(two), "--models", "mean", "--splits", "by_task", "--seeds", "2", "--json"]
+    run([*words, "--csv", str(tmp_path / "t.csv")])
+    document = json.loads(capsys.readouterr().out)
+    table = pd.read_csv(tmp_path / "t.csv")
+    assert table["pairwise"].tolist() == [row["pairwise"] for row in document["summary"]] == [0.5]
+    assert [row["seed"] for row in document["rows"]] == [0, 1]
+    assert document["summary"][0]["pairwise_interval"] is None
 
 
 def test_a_model_that_diverged_is_not_written(two, tmp_path, monkeypatch):
