@@ -15,7 +15,9 @@ Configuration = Annotated[
     str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")]
-Seconds = Annotated[float | None, typer.Option(min=0.1, help="Most processor seconds of a training.")]
+Seconds = Annotated[
+    float | None, typer.Option(min=0.1, help="Most processor seconds of a training, or of a whole fine-tuning.")
+]
 Validation = Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that are validation tasks.")]
 Criterion = Annotated[str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")]
 
@@ -271,7 +273,7 @@ def evaluate(
 ) -> Result:
     """Compare cost models on held-out tasks and devices.
 
-    All are trained on the same records within the same budget. The table has means over the seeds, --json every seed too.
+    All are trained on the same records within the same budget. The table has means over seeds, --json each seed too.
     """
     from analysis.tensor.answers import of_evaluation
     from perfvec.tensor import evaluate as evaluation

@@ -10,10 +10,13 @@ latency of a network is a sum of them.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from perfvec.tensor.contract import Budget, CostModel
 from perfvec.tensor.metrics import pairwise_accuracy
@@ -21,7 +24,9 @@ from perfvec.tensor.records import Records
 
 SHARES = (1 / 8, 1 / 2, 1.0)  # of the budget's passes
 FOLDS = 3
+_LEARNED = (FOLDS - 1) / FOLDS  # share of the records that is not left out
 _SMALLEST = 4  # records that can be divided
+_LEAST_S = 1e-3  # of a part: a budget of no seconds at all has no progress
 Floats = NDArray[np.float64]
 
 
@@ -49,8 +54,10 @@ def fine_tune(
     """Update `model` with `records`, for at most `budget.epochs` passes; afterwards it knows their devices.
 
     `source`: candidates that trained the model, for CDMPP's discrepancy between source and target. A model that was not
-    trained yet goes all passes. Every fold takes every step anew, which is some ten budgets over
-    two thirds of the records, before what is chosen. Raises InputError where no record was measured.
+    trained yet goes all passes. Every fold takes every step anew, which is some ten times all passes over two thirds of
+    the records, before what is chosen. `budget.seconds` is of all of this: a part gets what is left, by its share of
+    the passes that are left, and steps that no time is left for are not judged. Raises InputError where no record was
+    measured.
     """
     records = records.measured()
     if not model.devices:
@@ -60,22 +67,57 @@ def fine_tune(
     passes = sorted({0} | {max(round(share * budget.epochs), 1) for share in SHARES})
     steps = [Step(count, factor) for count in passes for factor in ((False,) if ranks_only else (False, True))]
     errors: dict[Step, Floats] = {}
-    if len(records) >= _SMALLEST:
-        fold = task_folds(records.task, seed)
-        errors = {step: _left_out(model, records, fold, step, budget, seed, ranks_only, source) for step in steps}
-    step = first_records(errors) if errors else Step(0, False)
-    _take(step, model, records, budget, seed, source)
+    folds = FOLDS if len(records) >= _SMALLEST else 0
+    clock = _Clock(budget, folds * sum(step.passes for step in steps) * _LEARNED + budget.epochs)
+    with tqdm(total=folds * len(steps) + 1, desc="fine-tune", leave=False, disable=None, unit="part") as bar:
+        if folds:
+            fold = task_folds(records.task, seed)
+            for step in steps:
+                if clock.late and errors:
+                    break
+                errors[step] = _left_out(model, records, fold, step, clock, seed, ranks_only, source, bar)
+        step = first_records(errors) if errors else Step(0, False)
+        _take(step, model, records, clock.share(step, 1.0), seed, source)
     return FineTuned(step, {step: float(np.nanmean(error)) for step, error in errors.items()})
 
 
+class _Clock:
+    """Divides a budget's processor seconds among parts, of `work` passes over all records together, the last of which
+    has the budget's.
+    """
+
+    def __init__(self, budget: Budget, work: float) -> None:
+        self._budget, self._work = budget, work
+        self._last_s = (budget.seconds or 0.0) * budget.epochs / max(work, 1)
+        self._began = time.process_time()
+
+    @property
+    def late(self) -> bool:
+        """Whether no more is left than the last part should have."""
+        return self._budget.seconds is not None and self._left() <= self._last_s
+
+    def share(self, step: Step, share: float) -> Budget:
+        """The budget of a step over a share of the records: of the seconds that are left, its share of the work left."""
+        own, left = step.passes * share, self._work
+        self._work -= own
+        if self._budget.seconds is None:
+            return replace(self._budget, epochs=step.passes)
+        seconds = self._left() * own / left if own else self._left()
+        return replace(self._budget, epochs=step.passes, seconds=max(seconds, _LEAST_S))
+
+    def _left(self) -> float:
+        return (self._budget.seconds or 0.0) - (time.process_time() - self._began)
+
+
 def _take(step: Step, model: CostModel, records: Records, budget: Budget, seed: int, source: Records | None) -> None:
+    """Take a step with its own budget."""
     if step.factor:
         off = np.log(records.seconds / model.record_latencies(records, zero_shot=True))
         for index in np.unique(records.device):
             name = records.devices[index].name
             factor = float(np.exp(np.median(off[records.device == index])))
             model.factors[name] = model.factors.get(name, 1.0) * factor
-    model.update(records, budget=replace(budget, epochs=step.passes), seed=seed, source=source)
+    model.update(records, budget=budget, seed=seed, source=source)
 
 
 def task_folds(task: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
@@ -90,25 +132,27 @@ def _left_out(
     records: Records,
     fold: NDArray[np.int64],
     step: Step,
-    budget: Budget,
+    clock: _Clock,
     seed: int,
     ranks_only: bool,
     source: Records | None,
+    bar: Any,
 ) -> Floats:
     """[groups] mean error of each task and device when it is left out; NaN of one that has no pair to be ordered."""
     total = dict.fromkeys(np.unique(records.group).tolist(), 0.0)
     for out in range(FOLDS):
         test, copy = records.take(fold == out), model.copy()
-        _take(step, copy, records.take(fold != out), budget, seed, source)
-        score = copy.score_records(test, zero_shot=True)
+        _take(step, copy, records.take(fold != out), clock.share(step, _LEARNED), seed, source)
+        judge = copy.score_records if ranks_only else copy.record_latencies
+        said = judge(test, zero_shot=True)
         for group in np.unique(test.group).tolist():
             part = test.group == group
             if ranks_only:
-                error = 1.0 - pairwise_accuracy(score[part], test.seconds[part], test.group[part])
+                error = 1.0 - pairwise_accuracy(said[part], test.seconds[part], test.group[part])
             else:
-                predicted = copy.record_latencies(test.take(part), zero_shot=True)
-                error = float(np.abs(np.log(predicted / test.seconds[part])).mean())
+                error = float(np.abs(np.log(said[part] / test.seconds[part])).mean())
             total[group] += error * int(part.sum())
+        bar.update()
     return np.array([error / np.sum(records.group == group) for group, error in total.items()])
 
 

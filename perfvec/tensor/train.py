@@ -91,8 +91,8 @@ def _require_scores(model: CostModel, records: Records) -> None:
     lost = int(np.sum(~np.isfinite(model.score_records(records))))
     if lost:
         raise InputError(
-            f"{model.NAME}: the training diverged ({lost:,} of {len(records):,} scores are no numbers), and no model was "
-            "written; lower learning_rate"
+            f"{model.NAME}: the training diverged ({lost:,} of {len(records):,} scores are no numbers), and no model "
+            "was written; lower learning_rate"
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfvec.tensor import fine_tuning
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.fine_tuning import Step, fine_tune, first_records, task_folds
 from perfvec.tensor.model_file import load_model, save_model
@@ -102,6 +103,28 @@ def test_an_untrained_model_is_trained():
     done = fine_tune(trees, made_up(tasks=3), budget=Budget(epochs=2))
     assert (done.step, done.errors) == (Step(2, False), {})
     assert np.isfinite(trees.score_records(made_up(tasks=3))).all()
+
+
+@pytest.mark.parametrize(("takes", "most"), [(None, 10.01), (2.0, 12.0)])
+def test_the_seconds_are_of_all_parts_together(model, monkeypatch, takes, most):
+    """Each training takes what it was given, or more; steps that no time is left for are not judged."""
+    now, given = [0.0], []
+
+    def update(self, records, *, budget, seed, source):
+        if budget.epochs:
+            given.append(budget.seconds)
+            now[0] += takes or budget.seconds
+
+    monkeypatch.setattr(fine_tuning.time, "process_time", lambda: now[0])
+    monkeypatch.setattr(type(model), "update", update)
+    done = fine_tune(
+        model.copy(), on_a_new_device(lambda records: 3 * records.seconds), budget=Budget(epochs=8, seconds=10)
+    )
+    assert now[0] <= most
+    assert sum(given) <= 10.01
+    # of 1, 4 and 8 passes, each with and without a factor: parts of 10 s by their passes over two thirds, or all
+    assert given[0] == pytest.approx(10 * 2 / 3 / (3 * 26 * 2 / 3 + 8))
+    assert len(done.errors) == (8 if takes is None else 4)
 
 
 def test_the_first_step_within_a_standard_error_of_the_best():
