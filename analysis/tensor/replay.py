@@ -235,8 +235,8 @@ def parse_engines(text: str) -> dict[str, int]:
 def parse_streams(text: str) -> list[int]:
     """`1,2,4` as numbers of streams. Raises InputError."""
     numbers = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in numbers):
-        raise InputError(f"--streams {text}: expected numbers with commas between them, such as 1,2,4")
+    if not all(part.isdigit() and int(part) for part in numbers):
+        raise InputError(f"--streams {text}: expected numbers of at least 1 with commas between them, such as 1,2,4")
     return [int(part) for part in numbers]
 
 

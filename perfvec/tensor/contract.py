@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -296,13 +297,16 @@ def validation_errors(model: CostModel, records: Records, shortfall: float) -> d
 
 
 def torch_device(name: str) -> str:
-    """`name`, as PyTorch's. Raises InputError for a device that it does not have."""
+    """`name`, as PyTorch's: cpu, cuda or cuda:N. Raises InputError for another one, or a GPU that it does not have."""
     import torch
 
+    wrong = f"device {name!r}: PyTorch does not have it here"
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise InputError(f"{wrong}; expected cpu, cuda or cuda:N")
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # what is raised depends on the build
-        raise InputError(f"device {name!r}: PyTorch does not have it here ({str(error).splitlines()[0]})") from error
+        raise InputError(f"{wrong} ({str(error).splitlines()[0]})") from error
     return name
 
 

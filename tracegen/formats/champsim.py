@@ -140,6 +140,10 @@ def import_champsim(
                 spool.write(done.sequence)
                 writer.append(np.empty(0, np.uint32), done.owner, done.address, done.size, done.is_store)
                 bar.update(len(block))
+        if not scan.records:
+            raise InputError(
+                f"{name}: nothing was recorded in it; expected a ChampSim trace of at least one instruction"
+            )
         spool.seek(0)
         return _finish(scan, cast(IO[bytes], spool), writer, output)
 

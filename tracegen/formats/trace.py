@@ -201,9 +201,7 @@ class TraceWriter:
 
     def _finish(self) -> None:
         if self.instructions == 0:
-            raise InputError(
-                f"{self._path}: nothing was recorded, so no trace was written (check --skip and the program)"
-            )
+            raise InputError(f"{self._path}: nothing was recorded, so no trace was written")
         self._store(0)
         for name, column in self._columns.items():
             # While no block reaches over the end: HDF5 would decode it to clear what is beyond.

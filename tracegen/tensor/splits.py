@@ -122,7 +122,12 @@ def by_target(dataset: Dataset, *, held_out: str, validation: float = 0.1, seed:
         for parameters in dataset.devices["parameters"]
     ]
     if held_out not in kinds:
-        raise InputError(f"{dataset.path}: no device is a {held_out}; there are: {', '.join(sorted(set(kinds)))}")
+        there = ", ".join(sorted(set(kinds)))
+        raise InputError(
+            f"{dataset.path}: by_target holds out the kind of device {held_out!r}; there are only: {there}"
+        )
+    if len(set(kinds)) < 2:
+        raise InputError(f"{dataset.path}: by_target needs devices of two kinds; all are of the kind {held_out!r}")
     devices = [name for name, kind in zip(dataset.devices["name"], kinds, strict=True) if kind == held_out]
     return cross_device(dataset, held_out=devices, validation=validation, seed=seed)
 

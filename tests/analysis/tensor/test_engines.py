@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from analysis.tensor.graph import Call, Graph
-from analysis.tensor.replay import Kernel, assemble, engine_of, memory_bound, parse_engines
+from analysis.tensor.replay import Kernel, assemble, engine_of, memory_bound, parse_engines, parse_streams
 from analysis.tensor.tune import largest
 from support.errors import InputError
 from tracegen.tensor.dataset import Device
@@ -51,6 +51,13 @@ def test_engines_as_they_are_written():
     for text in ("compute=2", "compute=0,copy=1", "compute=2,gpu=1", "compute=1,copy=x", "copy=1,copy=2"):
         with pytest.raises(InputError, match=f"--engines {text}"):
             parse_engines(text)
+
+
+def test_streams_as_they_are_written():
+    assert parse_streams("1, 4") == [1, 4]
+    for text in ("0", "1,0", "1,x", ""):
+        with pytest.raises(InputError, match=f"--streams {text}: expected numbers of at least 1"):
+            parse_streams(text)
 
 
 def test_a_kernel_larger_than_the_cache_takes_what_memory_takes():

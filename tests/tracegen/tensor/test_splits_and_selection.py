@@ -124,7 +124,10 @@ def test_the_same_seed_gives_the_same_split_and_another_one_another(data):
 @pytest.mark.parametrize(
     ("act", "match"),
     [
-        (lambda data: splits.by_target(data, held_out="tpu"), "no device is a tpu; there are: cpu, gpu"),
+        (
+            lambda data: splits.by_target(data, held_out="tpu"),
+            "by_target holds out the kind of device 'tpu'; there are only: cpu, gpu",
+        ),
         (lambda data: splits.cross_device(data, held_out=["cpu9"]), "no device 'cpu9'"),
         (lambda data: splits.cross_device(data, held_out=["cpu0", "cpu1", "gpu0"]), "no record is left to train on"),
         (lambda data: splits.cross_model(data, held_out=["z"]), "no task of a network 'z'; there are: a, b, c"),
@@ -306,5 +309,7 @@ def test_simulated_devices_are_a_kind_of_their_own(tmp_path):
         split = splits.by_target(data, held_out="simulated")
         assert set(data.table(failed=True).loc[split.test, "device"]) == {1}
         assert set(data.table(failed=True).loc[split.train, "device"]) == {0}
-        with pytest.raises(InputError, match="no device is a gpu; there are: cpu, simulated"):
+        with pytest.raises(
+            InputError, match="by_target holds out the kind of device 'gpu'; there are only: cpu, simulated"
+        ):
             splits.by_target(data, held_out="gpu")
