@@ -83,7 +83,8 @@ def of_evaluation(rows: pd.DataFrame) -> Result:
 
 def of_predictions(rows: pd.DataFrame) -> Result:
     """Answer which candidates are fast; the table is that of `perfvec.tensor.predict`."""
-    return of_table("Predicted candidates", rows, lambda: {"predictions": to_rows(rows)})
+    document = {"predictions": to_rows(rows)}
+    return of_table("Predicted candidates", rows, lambda: document, lambda: table_text(rows.drop(columns="task_id")))
 
 
 def of_limits(dataset: str | os.PathLike[str], seed: int = 0) -> Result:

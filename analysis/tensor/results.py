@@ -62,7 +62,9 @@ def _of_document(path: Path) -> list[Section]:
     keys = document.keys() if isinstance(document, dict) else set()
     name = path.name.removesuffix(".json")
     if "predictions" in keys:
-        rows = _frame(document, "predictions", path, ("task", "device"), ("score", "predicted_s", "measured_s"))
+        rows = _frame(
+            document, "predictions", path, ("task", "device"), ("score", "predicted_s", "measured_s"), ("task_id",)
+        )
         return [predictions(name, rows)]
     if {"kernels", "streams"} <= keys:
         kernels = _frame(document, "kernels", path, ("name",), ("calls", "predicted_s"), ("measured_s", "error"))
@@ -111,8 +113,10 @@ def predictions(name: str, rows: pd.DataFrame) -> Section:
     rows = rows[rows["measured_s"].notna()].reset_index(drop=True)
     if rows.empty:
         return Section(f"{name}: candidates", "None of them was measured.")
-    before = rows.shift()  # best first in each task and device: a score that rises begins another task of that name
+    before = rows.shift()  # best first in each task and device; files of before had no task_id, but scores that rise
     begins = (rows["task"] != before["task"]) | (rows["device"] != before["device"]) | (rows["score"] > before["score"])
+    if "task_id" in rows:
+        begins |= rows["task_id"] != before["task_id"]
     table = pd.DataFrame([_ranking(part) for _, part in rows.groupby(begins.cumsum())])
     what = "predicted_s" if rows["predicted_s"].notna().all() else "score"
     factor = 1e3 if what == "predicted_s" else 1.0

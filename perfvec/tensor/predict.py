@@ -26,8 +26,8 @@ def predict(
     top: int = 0,
     zero_shot: bool = False,
 ) -> pd.DataFrame:
-    """A row per candidate and device: task, schedule, device, score, predicted seconds (NaN from a model that only
-    ranks), and measured ones where the dataset has them (the median of its records).
+    """A row per candidate and device: the task's name and its number in the dataset, schedule, device, score, predicted
+    seconds (NaN from a model that only ranks), and measured ones where the dataset has them (median of its records).
 
     `devices`: names; by default the dataset's that the model knows, with `zero_shot` all of the dataset's. `top`: only
     so many of each task, by score. `dataset` may also be whatever `perfvec tensor read` reads (primitives only).
@@ -36,6 +36,7 @@ def predict(
     model = load_model(model_file)
     with ExitStack() as stack:
         data = stack.enter_context(Dataset(_as_dataset(Path(dataset), stack)))
+        data.path = Path(dataset)  # what its messages name, also where a log was read into a file of our own
         if not data.schedule_count:
             raise InputError(f"{dataset}: has no candidates to predict")
         group = feature_group(data, model.kind)
@@ -51,11 +52,11 @@ def predict(
             pd.DataFrame(
                 {
                     "task": names[task],
+                    "task_id": task,
                     "schedule": np.arange(len(rows)),
                     "device": device.name,
                     "score": score,
                     "predicted_s": model.latencies(score, device),
-                    "_task": task,
                 }
             )
         )
@@ -63,10 +64,10 @@ def predict(
     table = table.assign(device=np.array(list(there), object)[table["device"].to_numpy()] if len(table) else [])
     measured = table.groupby(["schedule", "device"])["seconds"].median().rename("measured_s").reset_index()
     frame = frame.merge(measured.astype({"schedule": np.int64}), on=["schedule", "device"], how="left")
-    frame = frame.sort_values(["_task", "device", "score"], ascending=[True, True, False], kind="stable")
+    frame = frame.sort_values(["task_id", "device", "score"], ascending=[True, True, False], kind="stable")
     if top:
-        frame = frame.groupby(["_task", "device"], sort=False).head(top)
-    return frame.drop(columns="_task").reset_index(drop=True)
+        frame = frame.groupby(["task_id", "device"], sort=False).head(top)
+    return frame.reset_index(drop=True)
 
 
 def _as_dataset(path: Path, stack: ExitStack) -> Path:

@@ -70,6 +70,12 @@ def test_each_tasks_candidates_are_ranked_by_themselves(tmp_path):
     assert "take 2.00 times" in section.text
 
 
+def test_tasks_of_one_name_are_told_apart_by_their_ids(tmp_path):
+    rows = [row | {"task_id": index // 2, "score": -index} for index, row in enumerate(PREDICTIONS["predictions"][:4])]
+    (section,) = results.sections(written(tmp_path, p={"predictions": rows}))
+    assert section.table["candidates"].tolist() == [2, 2]
+
+
 def test_predictions_without_measurements_say_so(tmp_path):
     (section,) = results.sections(written(tmp_path, p={"predictions": [PREDICTIONS["predictions"][-1]]}))
     assert section.figure is None

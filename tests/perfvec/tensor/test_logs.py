@@ -13,7 +13,9 @@ from perfvec.tensor.contract import Budget
 from perfvec.tensor.metrics import pairwise_accuracy
 from perfvec.tensor.model_file import save_model
 from perfvec.tensor.models import make
+from perfvec.tensor.predict import predict
 from perfvec.tensor.records import read_records
+from support.errors import InputError
 from tracegen.tensor.read import read
 
 LOG = Path(__file__).parents[2] / "tracegen" / "tensor" / "data" / "ansor-logs" / "resnet-50-NHWC-B1-llvm.json"
@@ -33,6 +35,12 @@ def test_a_log_trains_a_model_of_primitives_that_predicts_a_log(tmp_path, capsys
     predictions = json.loads(capsys.readouterr().out)["predictions"]
     assert len(predictions) >= len(records)
     assert all(row["predicted_s"] > 0 for row in predictions)
+
+
+def test_a_log_without_the_features_of_the_model_is_named_as_the_user_did():
+    with pytest.raises(InputError) as error:
+        predict("shipped", LOG, zero_shot=True)
+    assert str(error.value).startswith(f"{LOG}: has no features 'ast' (there: primitives)")
 
 
 @pytest.mark.slow
