@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from analysis.results.result import Result
 
 DatasetFile = Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")]
 Configuration = Annotated[
-    str, typer.Option(help="Configuration of the models: two-cores, papers, atformer, or a YAML file.")
+    str | None, typer.Option(help="Configuration of the models: two-cores (default), papers, atformer, or a YAML file.")
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")]
 Seconds = Annotated[
@@ -20,6 +20,16 @@ Seconds = Annotated[
 ]
 Validation = Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that are validation tasks.")]
 Criterion = Annotated[str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")]
+
+
+def _require_unset(why: str, **options: Any) -> None:
+    """Raise InputError for the first of the options that is given, of which `why` says what it is of."""
+    from support.errors import InputError
+
+    for name, value in options.items():
+        if value:
+            raise InputError(f"--{name.replace('_', '-')} {why}")
+
 
 app = typer.Typer(help="Tensor programs: datasets, cost models, searches.", no_args_is_help=True)
 
@@ -114,7 +124,7 @@ def select(
     judge: Annotated[
         str, typer.Option(help="Train this model on all and on the selection, and judge both on other tasks.")
     ] = "",
-    configuration: Configuration = "two-cores",
+    configuration: Configuration = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of --judge.")] = 3,
     epochs: Epochs = 40,
     seconds: Seconds = None,
@@ -151,8 +161,10 @@ def select(
 def train(
     dataset: DatasetFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
-    model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "atformer",
-    configuration: Configuration = "two-cores",
+    model: Annotated[
+        str | None, typer.Option(help="Name of a model, or of an entry of the configuration; by default atformer.")
+    ] = None,
+    configuration: Configuration = None,
     initial: Annotated[
         Path | None, typer.Option(help="A model to fine-tune instead; cross-validation chooses how many passes.")
     ] = None,
@@ -177,7 +189,10 @@ def train(
     from perfvec.tensor.train import train as run_train
     from support.files import require_writable
 
-    (entry,) = choose(read_entries(configuration), [model])
+    if initial is not None:
+        why = "is of a new model; leave it out with --initial, whose model is fine-tuned"
+        _require_unset(why, model=model, configuration=configuration, patience=patience)
+    (entry,) = choose(read_entries(configuration), [model or "atformer"])
     budget = Budget(epochs, seconds, patience, criterion)
     if curve is not None:
         require_writable(curve)
@@ -196,7 +211,7 @@ def autotune(
     dataset: DatasetFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="The configuration to write (*.yaml).")],
     model: Annotated[str, typer.Option(help="Name of a model, or of an entry of the configuration.")] = "cdmpp",
-    configuration: Configuration = "two-cores",
+    configuration: Configuration = None,
     trials: Annotated[
         int, typer.Option(min=1, help="Number of trainings, including those of an earlier call with --work.")
     ] = 50,
@@ -232,10 +247,13 @@ def autotune(
 def evaluate(
     dataset: DatasetFile,
     models: Annotated[str, typer.Option(help="Models A,B,… of the configuration; by default all.")] = "",
-    configuration: Configuration = "two-cores",
+    configuration: Configuration = None,
     splits: Annotated[
-        str, typer.Option("--splits", help="Splits: within_task, by_task, by_target, cross_model, cross_device.")
-    ] = "within_task,by_task",
+        str | None,
+        typer.Option(
+            "--splits", help="By default within_task,by_task; there are by_target, cross_model, cross_device too."
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds of split and training.")] = 3,
     epochs: Epochs = 40,
     seconds: Seconds = None,
@@ -279,10 +297,9 @@ def evaluate(
     from perfvec.tensor import evaluate as evaluation
     from perfvec.tensor.configuration import choose, read_entries
     from perfvec.tensor.contract import Budget
-    from support.errors import InputError
 
     protocol = evaluation.Protocol(
-        splits=tuple(filter(None, splits.split(","))),
+        splits=tuple(filter(None, (splits or "within_task,by_task").split(","))),
         seeds=seeds,
         test=test,
         budget=Budget(epochs, seconds, patience, criterion),
@@ -296,8 +313,16 @@ def evaluate(
         train_records=train_records,
     )
     if saved is not None:
-        if work is not None:
-            raise InputError("--work keeps rows of models that are trained; leave it out with --saved")
+        _require_unset(
+            "is of models that are trained here; leave it out with --saved",
+            work=work,
+            models=models,
+            configuration=configuration,
+            splits=splits,
+            networks=networks,
+            patience=patience,
+            train_records=train_records,
+        )
         rows = evaluation.evaluate_saved(saved, dataset, protocol, compute)
     else:
         entries = read_entries(configuration)

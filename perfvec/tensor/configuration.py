@@ -37,11 +37,12 @@ class Entry:
     tuned: Tuning | None = None
 
 
-def read_entries(configuration: str | os.PathLike[str] = DEFAULT) -> list[Entry]:
-    """The entries of a configuration: a name of `configurations/`, or a YAML file of the same form.
+def read_entries(configuration: str | os.PathLike[str] | None = None) -> list[Entry]:
+    """The entries of a configuration: a name of `configurations/` (by default `DEFAULT`), or a YAML file of that form.
 
     Raises InputError for a file that is not of that form, and for models and parameters that there are not.
     """
+    configuration = configuration or DEFAULT
     path = FOLDER / f"{configuration}.yaml"
     if not path.is_file():
         path = Path(configuration)

@@ -97,7 +97,7 @@ class _Clock:
         return self._budget.seconds is not None and self._left() <= self._last_s
 
     def share(self, step: Step, share: float) -> Budget:
-        """The budget of a step over a share of the records: of the seconds that are left, its share of the work left."""
+        """The budget of a step over a share of the records: of the seconds left, its share of the work left."""
         own, left = step.passes * share, self._work
         self._work -= own
         if self._budget.seconds is None:

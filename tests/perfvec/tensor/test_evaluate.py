@@ -158,7 +158,8 @@ def test_from_dataset_to_prediction_by_the_commands(two, tmp_path, capsys):
     predictions = json.loads(capsys.readouterr().out)["predictions"]
     assert len(predictions) == 2 * 6
     first = predictions[0]
-    assert set(first) == {"task", "schedule", "device", "score", "predicted_s", "measured_s"}
+    assert set(first) == {"task", "task_id", "schedule", "device", "score", "predicted_s", "measured_s"}
+    assert [row["task_id"] for row in predictions] == [task for task in range(6) for _ in range(2)]
     assert first["score"] >= predictions[1]["score"]
     assert first["predicted_s"] == pytest.approx(first["measured_s"], rel=2.0)
     run(["tensor", "train", str(two), "-o", str(model), "--initial", str(model), "--epochs", "1"])
@@ -198,6 +199,15 @@ def test_from_dataset_to_prediction_by_the_commands(two, tmp_path, capsys):
         (["evaluate", "{data}", "--models", "gpt"], "no model 'gpt'"),
         (["evaluate", "{data}", "--saved", "{model}", "--work", "rows"], "leave it out with --saved"),
         (["evaluate", "{data}", "--saved", "{model}", "--compute", "warp"], "device 'warp': PyTorch does not have it"),
+        (["evaluate", "{data}", "--compute", "mps"], "not have it here; expected cpu, cuda or cuda:N"),
+        (["evaluate", "{data}", "--saved", "{model}", "--models", "cdmpp"], "--models is of models that are trained"),
+        (["evaluate", "{data}", "--saved", "{model}", "--configuration", "papers"], "leave it out with --saved"),
+        (
+            ["evaluate", "{data}", "--models", "mean", "--splits", "by_target"],
+            "by_target holds out the kind of device 'simulated'",
+        ),
+        (["train", "{data}", "-o", "{model}", "--initial", "{model}", "--model", "mean"], "--model is of a new model"),
+        (["train", "{data}", "-o", "{model}", "--initial", "{model}", "--patience", "2"], "--patience is of a new"),
     ],
 )
 def test_wrong_inputs_are_one_line_and_status_2(two, tmp_path, capsys, words, message):
