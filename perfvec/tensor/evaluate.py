@@ -159,9 +159,10 @@ def evaluate_saved(
     variant = "known" if all(test.devices[index].name in known for index in np.unique(test.device)) else ZERO_SHOT
     name = f"{model.NAME} ({Path(model_file).stem})"
     seen = share_trained_on(test, describe(model_file)["provenance"])
-    if seen != 0:
-        share = "an unknown share" if np.isnan(seen) else f"{seen:.0%}"
-        print(f"perfvec: {name} was trained on tasks that are judged here: {share} of the records", file=sys.stderr)
+    if np.isnan(seen):
+        print(f"perfvec: {name} does not say what trained it; it may know what it is judged on", file=sys.stderr)
+    elif seen:
+        print(f"perfvec: {name} was trained on the tasks of {seen:.0%} of the records", file=sys.stderr)
     rows = []
     with Dataset(dataset) as data:
         for seed in range(protocol.seeds):

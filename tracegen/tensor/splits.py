@@ -121,13 +121,13 @@ def by_target(dataset: Dataset, *, held_out: str, validation: float = 0.1, seed:
         "simulated" if "simulator" in parameters else str(parameters.get("kind"))
         for parameters in dataset.devices["parameters"]
     ]
-    if held_out not in kinds:
-        there = ", ".join(sorted(set(kinds)))
+    there = sorted(set(kinds))
+    if len(there) < 2:
+        raise InputError(f"{dataset.path}: by_target needs devices of two kinds; there are only: {', '.join(there)}")
+    if held_out not in there:
         raise InputError(
-            f"{dataset.path}: by_target holds out the kind of device {held_out!r}; there are only: {there}"
+            f"{dataset.path}: by_target: no device of the kind {held_out!r}; there are: {', '.join(there)}"
         )
-    if len(set(kinds)) < 2:
-        raise InputError(f"{dataset.path}: by_target needs devices of two kinds; all are of the kind {held_out!r}")
     devices = [name for name, kind in zip(dataset.devices["name"], kinds, strict=True) if kind == held_out]
     return cross_device(dataset, held_out=devices, validation=validation, seed=seed)
 

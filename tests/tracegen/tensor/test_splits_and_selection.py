@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.errors import InputError
 from tracegen.tensor import selection, splits
-from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task
+from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Outcome, Task, merge
 
 NETWORKS = ({"a": 1}, {"a": 2, "b": 1}, {"b": 1}, {}, {"c": 4})
 DEVICES = (("cpu0", "cpu"), ("cpu1", "cpu"), ("gpu0", "gpu"))
@@ -126,7 +126,7 @@ def test_the_same_seed_gives_the_same_split_and_another_one_another(data):
     [
         (
             lambda data: splits.by_target(data, held_out="tpu"),
-            "by_target holds out the kind of device 'tpu'; there are only: cpu, gpu",
+            "by_target: no device of the kind 'tpu'; there are: cpu, gpu",
         ),
         (lambda data: splits.cross_device(data, held_out=["cpu9"]), "no device 'cpu9'"),
         (lambda data: splits.cross_device(data, held_out=["cpu0", "cpu1", "gpu0"]), "no record is left to train on"),
@@ -309,7 +309,9 @@ def test_simulated_devices_are_a_kind_of_their_own(tmp_path):
         split = splits.by_target(data, held_out="simulated")
         assert set(data.table(failed=True).loc[split.test, "device"]) == {1}
         assert set(data.table(failed=True).loc[split.train, "device"]) == {0}
-        with pytest.raises(
-            InputError, match="by_target holds out the kind of device 'gpu'; there are only: cpu, simulated"
-        ):
+        with pytest.raises(InputError, match="by_target: no device of the kind 'gpu'; there are: cpu, simulated"):
             splits.by_target(data, held_out="gpu")
+    merge([tmp_path / "s.tensor.h5"], tmp_path / "one.tensor.h5", devices=["sim:a"])
+    two = pytest.raises(InputError, match="by_target needs devices of two kinds; there are only: simulated")
+    with Dataset(tmp_path / "one.tensor.h5") as data, two:
+        splits.by_target(data, held_out="simulated")
