@@ -93,7 +93,7 @@ class _Clock:
 
     @property
     def late(self) -> bool:
-        """Whether no more is left than the last part should have."""
+        """Return whether no more is left than the last part should have."""
         return self._budget.seconds is not None and self._left() <= self._last_s
 
     def share(self, step: Step, share: float) -> Budget:

@@ -1,4 +1,4 @@
-"""What trained a model: a short digest of each task on each device, kept in the provenance of the model's file.
+"""Digests of what trained a model, a short one of each task on each device, in the provenance of the model's file.
 
 So a judged record can be told from one that the model has seen. Tasks and devices are told by the dataset's keys and
 names, not by their places, so the digests outlive merging and selecting.

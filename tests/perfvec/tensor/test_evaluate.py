@@ -275,7 +275,7 @@ def test_csv_is_the_table_and_json_has_every_seed(two, tmp_path, capsys):
 
 
 def test_a_model_that_diverged_is_not_written(two, tmp_path, monkeypatch):
-    monkeypatch.setattr("perfvec.tensor.models.mean.Mean._predict", lambda *_: np.full(479, np.nan))
+    monkeypatch.setattr("perfvec.tensor.models.mean.Mean.score_records", lambda *_: np.full(479, np.nan))
     with pytest.raises(InputError, match=r"^mean: the training diverged \(479 of 479 scores are no numbers\)"):
         train(two, tmp_path / "m.safetensors", ENTRIES[1], budget=QUICK.budget)
     assert list(tmp_path.iterdir()) == []
