@@ -1,4 +1,4 @@
-"""How a surface's error falls with its simulated points, on a grid of the what-if protocol (a tool, not a test):
+"""Error of a surface against its simulated points, on a grid of the what-if protocol (a tool, not a test):
 
     python benchmarks/analysis/points_of_a_surface.py TRACE… --grid core --csv docs/data/points.csv
 
