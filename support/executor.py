@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from support.ending import end_in_order
 from support.errors import InputError
 from support.text import show
 from support.yaml_files import read_yaml
@@ -91,6 +92,7 @@ class Local:
 
 def _end_with_parent() -> None:
     """Let a worker end when its parent does, however that does (SIGKILL): it would wait for work without end."""
+    end_in_order()
     parent = parent_process()
     assert parent is not None
 

@@ -35,6 +35,7 @@ from analysis.cli import (
     workloads,
 )
 from analysis.cli.output import Command, UsageError
+from support.ending import orderly_end
 from support.errors import InputError, is_full
 from support.unsealed import ALLOWED
 
@@ -167,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _fail(InputError("nothing follows --; write -- PROGRAM ARGS…"))
     words.sort(key=lambda word: word != "--unsealed")  # to the front, where an option of all commands stands
     try:
-        with _unread():
+        with orderly_end(), _unread():
             try:
                 sys.exit(app(words, prog_name="perfvec", obj=program, standalone_mode=False) or 0)
             except UsageError as error:

@@ -37,6 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -221,6 +222,14 @@ static uint64_t *slot_start(struct ring *ring, uint64_t number)
     return (uint64_t *)(ring + 1) + (number % ring->slots) * SLOT_WORDS;
 }
 
+/* Nobody will read what a reader that was killed has asked for. */
+static void end_with_reader(void)
+{
+    if (kill(reader, 0) != 0 && errno == ESRCH) {
+        _exit(1);
+    }
+}
+
 /* Make room: the next slot, or again the start of scratch. */
 static __attribute__((noinline)) void refill(struct thread *t)
 {
@@ -232,11 +241,7 @@ static __attribute__((noinline)) void refill(struct thread *t)
     uint64_t filled = ring->filled + 1;
     __atomic_store_n(&ring->filled, filled, __ATOMIC_RELEASE);
     while (filled - __atomic_load_n(&ring->emptied, __ATOMIC_ACQUIRE) >= ring->slots) {
-        if (kill(reader, 0) != 0 && errno == ESRCH) { /* nobody will read this */
-            t->watching = false;
-            discard(t);
-            return;
-        }
+        end_with_reader();
         nanosleep(&(struct timespec){0, 200000}, NULL);
     }
     t->next = slot_start(ring, filled);
@@ -300,9 +305,6 @@ static void enter_region(struct thread *t, const struct block *b, uint64_t index
 static void leave_region(struct thread *t, const struct block *b, uint64_t count)
 {
     put(t, ONLY_FIRST | count);
-    if (!t->recording) { /* nobody reads any more */
-        return;
-    }
     t->ring_next = t->next;
     t->ring_end = t->end;
     discard(t);
@@ -397,9 +399,7 @@ static void ask_for_sites(void)
     uint64_t asked = sites->asked + 1;
     __atomic_store_n(&sites->asked, asked, __ATOMIC_RELEASE);
     while (__atomic_load_n(&sites->answered, __ATOMIC_ACQUIRE) != asked) {
-        if (kill(reader, 0) != 0 && errno == ESRCH) {
-            return;
-        }
+        end_with_reader();
         nanosleep(&(struct timespec){0, 200000}, NULL);
     }
 }
@@ -896,6 +896,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
             return -1;
         }
     }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a reader that is killed cannot end us */
+    end_with_reader();                /* it may have been before */
     read_maps(&emulator, NULL);
     pthread_atfork(NULL, NULL, on_fork);
     qemu_plugin_register_vcpu_init_cb(id, on_thread);

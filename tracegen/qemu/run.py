@@ -183,15 +183,15 @@ class Run:
 def _spool_folder(beside: Path) -> Path:
     """Return one in memory where there is room: the disk would write the rings out over and over."""
     with contextlib.suppress(OSError):
-        _remove_orphans()
+        remove_orphans()
         room = os.statvfs(_MEMORY)
         if room.f_bavail * room.f_frsize >= _ROOM:
             return Path(tempfile.mkdtemp(prefix=f"perfvec-{os.getpid()}-", suffix=".records", dir=_MEMORY))
     return Path(tempfile.mkdtemp(prefix=".perfvec-", suffix=".records", dir=beside.resolve()))
 
 
-def _remove_orphans() -> None:
-    """Give back the memory of runs whose reader was killed."""
+def remove_orphans() -> None:
+    """Give back the memory of runs whose reader was killed (SIGKILL)."""
     for folder in _MEMORY.glob("perfvec-*-*.records"):
         pid = folder.name.split("-")[1]
         if pid.isdigit() and not Path("/proc", pid).exists():

@@ -21,6 +21,7 @@ from threading import Thread
 
 from tqdm import tqdm
 
+from support.ending import orderly_end
 from support.errors import InputError
 from support.executor import Executor, Local
 from tracegen.formats.trace import Trace
@@ -139,7 +140,8 @@ def _in_process(given: _Given) -> int | str:
 def _trace_one(given: _Given, answer: Connection) -> None:
     Thread(target=_end_with_reader, args=(answer,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no trace of half a program after Ctrl-C
-    answer.send(_on_worker(given))
+    with orderly_end():
+        answer.send(_on_worker(given))
 
 
 def _on_worker(given: _Given) -> int | str:
