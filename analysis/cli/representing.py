@@ -54,10 +54,10 @@ def represent(
     from perfvec.representation.represent import represent_file, represent_stream
     from perfvec.representation.sample import parse_half_width, represent_sampled, represent_stream_sampled
     from perfvec.representation.shards import represent_on_cluster
-    from perfvec.representation.vector import vector_files
+    from perfvec.representation.vector import FORMAT, vector_files
     from perfvec.training.ranks import device_of
     from support.executor import connect
-    from support.files import require_writable
+    from support.kinds import require_output
     from tracegen.qemu import stream
 
     if (not targets) == (not context.obj):
@@ -87,7 +87,7 @@ def represent(
         for path in outputs:
             print(_vector_line(path), file=sys.stderr)
         return
-    require_writable(output)
+    require_output(output, FORMAT)
     width, model = parse_half_width(half_width), load_model(model_file).to(place)
     with program.execution(context.obj) as execution, stream(execution) as running:
         if sample is None:

@@ -42,16 +42,16 @@ def live_points(
     perfvec simulate FILE then takes a fraction of a second. Options after --max-instructions are for a program, as of
     perfvec trace; its exit status is passed through.
     """
-    from support.files import require_writable
+    from support.kinds import require_output
     from tracegen.live_points import record
-    from tracegen.live_points.live_points import SUFFIX, LivePoints, save
+    from tracegen.live_points.live_points import FORMAT, SUFFIX, LivePoints, save
     from tracegen.qemu import stream
 
     if (trace is None) == (not context.obj):
         raise InputError("give one target: a trace, or -- PROGRAM ARGS…")
     if not output.name.endswith(SUFFIX):
         raise InputError(f"{output}: the name of a live-points file ends in {SUFFIX}")
-    require_writable(output)
+    require_output(output, FORMAT)
     of_trace: Callable[..., LivePoints] = record.of_trace
     of_stream: Callable[..., LivePoints] = record.of_stream
     if vector:

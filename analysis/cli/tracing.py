@@ -61,9 +61,9 @@ def features(
     after --cluster are for a program, as of perfvec trace; its exit status is passed through.
     """
     from support.executor import Local, connect
-    from support.files import require_writable
+    from support.kinds import require_output
     from tracegen.features import get_schema
-    from tracegen.features.file import extract, extract_several, extract_stream
+    from tracegen.features.file import FORMAT, extract, extract_several, extract_stream
     from tracegen.formats.trace import Trace
     from tracegen.qemu import stream
 
@@ -78,7 +78,7 @@ def features(
         return
     if elsewhere:
         raise InputError("a program runs on this machine; leave --scheduler and --cluster out")
-    require_writable(output)
+    require_output(output, FORMAT)
     if traces:
         with Trace(traces[0]) as opened:
             extract(opened, chosen, output)

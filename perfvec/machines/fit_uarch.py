@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.evaluate import labelled_segments
-from perfvec.machines.machine_vector import SUFFIX, MachineVector
+from perfvec.machines.machine_vector import FORMAT, SUFFIX, MachineVector
 from perfvec.machines.posterior import Observations, Posterior, fit, fit_windows, mean_prior
 from perfvec.machines.times import gather, read_times
 from perfvec.model import Model, configuration_key
 from perfvec.representation.vector import ProgramVector
 from perfvec.training.data import pair_files
 from support.errors import InputError
-from support.files import require_writable
+from support.kinds import require_output
 from support.text import nearest
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
@@ -168,7 +168,7 @@ def require_name(output: str | os.PathLike[str]) -> None:
     """Raise InputError unless a machine vector can be written at `output` and will be known by its name."""
     if not Path(output).name.endswith(SUFFIX):
         raise InputError(f"{output}: name the machine vector *{SUFFIX}")
-    require_writable(output)
+    require_output(output, FORMAT)
 
 
 def _stem(output: str | os.PathLike[str]) -> str:

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from support.arrays import load_arrays, read_arrays, save_arrays, write_arrays
 from support.errors import InputError
-from support.files import require_writable
+from support.kinds import require_output
 
 FORMAT = "perfvec-vector/3"  # 1 and 2: no digest
 CONFIDENCE = 0.95
@@ -117,7 +117,7 @@ def vector_files(traces: Sequence[Path], output: Path) -> list[Path]:
     Makes the folder. Raises InputError where two traces have one name, or where nothing can be written there.
     """
     if len(traces) == 1 and not output.is_dir():
-        require_writable(output)
+        require_output(output, FORMAT)
         return [output]
     output.mkdir(parents=True, exist_ok=True)
     names = [path.name.removesuffix(".h5").removesuffix(".trace") for path in traces]
@@ -125,7 +125,7 @@ def vector_files(traces: Sequence[Path], output: Path) -> list[Path]:
         raise InputError(f"two traces are called {max(names, key=names.count)!r}; represent them into two folders")
     files = [output / f"{name}.vector.npz" for name in names]
     for file in files:
-        require_writable(file)
+        require_output(file, FORMAT)
     return files
 
 

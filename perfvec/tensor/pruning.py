@@ -23,9 +23,10 @@ from perfvec.tensor.evaluate import SELECTIONS, measure
 from perfvec.tensor.models import make
 from perfvec.tensor.records import read_records
 from support.errors import InputError
-from support.files import require_writable
+from support.kinds import require_output
 from tracegen.tensor import splits
 from tracegen.tensor.dataset import Dataset, DatasetWriter
+from tracegen.tensor.dataset.format import FORMAT
 from tracegen.tensor.dataset.merge import copy
 from tracegen.tensor.selection import fast_schedules, program_means, standardised
 
@@ -69,7 +70,7 @@ class Pruned:
 def prune(path: str | os.PathLike[str], output: str | os.PathLike[str], choice: Choice) -> Pruned:
     """Write what `choice` keeps of a dataset. Raises InputError where nothing is left."""
     choice.check()
-    require_writable(output)
+    require_output(output, FORMAT)
     with Dataset(path) as dataset:
         keep = kept(dataset, choice)
         if not keep.any():

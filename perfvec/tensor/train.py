@@ -12,12 +12,12 @@ import numpy as np
 from perfvec.tensor.configuration import Entry
 from perfvec.tensor.contract import Budget, CostModel
 from perfvec.tensor.fine_tuning import Step, fine_tune
-from perfvec.tensor.model_file import describe, load_model, save_model
+from perfvec.tensor.model_file import FORMAT, describe, load_model, save_model
 from perfvec.tensor.models import make
 from perfvec.tensor.records import Records, read_records
 from perfvec.tensor.trained_on import task_digests
 from support.errors import InputError
-from support.files import require_writable
+from support.kinds import require_output
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def train(
     the device that networks compute on. Raises InputError where the dataset has no measured records or not the
     features that the model reads, and where the training diverges.
     """
-    require_writable(output)
+    require_output(output, FORMAT)
     model = make(entry.model, entry.parameters) if initial is None else load_model(initial)
     model.use(on)
     records = read_records(dataset, [model.kind]).measured()

@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
-from perfvec.model import FoundationModel, Model, TrainingProgram, configuration_key, save_model
+from perfvec.model import FORMAT, FoundationModel, Model, TrainingProgram, configuration_key, save_model
 from perfvec.precision import flushed_subnormals, native_bf16
 from perfvec.representation.represent import CHUNK, sequence_sums
 from perfvec.training import encoder_training, sampled_encoder
@@ -56,7 +56,7 @@ from perfvec.training.ranks import Ranks, device_of, processes
 from perfvec.training.recipe import Recipe
 from perfvec.training.table_rows import refine_table
 from support.errors import InputError
-from support.files import require_writable
+from support.kinds import require_output
 from tracegen.features import Schema, get_schema
 
 CHECKPOINT_SECONDS = 60.0
@@ -102,7 +102,7 @@ def train(
     recipe = replace(recipe or Recipe(), initial=initial.digest if initial else "")
     if encoder_latencies and sampled_latencies:
         raise InputError("encoder_latencies and sampled_latencies both teach the encoder; give one of them")
-    require_writable(output)
+    require_output(output, FORMAT)
     device_of(device)
     if tensorboard:
         require_tensorboard()

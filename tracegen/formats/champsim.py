@@ -41,10 +41,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from support.errors import InputError
-from support.files import require_writable
 from support.jit import cached
+from support.kinds import require_output
 from tracegen.decode.champsim import FLAGS, INSTRUCTION_POINTER, STACK_POINTER, WIDTH, BranchKind
-from tracegen.formats.trace import TraceWriter
+from tracegen.formats.trace import FORMAT, TraceWriter
 
 RECORD = 64  # bytes
 BLOCK = 1 << 16  # records read at a time
@@ -123,7 +123,7 @@ def import_champsim(
     record, for one that cannot be a ChampSim trace, is truncated or damaged; nothing is written then.
     """
     output = Path(output)
-    require_writable(output)
+    require_output(output, FORMAT)
     name = "standard input" if os.fspath(source) == "-" else os.fspath(source)
     program = Path(os.fspath(source)).name.split(".champsim")[0] if os.fspath(source) != "-" else "stdin"
     with ExitStack() as stack:

@@ -27,9 +27,11 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from support.errors import InputError
-from support.files import require_writable
+from support.kinds import require_output
 from tracegen.binary import elf
 from tracegen.decode import decode
+from tracegen.formats import latency as latency_file
+from tracegen.formats import trace as trace_file
 from tracegen.formats.latency import LatencyWriter
 from tracegen.formats.trace import Trace, TraceWriter
 from tracegen.gem5.access_size import access_bytes, shares
@@ -383,9 +385,9 @@ def import_gem5(
     grow with the run. Raises InputError, which names file and line, for text that is cut, damaged or not gem5's.
     """
     output = Path(output)
-    for path in (output, latency):
-        if path is not None:
-            require_writable(path)
+    require_output(output, trace_file.FORMAT)
+    if latency is not None:
+        require_output(latency, latency_file.FORMAT)
     source = find_source([Path(path) for path in paths])
     run = read_run(source, Path(program) if program is not None else None, name)
     writer = TraceWriter(

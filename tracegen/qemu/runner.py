@@ -24,10 +24,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from support.errors import InputError
-from support.files import require_writable
+from support.kinds import require_output
 from tracegen.binary import elf
 from tracegen.binary.dwarf import lines_at_run_time
-from tracegen.formats.trace import TraceWriter
+from tracegen.formats.trace import FORMAT, TraceWriter
 from tracegen.qemu.execution import Execution
 from tracegen.qemu.records import ThreadRecords
 from tracegen.qemu.run import Run
@@ -57,7 +57,7 @@ def trace(execution: Execution, output: str | os.PathLike[str], *, progress: boo
     output do not serve, where a region's symbol does not exist, or where nothing was recorded.
     """
     output = Path(output)
-    require_writable(output)
+    require_output(output, FORMAT)
     with ExitStack() as stack:
         run = stack.enter_context(Run(execution, output.parent))
         bar = stack.enter_context(

@@ -182,6 +182,14 @@ def test_skip_beyond_the_end_is_an_error(build, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_source_file_is_not_replaced_by_a_trace(build, tmp_path):
+    source = tmp_path / "counted.c"
+    source.write_text("int main() {}")
+    with pytest.raises(InputError, match=r"counted.c: is no perfvec-trace file, and would be replaced by one"):
+        trace(Execution([str(build("counted", *FREESTANDING))]), source, progress=False)
+    assert source.read_text() == "int main() {}" and list(tmp_path.iterdir()) == [source]
+
+
 # ---- how programs end ----
 
 
