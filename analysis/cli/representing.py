@@ -95,7 +95,7 @@ def represent(
         else:
             represent_stream_sampled(model, running, half_width=width, seed=seed).save(output)
     print(_vector_line(output), file=sys.stderr)
-    leave_as(running.outcome)
+    leave_as(running.outcome, running.cut_short)
 
 
 def _vector_line(path: Path) -> str:

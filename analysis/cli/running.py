@@ -102,8 +102,10 @@ def runs_program(command: Callable[..., None]) -> Callable[..., None]:
     return with_program
 
 
-def leave_as(result: TraceResult | RunEnd | None) -> None:
-    """Exit as the traced program did; None: it was interrupted."""
+def leave_as(result: TraceResult | RunEnd | None, cut_short: str) -> None:
+    """Exit as the traced program did, which `cut_short` tells of where a signal ended it; None: it was interrupted."""
+    for line in result.unrecorded if result is not None else ():
+        print(line, file=sys.stderr)
     if result is None or result.interrupted:
         print("interrupted: what the program executed until then is recorded", file=sys.stderr)
         raise typer.Exit(130)
@@ -111,6 +113,8 @@ def leave_as(result: TraceResult | RunEnd | None) -> None:
         print(f"the program became {result.replaced_by} (exec), which is not traced: trace that one", file=sys.stderr)
     if result.stopped:
         print("the program had not ended: what was asked for is recorded, and it was stopped", file=sys.stderr)
+    if cut_short:
+        print(cut_short, file=sys.stderr)
     if result.signal is not None and not result.stopped:
         raise typer.Exit(128 + result.signal)
     raise typer.Exit(result.exit_status or 0)

@@ -69,4 +69,4 @@ def live_points(
         points = of_stream(running, units=units, seed=seed)
         save(points, output)
     print(f"{output}: {points.summary}", file=sys.stderr)
-    leave_as(running.outcome)
+    leave_as(running.outcome, running.cut_short)

@@ -39,7 +39,7 @@ def trace(
         result = run_trace(execution, output)
     paths = ", ".join(str(path) for path in (result.path, *result.threads))
     print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
-    leave_as(result)
+    leave_as(result, result.cut_short)
 
 
 @app.command()
@@ -87,7 +87,7 @@ def features(
         instructions = extract_stream(running, chosen, output)
     print(f"{output}: {instructions:,} instructions, {running.isa}", file=sys.stderr)
     assert running.outcome is not None
-    leave_as(running.outcome)
+    leave_as(running.outcome, running.cut_short)
 
 
 @app.command()

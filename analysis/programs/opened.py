@@ -5,6 +5,7 @@ made now.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,5 +39,7 @@ def traced(command: Sequence[str], *, max_instructions: int | None = None) -> It
     """A program's trace, made now in a temporary folder; what it prints goes to stderr, beside the progress."""
     with tempfile.TemporaryDirectory(prefix="perfvec-") as folder:
         path = Path(folder) / f"{Path(command[0]).name}.trace.h5"
-        runner.trace(Execution(command, stdout=2, max_instructions=max_instructions), path)
+        made = runner.trace(Execution(command, stdout=2, max_instructions=max_instructions), path)
+        for line in made.unrecorded:
+            print(f"perfvec: {line}", file=sys.stderr)
         yield path

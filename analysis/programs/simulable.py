@@ -73,7 +73,7 @@ class SimulableTrace:
     def __init__(self, path: str | os.PathLike[str], span: Span | None = None, *, progress: bool = False) -> None:
         self.path, self._span, self._progress = Path(path), span or Span(), progress
         with Trace(path) as trace:
-            self.name = trace.name
+            self.name, self.cut_short = trace.name, trace.cut_short
             self.digest, self.isa = trace.digest, trace.isa
             self.work = self._span.stop(trace)
             self.instructions = self.work - self._span.start

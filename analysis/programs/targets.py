@@ -38,6 +38,11 @@ class Target:
         return self.vector.program if self.simulable is None else self.simulable.name
 
     @property
+    def cut_short(self) -> str:
+        """A line on the signal that ended the traced program; empty where none is known to have."""
+        return self.simulable.cut_short if isinstance(self.simulable, SimulableTrace) else ""
+
+    @property
     def isa(self) -> str:
         return self.vector.isa if self.simulable is None else self.simulable.isa
 

@@ -112,8 +112,18 @@ def ask(
         sections=lambda: sections(frame),
         picture=lambda: plot(frame),
         stack=Stack(frame, traces, machines, span, threads),
+        notes=tuple(_cut_short(traces)),
         headline=lambda: headline(frame),
     )
+
+
+def _cut_short(traces: Sequence[str | os.PathLike[str]]) -> Iterator[str]:
+    """A line for each traced program that a signal ended."""
+    for path in traces:
+        if not is_live_points(path):
+            with opened(path) as trace:
+                if trace.cut_short:
+                    yield trace.cut_short
 
 
 def simulate(

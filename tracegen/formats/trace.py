@@ -36,6 +36,7 @@ from support.jit import cached
 from tracegen.decode import ISAS
 from tracegen.formats import lzf
 from tracegen.formats.column import WORKERS, ColumnReader
+from tracegen.formats.ending import cut_short
 from uarch.instructions import LAST, Chunk
 
 FORMAT = "perfvec-trace"
@@ -195,6 +196,11 @@ class TraceWriter:
         self._table("lines", {"address": address, "file": file, "line": line})
         write_strings(self._file, "lines/files", files)
 
+    def ended_by(self, what: str) -> None:
+        """Tell what cut the program's execution short, as "signal 11 (segmentation fault)"; nothing where empty."""
+        if what:
+            self._file.attrs["ended_by"] = what
+
     def _table(self, group: str, columns: dict[str, NDArray[Any]]) -> None:
         for name, data in columns.items():
             self._file.create_dataset(f"{group}/{name}", data=data, compression="gzip", shuffle=True)
@@ -331,8 +337,9 @@ class _Events:
 class Trace(H5Reader):
     """A trace file, open for reading; a context manager.
 
-    Attributes: `path`, `isa`, `program`, `command` (list), `source`, `digest`, `address` u64 [S], `code` u8 [S, 16].
-    `len()` is the number of executed instructions.
+    Attributes: `path`, `isa`, `program`, `command` (list), `source`, `digest`, `address` u64 [S], `code` u8 [S, 16],
+    `ended_by` (the signal that ended the program; empty where none is known to have). `len()` is the number of
+    executed instructions.
 
     What is safe when: opening compares a file that TraceWriter made with its seal (support/seal.py), so that damage
     is found before anything is read; in any file it checks the datasets' types and lengths, that the file can hold
@@ -350,6 +357,7 @@ class Trace(H5Reader):
             read_text_attribute(file, name) for name in ("isa", "program", "source", "digest")
         )
         self.command = _command(self.path, read_text_attribute(file, "command"))
+        self.ended_by = read_text_attribute(file, "ended_by") if "ended_by" in file.attrs else ""
         if self.isa not in ISAS:
             raise InputError(f"{self.path}: unknown isa {self.isa!r}; one of {', '.join(ISAS)}")
         address = read_dataset(file, "static/address", "<u8")
@@ -376,6 +384,11 @@ class Trace(H5Reader):
     def name(self) -> str:
         """The file's stem: `perl` for `perl.trace.h5`."""
         return self.path.name.removesuffix(".h5").removesuffix(".trace")
+
+    @property
+    def cut_short(self) -> str:
+        """A line on the signal that ended the program; empty where none is known to have."""
+        return cut_short(self.program, self.ended_by, len(self))
 
     @property
     def accesses(self) -> int:

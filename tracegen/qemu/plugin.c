@@ -18,6 +18,7 @@
  *   handlers    text: "signal HEX-address" for each handler that the program installs
  *   replaced    path of the program that the traced one has become by exec
  *   stopped     exists when the plugin ended the program because of max= or times=
+ *   unrecorded  struct unrecorded: how many threads and children of the program have no record
  *   sites       struct sites: where regions begin and end. The reader looks there up in files that the program has mapped
  *
  * Arguments: dir=FOLDER, isa=NAME, skip=N, max=N (0: no limit), threads=on, reader=PID, region=between|function,
@@ -162,6 +163,10 @@ struct sites {
     uint64_t from[MAX_SITES], to[MAX_SITES];
 };
 
+struct unrecorded {
+    uint64_t threads, children;
+};
+
 struct thread {
     uint64_t *next, *end; /* where the next word goes */
     uint64_t *ring_next, *ring_end; /* the same, while nothing is recorded */
@@ -198,6 +203,7 @@ static bool all_threads, forked;
 static enum { X86_64, AARCH64, RISCV64 } isa;
 static enum { WHOLE, BETWEEN, FUNCTION } region;
 static struct sites *sites;
+static struct unrecorded *unrecorded;
 static bool from_start; /* the region begins where the program does */
 static uint64_t skip, max, times, guest_base;
 static pid_t reader;
@@ -772,7 +778,11 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 static void on_thread(qemu_plugin_id_t id, unsigned int vcpu)
 {
     (void)id;
-    if (forked || vcpu >= MAX_VCPUS || (streams > 0 && !all_threads)) {
+    if (forked) {
+        return;
+    }
+    if (vcpu >= MAX_VCPUS || (streams > 0 && !all_threads)) {
+        __atomic_fetch_add(&unrecorded->threads, 1, __ATOMIC_RELAXED);
         return;
     }
     pthread_mutex_lock(&lock);
@@ -844,6 +854,13 @@ static void on_syscall_return(qemu_plugin_id_t id, unsigned int vcpu, int64_t nu
     }
 }
 
+static void after_fork(void)
+{
+    if (!forked) {
+        __atomic_fetch_add(&unrecorded->children, 1, __ATOMIC_RELAXED);
+    }
+}
+
 /* A forked child shares the mappings: it must not write there, and is not traced. */
 static void on_fork(void)
 {
@@ -890,6 +907,10 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
     if (folder[0] == 0 || reader <= 0) {
         return -1;
     }
+    unrecorded = map_file("unrecorded", 0, sizeof *unrecorded);
+    if (unrecorded == NULL) {
+        return -1;
+    }
     if (region != WHOLE) {
         sites = map_file("sites", 0, sizeof *sites);
         if (sites == NULL) {
@@ -899,7 +920,7 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a reader that is killed cannot end us */
     end_with_reader();                /* it may have been before */
     read_maps(&emulator, NULL);
-    pthread_atfork(NULL, NULL, on_fork);
+    pthread_atfork(NULL, after_fork, on_fork);
     qemu_plugin_register_vcpu_init_cb(id, on_thread);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
     qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal as signals
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from types import FrameType
 
 from support.errors import InputError
 from tracegen.binary import elf
+from tracegen.formats.ending import name_of_signal
 from tracegen.qemu.blocks import BlockTable
 from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import Interruptions
@@ -42,6 +44,12 @@ class RunEnd:
     stopped: bool  # ended by us, because all that was asked for is recorded
     replaced_by: str | None  # the program that this one became by exec, where the record ends
     interrupted: bool  # Ctrl-C: the record holds what was executed until then
+    unrecorded: tuple[str, ...]  # a line each on the program's other threads and its children, where it had some
+
+    @property
+    def ended_by(self) -> str:
+        """The signal that cut the program's execution short, by number and name; empty where none did."""
+        return "" if self.signal is None or self.stopped else name_of_signal(self.signal)
 
 
 class Run:
@@ -151,7 +159,19 @@ class Run:
             stopped=stopped,
             replaced_by=replaced.read_text(errors="replace") if replaced.exists() and not stopped else None,
             interrupted=self.interrupted,
+            unrecorded=tuple(self._unrecorded()),
         )
+
+    def _unrecorded(self) -> Iterator[str]:
+        program = Path(self.command[0]).name
+        counted = self.folder / "unrecorded"
+        if not counted.exists() or counted.stat().st_size == 0:  # QEMU has not come that far
+            return
+        threads, children = struct.unpack("<QQ", counted.read_bytes())
+        if threads:
+            yield f"{program}: threads that are not recorded: {threads:,} (perfvec trace --threads records each)"
+        if children:
+            yield f"{program}: child processes that are not recorded: {children:,} (trace their programs by themselves)"
 
     def nothing_recorded(self) -> InputError:
         """Return why there is no record."""

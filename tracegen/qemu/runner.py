@@ -27,10 +27,11 @@ from support.errors import InputError
 from support.kinds import require_output
 from tracegen.binary import elf
 from tracegen.binary.dwarf import lines_at_run_time
+from tracegen.formats.ending import cut_short
 from tracegen.formats.trace import FORMAT, TraceWriter
 from tracegen.qemu.execution import Execution
 from tracegen.qemu.records import ThreadRecords
-from tracegen.qemu.run import Run
+from tracegen.qemu.run import Run, RunEnd
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class TraceResult:
     stopped: bool = False  # ended by us, because all that was asked for is recorded
     replaced_by: str | None = None  # the program that this one became by exec, where the trace ends
     interrupted: bool = False  # Ctrl-C: the trace holds what was executed until then
+    unrecorded: tuple[str, ...] = ()  # a line each on the program's other threads and its children, where it had some
+    cut_short: str = ""  # a line on the signal that ended the program
     threads: tuple[Path, ...] = field(default=())  # traces of the other threads, where asked for
 
 
@@ -71,7 +74,7 @@ def trace(execution: Execution, output: str | os.PathLike[str], *, progress: boo
                 run.wait()
         traces.finish()
         outcome = run.outcome()
-        made = traces.write()
+        made = traces.write(outcome)
     (path, instructions), *others = made
     return TraceResult(
         path=path,
@@ -82,6 +85,8 @@ def trace(execution: Execution, output: str | os.PathLike[str], *, progress: boo
         stopped=outcome.stopped,
         replaced_by=outcome.replaced_by,
         interrupted=outcome.interrupted,
+        unrecorded=outcome.unrecorded,
+        cut_short=cut_short(Path(run.command[0]).name, outcome.ended_by, instructions),
         threads=tuple(other for other, _ in others),
     )
 
@@ -120,7 +125,7 @@ class _Traces:
         for record in self._records:
             record.finish()
 
-    def write(self) -> list[tuple[Path, int]]:
+    def write(self, outcome: RunEnd) -> list[tuple[Path, int]]:
         """Complete the traces; path and instructions, of those threads that executed what was asked for."""
         recorded = [(number, record) for number, record in enumerate(self._records) if record.instructions]
         if not recorded:
@@ -132,6 +137,7 @@ class _Traces:
             assert record.writer is not None
             address = record.write_static()
             symbols = elf.symbols_at_run_time(mappings, address)
+            record.writer.ended_by(outcome.ended_by)
             record.writer.symbols(symbols.address, symbols.size, symbols.name)
             record.writer.lines(*lines_at_run_time(mappings, address))
         made = [(self._thread_path(number), record.instructions) for number, record in recorded]

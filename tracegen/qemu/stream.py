@@ -17,6 +17,7 @@ from support.errors import InputError
 from tracegen.binary import elf
 from tracegen.binary.dwarf import lines_at_run_time
 from tracegen.decode import Decoder
+from tracegen.formats.ending import cut_short
 from tracegen.formats.trace import CHUNK
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
 from tracegen.qemu.execution import Execution
@@ -76,6 +77,12 @@ class ProgramStream:
     def interrupted(self) -> bool:
         """Return whether Ctrl-C has ended the program; `chunks` goes on with what it executed until then."""
         return self.run.interrupted
+
+    @property
+    def cut_short(self) -> str:
+        """Return a line on the signal that ended the program; empty where none did, and before the last chunk."""
+        ended_by = "" if self.outcome is None else self.outcome.ended_by
+        return cut_short(self.program, ended_by, self._replay.instructions)
 
     @property
     def digest(self) -> str:

@@ -86,6 +86,8 @@ int main(int argc, char **argv)
         pthread_join(other, NULL);
     } else if (!strcmp(what, "kill")) {
         kill(getpid(), SIGKILL);
+    } else if (!strcmp(what, "illegal")) {
+        __builtin_trap();
     } else if (!strcmp(what, "exec")) {
         execl("/bin/true", "true", NULL);
     } else if (!strcmp(what, "long")) {

@@ -211,6 +211,8 @@ def test_forked_child_is_not_traced(build, run):
     assert result.exit_status == 0
     assert executed_in(file, "work") >= 8000
     assert executed_in(file, "child_work") == 0
+    (line,) = result.unrecorded
+    assert line.endswith("child processes that are not recorded: 1 (trace their programs by themselves)")
 
 
 def test_exec_ends_the_trace(build, run):
@@ -224,6 +226,7 @@ def test_death_by_sigkill_keeps_what_was_executed(build, run):
     result, file = run(build("behave"), "kill")
     assert result.signal == signal.SIGKILL and result.exit_status is None
     assert executed_in(file, "work") >= 4000
+    assert file.ended_by == "signal 9 (killed)"
 
 
 def test_death_by_fault_ends_at_the_faulting_instruction(build, run):
@@ -231,6 +234,20 @@ def test_death_by_fault_ends_at_the_faulting_instruction(build, run):
     assert result.signal == signal.SIGSEGV
     assert result.instructions == 5
     assert file.accesses == 1
+    assert file.ended_by == "signal 11 (segmentation fault)"
+    assert result.cut_short == file.cut_short
+    assert file.cut_short == f"{file.program}: ended by signal 11 (segmentation fault) after 5 recorded instructions"
+
+
+def test_an_illegal_instruction_is_told_with_what_may_be_the_matter(build, run):
+    result, file = run(build("behave"), "illegal", stderr=subprocess.DEVNULL)
+    assert file.ended_by == "signal 4 (illegal instruction)"
+    assert "QEMU may lack instructions that the program uses" in result.cut_short
+
+
+def test_a_program_that_ends_by_itself_has_no_such_mark(build, run):
+    result, file = run(build("behave"), "_exit")
+    assert (file.ended_by, file.cut_short, result.cut_short, result.unrecorded) == ("", "", "", ())
 
 
 def test_handled_fault_does_not_execute_the_rest_of_its_block(build, run):
@@ -247,11 +264,14 @@ def test_handled_fault_does_not_execute_the_rest_of_its_block(build, run):
 def test_threads_apart(build, run):
     result, file = run(build("behave"), "threads")
     assert result.threads == ()
+    (line,) = result.unrecorded
+    assert line.endswith("threads that are not recorded: 2 (perfvec trace --threads records each)")
     assert executed_in(file, "child_work") == 0
 
 
 def test_threads_get_files_of_their_own(build, run, tmp_path):
     result, _ = run(build("behave"), "threads", threads=True)
+    assert result.unrecorded == ()
     assert [path.name for path in result.threads] == ["t.thread1.trace.h5", "t.thread2.trace.h5"]
     for number, path in enumerate(result.threads, 1):
         with Trace(path) as file:
