@@ -51,7 +51,12 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 def _locked(target: Path) -> tuple[int, Path]:
     """A new temporary file for `target`, and the handle that locks it."""
     while True:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        except OSError as error:  # as in /proc, which lets nobody create a file
+            if is_full(error):
+                raise
+            raise InputError(f"{target}: cannot be created ({error.strerror}); name another folder") from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
         except OSError:
@@ -232,12 +237,23 @@ def damage_in(path: str | os.PathLike[str], part: str) -> Iterator[None]:
         raise InputError(f"{path}: {part} cannot be read; the file is damaged ({why})") from error
 
 
+def is_program(path: Path) -> bool:
+    """Return whether the file begins as an ELF file does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
 def _open(path: Path, file_format: str, version: int) -> h5py.File:
     if not path.exists():
         raise InputError(f"{path}: no such file; expected a {file_format} file")
     if not path.is_file():  # a pipe would wait for its writer
         found = "a folder" if path.is_dir() else "a pipe or a device"
         raise InputError(f"{path}: is {found}; expected a {file_format} file")
+    if is_program(path):
+        raise InputError(f"{path}: is a program; trace it first (perfvec trace -o T.trace.h5 -- {path})")
     _check_bytes(path, file_format)
     try:
         file = h5py.File(path, "r", locking=False)  # files are replaced, never changed

@@ -88,7 +88,8 @@ def coalitions(machine: Machine, groups: Mapping[str, Mapping[str, Any]]) -> lis
                         values[section] = values[section] | {last: value}
                     else:
                         values[section] = value
-        found.append(machine_from_dict(values))
+        name = f"{machine.name} made ideal" if number else machine.name
+        found.append(machine_from_dict(values | {"name": name}))
     return found
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from support.errors import InputError
-from support.files import atomic_path, sealed_h5
+from support.files import atomic_path, open_h5, sealed_h5
 from tracegen.suite.inputs import compile_c
 
 _WRITER = """
@@ -101,3 +101,13 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
     with pytest.raises(InputError, match="pipe: is a device or a pipe; name a file"), atomic_path(tmp_path / "pipe"):
         pass
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_folder_in_which_nobody_creates_a_file_is_named_with_the_file():
+    with pytest.raises(InputError, match=r"^/proc/x: cannot be created \(No such file"), atomic_path("/proc/x"):
+        pass
+
+
+def test_a_program_in_place_of_its_trace_is_told():
+    with pytest.raises(InputError, match=r"is a program; trace it first"), open_h5(sys.executable, "perfvec-trace", 1):
+        pass
