@@ -120,7 +120,9 @@ class Traced:
         self.program = loop.build(folder)
         path = folder / f"{loop.name}.trace.h5"
         end = loop.skip + loop.warmup + loop.instructions
-        trace(Execution([str(self.program), ROUNDS], max_instructions=end), path, progress=False)
+        # Where the arguments lie, on one line or on two, decides how some loops begin, and so all that follows.
+        here = Execution([f"./{self.program.name}", ROUNDS], cwd=folder, env={}, max_instructions=end)
+        trace(here, path, progress=False)
         with Trace(path) as file:
             address, code = whole_text(self.program)
             self.instructions = decode(address, code, file.isa)
