@@ -87,7 +87,7 @@ def _operations(probe: Probe, told: Told, found: Measurements) -> None:
         elif kind == "throughput":
             found.per_cycle[name] = max(1 / probe.cycles(snippet.name), found.per_cycle.get(name, 0.0))
         elif kind == "set" and _way_bytes(told) <= SET_STRIDE:
-            cycles = probe.cycles(snippet.name, size=SET_LINES * SET_STRIDE)
+            cycles = probe.cycles(snippet.name, 100 * SET_LINES, SET_LINES * SET_STRIDE)
             found.numbers[snippet.name] = min(cycles, found.numbers.get(snippet.name, cycles))
 
 

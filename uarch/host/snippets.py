@@ -98,11 +98,10 @@ def _throughputs() -> list[Snippet]:
 
 
 def _one_set() -> list[Snippet]:
-    """More lines than a set of L1D has ways, read or written in order."""
-    places = [f"[rdi + {SET_STRIDE * k}]" for k in range(SET_LINES)]
-    reads = "\n".join(f"mov {_WHOLE[k % len(_WHOLE)]}, {place}" for k, place in enumerate(places))
-    writes = "\n".join(f"mov {place}, r12" for place in places)
-    return [Snippet("set reads", reads, SET_LINES), Snippet("set writes", writes, SET_LINES)]
+    """More lines than a set of L1D has ways, read or written in order by one instruction, as a column's are."""
+    onward = f"add r9, {SET_STRIDE}\nand r9, {SET_LINES * SET_STRIDE - 1}"
+    accesses = {"set reads": "mov rax, [rdi + r9]", "set writes": "mov [rdi + r9], r12"}
+    return [Snippet(name, f"{access}\n{onward}", before="xor r9d, r9d") for name, access in accesses.items()]
 
 
 def _renaming() -> list[Snippet]:
