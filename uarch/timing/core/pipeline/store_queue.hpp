@@ -41,7 +41,7 @@ class StoreQueue {
           protected_(static_cast<std::size_t>(std::max(caches.levels[L1D].ways() / 2, 1))),
           ring_(machine.out_of_order->store_queue_entries, free_at) {
         std::size_t size = 1;
-        while (size < static_cast<std::size_t>(ring_.entries())) size *= 2;
+        while (size < static_cast<std::size_t>(ring_.entries()) * (refetch_ > 0 ? 2 : 1)) size *= 2;
         retired_.resize(size);
         if (refetch_ > 0) {
             sets_.resize(caches_.levels[L1D].lines() / static_cast<std::size_t>(caches_.levels[L1D].ways()));
@@ -62,7 +62,7 @@ class StoreQueue {
     // A store that can be written from `cycle` on. One instruction's may be more than the queue holds.
     void retire(const Store& store, Cycle cycle) {
         if (waiting() == entries()) write_next();
-        retired_[place(ring_.handed_out())] = {store, cycle};
+        retired_[place(ring_.handed_out())] = {store, cycle, 0};
         ring_.hand_out();
         forwarding_.note_store(store.address, store.size, store.data, NEVER);
     }
@@ -96,6 +96,7 @@ class StoreQueue {
 
     struct Retired : Store {
         Cycle earliest;
+        Cycle gone;  // from the queue
     };
     struct Set {  // of L1D, as stores saw it
         Line last = -1;
@@ -112,7 +113,7 @@ class StoreQueue {
 
     // The oldest store that waits goes to the cache; its entry is free when it and all before it are there.
     void write_next() {
-        const Retired& store = retired_[place(written_)];
+        Retired& store = retired_[place(written_)];
         const Cycle start = starts(store);
         const Line line = line_of(store.address);
         lines_ = sent_ > 0 && start == next_ ? lines_ + (line != line_) : 1;
@@ -138,7 +139,7 @@ class StoreQueue {
             // A load that comes later asks the cache for it; under total store order when all before it are there too.
             visible = total_store_order_ ? drained_ : start + 1;
         }
-        ring_.release(written_) = drained_;
+        ring_.release(written_) = store.gone = drained_;
         ++written_;
         forwarding_.note_written(store.address, store.size, store.data, visible);
     }
@@ -169,8 +170,9 @@ class StoreQueue {
         std::uint64_t seen[4] = {};  // lines, by a hash
         int others = 0;
         for (std::int64_t k = written_ - 1; k > std::max<std::int64_t>(written_ - entries(), -1); --k) {
-            if (ring_.release(k) <= store.earliest) break;
-            const Line line = line_of(retired_[place(k)].address);
+            const Retired& before = retired_[place(k)];
+            if (before.gone <= store.earliest) break;
+            const Line line = line_of(before.address);
             if (line == own || cache.set_of(line) != cache.set_of(own)) continue;
             const std::uint64_t hash = (static_cast<std::uint64_t>(line) * 0x9E3779B97F4A7C15u) >> 56;
             const std::uint64_t bit = std::uint64_t{1} << (hash & 63);
@@ -205,7 +207,7 @@ class StoreQueue {
     std::vector<std::int64_t> to_set_;  // numbers of the last `protected_` stores to each set
     double displaced_ = 0;  // parts of cycles that are still to be waited
     ReleaseRing ring_;
-    std::vector<Retired> retired_;  // by entry, modulo a power of two
+    std::vector<Retired> retired_;  // by entry, modulo a power of two: all that wait; with `refetch_` as many before
     StoreForwarding forwarding_;
     History history_;
     std::int64_t written_ = 0;  // stores sent to the cache so far
