@@ -43,8 +43,8 @@ def run(
 
     All points, the base too, go through the encoder, so that differences are between like and like. `pareto` marks the
     points that no other of the program matches or beats in time and cost; without a cost, on a grid, in time with no
-    varied number larger and no kind different, and of sampled points only the fastest. Raises InputError for vectors
-    of another model, or an expression that is not arithmetic over fields.
+    varied number larger (no latency shorter) and no kind different, and of sampled points only the fastest. Raises
+    InputError for vectors of another model, or an expression that is not arithmetic over fields.
     """
     encoder = encoder_of(model)
     require_model(model, programs)

@@ -101,7 +101,7 @@ def _front_section(frame: pd.DataFrame, importance: pd.DataFrame, source: str) -
         text = "The line is the Pareto front: no other point is both as fast and as cheap."
         return Section("Pareto front: time over cost", text, plot_front(frame), source=source)
     front_rows = frame[frame["pareto"]].sort_values(["program", "seconds"], kind="stable").head(_MOST_IN_PAGE)
-    text = "No other point is as fast with every field as small."
+    text = "No other point is as fast with nothing larger, and no latency shorter."
     table = _fields_first(readable(front_rows).drop(columns="pareto"))
     order = importance.groupby("field", sort=False)["first_order"].mean().sort_values(ascending=False).index
     sizes = [str(field) for field in order if pd.api.types.is_numeric_dtype(frame[field])]

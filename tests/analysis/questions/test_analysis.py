@@ -65,6 +65,12 @@ def test_pareto_by_hand():
     assert pareto_front(frame, ["size", "kind"]).tolist() == [True, True, False, True]
 
 
+def test_a_shorter_latency_is_no_cheaper():
+    """A slow cache that is as fast in time is on the front, as is the quickest; what is slower with the same is not."""
+    frame = pd.DataFrame({"seconds": [1.0, 2.0, 2.0, 3.0], "l3.latency": [20, 30, 50, 50]})
+    assert pareto_front(frame, ["l3.latency"]).tolist() == [True, False, True, False]
+
+
 @pytest.mark.parametrize(
     ("texts", "match"),
     [
