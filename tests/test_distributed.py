@@ -210,3 +210,12 @@ def test_a_trace_that_ends_too_early_is_told_and_left_out(data, tmp_path, capsys
     (output,) = label([short, long], data.machines[:1], tmp_path, start=5000, count=500, workers=1, progress=False)
     assert output.name == "qsort-5000.latency.h5"
     assert capsys.readouterr().err == f"{short}: ends before instruction 5000; left out\n"
+
+
+def test_what_cannot_be_labelled_leaves_no_folder(data, tmp_path):
+    (tmp_path / "broken.trace.h5").write_text("nothing")
+    whole = data.traces / "qsort.trace.h5"
+    for traces, start, told in (([whole, tmp_path / "broken.trace.h5"], 0, "broken"), ([whole], 1 << 40, "nothing to")):
+        with pytest.raises(InputError, match=told):
+            label(traces, data.machines[:1], tmp_path / "labels", start=start, progress=False)
+        assert not (tmp_path / "labels").exists()

@@ -111,6 +111,8 @@ def test_missing_and_unknown_fields():
 
 def test_unreadable_files(tmp_path):
     assert "neither a preset" in message(lambda: load_machine("zen"))
+    told = message(lambda: load_machine("nothing like any"))
+    assert all(name in told for name in (*preset_names(), *native_names()))
     assert "did you mean zen2" in message(lambda: load_machine("zen22"))
     assert "cannot read" in message(lambda: load_machine(tmp_path / "no.yaml"))
     (tmp_path / "bad.json").write_text("{")

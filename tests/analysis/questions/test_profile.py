@@ -78,6 +78,8 @@ def test_intervals_have_the_length_that_is_asked(small_model, traces, costs):
     frame = profile(parts, costs, "interval")
     assert frame["first"].tolist() == [0, 7_000, 14_000]
     assert frame["instructions"].tolist() == [7_000, 7_000, 6_000]
+    every, some = shown(frame, costs, "interval").splitlines(), shown(frame, costs, "interval", 2).splitlines()
+    assert len(every) == len(some) == 5 and some[-2].startswith("1 more") and not every[-2].startswith("1 more")
 
 
 @pytest.mark.parametrize("by", PARTITIONS)

@@ -184,6 +184,9 @@ def test_on_a_busy_computer_times_that_are_kept_are_judged_and_the_others_named(
     monkeypatch.setattr(validation, "others_busy", lambda: 99.0)
     zen2, folder = load_machine("zen2"), tmp_path / "v"
     with pytest.raises(InputError, match="this computer is busy"):
+        validation.validate([zen2], folder=folder, progress=False)
+    assert not folder.exists()  # nothing was recorded in vain
+    with pytest.raises(InputError, match="this computer is busy"):
         validation.validate([zen2], folder=folder, keep_times=True, progress=False)
     points = next(folder.glob("one_O1-*")).name
     (folder / "times.json").write_text(
