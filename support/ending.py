@@ -21,7 +21,8 @@ def orderly_end() -> Iterator[None]:
         yield
     finally:
         for number in changed:
-            signal.signal(number, signal.SIG_DFL)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # else one has come, and the process is about to end
+                signal.signal(number, signal.SIG_DFL)
 
 
 def end_in_order() -> list[signal.Signals]:

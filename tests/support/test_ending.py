@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 _WORKER = """
-import sys, time
+import atexit, os, signal, sys, time
 from pathlib import Path
 from support.ending import orderly_end
 from support.executor import Local
@@ -18,6 +18,7 @@ def work(path):
         time.sleep(600)
 
 if __name__ == "__main__":
+    atexit.register(os.kill, os.getpid(), signal.SIGTERM)  # one that comes last of all
     with orderly_end(), atomic_path(sys.argv[1] + "/own"):
         list(Local(2).map(work, [Path(sys.argv[1], name) for name in ("a", "b")]))
 """
