@@ -197,13 +197,25 @@ class CostModel(ABC):
 
     def shortfall(self, records: Records, criterion: str = "both") -> float:
         """Return the distance of the model from measured records; lower is better: see `Budget.criterion`."""
+        return self.validation_errors(records, criterion)["shortfall"]
+
+    def validation_errors(self, records: Records, criterion: str = "both") -> dict[str, float]:
+        """{"shortfall", "rmse_ms", "log_rmse"} of validation records, for a training's curve; no errors of latencies
+        from a model that only ranks.
+        """
         score = self.score_records(records, zero_shot=True)
         misordered = 1.0 - pairwise_accuracy(score, records.seconds, records.group)
-        seconds = self.record_latencies(records, zero_shot=True)
-        if criterion == "pairwise" or not np.isfinite(seconds).all():
-            return misordered
-        distance = float(np.abs(np.log(seconds / records.seconds)).mean())
-        return distance if criterion == "latency" else misordered + _OF_LATENCY * distance
+        seconds = self._factor(records) * self.to_seconds(score)
+        if not np.isfinite(seconds).all():
+            return {"shortfall": misordered}
+        logs = np.log(seconds / records.seconds)
+        distance = float(np.abs(logs).mean())
+        shortfalls = {"pairwise": misordered, "latency": distance, "both": misordered + _OF_LATENCY * distance}
+        return {
+            "shortfall": shortfalls[criterion],
+            "rmse_ms": 1e3 * float(np.sqrt(np.mean(np.square(seconds - records.seconds)))),
+            "log_rmse": float(np.sqrt(np.mean(np.square(logs)))),
+        }
 
     def copy(self: M) -> M:
         """A trained model of its own with what this one has learned so far."""
@@ -279,21 +291,6 @@ def library(name: str) -> Any:
 
 def _used(records: Records) -> list[Device]:
     return [records.devices[index] for index in np.unique(records.device)]
-
-
-def validation_errors(model: CostModel, records: Records, shortfall: float) -> dict[str, float]:
-    """{"shortfall", "rmse_ms", "log_rmse"} of validation records, for a training's curve; no errors of latencies from
-    a model that only ranks.
-    """
-    seconds = model.record_latencies(records, zero_shot=True)
-    if not np.isfinite(seconds).all():
-        return {"shortfall": shortfall}
-    logs = np.log(seconds / records.seconds)
-    return {
-        "shortfall": shortfall,
-        "rmse_ms": 1e3 * float(np.sqrt(np.mean(np.square(seconds - records.seconds)))),
-        "log_rmse": float(np.sqrt(np.mean(np.square(logs)))),
-    }
 
 
 def torch_device(name: str) -> str:

@@ -181,7 +181,8 @@ def train(
     table = torch.from_numpy(vectors)
     trained = [weight for weight in (network.parameters() if weights is None else weights) if weight.requires_grad]
     decay = training.weight_decay if share == 1.0 else 0.0  # weights that do not win stay as they are
-    optimizer = AdamW(trained, lr=training.learning_rate, weight_decay=decay)
+    fused = True if on.startswith("cuda") else None  # a GPU's default launches many kernels
+    optimizer = AdamW(trained, lr=training.learning_rate, weight_decay=decay, fused=fused)
     steps = budget.epochs * max(math.ceil(len(records) / training.batch), 1)
     other = other if other is not None and len(other[0]) else None
     plateau = Plateau(network, budget.patience) if judge is not None and budget.patience else None
@@ -191,7 +192,7 @@ def train(
     _learning(network, weights is not None)
     bar = tqdm(total=100, desc=title, leave=False, disable=None, unit="%")
     while epoch < budget.epochs and progress < 1.0:
-        total, count = 0.0, 0
+        total, count = torch.zeros((), dtype=torch.float64, device=on), 0
         for at in training_batches(records.group, length, training.batch, training.chunk, random):
             progress = _progress(step, steps, time.process_time() - began, budget)
             bar.update(int(100 * progress) - bar.n)
@@ -230,9 +231,9 @@ def train(
                         value.grad *= mask
             nn.utils.clip_grad_norm_(trained, training.clip)
             optimizer.step()
-            total, count, step = total + float(loss.detach()), count + 1, step + 1
+            total, count, step = total + loss.detach(), count + 1, step + 1  # does not wait for a GPU
         epoch += 1
-        mean = total / count if count else mean
+        mean = float(total) / count if count else mean
         curve.append({"pass": float(epoch), "seconds": time.process_time() - began, "loss": mean})
         if judge is not None:
             network.eval()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from perfvec.tensor.batches import Batch, prediction_batches
-from perfvec.tensor.contract import Beside, Budget, CostModel, Floats, State, validation_errors
+from perfvec.tensor.contract import Beside, Budget, CostModel, Floats, State
 from perfvec.tensor.devices import DeviceScale, device_scale, fit_devices
 from perfvec.tensor.loop import Learned, Network, make_batch, train
 from perfvec.tensor.records import Records
@@ -121,8 +121,7 @@ class NetworkModel(CostModel):
 
         def judge() -> dict[str, float]:
             assert beside.validation is not None
-            shortfall = self.shortfall(beside.validation, budget.criterion)
-            return validation_errors(self, beside.validation, shortfall)
+            return self.validation_errors(beside.validation, budget.criterion)
 
         self.learned = train(
             self.network,

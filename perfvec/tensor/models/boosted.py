@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.tensor.contract import Beside, Budget, CostModel, Floats, State, validation_errors
+from perfvec.tensor.contract import Beside, Budget, CostModel, Floats, State
 from perfvec.tensor.devices import DeviceScale, device_scale, fit_devices
 from perfvec.tensor.models.pooled import pooled, rows_of, work
 from perfvec.tensor.records import Records
@@ -233,9 +233,9 @@ class _Watch:
         if rounds % STEP:
             return False
         before, self.model.booster = self.model.booster, booster
-        shortfall = self.model.shortfall(self.validation, self.budget.criterion)
-        row = {"pass": rounds / ROUNDS, "seconds": time.process_time() - self.began}
-        self.curve.append(row | validation_errors(self.model, self.validation, shortfall))
+        errors = self.model.validation_errors(self.validation, self.budget.criterion)
+        shortfall = errors["shortfall"]
+        self.curve.append({"pass": rounds / ROUNDS, "seconds": time.process_time() - self.began} | errors)
         self.model.booster = before
         if shortfall < self.best:
             self.best, self.best_rounds, self.since = shortfall, rounds, 0

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -53,24 +55,28 @@ class LeafEmbedding(nn.Module):
 
     def __init__(self, leaves: int, width: int, outputs: int) -> None:
         super().__init__()
-        self.leaves, self.outputs = leaves, outputs
+        self.leaves = leaves
         self.maps = nn.ModuleList(nn.Linear((count + 1) * width, outputs) for count in range(leaves))
         self.register_buffer("seen", torch.zeros(leaves, dtype=torch.bool))
         self.seen: Tensor
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        count = mask.sum(1)
-        result = x.new_zeros((len(x), self.outputs))
-        for number in torch.unique(count).tolist():
-            rows = torch.nonzero(count == number).squeeze(1)
-            place = self.map_of(number)
-            result[rows] = self.maps[place - 1](_leaves(x[rows, :number], place).flatten(1))
-        return result
+        host = torch.cat([mask.sum(1), self.seen]).cpu().numpy()  # together: the one time that a GPU is waited for
+        count, seen = host[: len(x)], host[len(x) :]
+        order = np.argsort(count, kind="stable")
+        numbers, starts = np.unique(count[order], return_index=True)
+        x = x.index_select(0, torch.from_numpy(order).to(x.device, non_blocking=True))
+        parts = []
+        for number, start, end in zip(numbers.tolist(), starts.tolist(), [*starts[1:].tolist(), len(x)], strict=True):
+            place = self.map_of(number, seen)
+            parts.append(self.maps[place - 1](_leaves(x[start:end, :number], place).flatten(1)))
+        back = torch.from_numpy(np.argsort(order)).to(x.device, non_blocking=True)
+        return torch.cat(parts).index_select(0, back)
 
-    def map_of(self, number: int) -> int:
-        """The number of leaves whose map reads `number` leaves."""
+    def map_of(self, number: int, trained: NDArray[np.int64]) -> int:
+        """The number of leaves whose map reads `number` leaves; `trained` [leaves]: `seen`."""
         number = min(number, self.leaves)
-        seen = [int(place) + 1 for place in torch.nonzero(self.seen).squeeze(1)]
+        seen = (np.flatnonzero(trained) + 1).tolist()
         if not seen or number in seen:
             return number
         smaller = [place for place in seen if place < number]

@@ -111,11 +111,24 @@ def test_every_number_of_leaves_has_a_map_of_its_own():
 def test_a_number_of_leaves_that_never_trained_is_read_by_the_nearest_smaller_one():
     join = LeafEmbedding(6, 4, 5)
     join.seen[[1, 4]] = True
-    assert [join.map_of(number) for number in (1, 2, 3, 4, 5, 6, 9)] == [2, 2, 2, 2, 5, 5, 5]
+    seen = join.seen.numpy()
+    assert [join.map_of(number, seen) for number in (1, 2, 3, 4, 5, 6, 9)] == [2, 2, 2, 2, 5, 5, 5]
     x = batch([1, 4], 4, inputs=4)
     found = join(x.x, x.mask)
     assert torch.allclose(found[0], join.maps[1](torch.cat([x.x[0, 0], torch.zeros(4)])), atol=1e-6)
     assert torch.allclose(found[1], join.maps[1](torch.cat([x.x[1, 0], x.x[1, 1:].mean(0)])), atol=1e-6)
+
+
+def test_leaves_are_joined_candidate_by_candidate_in_any_order():
+    torch.manual_seed(0)
+    join = LeafEmbedding(4, 4, 5)
+    join.seen[[0, 2]] = True
+    x = batch([5, 1, 3, 1, 2], 5, inputs=4)
+    found = join(x.x, x.mask)
+    alone = torch.cat([join(x.x[row : row + 1], x.mask[row : row + 1]) for row in range(5)])
+    assert torch.allclose(found, alone, atol=1e-6)
+    found.sum().backward()
+    assert [part.weight.grad is not None for part in join.maps] == [True, False, True, False]  # the others stay
 
 
 def test_training_marks_the_numbers_of_leaves_that_train(records):
@@ -228,6 +241,15 @@ def test_validation_records_end_a_training_at_its_best(name, records):
     assert len(seen) < (60 if name == "mlp" else 30)
     assert model.shortfall(held) == pytest.approx(min(seen))
     assert all(row["rmse_ms"] > 0 for row in model.curve)
+
+
+def test_a_pass_predicts_the_validation_records_once(records, monkeypatch):
+    predicted = []
+    score = NetworkModel.score_records
+    monkeypatch.setattr(NetworkModel, "score_records", lambda *a, **k: predicted.append(1) or score(*a, **k))
+    model = make("mlp", SMALL["mlp"])
+    model.fit(records.take(records.task < 4), budget=Budget(epochs=3), validation=records.take(records.task >= 4))
+    assert len(predicted) == len(model.curve) == 3
 
 
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name not in ("cdmpp", "tabnet")])
