@@ -1,10 +1,11 @@
 """Label windows on machines of their own: TRACES OUTPUT [--latencies FOLDER] [--windows N] [--at I…] [--count K]
-[--machines M].
+[--machines M] [--near-presets].
 
 N windows of K instructions are taken of each trace, or of each window that a file of FOLDER labels, evenly apart; with
 --at one begins at each of these instructions instead. Each gets the embedded simulator's labels on M machines sampled
 for it alone: of each two the second is the first with one field changed. So a few machines a window are thousands
-together, which teach a model's encoder (`perfvec train --sampled-latencies OUTPUT`). Files that are there stay.
+together, which teach a model's encoder (`perfvec train --sampled-latencies OUTPUT`). With --near-presets they are
+mixtures of presets (`uarch.near`). Files that are there stay.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
 from tracegen.label import label
+from uarch.configuration import load_machine, preset_names
+from uarch.near import near_pairs
 from uarch.space import sample_pairs
 
 
@@ -33,8 +36,9 @@ def label_windows(
     count: int,
     seed: int,
     pool: int,
+    near_presets: bool = False,
 ) -> None:
-    """See the module's description. `pool`: machines of which those changed fields have their values.
+    """See the module's description. `pool`: sampled machines of which changed fields have their values.
 
     Raises InputError as `tracegen.label.label` does, and where a labelled trace is missing.
     """
@@ -44,8 +48,12 @@ def label_windows(
         places = [(path, start) for path, first, length in ranges for start in at if start + count <= first + length]
     else:
         places = [(path, start) for path, first, length in ranges for start in _evenly(first, length, windows, count)]
+    presets = [load_machine(name) for name in preset_names()]
     for number, (path, start) in enumerate(tqdm(places, desc="windows", unit="window", disable=None)):
-        drawn = sample_pairs(max(pool, machines), seed + number)[:machines]
+        if near_presets:
+            drawn = near_pairs(presets, machines, seed + number)
+        else:
+            drawn = sample_pairs(max(pool, machines), seed + number)[:machines]
         label([path], drawn, output, start=start, count=count, workers=1, touches=True, progress=False)
 
 
@@ -87,6 +95,7 @@ def main() -> None:
     parser.add_argument("--machines", type=int, default=32)
     parser.add_argument("--count", type=int, default=15_000)
     parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--near-presets", action="store_true")
     try:
         label_windows(**vars(parser.parse_args()), pool=64)
     except InputError as error:

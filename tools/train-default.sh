@@ -7,7 +7,8 @@
 # 64 machines of the design space. Either way windows of those programs, and of all others of the catalogue that the
 # machine has, their first instructions among them, are labelled by the embedded simulator on sampled machines, each
 # window on others: these teach the encoder, and the foundation model what other programs do. Every second window of the
-# other programs is labelled on the table's machines too, to refine its rows. Programs of GEM5's names, other runs of six
+# other programs is labelled on the table's machines too, to refine its rows. Then, with the weights frozen, mixtures of
+# presets teach the encoder besides: real cores, which a design space rarely comes close to. Programs of GEM5's names, other runs of six
 # of them, and gnugo and k_hash, which gem5 has been run on too, are left out: no model sees what it is judged on. The
 # model and its five folds, each without a fifth of the programs and 16 machines, are made alike; the folds give the
 # model its intervals. Presets get vectors of their own, fitted to the embedded simulator's labels of GEM5's programs.
@@ -63,29 +64,50 @@ sampled() { # TRACES SEED OPTIONS…
     shift 2
     tool label_sampled.py "$traces" "$out/sampled" --seed "$seed" "$@"
 }
+near() { # TRACES SEED OPTIONS…
+    traces=$1 seed=$2
+    shift 2
+    tool label_sampled.py "$traces" "$out/near" --near-presets --seed "$seed" "$@"
+}
 sampled "$gem5" 1000000 --latencies "$gem5" --windows 5 --machines "${MACHINES:-128}"
 sampled "$out/programs" 100000 --windows 4
 sampled "$out/kernels" 200000
 sampled "$out/phases" 300000 --windows 6
 sampled "$out/programs" 400000 --at 0 60000 250000
 sampled "$gem5" 500000 --at 0 60000 250000
+near "$gem5" 600000 --latencies "$gem5" --windows 4
+near "$out/programs" 700000 --windows 4
+near "$out/programs" 750000 --at 0 250000
+near "$gem5" 770000 --at 0 250000
+near "$out/kernels" 800000
+mkdir -p "$out/both"
+ln -sf "$out"/sampled/*.latency.h5 "$out/both"
+for path in "$out"/near/*.latency.h5; do
+    ln -sf "$path" "$out/both/near-$(basename "$path")"
+done
 tool label_rows.py "$out/all" "$out/sampled" "$gem5" "$out/rows"
 "$perfvec" label "$gem5"/*.trace.h5 --presets --start 2000000 --count 200000 -o "$out/presets" >/dev/null
 
-train() { # MODEL OPTIONS…
-    made=$1
-    shift
-    test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$gem5" --sampled-latencies "$out/sampled" \
+train() { # MODEL WINDOWS OPTIONS…
+    made=$1 windows=$2
+    shift 2
+    test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$gem5" --sampled-latencies "$out/$windows" \
         --row-latencies "$out/rows" \
         --schema timed --architecture "${ARCHITECTURE:-mlp}" --width "${WIDTH:-128}" --layers "${LAYERS:-2}" \
         --skip-connection --instructions "${INSTRUCTIONS:-36000000}" --seed 1 --shards "$out/shards" -o "$made" "$@"
 }
+twice() { # MODEL OPTIONS…
+    first=$out/$1.first.safetensors last=$out/$1.safetensors
+    shift
+    train "$first" sampled "$@"
+    train "$last" both --frozen --initial "$first" "$@"
+}
 given=
 for fold in ${FOLDS:-1 2 3 4 5}; do
-    train "$out/fold$fold.safetensors" --fold "$fold/5" --hold-machines 16 --machine-seed "$fold"
+    twice "fold$fold" --fold "$fold/5" --hold-machines 16 --machine-seed "$fold"
     given="$given --fold $out/fold$fold.safetensors"
 done
 test -z "${FOLDS:-}" || exit 0
-train "$out/model.safetensors" --table-latencies "$out/presets"
+twice model --table-latencies "$out/presets"
 # shellcheck disable=SC2086 # the list is of words
 "$perfvec" calibrate --model "$out/model.safetensors" $given --traces "$gem5" --latencies "$gem5" -o "$model"

@@ -168,11 +168,11 @@ def sample_pairs(n: int, seed: int = 0, space: str | Path = "default") -> list[M
     fields = load_space(space).varied
     found: list[Machine] = []
     for first in drawn[: -(-n // 2)]:
-        found += [first, _neighbour(first, drawn, fields, generator)]
+        found += [first, neighbour(first, drawn, fields, generator)]
     return found[:n]
 
 
-def _neighbour(machine: Machine, others: list[Machine], fields: list[str], generator: np.random.Generator) -> Machine:
+def neighbour(machine: Machine, others: list[Machine], fields: list[str], generator: np.random.Generator) -> Machine:
     """`machine` with another one's value of a field, both drawn at random until they make a machine."""
     flat = flatten(machine.to_dict())
     for _ in range(1000):

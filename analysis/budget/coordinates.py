@@ -17,7 +17,7 @@ from uarch.columns import Columns
 
 _FEW_VALUES = 16  # of a field: a step at each
 _FEW_FIELDS = 12  # that vary; of more, what they mean together is added, and no steps
-_COMBINED = 23  # the last of `perfvec.machines.features.features`: of several fields, or of memory in common units
+_COMBINED = range(70, 93)  # of `perfvec.machines.features.features`: of several fields, or of memory in common units
 _BLOCK = 1 << 16
 
 
@@ -96,10 +96,10 @@ def _combined(points: Columns) -> list[tuple[str, NDArray[np.float32]]]:
     """Return those of the features that vary, from -1 to 1."""
     blocks = range(0, points.count, _BLOCK)
     values = np.concatenate(
-        [features_of_columns(points.rows(slice(begin, begin + _BLOCK)))[:, -_COMBINED:] for begin in blocks]
+        [features_of_columns(points.rows(slice(begin, begin + _BLOCK)))[:, _COMBINED] for begin in blocks]
     )
     low, high = values.min(axis=0), values.max(axis=0)
     return [
-        (f"feature {number - _COMBINED}", 2 * (values[:, number] - low[number]) / (high[number] - low[number]) - 1)
+        (f"feature {_COMBINED[number]}", 2 * (values[:, number] - low[number]) / (high[number] - low[number]) - 1)
         for number in np.flatnonzero(high > low).tolist()
     ]

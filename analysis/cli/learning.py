@@ -105,6 +105,9 @@ def train(
     ] = Recipe.ema_decay,
     seed: Annotated[int, typer.Option(help="Random seed of weights and batches.")] = Recipe.seed,
     initial: Annotated[Path | None, typer.Option(help="Start from this model's weights.")] = None,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="Keep --initial's weights; teach the encoder and fit machines only.")
+    ] = False,
     device: Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")] = "auto",
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
     shards: Annotated[
@@ -167,6 +170,7 @@ def train(
         row_latencies=row_latencies,
         encoder=encoder,
         initial=start,
+        frozen=frozen,
         device=device,
         tensorboard=tensorboard,
         shards=shards,

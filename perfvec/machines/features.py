@@ -6,7 +6,7 @@ added: hit latencies from the core on, memory's in cycles, the narrowest width, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -56,17 +56,25 @@ UNITS = (
 )
 
 
+# What a step of x86-64's division takes, or the whole of it elsewhere.
+_STEP: Formula = ("else", "functional_units.div_step_latency", "functional_units.div_latency")
+
+
 @cache
 def quantities() -> dict[str, Formula]:
     """Named formulas, each over fields and the quantities before it; latencies and delays in core cycles."""
-    drams = dram_models()
-    bursts = [64.0 / dram["burst_bytes"] for dram in drams.values()]
-    idle = tuple(d["t_rcd"] + d["t_cl"] + b * d["t_burst"] for d, b in zip(drams.values(), bursts, strict=True))
-    peak = tuple(64.0 / (b * d["t_burst"]) for d, b in zip(drams.values(), bursts, strict=True))
     window = ("*", 8, "narrowest")
     return {
-        "latency ns": ("choose", "memory.model", tuple(drams), idle, "memory.latency_ns"),  # idle
-        "bandwidth": ("choose", "memory.model", tuple(drams), peak, "memory.bandwidth_gbs"),  # peak, GB/s
+        "latency ns": _of_dram(lambda d: d["t_rcd"] + d["t_cl"] + _line(d), "memory.latency_ns"),  # idle
+        "bandwidth": _of_dram(lambda d: 64.0 / _line(d), "memory.bandwidth_gbs"),  # peak, GB/s
+        # A row that a request finds open, and one that another row is open in place of; closed rows are all alike.
+        "row hit ns": _of_dram(lambda d: d["closed"] * d["t_rcd"] + d["t_cl"] + _line(d), "memory.latency_ns"),
+        "row conflict ns": _of_dram(
+            lambda d: (1 - d["closed"]) * d["t_rp"] + d["t_rcd"] + d["t_cl"] + _line(d), "memory.latency_ns"
+        ),
+        "open rows KiB": _of_dram(lambda d: (1 - d["closed"]) * d["ranks"] * d["banks"] * d["row_bytes"] / 1024, 0.0),
+        "rows at once": _of_dram(lambda d: d["ranks"] * d["banks"], 0.0),
+        "refresh": _of_dram(lambda d: d["t_rfc"] / d["t_refi"], 0.0),
         "in order": ("is", "core", "in-order"),
         "narrowest": ("min", *(f"pipeline.{width}" for width in _WIDTHS)),
         "to L2": ("+", "l1d.latency", "l2.latency"),
@@ -85,7 +93,7 @@ def features() -> tuple[Formula, ...]:
     """The encoder's features in their order: new ones go to the end, since older models read only those before."""
     found: list[Formula] = ["in order", ("log2", "frequency_ghz")]
     found += [_log(f"pipeline.{name}") for name in PIPELINE]
-    found += [_log(f"functional_units.{name}") for name in UNITS]
+    found += [_log(_STEP if name == "div_latency" else f"functional_units.{name}") for name in UNITS]
     found += [("is", "branch_predictor.kind", kind) for kind in PREDICTORS[:KINDS_IN_PLACE]]
     found += [_log(f"branch_predictor.{name}") for name in ("entries", "btb_entries", "ras_entries")]
     for level in CACHES:
@@ -115,8 +123,21 @@ def features() -> tuple[Formula, ...]:
     found += [("log2", quantity) for quantity in together]
     found.append(("and", "in order", ("is", "branch_predictor.kind", "none")))
     found += [("*", "in order", ("log2", "narrowest")), ("*", "in order", ("log2", "to memory"))]
+    found += [_log("row hit ns"), _log("row conflict ns"), _log(("*", "row hit ns", "frequency_ghz"))]
+    found += [("log2", ("/", "row hit ns", "row conflict ns")), _log("open rows KiB"), _log("rows at once"), "refresh"]
     found += [("is", "branch_predictor.kind", kind) for kind in PREDICTORS[KINDS_IN_PLACE:]]
     return tuple(found)
+
+
+def _of_dram(parameter: Callable[[Mapping[str, float]], float], simple: Formula) -> Formula:
+    """The parameter of the named DRAM, in ns unless it says otherwise, or else the `simple` memory's."""
+    drams = dram_models()
+    return ("choose", "memory.model", tuple(drams), tuple(map(parameter, drams.values())), simple)
+
+
+def _line(dram: Mapping[str, float]) -> float:
+    """Nanoseconds of a 64-byte line on the data bus."""
+    return 64.0 / dram["burst_bytes"] * dram["t_burst"]
 
 
 def _log(of: Formula) -> Formula:

@@ -41,9 +41,15 @@ class Windows:
     features: NDArray[np.float32]
 
 
-def fresh(machines: Sequence[Machine], sampled: Sequence[SampledShard], recipe: Recipe) -> MachineEncoder:
-    """Return an untrained encoder of all these machines, whose directions are parameters too."""
+def fresh(
+    machines: Sequence[Machine], sampled: Sequence[SampledShard], recipe: Recipe, known: MachineEncoder | None = None
+) -> MachineEncoder:
+    """Return an untrained encoder of all these machines, whose directions are parameters too; or the `known` one, with
+    inputs of the features that it is older than.
+    """
     features = np.concatenate([features_of_machines(machines), *(one.features for one in sampled)])
+    if known is not None:
+        return _widened(known, features)
     spread = features.std(axis=0)
     torch.manual_seed(recipe.seed)
     encoder = MachineEncoder(
@@ -65,6 +71,23 @@ def fresh(machines: Sequence[Machine], sampled: Sequence[SampledShard], recipe: 
         delattr(encoder, name)
         encoder.register_parameter(name, nn.Parameter(value))
     return encoder.train()
+
+
+def _widened(encoder: MachineEncoder, features: NDArray[np.float32]) -> MachineEncoder:
+    """The encoder with as many inputs as `features` [K, F]; the new ones change nothing yet."""
+    old, new = len(encoder.mean), features.shape[1]
+    later = features[:, old:]
+    spread = later.std(axis=0)
+    state = dict(encoder.state_dict())
+    state["mean"] = torch.cat([encoder.mean, torch.from_numpy(later.mean(axis=0))])
+    scale = np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0).astype(np.float32)
+    state["scale"] = torch.cat([encoder.scale, torch.from_numpy(scale)])
+    for name in ("linear.weight", "correction.0.weight"):  # features, and again behind each hinge
+        weight = state[name].unflatten(1, (1 + len(encoder.hinges), old))
+        state[name] = nn.functional.pad(weight, (0, new - old)).flatten(1)
+    found = MachineEncoder(1)
+    found.load_state_dict(state)
+    return found
 
 
 def refined(

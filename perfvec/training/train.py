@@ -77,6 +77,7 @@ def train(
     row_latencies: str | os.PathLike[str] | None = None,
     encoder: bool = True,
     initial: Model | None = None,
+    frozen: bool = False,
     device: str = "auto",
     tensorboard: str | os.PathLike[str] | None = None,
     shards: str | os.PathLike[str] | None = None,
@@ -85,7 +86,8 @@ def train(
 ) -> Model:
     """Train on every labelled window that `split` leaves, then fit the machine encoder; write and return the model.
 
-    With `initial` training goes on from that model's weights (and its recipe's schema and shape must be these).
+    With `initial` training goes on from that model's weights (and its recipe's schema and shape must be these). With
+    `frozen` its foundation model and table stay, and only what follows is done again.
     `encoder_latencies` holds further latency files of the same traces, on any machines, that only teach the encoder;
     `table_latencies` such whose machines get vectors of their own, fitted with the foundation model frozen.
     `sampled_latencies` are latency files of traces in `traces`, also of programs without other labels, whose machines
@@ -128,24 +130,31 @@ def train(
 
         sampled = others(sampled_latencies, labels.shards)
         for_rows = others(row_latencies, [*labels.shards, *(one.shard for one in sampled)])
-        together = sampled_encoder.fresh(division.training.machines, sampled, recipe) if sampled else None
+        kept = _kept(initial, division, recipe, sampled) if frozen else None
+        together = None
+        if sampled:
+            known = kept.encoder if kept else None
+            together = sampled_encoder.fresh(division.training.machines, sampled, recipe, known)
         if table_latencies:  # before the work, not behind it
             require_trained(_programs(division, initial), traces, table_latencies)
         work.mkdir(parents=True, exist_ok=True)
-        foundation = fit(
-            division,
-            schema,
-            recipe,
-            work / "checkpoint.pt",
-            initial=initial,
-            sampled=sampled,
-            together=together,
-            ranks=ranks,
-            metrics=Path(f"{os.fspath(output)}.metrics.csv"),
-            tensorboard=Path(tensorboard) if tensorboard else None,
-            progress=progress,
-        )
-    model = trained_model(foundation, division, split, recipe, initial)
+        if kept is not None:
+            model = kept
+        else:
+            foundation = fit(
+                division,
+                schema,
+                recipe,
+                work / "checkpoint.pt",
+                initial=initial,
+                sampled=sampled,
+                together=together,
+                ranks=ranks,
+                metrics=Path(f"{os.fspath(output)}.metrics.csv"),
+                tensorboard=Path(tensorboard) if tensorboard else None,
+                progress=progress,
+            )
+            model = trained_model(foundation, division, split, recipe, initial)
     if not ranks.first:
         return model
     if encoder:
@@ -163,7 +172,8 @@ def train(
     if table_latencies:
         model = fit_table(model, traces, table_latencies, progress=progress)
     if for_rows:
-        model = refine_table(model, division.training, for_rows, progress=progress)
+        refined = refine_table(model, division.training, for_rows, progress=progress)
+        model = refined if kept is None else replace(refined, foundation=kept.foundation)
     save_model(model, output)
     if not keep_work:
         rmtree(work)
@@ -184,6 +194,20 @@ def shape_options(initial: Model | None, **given: Any) -> dict[str, Any]:
     if options.get("architecture", own["architecture"]) == own["architecture"]:
         own["numbers"] = numbers
     return own | options
+
+
+def _kept(initial: Model | None, division: Division, recipe: Recipe, sampled: Sequence[SampledShard]) -> Model:
+    """Return `initial` as what only machines are taught to. Raises InputError where it is not of these machines, or has
+    no encoder that `sampled` windows could teach.
+    """
+    if initial is None:
+        raise InputError("frozen keeps an initial model's weights; give one (--initial)")
+    if list(map(configuration_key, initial.machines)) != list(map(configuration_key, division.training.machines)):
+        raise InputError("the initial model's table has other machines than the labels; frozen needs the same ones")
+    if sampled and initial.encoder is None:
+        raise InputError("the initial model has no encoder for the sampled windows to teach; train it with some")
+    made = {"initial": initial.digest, "seed": recipe.seed, "frozen": True}
+    return replace(initial, recipe=initial.recipe | made, digest="", calibration=None)
 
 
 def _programs(division: Division, initial: Model | None) -> tuple[TrainingProgram, ...]:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from perfvec.machines.encoder import MachineEncoder, field_names, machine_features
+from perfvec.machines.features import features
 from perfvec.model import load_model
 from perfvec.training.encoder_training import learn
-from uarch.configuration import load_machine, preset_names, replace_field
+from uarch.configuration import load_machine, machine_from_dict, preset_names, replace_field
 from uarch.space import load_space, ranges, sample
 
 RANGES = [load_machine(name) for name in preset_names()]
@@ -125,6 +126,36 @@ def test_streams_are_the_feature_of_tagged_prefetching(capsys):
     assert not np.array_equal(machine_features(base), machine_features(replace_field(base, "l2.prefetcher", "none")))
     load_model().encoder.vectors([replace_field(base, "l2.prefetcher", "stream")])
     assert capsys.readouterr().err == ""
+
+
+def _feature(machine, name):
+    """A quantity as the encoder reads it, by its formula."""
+    wanted = ("else", ("log2", ("+", 1.0, name)), 0.0)
+    return float(2.0 ** machine_features(machine)[features().index(wanted)] - 1.0)
+
+
+def test_memory_is_known_by_its_rows():
+    ddr4, ddr5 = (
+        replace_field(load_machine("base"), "memory.model", f"DDR{one}") for one in ("4_2400_8x8", "5_6400_4x8")
+    )
+    assert _feature(ddr4, "row hit ns") == pytest.approx(14.16 + 3.332, rel=1e-5)  # open: the column alone
+    assert _feature(ddr4, "row conflict ns") == pytest.approx(3 * 14.16 + 3.332, rel=1e-5)
+    assert _feature(ddr5, "row hit ns") == _feature(ddr5, "row conflict ns")  # closed: a row is opened each time
+    assert _feature(ddr5, "row hit ns") == pytest.approx(2 * 14.375 + 2.496, rel=1e-5)
+    assert _feature(ddr4, "open rows KiB") == pytest.approx(2 * 16 * 8, rel=1e-5)
+    assert _feature(ddr5, "open rows KiB") == 0
+    simple = replace_field(ddr4, "memory", {"model": "simple", "latency_ns": 70, "bandwidth_gbs": 12.8})
+    assert _feature(simple, "row hit ns") == _feature(simple, "row conflict ns") == pytest.approx(70, rel=1e-5)
+
+
+def test_a_division_is_known_by_its_step():
+    base = load_machine("base")
+    step = ("else", "functional_units.div_step_latency", "functional_units.div_latency")
+    assert _feature(base, step) == pytest.approx(2, rel=1e-5)
+    values = base.to_dict()
+    units = {name: value for name, value in values["functional_units"].items() if name != "div_step_latency"}
+    without = machine_from_dict(values | {"functional_units": units})
+    assert _feature(without, step) == pytest.approx(18, rel=1e-5)
 
 
 EXTENDED = """

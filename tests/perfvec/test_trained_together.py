@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from perfvec.machines.features import features_of_machines
 from perfvec.model import load_model, save_model
 from perfvec.training import sampled_encoder
 from perfvec.training import train as training
@@ -204,3 +205,62 @@ def test_last_touches_are_those_of_a_visit_to_every_line(data):
     place = {int(touch): k for k, touch in enumerate(found)}
     order = np.array([place[int(touch)] for touch in wanted])
     assert np.abs(np.argsort(np.argsort(order)) - np.arange(len(order))).max() <= 4  # of one instruction, in any order
+
+
+@pytest.mark.slow
+def test_with_frozen_weights_machines_alone_are_taught(data, sampled, tmp_path, monkeypatch):
+    monkeypatch.setattr(sampled_encoder, "STEPS", 20)
+    near = tmp_path / "near"
+    label_windows(
+        data.traces,
+        near,
+        latencies=data.latencies,
+        windows=1,
+        machines=6,
+        count=3000,
+        seed=7,
+        pool=8,
+        near_presets=True,
+    )
+
+    def run(name, folder, **options):
+        return train(
+            data.traces,
+            data.latencies,
+            tmp_path / name,
+            recipe=RECIPE,
+            sampled_latencies=folder,
+            shards=tmp_path / "s",
+            progress=False,
+            **options,
+        )
+
+    first = run("first.safetensors", sampled)
+    again = run("again.safetensors", near, initial=load_model(tmp_path / "first.safetensors"), frozen=True)
+    for name, weights in first.foundation.state_dict().items():
+        assert torch.equal(weights, again.foundation.state_dict()[name])
+    with LatencyFile(next(near.iterdir())) as file:
+        machines = list(file.machines)
+    assert not np.allclose(first.encoder.vectors(machines), again.encoder.vectors(machines), rtol=1e-3)
+    loaded = load_model(tmp_path / "again.safetensors")
+    assert loaded.recipe["frozen"] and loaded.recipe["initial"] == load_model(tmp_path / "first.safetensors").digest
+    with pytest.raises(InputError, match="give one"):
+        run("none.safetensors", near, frozen=True)
+    fewer = Split(hold_machines=1)
+    with pytest.raises(InputError, match="has other machines than the labels"):
+        run("other.safetensors", near, initial=loaded, frozen=True, split=fewer)
+    assert not list(tmp_path.glob("none*")) and not list(tmp_path.glob("other*"))
+
+
+def test_a_known_encoder_gets_inputs_that_change_nothing_yet(data):
+    known = load_model().encoder
+    machines = sample_pairs(8, 1)
+    features = features_of_machines(machines)
+    more = np.concatenate(
+        [features[:, : len(known.mean)], np.linspace(0, 1, 16, dtype=np.float32).reshape(8, 2)], axis=1
+    )
+    wide = sampled_encoder._widened(known, more)
+    assert len(wide.mean) == len(known.mean) + 2
+    np.testing.assert_allclose(wide.encode(more), known.encode(features), rtol=1e-5, atol=1e-6)
+    wide.linear.weight.data[:, len(known.mean)] = 1.0
+    assert not np.allclose(wide.encode(more), known.encode(features), rtol=1e-2)

@@ -1,0 +1,49 @@
+"""Errors of the encoder on presets with one field changed, in time and in change, against the simulator:
+
+    python benchmarks/perfvec/preset_variants.py TRACE… [--model MODEL] [--max-instructions 1000000]
+
+Presets have vectors of their own; their variants, which most sweeps consist of, have the encoder's.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from analysis.programs.simulable import SimulableTrace
+from analysis.programs.span import Span
+from analysis.questions.what_if import one_field_changes
+from perfvec.model import load_model
+from perfvec.representation.represent import represent
+from uarch.configuration import load_machine, preset_names
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("traces", nargs="+")
+    parser.add_argument("--model")
+    parser.add_argument("--max-instructions", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    model = load_model(arguments.model)
+    assert model.encoder is not None
+    rows = []
+    for path in tqdm(arguments.traces, unit="program"):
+        trace = SimulableTrace(path, Span(count=arguments.max_instructions))
+        program = represent(model, path, max_instructions=arguments.max_instructions, progress=False).vector
+        for name in preset_names():
+            machines = one_field_changes(load_machine(name))
+            true, cycles = trace.simulate(machines).cycles, model.encoder.vectors(machines) @ program
+            off = np.abs(cycles / true - 1)[1:]
+            change = np.abs(cycles / cycles[0] - true / true[0])[1:]
+            rows += [{"preset": name, "time": one, "change": other} for one, other in zip(off, change, strict=True)]
+    errors = pd.DataFrame(rows)
+    both = pd.concat([errors, errors.assign(preset="all")])
+    print(both.groupby("preset", sort=False).agg(["mean", "median", "max"]).round(4).to_string())
+    print(f"{len(errors):,} pairs")
+
+
+if __name__ == "__main__":
+    main()
