@@ -497,12 +497,19 @@ _NATIVE_FIELDS: dict[str, dict[str, Any]] = {
 
 
 def preset_names() -> list[str]:
-    return sorted(path.stem for path in PRESETS.glob("*.yaml"))
+    return [name for name in _preset_files() if not name.endswith(_NATIVE)]
 
 
 def native_names() -> list[str]:
-    """The presets with a real family's micro-operations in place of gem5's: `zen4-native` and others."""
-    return [name + _NATIVE for name in sorted(_FAMILIES)]
+    """The presets with a real family's micro-operations in place of gem5's, `zen4-native` and others; `zen5-native`
+    has a file of its own, without a preset of gem5's.
+    """
+    files = [name for name in _preset_files() if name.endswith(_NATIVE)]
+    return sorted([*(name + _NATIVE for name in _FAMILIES), *files])
+
+
+def _preset_files() -> list[str]:
+    return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
 def native_family(preset: str) -> str | None:
@@ -515,6 +522,8 @@ def load_machine(name_or_path: str | Path) -> Machine:
     of a list in a file. Raises InputError.
     """
     text = str(name_or_path)
+    if text in _preset_files():
+        return machine_from_dict(read_yaml(PRESETS / f"{text}.yaml", "machine file"))
     if text in native_names():
         preset = text.removesuffix(_NATIVE)
         machine = load_machine(preset)
@@ -525,15 +534,15 @@ def load_machine(name_or_path: str | Path) -> Machine:
             if field.endswith(".prefetcher") and value == TAGGED
         }
         return replace_fields(machine, native | _NATIVE_FIELDS.get(preset, {}))
-    if text in preset_names():
-        return machine_from_dict(read_yaml(PRESETS / f"{text}.yaml", "machine file"))
     path, wanted = Path(text), None
     if ":" in text and not _exists(path):
         file, _, wanted = text.rpartition(":")
         path = Path(file)
     if path.suffix not in (".yaml", ".yml", ".json"):
         known = [*preset_names(), *native_names()]
-        hint = nearest(text, known) or f" (presets: {', '.join(known)})"
+        own = text + _NATIVE
+        hint = f" (did you mean {own}?)" if own in known else nearest(text, known)
+        hint = hint or f" (presets: {', '.join(known)})"
         raise InputError(f"{text} is neither a preset nor a .yaml, .yml or .json file{hint}")
     machines = load_machines(path)
     if wanted is not None:
