@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from uarch.configuration import Machine, flatten, load_machine, machine_from_dict, native_family
-from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES, STREAM, TAGGED
+from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES, STREAM, TAGGED, TARGET_TABLE
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
 
@@ -118,15 +118,16 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
         lines = found.per_cycle["store to another line"]
         put("store_lines", max(round(lines), 1), MEASURED, f"{lines:.2f} stores a cycle, each to another line")
     reads, writes = (found.numbers.get(name, 0.0) for name in ("set reads", "set writes"))
-    if round(reads) > 1:
-        put("l1d.set_fill_cycles", round(reads), MEASURED, f"{reads:.1f} cycles a line of one set read from l2")
-    if writes > 2 * max(reads, 1.0):  # else they wait for the lines alone
-        put("store_refetch", round(writes), MEASURED, f"{writes:.1f} cycles a line of one set written")
+    if round(reads) > 1 or (reads and base.l1d.set_fill_cycles > 1):
+        put("l1d.set_fill_cycles", max(round(reads), 1), MEASURED, f"{reads:.1f} cycles a line of one set read from l2")
+    refetch = round(writes) if writes > 2 * max(reads, 1.0) else 0  # else they wait for the lines alone
+    if refetch or (writes and base.store_refetch):
+        put("store_refetch", refetch, MEASURED, f"{writes:.1f} cycles a line of one set written")
     share = found.numbers.get("mispredicted_jumps", 1.0)
-    if share < _TABLE_MISSES / 2:
-        put(
-            "branch_predictor.indirect", ITTAGE, MEASURED, f"{share:.0%} mispredicted of four targets in an order of 64"
-        )
+    indirect = ITTAGE if share < _TABLE_MISSES / 2 else TARGET_TABLE
+    if "mispredicted_jumps" in found.numbers and ITTAGE in (indirect, base.branch_predictor.indirect):
+        note = f"{share:.0%} mispredicted of four targets in an order of 64"
+        put("branch_predictor.indirect", indirect, MEASURED, note)
     put("frames", DRAWN, ASSUMED, "the kernel's free pages are in no order")
     if "store to load" in found.latency:
         reach = found.numbers.get("renamed_stores")
@@ -306,8 +307,8 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
         before += _passed(values, level)
     for level, below in (("l1d", "l2"), ("l2", "l3")):
         line = _cycles_a_line(values, found, level, below)
-        if line is not None and round(line) > 1:
-            put(f"{level}.fill_cycles", round(line), MEASURED, f"{line:.1f} cycles a line read from {below}")
+        if line is not None and (round(line) > 1 or values[level].get("fill_cycles", 1) > 1):
+            put(f"{level}.fill_cycles", max(round(line), 1), MEASURED, f"{line:.1f} cycles a line read from {below}")
     if "misses_in_flight" in found.numbers:
         misses = max(round(found.numbers["misses_in_flight"]), 1)
         put("l1d.mshrs", misses, MEASURED, "misses side by side")

@@ -66,6 +66,7 @@ def made_up(memory: float = 400.0, l3: float = 50.0) -> Measurements:
     [
         ("AuthenticAMD", 25, 1, "zen3"),
         ("AuthenticAMD", 25, 0x61, "zen4"),
+        ("AuthenticAMD", 26, 0x02, "zen5"),
         ("AuthenticAMD", 23, 0x31, "zen2"),
         ("GenuineIntel", 6, 0x8F, "golden-cove"),
         ("GenuineIntel", 6, 0x55, "skylake"),
@@ -121,6 +122,7 @@ def test_a_loop_larger_than_a_group_of_fetch_takes_two_cycles():
     [
         ("zen3", "zen2", "zen3", "told"),
         ("zen5", "zen4", "zen5", "told"),
+        ("zen5", "zen5-native", "zen5", "told"),
         ("broadwell", "haswell", "haswell", "assumed"),
         ("unknown", "base", "gem5", None),
     ],
@@ -148,6 +150,20 @@ def test_a_computer_has_histories_of_jumps_where_few_are_missed(share, indirect)
     found = made_up()
     found.numbers["mispredicted_jumps"] = share
     assert describe(ZEN3, found, "2026-11-25").machine.branch_predictor.indirect == indirect
+
+
+def test_what_is_measured_replaces_what_the_nearest_preset_has():
+    zen5, found = replace(ZEN3, family="zen5", preset="zen5-native"), made_up()
+    machine = describe(zen5, found, "2026-11-27").machine
+    assert (machine.l1d.set_fill_cycles, machine.l2.fill_cycles, machine.store_refetch) == (7, 2, 33)
+    assert (machine.branch_predictor.indirect, machine.tlb.l2_entries) == ("ittage", 4096)
+    found.numbers |= {"mispredicted_jumps": 0.8, "set reads": 1.0, "set writes": 1.0}
+    found.curves["bandwidth"] = {"reads": ([768.0, 1024.0], [64.0, 64.0])}  # a line a cycle
+    host = describe(zen5, found, "2026-11-27")
+    machine = host.machine
+    assert (machine.l1d.set_fill_cycles, machine.l2.fill_cycles, machine.store_refetch) == (1, 1, 0)
+    assert machine.branch_predictor.indirect == "target-table"
+    assert "set_fill_cycles" not in machine_file(host)  # as in machines without it
 
 
 def test_no_queue_is_longer_than_a_reorder_buffer_that_a_busy_computer_shows():
