@@ -108,18 +108,18 @@ def stacks() -> Figure:
 
 
 def real_computers() -> Figure:
-    """Return simulated over measured cycles of `zen4-native` by program, on the two processors."""
+    """Return simulated over measured cycles of each processor's own preset by program."""
     figure = Figure((6.6, 5.6), layout="constrained")
     axes: Axes = figure.subplots()
     found: dict[str, Any] = {
-        name: yaml.safe_load((ERRORS / f"zen4-native-on-epyc-{name}.yaml").read_text()) for name in ("zen4", "zen5")
+        name: yaml.safe_load((ERRORS / f"{name}-native-on-epyc-{name}.yaml").read_text()) for name in ("zen4", "zen5")
     }
     table = 1 + pd.DataFrame({name: pd.Series(of["programs"]) for name, of in found.items()})
     table = table.sort_values("zen4")
     place = np.arange(len(table))
     axes.axvspan(0.9, 1.1, color=GREEN, alpha=0.15, lw=0)
     axes.axvline(1, color=GREY, lw=0.8)
-    for name, title, color in (("zen4", "on a Zen 4", BLUE), ("zen5", "on a Zen 5", ORANGE)):
+    for name, title, color in (("zen4", "zen4-native on a Zen 4", BLUE), ("zen5", "zen5-native on a Zen 5", ORANGE)):
         axes.plot(table[name], place, "o", color=color, ms=4, label=f"{title}, {found[name]['date']}")
     axes.set_yticks(place, [name.removeprefix("v_") for name in table.index], fontsize=6.5)
     axes.set_ylim(-1, len(table))
