@@ -20,14 +20,16 @@ _SUM = hashlib.sha256().digest_size
 _FLAGS = ("-g0", "-shared", "-fPIC", "-fvisibility=hidden")
 
 
-def compiled(source: Path, flags: Sequence[str], what: str) -> Path:
+def compiled(source: Path, flags: Sequence[str], what: str, headers: Sequence[Path] = ()) -> Path:
     """The shared library that the C compiler makes of `source` with `flags`; from the cache where it is there.
 
-    `what` names it in messages. Raises InputError where there is no compiler, it refuses, or nothing can be written.
+    `what` names it in messages; `headers` are those that it includes. Raises InputError where there is no compiler, it
+    refuses, or nothing can be written.
     """
     compiler, flags = _compiler(what), [*_FLAGS, *flags]
     key = hashlib.sha256()
-    for part in (source.read_bytes(), " ".join([*compiler, *flags]).encode(), _identity(compiler)):
+    contents = [path.read_bytes() for path in (source, *headers)]
+    for part in (*contents, " ".join([*compiler, *flags]).encode(), _identity(compiler)):
         key.update(hashlib.sha256(part).digest())
     name = f"{source.stem}-{key.hexdigest()[:24]}.so"
     for folder in cache_folders():

@@ -152,7 +152,9 @@ LAST = np.uint32(0xFFFFFFFF)  # `next_static_id` of the last instruction of a tr
 
 @dataclass(frozen=True)
 class Chunk:
-    """n consecutive executed instructions of a trace, their m memory accesses and the c system calls that are known."""
+    """n consecutive executed instructions of a trace, their m memory accesses, and the c system calls and d divisions
+    that are known.
+    """
 
     start: int  # index of the first one in the trace
     static_id: NDArray[np.uint32]  # [n]
@@ -164,6 +166,9 @@ class Chunk:
     # [c] index in the trace, ascending; which call it makes (`uarch.system_calls`)
     call_instruction: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     call_number: NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    # [d] index in the trace, ascending; steps of gem5's microcode for its quotient
+    division_instruction: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    division_steps: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
 
     def __len__(self) -> int:
         return len(self.static_id)
@@ -176,6 +181,7 @@ class Chunk:
         accesses = slice(int(offset[0] - self.access_offset[0]), int(offset[-1] - self.access_offset[0]))
         ends = np.array([self.start + begin, self.start + end], np.uint64)
         calls = slice(*np.searchsorted(self.call_instruction, ends).tolist())
+        divisions = slice(*np.searchsorted(self.division_instruction, ends).tolist())
         return Chunk(
             self.start + begin,
             self.static_id[begin:end],
@@ -186,6 +192,8 @@ class Chunk:
             self.is_store[accesses],
             self.call_instruction[calls],
             self.call_number[calls],
+            self.division_instruction[divisions],
+            self.division_steps[divisions],
         )
 
     def taken(self, instructions: StaticInstructions) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""The trace file: one thread of one run, as executed instructions, memory accesses and system calls
+"""The trace file: one thread of one run, as executed instructions, memory accesses, system calls and divisions
 (docs/reference/file-formats.md).
 
 Reading and writing stream: memory does not grow with the trace.
@@ -53,8 +53,10 @@ _COLUMNS = {
     "memory/is_store": "u1",
 }
 _CALLS = {"system_calls/instruction": "<u8", "system_calls/number": "<u2"}  # where the source tells them
+_DIVISIONS = {"divisions/instruction": "<u8", "divisions/steps": "u1"}  # likewise
 _STATIC_ID, *_MEMORY = _COLUMNS
 _NO_CALLS = np.empty(0, np.uint64), np.empty(0, np.uint16)
+_NO_DIVISIONS = np.empty(0, np.uint64), np.empty(0, np.uint8)
 _DIGESTED = ("static/address", "static/code", *_COLUMNS)
 
 
@@ -152,12 +154,21 @@ class TraceWriter:
 
     def append_system_calls(self, instruction: NDArray[np.uint64], number: NDArray[np.uint16]) -> None:
         """The next system calls [c]; `instruction` counts from the start, and may not be there yet."""
-        if len(instruction) == 0:
+        self._append_events(_CALLS, instruction, number)
+
+    def append_divisions(self, instruction: NDArray[np.uint64], steps: NDArray[np.uint8]) -> None:
+        """The next divisions [d] with gem5's steps of each; `instruction` counts from the start, and may not be there
+        yet.
+        """
+        self._append_events(_DIVISIONS, instruction, steps)
+
+    def _append_events(self, names: dict[str, str], *columns: NDArray[Any]) -> None:
+        """The next events of a kind that only some traces have: datasets come with the first one."""
+        if len(columns[0]) == 0:
             return
-        if not self._columns.keys() & _CALLS:
-            self._create(_CALLS)
-        columns: list[NDArray[Any]] = [instruction, number]
-        for name, data in zip(_CALLS, columns, strict=True):
+        if not self._columns.keys() & names:
+            self._create(names)
+        for name, data in zip(names, columns, strict=True):
             self._add(name, data)
 
     def _add(self, name: str, data: NDArray[Any]) -> None:
@@ -261,7 +272,7 @@ def digest(file: h5py.File, leading: hashlib._Hash | None = None) -> str:
     """
     hasher = leading or hashlib.sha256()
     with ThreadPoolExecutor(WORKERS) as pool:
-        for name in (*(_MEMORY if leading else _DIGESTED), *(name for name in _CALLS if name in file)):
+        for name in (*(_MEMORY if leading else _DIGESTED), *(name for name in (*_CALLS, *_DIVISIONS) if name in file)):
             column = file[name]
             reader = ColumnReader(column, len(column), pool)
             for begin in range(0, len(column), BLOCK):
@@ -364,10 +375,7 @@ class Trace(H5Reader):
         code = read_dataset(file, "static/code", "u1", 2)
         self._columns = [read_dataset(file, name, dtype) for name, dtype in _COLUMNS.items()]
         rows = {len(column) for column in self._columns[1:]}
-        told = _CALLS if any(name in file for name in _CALLS) else {}
-        self._calls = [read_dataset(file, name, dtype) for name, dtype in told.items()]
-        if len({len(column) for column in self._calls}) > 1:
-            raise InputError(f"{self.path}: system_calls differ in length; the file is damaged")
+        self._calls, self._divisions = self._events(file, _CALLS), self._events(file, _DIVISIONS)
         if len(rows) != 1 or code.shape != (len(address), 16) or len(address) > LAST:
             raise InputError(f"{self.path}: datasets of the trace differ in length; the file is damaged")
         if len(self) == 0:
@@ -376,6 +384,15 @@ class Trace(H5Reader):
         self.code: NDArray[np.uint8] = read_slice(code, slice(None))
         if np.any(self.address[1:] <= self.address[:-1]):
             raise InputError(f"{self.path}: static/address is not strictly ascending")
+
+    def _events(self, file: h5py.File, names: dict[str, str]) -> list[h5py.Dataset]:
+        """The columns of events that only some traces have; none where there are none."""
+        told = names if any(name in file for name in names) else {}
+        columns = [read_dataset(file, name, dtype) for name, dtype in told.items()]
+        if len({len(column) for column in columns}) > 1:
+            kind = next(iter(names)).partition("/")[0]
+            raise InputError(f"{self.path}: {kind} differ in length; the file is damaged")
+        return columns
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -439,6 +456,7 @@ class Trace(H5Reader):
             static_id = ColumnReader(self._columns[0], min(stop + 1, total), pool)
             accesses = _Events(self._columns[1:], start, stop, total, pool)
             calls = _Events(self._calls, start, stop, total, pool) if self._calls else None
+            divisions = _Events(self._divisions, start, stop, total, pool) if self._divisions else None
             for begin in range(start, stop, size):
                 end = min(begin + size, stop)
                 ids: NDArray[np.uint32] = static_id.read(begin, min(end + 1, total))
@@ -455,8 +473,10 @@ class Trace(H5Reader):
                 if is_store.max(initial=0) > 1:  # neither a load nor a store: cores would wait for it without end
                     raise InputError(f"{self.path}: memory/is_store is neither 0 nor 1 near access {position}")
                 caller, number = calls.take(end) if calls is not None else _NO_CALLS
-                if len(caller) and (caller[0] < begin or caller[-1] >= end or np.any(caller[1:] <= caller[:-1])):
-                    raise InputError(f"{self.path}: system_calls/instruction is not ascending near instruction {begin}")
+                divider, steps = divisions.take(end) if divisions is not None else _NO_DIVISIONS
+                for kind, who in (("system_calls", caller), ("divisions", divider)):
+                    if len(who) and (who[0] < begin or who[-1] >= end or np.any(who[1:] <= who[:-1])):
+                        raise InputError(f"{self.path}: {kind}/instruction is not ascending near instruction {begin}")
                 yield Chunk(
                     start=begin,
                     static_id=ids[: end - begin],
@@ -467,4 +487,6 @@ class Trace(H5Reader):
                     is_store=is_store,
                     call_instruction=caller,
                     call_number=number,
+                    division_instruction=divider,
+                    division_steps=steps,
                 )

@@ -12,6 +12,8 @@
  *               0x2 << 60 | n        of the block that runs, only the first n instructions belong to the record
  *               0x1 << 60 | n        of the block that follows, the first n instructions do not belong to the record
  *               0x1 << 59 | number   the last instruction of the block that runs is the system call `number`, at most 65535
+ *               0x1 << 58 | index << 8 | steps    instruction `index` of the block has divided, in so many of gem5's steps
+ *                                    An access may also be a prefetch, of one byte.
  *   blocks      one descriptor per translated block: u64 number + 1, u64 count, then count times
  *               { u64 address, u8 code[16] }; none crosses a multiple of BLOCK_BYTES, zeros fill up to there
  *   maps        text: "base HEX", then the lines of /proc/self/maps that name files; again whenever code runs elsewhere
@@ -42,6 +44,8 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "operands.h"
 
 #ifndef PLUGIN_API
 #error "define PLUGIN_API as the version of QEMU's plugin interface"
@@ -136,6 +140,8 @@ static void append_text(const char *name, const char *text, size_t length)
 #define SCRATCH_WORDS ((size_t)1 << 13)
 #define BLOCK_BYTES ((size_t)4 << 20)
 #define MAX_VCPUS 4096
+#define MAX_WAITING 16
+#define MAX_BLOCK 512 /* instructions; QEMU's limit */
 
 #define BLOCK ((uint64_t)1 << 62)
 #define ACCESS ((uint64_t)1 << 63)
@@ -143,6 +149,7 @@ static void append_text(const char *name, const char *text, size_t length)
 #define ONLY_FIRST ((uint64_t)2 << 60)
 #define WITHOUT_FIRST ((uint64_t)1 << 60)
 #define SYSTEM_CALL ((uint64_t)1 << 59)
+#define DIVISION ((uint64_t)1 << 58)
 #define ADDRESS_BITS 50
 
 /* The first page of thread.K; the slots follow it. */
@@ -175,6 +182,11 @@ struct thread {
     bool recording;     /* words go to the ring; else to scratch */
     bool watching;      /* skip, max or a region is to be watched */
     bool is_main;
+    uint8_t waiting;    /* entries of `waits_for` */
+    uint8_t agreed;     /* accesses that were where the registers say, before they were believed */
+    uint32_t agreed_on; /* the registers that told, a bit each */
+    const uint64_t *registers, *candidate; /* of the guest, once they are believed; before that */
+    const struct operation *waits_for[MAX_WAITING]; /* operations of which the operands are told later in their block */
     uint64_t skip_left; /* instructions */
     uint64_t budget;    /* instructions to record, 0: no limit */
     uint64_t repeating; /* address of the rep-prefixed instruction that ended the last block, 0: none */
@@ -536,6 +548,137 @@ static __attribute__((noinline)) void watch(struct thread *t, const struct block
     }
 }
 
+/* ---- Registers ----
+ *
+ * QEMU 7.2's interface does not tell them. But the code that it generates keeps the address of the guest's processor in
+ * a host register, and calls back from there; general registers come first in it. As nobody promises that, a thread
+ * believes it only when AGREEING plain accesses in a row were where these registers say. One that is elsewhere before,
+ * and nothing is believed in the whole run: quotients and prefetched addresses stay unknown.
+ *
+ * QEMU writes a register back to where we see it only where that may be needed: at the end of a block, at an access
+ * before it, and around a division, which is a function of QEMU's own. An operand is taken where it is exact.
+ */
+
+#define AGREEING 8
+#ifndef DISPLACED
+#define DISPLACED 0 /* bytes; for tests: what is read is then something else */
+#endif
+
+struct operation {
+    uint64_t word;
+    struct operand operand; /* of a prefetch */
+    uint8_t divides;        /* bytes of the quotient; 0: a prefetch */
+    bool is_signed;
+};
+
+struct special_access {
+    uint64_t word;
+    struct operand operand;
+    bool tells; /* that the registers are what they seem */
+};
+
+static bool disbelieved;
+static unsigned places_that_tell;
+
+static inline void put_access(struct thread *t, uint64_t word, uint64_t address)
+{
+    if (__builtin_expect(address >> ADDRESS_BITS != 0, 0)) {
+        put(t, LONG_ADDRESS);
+        put(t, address);
+        address = 0;
+    }
+    put(t, word | address);
+}
+
+static void tell(struct thread *t, const struct operation *o)
+{
+    if (t->registers == NULL || disbelieved) {
+        return;
+    }
+    if (o->divides) {
+        put(t, o->word | divide_steps(t->registers[RAX], o->divides, o->is_signed));
+    } else {
+        put_access(t, o->word, address_of(&o->operand, t->registers));
+    }
+}
+
+static __attribute__((noinline)) void tell_waiting(struct thread *t)
+{
+    for (uint8_t i = 0; i < t->waiting; i++) {
+        tell(t, t->waits_for[i]);
+    }
+    t->waiting = 0;
+}
+
+static void on_operation(unsigned int vcpu, void *data)
+{
+    struct thread *t = vcpu < MAX_VCPUS ? threads[vcpu] : NULL;
+    if (t != NULL) {
+        tell(t, data);
+    }
+}
+
+static void on_operation_that_waits(unsigned int vcpu, void *data)
+{
+    struct thread *t = vcpu < MAX_VCPUS ? threads[vcpu] : NULL;
+    if (t != NULL && t->waiting < MAX_WAITING) {
+        t->waits_for[t->waiting++] = data;
+    }
+}
+
+/* An access at `address` is to show whether `state` is the guest's processor. Copied by the kernel: it may be anything. */
+static void compare(struct thread *t, const struct operand *operand, uint64_t address, const char *state)
+{
+    const uint64_t *at = (const uint64_t *)(state + DISPLACED + (isa == AARCH64 ? 16 * sizeof(uint32_t) : 0));
+    uint64_t copy[32];
+    size_t size = (isa == X86_64 ? 16 : 32) * sizeof *copy;
+    struct iovec here = {copy, size}, there = {(void *)(uintptr_t)at, size};
+    if ((t->candidate != NULL && at != t->candidate) ||
+        process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)size || address_of(operand, copy) != address) {
+        disbelieved = true;
+        return;
+    }
+    t->candidate = at;
+    t->agreed_on |= registers_of(operand);
+    if (++t->agreed >= AGREEING && (t->agreed_on & (t->agreed_on - 1)) != 0) {
+        t->registers = at;
+    }
+    t->agreed -= t->agreed > AGREEING;
+}
+
+static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+
+/* `state` is what QEMU's code has in the register that it keeps the guest's processor in. */
+__attribute__((used, visibility("hidden"))) void special_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
+                                                                uint64_t address, void *data, const char *state)
+{
+    const struct special_access *a = data;
+    struct thread *t = vcpu < MAX_VCPUS ? threads[vcpu] : NULL;
+    if (t == NULL) {
+        return;
+    }
+    if (a->tells && t->registers == NULL && !disbelieved) {
+        compare(t, &a->operand, address, state);
+    }
+    tell_waiting(t);
+    on_access(vcpu, info, address, (void *)(uintptr_t)a->word);
+}
+
+extern __attribute__((visibility("hidden"))) void on_special_access(unsigned int, qemu_plugin_meminfo_t, uint64_t, void *);
+#if defined(__x86_64__) && defined(__LP64__)
+#define KNOWS_STATE 1
+__asm__(".text\n.hidden on_special_access\n.globl on_special_access\n.type on_special_access, @function\n"
+        "on_special_access:\n  mov %rbp, %r8\n  jmp special_access\n"
+        ".size on_special_access, . - on_special_access\n");
+#elif defined(__aarch64__)
+#define KNOWS_STATE 1
+__asm__(".text\n.hidden on_special_access\n.globl on_special_access\n.type on_special_access, %function\n"
+        "on_special_access:\n  mov x4, x19\n  b special_access\n"
+        ".size on_special_access, . - on_special_access\n");
+#else
+#define KNOWS_STATE 0
+#endif
+
 /* ---- Callbacks ---- */
 
 static void on_block(unsigned int vcpu, void *data)
@@ -545,8 +688,11 @@ static void on_block(unsigned int vcpu, void *data)
         return;
     }
     const struct block *b = data;
-    if (__builtin_expect(t->watching, 0)) {
-        watch(t, b);
+    if (__builtin_expect(t->watching | t->waiting, 0)) {
+        tell_waiting(t); /* of the block before */
+        if (t->watching) {
+            watch(t, b);
+        }
     }
     put(t, b->word);
 }
@@ -559,12 +705,7 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
     }
     uint64_t word = (uint64_t)(uintptr_t)data | (uint64_t)qemu_plugin_mem_size_shift(info) << 51 |
                     (uint64_t)qemu_plugin_mem_is_store(info) << ADDRESS_BITS;
-    if (__builtin_expect(address >> ADDRESS_BITS != 0, 0)) {
-        put(t, LONG_ADDRESS);
-        put(t, address);
-        address = 0;
-    }
-    put(t, word | address);
+    put_access(t, word, address);
 }
 
 struct range {
@@ -710,6 +851,84 @@ static bool is_given_up(struct qemu_plugin_insn *insn)
     return incomplete;
 }
 
+#define MOST_THAT_TELL 4096
+
+static struct encoding encoding_of(struct qemu_plugin_insn *insn, const uint8_t *code)
+{
+    uint64_t address = qemu_plugin_insn_vaddr(insn);
+    size_t size = qemu_plugin_insn_size(insn);
+    return isa == X86_64 ? x86_encoding(code, size, address) : arm_encoding(code, size, address);
+}
+
+/* Have a prefetch's operand taken where all writes of its registers before instruction i, and none behind, are seen: at
+ * once, at the next access, or at the block's end; nowhere where they change between. */
+static void follow_prefetch(struct qemu_plugin_tb *tb, const struct encoding *e, size_t n, size_t i,
+                            struct special_access **special)
+{
+    uint32_t registers = registers_of(&e[i].operand), unseen = 0;
+    for (size_t k = 0; k < i; k++) {
+        unseen = (e[k].accesses ? 0 : unseen) | (e[k].writes & registers);
+    }
+    size_t end = i + 1;
+    while (unseen != 0 && end < n && !e[end].accesses) {
+        if (e[end++].writes & registers) {
+            return;
+        }
+    }
+    struct operation *o = malloc(sizeof *o);
+    if (o == NULL) {
+        return;
+    }
+    *o = (struct operation){.word = ACCESS | (uint64_t)i << 54, .operand = e[i].operand};
+    struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+    if (unseen == 0) {
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_operation, CB_NO_REGS, o);
+        return;
+    }
+    qemu_plugin_register_vcpu_insn_exec_cb(insn, on_operation_that_waits, CB_NO_REGS, o);
+    if (end < n && special[end] == NULL && (special[end] = calloc(1, sizeof **special)) == NULL) {
+        return; /* it is told at the block's end */
+    }
+}
+
+/* A quotient is where we see it when the next instruction, or block, begins. */
+static void follow_division(struct qemu_plugin_tb *tb, const struct encoding *e, size_t n, size_t i)
+{
+    struct operation *o = malloc(sizeof *o);
+    if (o == NULL) {
+        return;
+    }
+    *o = (struct operation){.word = DIVISION | (uint64_t)i << 8, .divides = e->divides, .is_signed = e->is_signed};
+    qemu_plugin_register_vcpu_insn_exec_cb(qemu_plugin_tb_get_insn(tb, i + 1 < n ? i + 1 : i),
+                                           i + 1 < n ? on_operation : on_operation_that_waits, CB_NO_REGS, o);
+}
+
+/* Follow the divisions and prefetches of a block whose n instructions' codes are in its descriptor's rows; `special` [n]
+ * are the accesses that show something of registers, NULL for others. */
+static void follow_operations(struct qemu_plugin_tb *tb, const uint64_t *rows, size_t n, struct special_access **special)
+{
+    struct encoding e[MAX_BLOCK];
+    bool follows = false;
+    for (size_t i = 0; i < n; i++) {
+        e[i] = encoding_of(qemu_plugin_tb_get_insn(tb, i), (const uint8_t *)(rows + 3 * i + 1));
+        follows |= e[i].divides || e[i].prefetches;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (e[i].divides) {
+            follow_division(tb, &e[i], n, i);
+        } else if (e[i].prefetches) {
+            follow_prefetch(tb, e, n, i, special);
+        }
+    }
+    for (size_t i = 0; i < n && (follows || places_that_tell < MOST_THAT_TELL); i++) {
+        if (e[i].tells && (special[i] != NULL || (special[i] = calloc(1, sizeof **special)) != NULL)) {
+            special[i]->tells = true;
+            special[i]->operand = e[i].operand;
+            ++places_that_tell;
+        }
+    }
+}
+
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     (void)id;
@@ -717,7 +936,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     if (n > 1 && is_given_up(qemu_plugin_tb_get_insn(tb, n - 1))) {
         n--;
     }
-    if (forked || n == 0 || n > 512) {
+    if (forked || n == 0 || n > MAX_BLOCK) {
         return;
     }
     struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(tb, 0);
@@ -758,14 +977,26 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
             b->first_repeat = i == 0 ? address : b->first_repeat;
             b->last_repeat = i == n - 1 ? address : 0;
         }
-        qemu_plugin_register_vcpu_mem_cb(insn, on_access, CB_NO_REGS, MEM_RW,
-                                         (void *)(uintptr_t)(ACCESS | (uint64_t)i << 54));
-        if (sites != NULL) {
-            watch_site(insn, b, i);
-        }
         if (i == n - 1) {
             b->end = address + size;
             b->ending = ending_of((const uint8_t *)(entry + 1), size);
+        }
+    }
+    struct special_access *special[MAX_BLOCK] = {NULL};
+    if (KNOWS_STATE && isa != RISCV64 && !disbelieved) {
+        follow_operations(tb, descriptor + 2, n, special);
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        uint64_t word = ACCESS | (uint64_t)i << 54;
+        if (special[i] != NULL) {
+            special[i]->word = word;
+            qemu_plugin_register_vcpu_mem_cb(insn, on_special_access, CB_NO_REGS, MEM_RW, special[i]);
+        } else {
+            qemu_plugin_register_vcpu_mem_cb(insn, on_access, CB_NO_REGS, MEM_RW, (void *)(uintptr_t)word);
+        }
+        if (sites != NULL) {
+            watch_site(insn, b, i);
         }
     }
     descriptor[1] = n;

@@ -1,6 +1,6 @@
 """One thread's records on their way into a trace file, while the program still runs.
 
-Accesses and system calls do not depend on the trace's static instructions, so they are written as they come. The
+Accesses, system calls and divisions do not depend on the trace's static instructions, so they are written as they come. The
 executed blocks are kept as a sequence in a temporary file, and become `static_id` when the program has ended and all
 its instructions are known. Memory stays bounded.
 """
@@ -68,6 +68,7 @@ class ThreadRecords:
             self._sequence.write(replayed.sequence)
             self.writer.append_accesses(*replayed.accesses)
             self.writer.append_system_calls(*replayed.calls)
+            self.writer.append_divisions(*replayed.divisions)
 
     def write_static(self) -> NDArray[np.uint64]:
         """Write the static instructions and then what was executed; the addresses [S] ascending."""

@@ -1,4 +1,4 @@
-"""Blocks that a thread executed, their accesses and system calls, from its words (plugin.c describes them).
+"""Blocks that a thread executed, their accesses, system calls and divisions, from its words (plugin.c describes them).
 
 Blocks come as a sequence of u32: a block's number; before it, where they apply, `WITHOUT | n` (its first n instructions
 do not belong to the record) and `ONLY | n` (only its first n do).
@@ -24,6 +24,7 @@ _VALUE = (1 << 30) - 1
 _SEQUENCE = 1 << 17  # buffered
 _ACCESSES = 1 << 18
 _CALLS = 1 << 12
+_DIVISIONS = 1 << 14
 _NO_LIMIT = np.iinfo(np.int64).max
 
 
@@ -55,7 +56,19 @@ class SystemCalls(NamedTuple):
         return SystemCalls(np.empty(count, np.uint64), np.empty(count, np.uint16))
 
 
-Events = TypeVar("Events", Accesses, SystemCalls)
+class Divisions(NamedTuple):
+    """Divisions in columns, as in a trace; `instruction` counts from the start of the record."""
+
+    instruction: NDArray[np.uint64]
+    steps: NDArray[np.uint8]
+
+    @staticmethod
+    def empty(count: int) -> Divisions:
+        """Room for so many."""
+        return Divisions(np.empty(count, np.uint64), np.empty(count, np.uint8))
+
+
+Events = TypeVar("Events", Accesses, SystemCalls, Divisions)
 
 
 def part(events: Events, begin: int, end: int) -> Events:
@@ -74,6 +87,7 @@ class Replayed(NamedTuple):
     sequence: NDArray[np.uint32]
     accesses: Accesses
     calls: SystemCalls
+    divisions: Divisions
 
 
 # State of the reading loop, an int64 array: current block (-1: none), its instructions, how many of its first ones do
@@ -110,22 +124,24 @@ def _read(
     sequence: NDArray[np.uint32],
     accessed: Accesses,
     called: SystemCalls,
+    divided: Divisions,
     filled: NDArray[np.int64],
 ) -> int:
     """Read words from state[_POSITION] until they end, a buffer is full, or a block must be examined.
 
     `repeating`: [0] the rep-prefixed instruction that the last complete block ended with, [1] the full address for the
-    next access word. `filled`: entries in `sequence`, in the accesses' and in the system calls' arrays.
+    next access word. `filled`: entries in `sequence`, and in the arrays of accesses, system calls and divisions.
     """
     instruction, address, size, is_store = accessed
     caller, number = called
+    divider, steps = divided
     begin, is_atomic = kernel.begin, kernel.is_atomic
     position, total, base = state[_POSITION], state[_TOTAL], state[_BASE]
     block, count, without, seen = state[_BLOCK], state[_COUNT], state[_WITHOUT], state[_SEEN]
     far = state[_LONG]
     rows = begin[max(block, 0)]
     blocks = len(begin) - 1
-    s, m, c = filled[0], filled[1], filled[2]
+    s, m, c, d = filled[0], filled[1], filled[2], filled[3]
     room = len(address) - 1  # an atomic update makes two
     result = _DONE
     while position < len(words):
@@ -204,6 +220,20 @@ def _read(
             seen = count  # the block was executed to its end
             position += 1
             continue
+        elif word >> np.uint64(17) == np.uint64(1 << 41):
+            at = np.int64((word >> np.uint64(8)) & np.uint64(511))
+            if block < 0 or at >= count or word & np.uint64(255) == 0:
+                result = _DAMAGED
+                break
+            if d == len(divider):
+                result = _FULL
+                break
+            if at >= without and base + at < limit:
+                divider[d] = base + at
+                steps[d] = np.uint8(word & np.uint64(255))
+                d += 1
+            position += 1
+            continue
         elif word == np.uint64(0):
             break
         else:
@@ -245,7 +275,7 @@ def _read(
     state[_POSITION], state[_TOTAL], state[_BASE] = position, total, base
     state[_BLOCK], state[_COUNT], state[_WITHOUT], state[_SEEN] = block, count, without, seen
     state[_LONG] = far
-    filled[0], filled[1], filled[2] = s, m, c
+    filled[0], filled[1], filled[2], filled[3] = s, m, c, d
     return result
 
 
@@ -262,7 +292,8 @@ class Replay:
         self._sequence = np.empty(_SEQUENCE, np.uint32)
         self._accesses = Accesses.empty(_ACCESSES)
         self._calls = SystemCalls.empty(_CALLS)
-        self._filled = np.zeros(3, np.int64)
+        self._divisions = Divisions.empty(_DIVISIONS)
+        self._filled = np.zeros(4, np.int64)
         self.used: NDArray[np.uint8] = np.zeros(0, np.uint8)  # [B] the block is in the sequence
         self.is_complete = False  # `limit` instructions are there
 
@@ -290,6 +321,7 @@ class Replay:
                 self._sequence,
                 self._accesses,
                 self._calls,
+                self._divisions,
                 self._filled,
             )
             if reason == _EXAMINE:
@@ -343,9 +375,10 @@ class Replay:
             self.used = np.append(self.used, np.zeros(missing, np.uint8))
 
     def _take(self) -> Replayed:
-        s, m, c = self._filled.tolist()
+        s, m, c, d = self._filled.tolist()
         self._filled[:] = 0
-        return Replayed(self._sequence[:s], part(self._accesses, 0, m), part(self._calls, 0, c))
+        calls, divisions = part(self._calls, 0, c), part(self._divisions, 0, d)
+        return Replayed(self._sequence[:s], part(self._accesses, 0, m), calls, divisions)
 
     def _refuse(self, words: NDArray[np.uint64], why: str) -> None:
         position = int(self._state[_POSITION])

@@ -22,7 +22,7 @@ from tracegen.formats.trace import CHUNK
 from tracegen.qemu.blocks import MAX_BLOCK, BlockTable
 from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import WHOLE
-from tracegen.qemu.replay import ONLY, Accesses, Events, Replay, Replayed, SystemCalls, expand, joined, part
+from tracegen.qemu.replay import ONLY, Accesses, Divisions, Events, Replay, Replayed, SystemCalls, expand, joined, part
 from tracegen.qemu.ring import Ring
 from tracegen.qemu.run import Run, RunEnd
 from uarch.instructions import LAST, Chunk, StaticInstructions
@@ -55,7 +55,7 @@ class ProgramStream:
         self._static = _GrowingInstructions(run.blocks)
         self._replay = Replay(run.blocks, run.interruptions, run.limit)
         self._pending = _Pending(run.limit)
-        self._columns = [hashlib.sha256() for _ in range(7)]
+        self._columns = [hashlib.sha256() for _ in range(9)]
         self.isa = run.isa
         self.command = list(run.command)
         self.program = Path(run.command[0]).name
@@ -86,7 +86,7 @@ class ProgramStream:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over those of `address`, `code`, and of the columns `static_id` … `call_number` of all chunks."""
+        """SHA-256 over those of `address`, `code`, and of the columns `static_id` … `division_steps` of all chunks."""
         parts = [hashlib.sha256(self.address.data), hashlib.sha256(self.code.data), *self._columns]
         return hashlib.sha256("".join(part.hexdigest() for part in parts).encode()).hexdigest()
 
@@ -137,6 +137,7 @@ class ProgramStream:
         for replayed in parts:
             self._pending.accesses.add(replayed.accesses)
             self._pending.calls.add(replayed.calls)
+            self._pending.divisions.add(replayed.divisions)
             for ids in self._static.expand(replayed.sequence):
                 self._pending.add_ids(ids)
                 while self._pending.complete >= size:
@@ -145,14 +146,14 @@ class ProgramStream:
     def _hashed(self, chunk: Chunk) -> Chunk:
         accesses = np.diff(chunk.access_offset).astype("<u4")
         columns: list[NDArray[Any]] = [chunk.static_id, accesses, chunk.address, chunk.size, chunk.is_store]
-        columns += [chunk.call_instruction, chunk.call_number]
+        columns += [chunk.call_instruction, chunk.call_number, chunk.division_instruction, chunk.division_steps]
         for hasher, column in zip(self._columns, columns, strict=True):
             hasher.update(column.data)
         return chunk
 
 
 class _PendingEvents(Generic[Events]):
-    """Accesses or system calls on their way into chunks."""
+    """Accesses, system calls or divisions on their way into chunks."""
 
     def __init__(self, none: Events) -> None:
         self._none: Events = none
@@ -178,7 +179,7 @@ class _PendingEvents(Generic[Events]):
 
 
 class _Pending:
-    """Instructions, accesses and system calls on their way into chunks."""
+    """Instructions and events of them on their way into chunks."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
@@ -187,6 +188,7 @@ class _Pending:
         self._count = 0
         self.accesses = _PendingEvents(Accesses.empty(0))
         self.calls = _PendingEvents(SystemCalls.empty(0))
+        self.divisions = _PendingEvents(Divisions.empty(0))
         self._ended = False
 
     def __bool__(self) -> bool:
@@ -215,6 +217,7 @@ class _Pending:
         if self._ended and size == self._count:
             following = np.append(ids[1:size], LAST)
         accesses, calls = self.accesses.take(self._start + size), self.calls.take(self._start + size)
+        divisions = self.divisions.take(self._start + size)
         offset = np.zeros(size + 1, np.int64)
         owners = (accesses.instruction - np.uint64(self._start)).astype(np.int64)
         np.cumsum(np.bincount(owners, minlength=size), out=offset[1:])
@@ -228,6 +231,8 @@ class _Pending:
             is_store=accesses.is_store,
             call_instruction=calls.instruction,
             call_number=calls.number,
+            division_instruction=divisions.instruction,
+            division_steps=divisions.steps,
         )
         self._ids = [ids[size:].copy()]
         self._start += size
