@@ -47,6 +47,8 @@ def _aarch64(instruction: capstone.CsInsn) -> int:
         return len(registers) * whole * _ARM_REGISTER[kind]
     if name == "dc":
         return _ARM_LINE
+    if name in ("prfm", "prfum"):
+        return 1
     if name.endswith("sw"):
         return 8 if _ARM_PAIR.match(name) else 4
     if name.endswith("b") and not name.endswith("sub"):

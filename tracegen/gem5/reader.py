@@ -198,10 +198,11 @@ class Reader:
         self._know_statics()
         self.sequence.write(output.static_id[:count].tobytes())
         self._write_accesses(output.accesses[:accesses], output.static_id[:count])
+        self._write_divisions(output.divisions[: int(state.divisions)])
         self._write_latencies(output.latency[:latencies])
         rest = int(state.accesses) - accesses
         output.accesses[:rest] = output.accesses[accesses : accesses + rest].copy()
-        state.ids = state.latencies = state.open_access = 0
+        state.ids = state.latencies = state.open_access = state.divisions = 0
         state.accesses = rest
 
     def _write_latencies(self, latency: NDArray[np.uint16]) -> None:
@@ -226,6 +227,11 @@ class Reader:
             np.where(size > 255, 0, size).astype(np.uint8),
             is_store.astype(np.uint8),
         )
+
+    def _write_divisions(self, rows: NDArray[np.void]) -> None:
+        if self._writer is not None:
+            steps = np.minimum(rows["steps"], 255).astype(np.uint8)
+            self._writer.append_divisions(rows["instruction"].astype(np.uint64), steps)
 
     def _know_statics(self) -> None:
         """Code and sizes of the instructions that were executed for the first time since the last call."""
@@ -265,7 +271,16 @@ class Reader:
             held.valid = 0  # it faults, and is not repeated in this text
         statics, output = self._statics, self._output
         wrong = advance(
-            state, held, line, records, pending, *statics, output.static_id, output.accesses, output.latency
+            state,
+            held,
+            line,
+            records,
+            pending,
+            *statics,
+            output.static_id,
+            output.accesses,
+            output.latency,
+            output.divisions,
         )
         if wrong:
             raise self._wrong(WRONG[wrong])

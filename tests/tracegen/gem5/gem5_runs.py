@@ -80,9 +80,7 @@ class Reference:
 
 
 def reference(core: str, data: Path = DATA) -> Reference:
-    """A memory micro-operation that comes again at once had faulted the first time; a prefetch accesses nothing, an
-    atomic one loads and stores.
-    """
+    """A memory micro-operation that comes again at once had faulted the first time; an atomic one loads and stores."""
     found, retire, seq = [], {}, 0
     for line in lines(core, data):
         if match := _RECORD.match(line):
@@ -97,7 +95,7 @@ def reference(core: str, data: Path = DATA) -> Reference:
         if following is not None and following[1:4] == (pc, micro, address) and address is not None:
             continue
         names = flags.split("|")
-        if address is not None and "IsDataPrefetch" not in names:
+        if address is not None:
             ways = (False, True) if "IsAtomic" in names else ("IsStore" in names,)
             result.accesses += [(len(result.address), int(address, 16), way) for way in ways]
         if "IsMicroop" not in names or "IsLastMicroop" in names:

@@ -13,6 +13,8 @@ from tracegen.gem5.text.layout import (
     ATOMIC,
     BAD_CP,
     BAD_EXEC,
+    CODE_PREFETCH,
+    DIVIDES,
     FIRST,
     LAST,
     LOAD,
@@ -43,6 +45,7 @@ _LOAD, _STORE, _ATOMIC, _MICRO, _LAST, _FIRST, _NOP, _DATA_PREFETCH, _INST_PREFE
 _FLAGS, _CPSEQ, _FETCHSEQ, _ADDRESS, _GEM5_NOP = map(
     encoded, ("  flags=(", "  CPSeq=", "  FetchSeq=", " A=0x", "gem5 nop")
 )
+_DIVIDE, _SIGNED_DIVIDE, _FIRST_STEP, _STEP = map(encoded, ("DIV_", "IDIV_", "div1", "div2"))
 _CREATED = encoded("global: memstate: creating vma (")
 
 # What a line is, where it is not wrong.
@@ -129,10 +132,12 @@ def _exec_line(text: NDArray[np.uint8], at: int, end: int, line: Line) -> int:
     if at + 3 > end:
         return BAD_EXEC
     micro: Any = np.int64(-1)
+    step = 0
     if text[at - 1] != 32:
         micro = _micro_counter(text, at)
         if micro < 0:
             return BAD_EXEC
+        step = DIVIDES * _is_step(text, at + 3, end)
     # The other end: flags=(…), and before it CPSeq, FetchSeq, A, each where there is one.
     stop = end - 2
     if text[end - 1] == 41:
@@ -166,9 +171,21 @@ def _exec_line(text: NDArray[np.uint8], at: int, end: int, line: Line) -> int:
     elif begin < stop and text[begin - 1] == 120 and text[begin - 3] == 61 and text[begin - 4] == 65:
         return BAD_EXEC
     line.valid = 1
-    line.pc, line.micro, line.op_flags = pc, micro, flags
+    line.pc, line.micro, line.op_flags = pc, micro, flags | step
     line.seq, line.cp, line.has, line.address = seq, cp, has, address
     return 0
+
+
+@cached(nogil=True)
+def _is_step(text: NDArray[np.uint8], at: int, end: int) -> bool:
+    """Return whether a micro-operation's text, as "  IDIV_R : div2   t4, t1, t4 : IntDiv", is of a step of a division."""
+    while at < end and text[at] == 32:
+        at += 1
+    if at + 5 >= end or not (begins(text, at, end, _DIVIDE) or begins(text, at, end, _SIGNED_DIVIDE)):
+        return False
+    while at < end and text[at] != 58:
+        at += 1
+    return begins(text, at + 2, end, _FIRST_STEP) or begins(text, at + 2, end, _STEP)
 
 
 @cached(nogil=True)
@@ -210,8 +227,10 @@ def _flags(text: NDArray[np.uint8], at: int, end: int) -> int:
         elif length == 14:
             if begins(text, at, stop, _FIRST):
                 found |= FIRST
-            elif begins(text, at, stop, _DATA_PREFETCH) or begins(text, at, stop, _INST_PREFETCH):
+            elif begins(text, at, stop, _DATA_PREFETCH):
                 found |= PREFETCH
+            elif begins(text, at, stop, _INST_PREFETCH):
+                found |= PREFETCH | CODE_PREFETCH
         at = stop + 1
     return found
 

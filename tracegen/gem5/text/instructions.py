@@ -11,6 +11,8 @@ from tracegen.gem5.text.layout import (
     ATOMIC,
     BACKWARDS,
     BAD_TICK,
+    CODE_PREFETCH,
+    DIVIDES,
     FAULT_INSIDE,
     FIRST,
     INCOMPLETE,
@@ -22,7 +24,6 @@ from tracegen.gem5.text.layout import (
     NOT_RETIRED,
     OTHER_ADDRESS,
     PENDING,
-    PREFETCH,
     RING,
     STORE,
     STORED_OPEN,
@@ -44,6 +45,7 @@ def advance(
     static_id: NDArray[np.uint32],
     accesses: NDArray[np.void],
     latency: NDArray[np.uint16],
+    divisions: NDArray[np.void],
 ) -> int:
     """Take or take back the held line, now that the one after it is known (not `valid`: none). 0, or what is wrong."""
     if not held.valid:
@@ -56,7 +58,7 @@ def advance(
         return wrong
     held.valid = 0
     if not held.op_flags & MICRO or held.op_flags & LAST:
-        return _end_instruction(state, held, records, pending, slot, pcs, static_id, latency)
+        return _end_instruction(state, held, records, pending, slot, pcs, static_id, latency, divisions)
     return FAULT_INSIDE if held.fault else 0
 
 
@@ -94,18 +96,21 @@ def _take(state: State, held: Line, accesses: NDArray[np.void]) -> int:
             if not state.interrupted or state.open == STORED_OPEN:
                 return AGAIN
             state.accesses = state.open_access  # from its beginning once more
+            state.steps = 0
     else:
         if flags & MICRO and not flags & FIRST:
             return MIDDLE
         state.open_pc = held.pc
         state.open_access = state.accesses
         state.open = 1
+        state.steps = 0
     state.interrupted = 0
+    state.steps += flags & DIVIDES != 0
     counted = not held.fast and not held.fault
     state.micro_operations += counted
     if flags & (LOAD | STORE | ATOMIC):
         state.references += counted
-        if held.has and not flags & PREFETCH:
+        if held.has and not flags & CODE_PREFETCH:
             at = state.accesses
             for is_store in range(2):
                 if flags & (ATOMIC | (STORE if is_store else LOAD)):
@@ -127,6 +132,7 @@ def _end_instruction(
     pcs: NDArray[np.int64],
     static_id: NDArray[np.uint32],
     latency: NDArray[np.uint16],
+    divisions: NDArray[np.void],
 ) -> int:
     """The held line was an instruction's last. 0, or what is wrong with it."""
     place = slot_of(slot, pcs, state.open_pc)
@@ -136,6 +142,9 @@ def _end_instruction(
         slot[place] = state.statics
     static_id[state.ids] = slot[place] - 1
     state.ids += 1
+    if state.steps:
+        divisions[state.divisions].instruction, divisions[state.divisions].steps = state.instructions, state.steps
+        state.divisions += 1
     state.instructions += 1
     state.open = 0
     if held.fast:

@@ -51,7 +51,7 @@ RING = 1 << 18  # O3PipeView records kept, by sequence number
 PENDING = 1 << 16  # instructions that may wait for the record of one before
 
 # Flags of a micro-operation.
-LOAD, STORE, ATOMIC, MICRO, LAST, FIRST, NOP, PREFETCH = (1 << bit for bit in range(8))
+LOAD, STORE, ATOMIC, MICRO, LAST, FIRST, NOP, PREFETCH, CODE_PREFETCH, DIVIDES = (1 << bit for bit in range(10))
 
 STORED_OPEN = 2  # `open` of an instruction some of whose accesses have left `Output`
 
@@ -99,9 +99,11 @@ class State:
     references: int
     repeated: int
     repeated_references: int
-    ids: int  # in `Output`, as the next two
+    steps: int  # of a division, of the instruction that is not complete
+    ids: int  # in `Output`, as the next three
     accesses: int
     latencies: int
+    divisions: int
 
 
 class Record:
@@ -127,6 +129,13 @@ class Access:
     instruction: int  # of the whole text
     address: int
     is_store: int
+
+
+class Division:
+    """Fields of a division."""
+
+    instruction: int  # of the whole text
+    steps: int
 
 
 def _zeros(count: int, fields: type) -> NDArray[np.void]:
@@ -157,7 +166,8 @@ class Output(NamedTuple):
     static_id: NDArray[np.uint32]  # instructions, numbered in the order of their first execution
     accesses: NDArray[np.void]  # [·] `Access`
     latency: NDArray[np.uint16]  # cycles, of the instructions of the timed core
+    divisions: NDArray[np.void]  # [·] `Division`
 
     @staticmethod
     def empty(size: int) -> Output:
-        return Output(np.zeros(size, np.uint32), _zeros(size, Access), np.zeros(size, np.uint16))
+        return Output(np.zeros(size, np.uint32), _zeros(size, Access), np.zeros(size, np.uint16), _zeros(size, Division))

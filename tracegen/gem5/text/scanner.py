@@ -32,7 +32,7 @@ def scan(
     """
     state, lines, records, pending = tables
     held, line = lines[0], lines[1]
-    static_id, accesses, latency = output
+    static_id, accesses, latency, divisions = output
     slot, pcs = statics
     while True:
         at = state.at
@@ -64,7 +64,7 @@ def scan(
         if kind > 0:
             return kind
         if kind == READ:
-            wrong = advance(state, held, line, records, pending, slot, pcs, static_id, accesses, latency)
+            wrong = advance(state, held, line, records, pending, slot, pcs, static_id, accesses, latency, divisions)
             if wrong:
                 return wrong
             lines[0] = line
