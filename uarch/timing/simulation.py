@@ -34,7 +34,7 @@ except ImportError as error:
         "the simulator's compiled core is missing: run `make core`, or `pip install .`; both need a C++17 compiler"
     ) from error
 
-SIMULATOR = "embedded 16"  # this model's name in what it made; another number where times of some machine change
+SIMULATOR = "embedded 17"  # this model's name in what it made; another number where times of some machine change
 _CODE = np.uint64(2)  # of a touch
 COUNTERS = (
     "cycles",
@@ -69,7 +69,8 @@ class Simulation:
 
     `ideal` names what of the machine never costs anything (`ideal.IDEAL`), to see what it costs. With
     `taken_path_only` nothing is fetched from a path that is not taken: the latencies then depend on what was executed
-    so far alone, not on the program's other instructions, which may still be unknown.
+    so far alone, not on the program's other instructions, which may still be unknown. Without `told_divisions` all take
+    the steps that are assumed of an instruction, also where a trace tells them.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Simulation:
         ideal: Collection[str] = (),
         *,
         taken_path_only: bool = False,
+        told_divisions: bool = True,
     ) -> None:
         self.machine = machine
         machine = idealised(machine, ideal)
@@ -103,6 +105,7 @@ class Simulation:
             vector_store=native.vector_store if native else 0.0,
             system_calls=cycles_by_number(machine.system_calls, instructions.isa),
             taken_path_only=taken_path_only,
+            division_step=_division_step(machine, instructions.isa) if told_divisions else 0,
         )
         self._ideal = ideal
         self._size = len(instructions)
@@ -209,6 +212,13 @@ def _native(machine: Machine, instructions: StaticInstructions) -> NativeInstruc
             f"gem5 or to one of {right}"
         )
     return instructions.native(machine.microcode)
+
+
+def _division_step(machine: Machine, isa: str) -> int:
+    """Return the cycles of a step of a division whose steps a trace tells; 0 where the machine's silicon has no such."""
+    units = machine.functional_units
+    divides_as_gem5 = machine.microcode == GEM5 and isa == "x86-64" and units.div_step_latency is None
+    return units.div_latency if divides_as_gem5 else 0
 
 
 def _rows(machine: Machine, instructions: StaticInstructions, native: NativeInstructions | None) -> NDArray[np.int16]:

@@ -122,7 +122,9 @@ class HeldChunk {
           size_(chunk.attr("size")),
           is_store_(chunk.attr("is_store")),
           call_instruction_(chunk.attr("call_instruction")),
-          call_number_(chunk.attr("call_number")) {
+          call_number_(chunk.attr("call_number")),
+          division_instruction_(chunk.attr("division_instruction")),
+          division_steps_(chunk.attr("division_steps")) {
         const auto n = static_cast<std::size_t>(static_id_.size());
         const auto fits = [](bool good, const char* what) {
             if (!good) throw std::invalid_argument(what);
@@ -144,6 +146,7 @@ class HeldChunk {
         fits(followed, "next_static_id is beyond the program's instructions");
         fits(ascending, "access_offset falls");
         fits(call_instruction_.size() == call_number_.size(), "call_number is not as long as call_instruction");
+        fits(division_instruction_.size() == division_steps_.size(), "division_steps is not as long as division_instruction");
         // The offsets may count from before the chunk (Chunk.part).
         view = {n,
                 static_id_.data(),
@@ -155,7 +158,10 @@ class HeldChunk {
                 field<std::uint64_t>(chunk, "start"),
                 static_cast<std::size_t>(call_instruction_.size()),
                 call_instruction_.data(),
-                call_number_.data()};
+                call_number_.data(),
+                static_cast<std::size_t>(division_instruction_.size()),
+                division_instruction_.data(),
+                division_steps_.data()};
     }
 
     // The chunk as a core with vectors of whole width sees it: accesses of an instruction that continue one another are
@@ -203,6 +209,8 @@ class HeldChunk {
     Array<std::uint8_t> size_, is_store_;
     Array<std::uint64_t> call_instruction_;
     Array<std::uint16_t> call_number_;
+    Array<std::uint64_t> division_instruction_;
+    Array<std::uint8_t> division_steps_;
     std::optional<Chunk> merged_;
     std::vector<std::int64_t> merged_offset_;
     std::vector<Address> merged_address_;
@@ -228,7 +236,8 @@ std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py:
                                             const Array<std::int64_t>& pc, bool ideal_branches,
                                             bool ideal_instructions, bool ideal_data, bool native,
                                             double vector_load, double vector_store,
-                                            const std::vector<std::int32_t>& system_calls, bool taken_path_only) {
+                                            const std::vector<std::int32_t>& system_calls, bool taken_path_only,
+                                            int division_step) {
     if (system_calls.empty()) throw std::invalid_argument("system_calls must end with the cycles of all others");
     StaticColumns columns = static_columns(rows, pc);
     const Ideal ideal{ideal_branches, ideal_instructions, ideal_data};
@@ -237,6 +246,7 @@ std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py:
     made.vector_load = vector_load;
     made.vector_store = vector_store;
     made.system_calls = {system_calls};
+    made.division_step = division_step;
     return std::make_unique<Simulation>(made, std::move(columns.rows), std::move(columns.pc));
 }
 
@@ -443,7 +453,8 @@ PYBIND11_MODULE(_core, module) {
              py::arg("fp_registers"), py::arg("total_store_order"), py::arg("rows"), py::arg("pc"),
              py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false,
              py::arg("native") = false, py::arg("vector_load") = 0.0, py::arg("vector_store") = 0.0,
-             py::arg("system_calls") = std::vector<std::int32_t>{0}, py::arg("taken_path_only") = false)
+             py::arg("system_calls") = std::vector<std::int32_t>{0}, py::arg("taken_path_only") = false,
+             py::arg("division_step") = 0)
         .def("grow", &grow, py::arg("rows"), py::arg("pc"))
         .def("run", &run, py::arg("chunk"), py::arg("outcomes") = py::none())
         .def("run_with_stacks", &run_with_stacks, py::arg("chunk"), py::arg("stacks"), py::arg("outcomes") = py::none())

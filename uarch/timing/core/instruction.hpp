@@ -74,6 +74,20 @@ struct StaticInstruction {
         const int beyond = static_cast<int>(interruption) - static_cast<int>(Interruption::Divide);
         return beyond < 0 ? 0 : beyond + 1;
     }
+    // The same division in so many `steps`, of `step` cycles each, instead of those that are assumed.
+    StaticInstruction in_steps(int steps, int step) const {
+        StaticInstruction other = *this;
+        const int round_count = std::max((steps - DIVIDE_FIRST) / DIVIDE_ROUND, 1);
+        const int more = steps - (DIVIDE_FIRST + DIVIDE_ROUND * rounds());
+        other.interruption = static_cast<Interruption>(static_cast<int>(Interruption::Divide) + round_count - 1);
+        other.latency = static_cast<std::int16_t>(std::min(steps * step, 0x7FFF));
+        // A round ends with a branch. As in uarch/timing/static.py, each has a result, and 32 are counted at most.
+        other.micro_operations = static_cast<std::int16_t>(std::max(micro_operations + more * (DIVIDE_ROUND + 1) / DIVIDE_ROUND, 1));
+        other.int_destinations = std::min<std::int16_t>(other.micro_operations, MOST_RESULTS);
+        return other;
+    }
+    static constexpr int DIVIDE_FIRST = 3, DIVIDE_ROUND = 4;  // steps before the rounds, and in each
+    static constexpr std::int16_t MOST_RESULTS = 32;
 };
 static_assert(sizeof(StaticInstruction) == 64 && offsetof(StaticInstruction, sources) == 24);
 
@@ -89,7 +103,8 @@ struct Program {
 constexpr std::uint16_t UNKNOWN_CALL = 0xFFFF;
 
 // n executed instructions and their memory accesses: access_offset[k] … access_offset[k+1] are those of instruction k.
-// `calls` system calls are known by their numbers; call_instruction counts from the trace's start, the chunk from `start`.
+// `calls` system calls are known by their numbers, and `divisions` divisions by their steps; call_instruction and
+// division_instruction count from the trace's start, the chunk from `start`.
 struct Chunk {
     std::size_t size;
     const std::uint32_t* static_id;
@@ -102,11 +117,15 @@ struct Chunk {
     std::size_t calls;
     const std::uint64_t* call_instruction;
     const std::uint16_t* call_number;
+    std::size_t divisions;
+    const std::uint64_t* division_instruction;
+    const std::uint8_t* division_steps;
 
     // The number of the system call that instruction k makes.
-    std::uint16_t call(std::size_t k) const {
-        const std::uint64_t *end = call_instruction + calls, *found = std::lower_bound(call_instruction, end, start + k);
-        return found != end && *found == start + k ? call_number[found - call_instruction] : UNKNOWN_CALL;
+    std::uint16_t call(std::size_t k) const { return event(k, calls, call_instruction, call_number, UNKNOWN_CALL); }
+    // The steps of the division that instruction k makes; 0: unknown.
+    std::uint8_t steps(std::size_t k) const {
+        return event(k, divisions, division_instruction, division_steps, std::uint8_t{0});
     }
 
     std::int64_t bytes(std::int64_t access) const { return std::max<std::int64_t>(access_size[access], 1); }
@@ -119,6 +138,13 @@ struct Chunk {
         __builtin_prefetch(&program.pc[which]);
     }
     static constexpr std::size_t AHEAD = 8;
+
+    // What is known of instruction k, one of `count` events in ascending order; `unknown` where it is none of them.
+    template <typename T>
+    T event(std::size_t k, std::size_t count, const std::uint64_t* instruction, const T* known, T unknown) const {
+        const std::uint64_t *end = instruction + count, *found = std::lower_bound(instruction, end, start + k);
+        return found != end && *found == start + k ? known[found - instruction] : unknown;
+    }
 
     // The address executed after instruction k; the fall-through after a trace's last one.
     Address target(const Program& program, std::size_t k) const {

@@ -37,7 +37,10 @@ struct alignas(64) DecodedInstruction {
     // it was stored, or stores one; moves the stack pointer by the stack engine; reads it otherwise; its result is there a cycle
     // earlier for the next one that forwards.
     bool vector : 1, renames : 1, stack_engine : 1, stack_read : 1, forwards : 1;
-    bool plain;  // nothing unusual about it: its registers have places, and nothing else depends on it or its order
+    bool may_prefetch : 1;  // what it accesses goes nowhere: it can only be a prefetch
+    // Nothing unusual about it with at most so many accesses (-1: with any): its registers have places, and nothing else
+    // depends on it or its order.
+    std::int8_t plain;
     bool few_destinations;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
     std::uint8_t rounds;  // of a divide
     std::uint8_t source_count, address_count, destination_count, base_count;
@@ -73,6 +76,7 @@ struct alignas(64) DecodedInstruction {
           stack_engine(native && row.chained & STACK_MOVED),
           stack_read(native && row.chained & STACK_READ),
           forwards(native && row.chained & FORWARDS),
+          may_prefetch(row.destination_count == 0 && !row.is(LOAD | STORE | BRANCH | STRING)),
           few_destinations(row.destination_count < USUAL_DESTINATIONS),
           rounds(byte(static_cast<std::int16_t>(row.rounds()))),
           source_count(byte(row.source_count)),
@@ -96,10 +100,11 @@ struct alignas(64) DecodedInstruction {
         for (int destination = 0; destination < row.destination_count; ++destination)
             (row.base_updates >> destination) & 1 ? put(bases, base_count, row.destinations[destination])
                                                   : put(destinations, destination_count, row.destinations[destination]);
-        plain = !is(STRING | ATOMIC | BARRIER | SERIALIZING | SYSCALL) && interruption == Interruption::None &&
-                divider == Divider::None && !chained && computes <= 1 && places &&
-                destination_count <= USUAL_DESTINATIONS && base_count <= USUAL_BASES &&
-                std::max<int>({micro_operations + stack_read, int_destinations, fp_destinations}) <= ReleaseRing::USUAL;
+        const bool usual = !is(STRING | ATOMIC | BARRIER | SERIALIZING | SYSCALL) && interruption == Interruption::None &&
+                           divider == Divider::None && !chained && computes <= 1 && places &&
+                           destination_count <= USUAL_DESTINATIONS && base_count <= USUAL_BASES &&
+                           std::max<int>({micro_operations + stack_read, int_destinations, fp_destinations}) <= ReleaseRing::USUAL;
+        plain = usual ? !may_prefetch : -1;
     }
 
     bool is(std::uint16_t mask) const { return (flags & mask) != 0; }

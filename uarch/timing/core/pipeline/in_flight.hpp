@@ -49,6 +49,7 @@ struct InFlight {
     std::int64_t accesses() const { return last - first; }
     Cycle begin() const { return dispatched + row.cycles_before; }
     bool string() const { return !PLAIN && row.is(STRING); }
+    bool prefetching() const { return !PLAIN && row.may_prefetch && loads > 0 && stores == 0; }
     bool ordering() const { return !PLAIN && row.is(ATOMIC | BARRIER); }
     bool serializing() const { return !PLAIN && row.is(SERIALIZING); }
 

@@ -30,6 +30,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       store_buffer_(machine.in_order->store_buffer),
       memory_in_flight_(machine.in_order->memory_in_flight),
       system_calls_(machine.system_calls),
+      division_step_(machine.division_step),
       in_memory_(memory_in_flight_, -1),
       buffer_(store_buffer_, -1),
       stack_(width_) {
@@ -330,7 +331,8 @@ std::int64_t InOrderCore::interrupt(std::uint32_t here, const StaticInstruction&
 template <bool STACK>
 InOrderCore::Result InOrderCore::divide(std::uint32_t here, const StaticInstruction& row, Address pc, Cycle operands,
                                         Cause cause) {
-    constexpr int FIRST = 3, ROUND = 4, END = 2;  // steps before the rounds and in each; micro-operations behind them
+    constexpr int FIRST = StaticInstruction::DIVIDE_FIRST, ROUND = StaticInstruction::DIVIDE_ROUND;
+    constexpr int END = 2;  // micro-operations behind the rounds
     const Cycle step = row.latency / (FIRST + ROUND * row.rounds());
     Result result = operate<STACK>(operands, cause, row.unit, row.divider, step * (FIRST + ROUND));
     for (int round = 1; round < row.rounds(); ++round) {
@@ -348,7 +350,14 @@ InOrderCore::Result InOrderCore::divide(std::uint32_t here, const StaticInstruct
 template <bool STACK>
 inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const std::uint32_t here = chunk.static_id[k];
-    const StaticInstruction& row = program_.rows[here];
+    const StaticInstruction* assumed = &program_.rows[here];
+    if (division_step_ > 0 && assumed->divider == Divider::Integer && assumed->rounds() > 0) {
+        if (const int steps = chunk.steps(k)) {
+            divided_ = assumed->in_steps(steps, division_step_);
+            assumed = &divided_;
+        }
+    }
+    const StaticInstruction& row = *assumed;
     const Address pc = program_.pc[here];
     const std::int64_t first = chunk.access_offset[k], last = chunk.access_offset[k + 1];
     if constexpr (STACK) waits_.clear();
@@ -360,8 +369,10 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     // What loads nothing into a register is a prefetch, which the cache answers at once (Cache::handleTimingReqMiss).
     prefetching_ = row.destination_count == 0 && !row.is(BRANCH | STRING);
     for (std::int64_t which = first; which < last; ++which) prefetching_ = prefetching_ && !chunk.is_store[which];
+    const bool plain_prefetch = prefetching_ && last > first && !row.is(LOAD);
+    const std::int64_t address_count = plain_prefetch ? MAX_SOURCES : row.address_count;  // all that it reads
     const bool string = row.is(STRING);
-    const bool computes = row.computes > 0 && !string;
+    const bool computes = row.computes > 0 && !string && !plain_prefetch;
     const bool simple = !computes || row.unit == INT_ALU;
     const auto execution = static_cast<Cause>(row.execution);
 
@@ -390,7 +401,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     for (int source = 0; source < MAX_SOURCES; ++source) {
         const Result& result = result_[row.sources[source]];
         const Cause cause = ready_cause_[row.sources[source]];
-        if (source < row.address_count) {
+        if (source < address_count) {
             const Cycle cycle = needed(result, memory_late_);
             if (cycle > addressed) addressed_cause = cause;
             addressed = std::max(addressed, cycle);
@@ -418,7 +429,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const std::int64_t moves = row.base_updates && !string && !native_ ? count(1) : 0;
     const std::int64_t before = native_ ? 0 : string || row.is(BRANCH) ? count(left) : count(row.cycles_before);
     if (native_ && lanes > 0) left = 0;
-    const bool relative = lanes > 0 && row.address_count == 0;
+    const bool relative = lanes > 0 && address_count == 0;
     const bool converts = before > 0 && !simple && loads == 0;  // brings a register over to the unit
     for (std::int64_t each = 0; each < before; ++each) {
         const Cycle operands = converts && each == 0 ? others : each > 0 && converts ? brought.ready - ALU_LATE : begin;

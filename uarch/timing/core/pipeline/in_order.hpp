@@ -184,6 +184,8 @@ class InOrderCore final : public Core {
     Address usual_length_ = 4;
     std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_;
     SystemCalls system_calls_;
+    int division_step_;  // cycles; 0: no division's steps are looked at
+    StaticInstruction divided_;  // the division at hand, in as many steps as it takes
 
     std::vector<Pipe> pipes_[RESOURCES];
     Pipe memory_unit_, int_divider_, fp_divider_;

@@ -17,7 +17,8 @@ std::int64_t ports_of(double cycles, int ports) {
 }  // namespace
 
 OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches)
-    : instructions_(decoded(program, machine.native)),
+    : program_(&program),
+      instructions_(decoded(program, machine.native)),
       caches_(caches),
       branches_(branches),
       native_(machine.native),
@@ -26,6 +27,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       forward_latency_(machine.forward_latency),
       indirect_delay_(machine.indirect_delay),
       system_calls_(machine.system_calls),
+      division_step_(machine.division_step),
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
       frontend_delay_(machine.out_of_order->frontend_delay),
       dispatch_delay_(machine.out_of_order->dispatch_delay),
@@ -53,6 +55,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
 }
 
 void OutOfOrderCore::grow(const Program& program) {
+    program_ = &program;
     for (std::size_t which = instructions_.size(); which < program.size; ++which)
         instructions_.emplace_back(program.rows[which], program.pc[which], native_);
     wrong_path_.grow();
@@ -75,7 +78,7 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
             // A large program's instructions do not stay in the host's first cache.
             if (k + AHEAD < chunk.size) __builtin_prefetch(&instructions_[chunk.static_id[k + AHEAD]]);
             const std::int64_t accesses = chunk.access_offset[k + 1] - chunk.access_offset[k];
-            const bool plain = instructions_[chunk.static_id[k]].plain && accesses <= 1;
+            const bool plain = accesses <= instructions_[chunk.static_id[k]].plain;
             const Cycle cycle = plain ? step<STACK, true>(chunk, k) : step<STACK, false>(chunk, k);
             latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(cycle - retired, SATURATED));
             retired = cycle;
@@ -142,7 +145,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const Decoded
 
 // A load that can issue at `cycle`; returns the cycle from which its readers can issue.
 template <bool STACK>
-inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size, Cycle cycle) {
+inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size, Cycle cycle, bool prefetch) {
     const Cycle allowed = std::max(cycle, store_sets_.waits_for(pc));
     Cycle issue = units_.reserve(LOAD_PORT, allowed);
     if constexpr (STACK) {
@@ -167,10 +170,20 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
         if constexpr (STACK) waits_.add(store_queue_.history(), store.cycle - issue, LoadForward);
         issue = store.cycle;
     }
-    const Cycle ready = responses_.answered(caches_.access_data(address, size, issue + 1, false, pc));
+    Cycle ready = responses_.answered(caches_.access_data(address, size, issue + 1, false, pc));
+    // A prefetch is answered at once (gem5's Cache::handleTimingReqMiss); silicon's retires without its line, too.
+    if (prefetch) ready = std::min(ready, issue + 1 + caches_.levels[L1D].latency);
     if constexpr (STACK)
         waits_.add_access(LoadTranslation, caches_.translated(), load_from(caches_.answered()), ready - issue);
     return ready;
+}
+
+// The division `row` in so many steps; as it is where they are not known (0).
+__attribute__((noinline)) const DecodedInstruction* OutOfOrderCore::in_steps(const DecodedInstruction& row,
+                                                                             std::uint32_t here, int steps) {
+    if (steps == 0 || row.rounds == 0) return &row;
+    divided_.emplace(program_->rows[here].in_steps(steps, division_step_), row.pc);
+    return &*divided_;
 }
 
 // The cycle in which a division that could begin at `cycle` does.
@@ -334,7 +347,9 @@ __attribute__((noinline)) Cycle OutOfOrderCore::load_ahead(Address pc, Address a
 // Instruction `k` of the chunk; returns its retire cycle.
 template <bool STACK, bool PLAIN>
 __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
-    InFlight<PLAIN> at(chunk, k, instructions_[chunk.static_id[k]]);
+    const DecodedInstruction* row = &instructions_[chunk.static_id[k]];
+    if (!PLAIN && row->divider == Divider::Integer && division_step_ > 0) row = in_steps(*row, chunk.static_id[k], chunk.steps(k));
+    InFlight<PLAIN> at(chunk, k, *row);
     if constexpr (STACK) waits_.clear();
     count_operations(at);
     fetch<STACK>(at);
@@ -370,6 +385,7 @@ __attribute__((always_inline)) inline void OutOfOrderCore::count_operations(InFl
         ++at.operations;
         ++ready_[STACK_POINTER];
     }
+    if (at.prefetching()) at.own = 0;
     at.others = native_ ? 0 : std::max<std::int64_t>(at.operations - at.own - at.accesses(), 0);
     if (at.string()) {  // micro-operations of each access
         at.operations += (1 + at.row.computes) * at.accesses();
@@ -426,6 +442,10 @@ __attribute__((always_inline)) inline void OutOfOrderCore::await_operands(InFlig
         for (int source = row.address_count; source < row.source_count; ++source)
             at.of_others = std::max(at.of_others, ready_[row.sources[source]] - forwarded_[row.sources[source]]);
     }
+    if (at.prefetching() && at.of_others > of_address) {  // all that it reads forms its address
+        of_address = at.of_others;
+        at.address_register = at.others_register;
+    }
     const bool memory = at.accesses() > 0;
     const Cycle begin = at.begin(), unordered = std::max(begin, of_address);
     if (memory) store_queue_.write_before(at.dispatched + 1);
@@ -465,7 +485,7 @@ __attribute__((always_inline)) inline void OutOfOrderCore::execute_loads(InFligh
             const Address address = chunk.address[which];
             const std::int64_t size = chunk.bytes(which);
             if (several) waits_ = before;
-            Cycle loaded = load<STACK>(row.pc, address, size, at.addressed) + row.load_after;
+            Cycle loaded = load<STACK>(row.pc, address, size, at.addressed, at.prefetching()) + row.load_after;
             if (row.renames && renaming_.active() && size >= LEAST_RENAMED)
                 loaded = std::min(loaded, std::max(at.begin(), renaming_.find(address, size)));
             if constexpr (STACK) waits_.add(LoadL1d, row.load_after);

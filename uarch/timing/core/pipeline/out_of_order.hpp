@@ -20,6 +20,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "../branch/branch_unit.hpp"
@@ -103,7 +104,8 @@ class OutOfOrderCore final : public Core {
     Cycle rename(const DecodedInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
                  std::int64_t stores);
     template <bool STACK>
-    Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle);
+    Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle, bool prefetch);
+    const DecodedInstruction* in_steps(const DecodedInstruction& row, std::uint32_t here, int steps);
     Cycle divide(const DecodedInstruction& row, Cycle cycle);
     void take_more_ports(Resource port, Address address, std::int64_t size, Cycle cycle);
     template <bool STACK>
@@ -126,13 +128,16 @@ class OutOfOrderCore final : public Core {
     WrongPath::Place expected(std::uint32_t here, Address target) const;
     Cycle load_ahead(Address pc, Address address, std::int64_t size, Cycle cycle);
 
+    const Program* program_;
     DecodedProgram instructions_;
+    std::optional<DecodedInstruction> divided_;  // the division at hand, in as many steps as it takes
     Hierarchy& caches_;
     BranchUnit& branches_;
     bool native_;  // of a real family's micro-operations none but those that compute and access take a unit
     bool ideal_branches_, taken_path_only_;
     Cycle forward_latency_, indirect_delay_;
     SystemCalls system_calls_;
+    int division_step_;  // cycles; 0: no division's steps are looked at
     std::int64_t rename_width_, frontend_delay_, dispatch_delay_;
 
     FrontEnd front_;
