@@ -19,6 +19,7 @@ from tracegen.decode import ISAS, with_native
 from tracegen.live_points import _core
 from tracegen.live_points.origins import Lines, Origins, Symbols
 from tracegen.live_points.sampling import Sample
+from tracegen.live_points.divisions import DivisionSteps
 from tracegen.live_points.system_calls import SystemCallCounts
 from uarch.instructions import (
     LAST,
@@ -59,6 +60,7 @@ _PIECES = {
     "miss_far": "|b1",
 }
 _CALLS = {"static_id": "<u4", "number": "<u2", "count": "<u8"}
+_DIVISIONS = {"static_id": "<u4", "steps": "u1"}  # where the source tells them
 _SAMPLE = {"weight": "<f8", "stratum": "<i4", "size": "<f8", "signature": "<f4"}
 _WIDTHS = {"sources": MAX_SOURCES, "destinations": MAX_DESTINATIONS}
 _NONE = 255  # of a register
@@ -150,6 +152,7 @@ class LivePoints:
     pieces: Pieces
     sample: Sample
     system_calls: SystemCallCounts  # of the whole run
+    divisions: DivisionSteps = DivisionSteps()  # likewise
     vector: bytes = b""  # the content of a vector file (`perfvec.representation.vector`); empty: none was made
 
     @property
@@ -205,6 +208,8 @@ def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
             _write(file, f"sample/{name}", getattr(points.sample, name))
         for name in _CALLS:
             _write(file, f"system_calls/{name}", getattr(points.system_calls, name))
+        for name in _DIVISIONS if len(points.divisions.static_id) else ():
+            _write(file, f"divisions/{name}", getattr(points.divisions, name))
         if points.vector:
             file.create_dataset("vector", data=np.frombuffer(points.vector, np.uint8))
 
@@ -240,10 +245,19 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
         calls = SystemCallCounts(
             **{name: _whole(file, f"system_calls/{name}", dtype) for name, dtype in _CALLS.items()}
         )
+        told = _DIVISIONS if any(f"divisions/{name}" in file for name in _DIVISIONS) else {}
+        divisions = DivisionSteps(**{name: _whole(file, f"divisions/{name}", dtype) for name, dtype in told.items()})
         vector = _whole(file, "vector", "u1").tobytes() if "vector" in file else b""
     static = with_native(static, origins.code)
     points = LivePoints(
-        **attributes, static=static, origins=origins, pieces=pieces, sample=sample, system_calls=calls, vector=vector
+        **attributes,
+        static=static,
+        origins=origins,
+        pieces=pieces,
+        sample=sample,
+        system_calls=calls,
+        divisions=divisions,
+        vector=vector,
     )
     why = _misfit(points)
     if why:
@@ -317,6 +331,11 @@ def _misfit(points: LivePoints) -> str | None:
         return "one of the system calls is none"
     if np.any(calls.count == 0) or sum(calls.count.tolist()) > points.instructions:
         return "there are other system calls than instructions"
+    divisions = points.divisions
+    if len(divisions.static_id) != len(divisions.steps):
+        return "the columns of divisions differ in length"
+    if np.any(divisions.static_id >= size) or np.any(points.static.operation[divisions.static_id] != Operation.INT_DIV):
+        return "one of the divisions is none"
     if np.any(np.diff(pieces.unit.astype(np.int64)) <= 0) or pieces.unit[-1] >= max(points.units, 1):
         return "units are not in order"
     if not 0 < points.units * UNIT <= points.instructions:

@@ -18,6 +18,7 @@ from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points import _core
+from tracegen.live_points.divisions import DivisionCounter, DivisionSteps
 from tracegen.live_points.live_points import LivePoints, Pieces
 from tracegen.live_points.origins import Origins
 from tracegen.live_points.sampling import draw
@@ -66,10 +67,11 @@ def of_trace(
     with Trace(trace) as opened:
         instructions = decode(opened.address, opened.code, opened.isa)
         total = len(opened) if max_instructions is None else min(max_instructions, len(opened))
-        recorder, calls = _recorder(units, seed), SystemCallCounter()
+        recorder, calls, divisions = _recorder(units, seed), SystemCallCounter(), DivisionCounter()
         _pass(
             recorder,
             calls,
+            divisions,
             ((instructions, chunk) for chunk in opened.chunks(stop=total)),
             opened.name,
             total,
@@ -78,6 +80,7 @@ def of_trace(
         return _live_points(
             recorder,
             calls.counts(),
+            divisions.steps(),
             instructions,
             Origins.of(opened, opened.code),
             units,
@@ -102,7 +105,7 @@ def of_stream(
 
     `observe` is called with each chunk, and the static instructions so far, while it is recorded.
     """
-    recorder, calls = _recorder(units, seed), SystemCallCounter()
+    recorder, calls, divisions = _recorder(units, seed), SystemCallCounter(), DivisionCounter()
 
     def pairs() -> Iterator[tuple[StaticInstructions, Chunk]]:
         for chunk in stream.chunks():
@@ -111,10 +114,11 @@ def of_stream(
             if observe is not None:
                 observe(instructions, chunk)
 
-    _pass(recorder, calls, pairs(), stream.program, None, progress)
+    _pass(recorder, calls, divisions, pairs(), stream.program, None, progress)
     return _live_points(
         recorder,
         calls.counts(),
+        divisions.steps(),
         stream.instructions,
         Origins.of(stream, stream.code),
         units,
@@ -157,6 +161,7 @@ def grow(recorder: _core.Recorder, instructions: StaticInstructions) -> None:
 def _pass(
     recorder: _core.Recorder,
     calls: SystemCallCounter,
+    divisions: DivisionCounter,
     chunks: Iterable[tuple[StaticInstructions, Chunk]],
     name: str,
     total: int | None,
@@ -167,6 +172,7 @@ def _pass(
     def record(instructions: StaticInstructions, chunk: Chunk) -> None:
         grow(recorder, instructions)
         calls.add(instructions, chunk)
+        divisions.add(chunk)
         recorder.observe(
             chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
         )
@@ -190,6 +196,7 @@ def _pass(
 def _live_points(
     recorder: _core.Recorder,
     calls: SystemCallCounts,
+    divisions: DivisionSteps,
     instructions: StaticInstructions,
     origins: Origins,
     units: int,
@@ -225,14 +232,20 @@ def _live_points(
         instructions=recorder.instructions,
         units=recorder.units,
         sample=drawn.sample,
-        **_by_address(instructions, origins, pieces, calls),
+        **_by_address(instructions, origins, pieces, calls, divisions),
     )
 
 
 def _by_address(
-    instructions: StaticInstructions, origins: Origins, pieces: Pieces, calls: SystemCallCounts
+    instructions: StaticInstructions,
+    origins: Origins,
+    pieces: Pieces,
+    calls: SystemCallCounts,
+    divisions: DivisionSteps,
 ) -> dict[str, Any]:
-    """`static`, `origins`, `pieces` and `system_calls` with static instructions numbered by address, as in a trace."""
+    """`static`, `origins`, `pieces`, `system_calls` and `divisions` with static instructions numbered by address, as in a
+    trace.
+    """
     order = np.argsort(instructions.address, kind="stable")
     number = np.empty(len(order) + 1, np.uint32)
     number[order], number[-1] = np.arange(len(order)), LAST
@@ -249,4 +262,5 @@ def _by_address(
         "origins": replace(origins, code=origins.code[order]),
         "pieces": replace(pieces, **ids),
         "system_calls": replace(calls, static_id=number[calls.static_id]),
+        "divisions": replace(divisions, static_id=number[divisions.static_id]),
     }

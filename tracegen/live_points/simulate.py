@@ -109,7 +109,8 @@ class LivePointsSimulator:
     def __init__(self, points: LivePoints) -> None:
         self.points = points
         pieces = points.pieces
-        self._chunks = [_core.Chunk(chunk, len(points.static)) for chunk in pieces.chunks()]
+        told = points.divisions.told
+        self._chunks = [_core.Chunk(told(chunk), len(points.static)) for chunk in pieces.chunks()]
         self._passed: dict[int | None, _Branches] = {}  # by how many of each gap
         self._outcomes: dict[tuple[BranchPredictor, int], NDArray[np.uint8]] = {}
         self._lock = Lock()
