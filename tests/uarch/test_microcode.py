@@ -1,12 +1,15 @@
 """Micro-operations that gem5's x86-64 microcode makes of some instructions: known answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from programs import Program, simulate
 
 from tracegen.decode import decode
-from uarch.configuration import Machine, load_machine, replace_field
+from uarch.configuration import Machine, load_machine, replace_field, replace_fields
 from uarch.instructions import NO_REGISTER, Flag
+from uarch.timing.simulation import Simulation
 from uarch.timing.static import SOURCES, SOURCES_AT, static_rows
 
 BASE = load_machine("base")
@@ -112,6 +115,130 @@ def test_divides_of_many_steps_are_redirected_in_order():
     few, many = (cycles_a_round(MINOR, [front, "48f7f6"], 100) for front in ("31d2", "4889ca"))
     step = MINOR.functional_units.div_latency
     assert many - few > (35 - 7) * step + 7 * 5
+
+
+def as_gem5(machine: Machine) -> Machine:
+    """Return it with gem5's divider: a step takes `div_latency`."""
+    return replace(machine, functional_units=replace(machine.functional_units, div_step_latency=None))
+
+
+AS_GEM5 = [as_gem5(machine) for machine in (BASE, MINOR)]
+
+
+def divided(machine: Machine, texts: list[str], steps: int, rounds: int = 200) -> float:
+    """Return the cycles a round of `texts`, whose last one divides in so many steps (0: as many as are assumed)."""
+    static = x86(*texts, JUMP)
+    program = Program([])
+    for _ in range(rounds):
+        for k in range(len(texts) + 1):
+            program.execute(k)
+    chunk = program.chunk()
+    which = (np.arange(rounds) * (len(texts) + 1) + len(texts) - 1).astype(np.uint64)
+    if steps:
+        chunk = replace(chunk, division_instruction=which, division_steps=np.full(rounds, steps, np.uint8))
+    simulation = Simulation(machine, static)
+    latency = np.concatenate([simulation.run(part) for part in (chunk.part(0, 101), chunk.part(101, len(chunk)))])
+    return latency[len(latency) // 2 :].sum() / (rounds // 2)
+
+
+@pytest.mark.parametrize("machine", AS_GEM5, ids=lambda machine: machine.core)
+@pytest.mark.parametrize(("front", "assumed"), [("31d2", 7), ("4889ca", 35)])  # xor edx, edx; mov rdx, rcx
+@pytest.mark.parametrize("divide", ["48f7f6", "48f7fe", "48f737"], ids=["div", "idiv", "div [rdi]"])
+def test_told_steps_are_as_those_that_are_assumed(machine, front, assumed, divide):
+    texts = [front, divide]
+    assert divided(machine, texts, assumed if divide != "48f7fe" or assumed == 7 else 35) == divided(machine, texts, 0)
+
+
+@pytest.mark.parametrize("machine", AS_GEM5, ids=lambda machine: machine.core)
+def test_each_step_takes_the_divide_latency(machine):
+    step = machine.functional_units.div_latency
+    cycles = {steps: divided(machine, ["31d2", "48f7f6"], steps) for steps in (5, 7, 9, 19, 35, 67)}
+    for steps in (5, 9):  # of byte divisions: one round, too
+        assert cycles[steps] - cycles[7] == pytest.approx((steps - 7) * step, abs=2)
+    for steps in (19, 35, 67):
+        rounds = (steps - 7) // 4
+        more = cycles[steps] - cycles[7] - (steps - 7) * step
+        assert 0 <= more <= rounds * (0.5 if machine.core == "out-of-order" else 20)
+
+
+@pytest.mark.parametrize("name", ["base", "cortex-a53", "zen4", "zen4-native", "cortex-a53-native"])
+def test_silicon_divides_in_its_own_time(name):
+    """Its dividers have no steps of gem5's."""
+    machine = load_machine(name)
+    if machine.microcode == "gem5":
+        assert machine.functional_units.div_step_latency is not None
+    elif machine.microcode.startswith("cortex"):
+        pytest.skip("another instruction set")
+    assert divided(machine, ["31d2", "48f7f6"], 67) == divided(machine, ["31d2", "48f7f6"], 0)
+
+
+def test_features_do_not_see_steps():
+    machine, static = AS_GEM5[0], x86("31d2", "48f7f6", JUMP)
+    program = Program([])
+    for k in [0, 1, 2] * 50:
+        program.execute(k)
+    chunk = program.chunk()
+    told = replace(
+        chunk, division_instruction=np.arange(1, 150, 3).astype(np.uint64), division_steps=np.full(50, 67, np.uint8)
+    )
+    expected = Simulation(machine, static).run(chunk)
+    assert np.array_equal(Simulation(machine, static, told_divisions=False).run(told), expected)
+    assert not np.array_equal(Simulation(machine, static).run(told), expected)
+
+
+FAR = 0x28040  # from one access to the next
+PREFETCHES = ["0f180f", "0f0d0f"]  # prefetchnta [rdi], prefetchw [rdi]
+OF_ALL_KINDS = [BASE, MINOR, load_machine("zen4-native")]
+
+
+def without_prefetchers(machine: Machine) -> Machine:
+    return replace_fields(machine, {"l1d.prefetcher": "none", "l2.prefetcher": "none"})
+
+
+@pytest.mark.parametrize("text", PREFETCHES)
+@pytest.mark.parametrize("machine", OF_ALL_KINDS, ids=lambda machine: machine.name)
+def test_a_prefetched_line_is_there_when_it_is_loaded(machine, text):
+    """mov rbx, [rax] waits for a chain that begins with the one before; its line was prefetched 20 rounds ago."""
+    texts, machine = [text, "488b18", "4801d8", *[ADD] * 20], without_prefetchers(machine)
+
+    def cycles(known: bool) -> float:
+        def accesses(k: int, number: int) -> list[tuple[int, int, int]]:
+            far = [(0x10000000 + (number + 20) * FAR, 1, 0)] if known else []
+            return {0: far, 1: [(0x10000000 + number * FAR, 8, 0)]}.get(k, [])
+
+        return cycles_a_round(machine, texts, 400, accesses)
+
+    assert cycles(known=True) < 0.6 * cycles(known=False)
+
+
+@pytest.mark.parametrize("text", PREFETCHES)
+@pytest.mark.parametrize("machine", OF_ALL_KINDS, ids=lambda machine: machine.name)
+def test_a_prefetch_retires_without_its_line(machine, text):
+    """Additions behind it are not held up, unlike behind a load (mov rcx, [rdi]) of the line."""
+
+    def cycles(text: str, far: bool = True) -> float:
+        def accesses(k: int, number: int) -> list[tuple[int, int, int]]:
+            return [(0x10000000 + far * number * FAR, 1, 0)] if k == 0 else []
+
+        return cycles_a_round(without_prefetchers(machine), [text, *[ADD] * 20], 400, accesses)
+
+    assert cycles(text) == pytest.approx(cycles(text, far=False), abs=3)
+    assert cycles("488b0f") > 1.2 * cycles(text)
+
+
+def test_a_prefetch_waits_for_its_address():
+    """A register from a chain of multiplications, and one that is there at once: the line comes as much later."""
+    machine = without_prefetchers(BASE)
+
+    def accesses(k: int, number: int) -> list[tuple[int, int, int]]:
+        return [(0x10000000 + number * FAR, 8, 0)] if k in (20, 21) else []
+
+    # imul rax, rsi …; prefetcht0 [rax] or [rdi]; mov rbx, [rax]; add rax, rbx
+    late, soon = (
+        cycles_a_round(machine, [*["480fafc6"] * 20, text, "488b18", "4801d8"], 300, accesses)
+        for text in ("0f1808", "0f180f")
+    )
+    assert late > soon + 20
 
 
 def test_rows_that_machines_share_are_those_of_each_alone():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from uarch.instructions import Chunk
 class DivisionSteps:
     """Rows [D]: a divide, and the mean steps of those of its executions that are known, rounded."""
 
-    static_id: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
-    steps: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    static_id: NDArray[np.uint32]
+    steps: NDArray[np.uint8]
 
     def told(self, chunk: Chunk) -> Chunk:
         """Return the chunk with the mean steps of its divisions."""
@@ -27,6 +27,9 @@ class DivisionSteps:
         (which,) = np.nonzero(steps)
         instruction = (which + chunk.start).astype(np.uint64)
         return replace(chunk, division_instruction=instruction, division_steps=steps[which])
+
+
+NO_STEPS = DivisionSteps(np.empty(0, np.uint32), np.empty(0, np.uint8))  # of a source that does not tell
 
 
 class DivisionCounter:

@@ -17,9 +17,9 @@ from support.errors import InputError
 from support.files import damage_in, open_h5, read_dataset, read_slice, read_text_attribute, sealed_h5
 from tracegen.decode import ISAS, with_native
 from tracegen.live_points import _core
+from tracegen.live_points.divisions import NO_STEPS, DivisionSteps
 from tracegen.live_points.origins import Lines, Origins, Symbols
 from tracegen.live_points.sampling import Sample
-from tracegen.live_points.divisions import DivisionSteps
 from tracegen.live_points.system_calls import SystemCallCounts
 from uarch.instructions import (
     LAST,
@@ -152,7 +152,7 @@ class LivePoints:
     pieces: Pieces
     sample: Sample
     system_calls: SystemCallCounts  # of the whole run
-    divisions: DivisionSteps = DivisionSteps()  # likewise
+    divisions: DivisionSteps = NO_STEPS  # likewise
     vector: bytes = b""  # the content of a vector file (`perfvec.representation.vector`); empty: none was made
 
     @property
@@ -245,8 +245,11 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
         calls = SystemCallCounts(
             **{name: _whole(file, f"system_calls/{name}", dtype) for name, dtype in _CALLS.items()}
         )
-        told = _DIVISIONS if any(f"divisions/{name}" in file for name in _DIVISIONS) else {}
-        divisions = DivisionSteps(**{name: _whole(file, f"divisions/{name}", dtype) for name, dtype in told.items()})
+        divisions = NO_STEPS
+        if "divisions" in file:
+            divisions = DivisionSteps(
+                **{name: _whole(file, f"divisions/{name}", dtype) for name, dtype in _DIVISIONS.items()}
+            )
         vector = _whole(file, "vector", "u1").tobytes() if "vector" in file else b""
     static = with_native(static, origins.code)
     points = LivePoints(
@@ -334,8 +337,8 @@ def _misfit(points: LivePoints) -> str | None:
     divisions = points.divisions
     if len(divisions.static_id) != len(divisions.steps):
         return "the columns of divisions differ in length"
-    if np.any(divisions.static_id >= size) or np.any(points.static.operation[divisions.static_id] != Operation.INT_DIV):
-        return "one of the divisions is none"
+    if np.any(divisions.static_id >= size):
+        return "one of the divisions is of no instruction"
     if np.any(np.diff(pieces.unit.astype(np.int64)) <= 0) or pieces.unit[-1] >= max(points.units, 1):
         return "units are not in order"
     if not 0 < points.units * UNIT <= points.instructions:

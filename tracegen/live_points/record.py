@@ -243,9 +243,7 @@ def _by_address(
     calls: SystemCallCounts,
     divisions: DivisionSteps,
 ) -> dict[str, Any]:
-    """`static`, `origins`, `pieces`, `system_calls` and `divisions` with static instructions numbered by address, as in a
-    trace.
-    """
+    """`static`, `origins`, `pieces`, `system_calls`, `divisions`, with static instructions numbered as in a trace."""
     order = np.argsort(instructions.address, kind="stable")
     number = np.empty(len(order) + 1, np.uint32)
     number[order], number[-1] = np.arange(len(order)), LAST

@@ -21,7 +21,7 @@ struct operand {
 struct encoding {
     struct operand operand;
     uint32_t writes; /* registers that it may write, a bit each */
-    bool accesses;   /* memory, at `operand` if that is known, by a plain load or store; in any case exactly once or more */
+    bool accesses;   /* memory, for sure. What may do so or not may write every register, too. */
     bool tells;      /* it makes one access, at `operand`, and writes none of its registers before */
     bool prefetches; /* data, from `operand` */
     uint8_t divides; /* bytes of the quotient; 0: it does not */
@@ -84,12 +84,10 @@ static inline void x86_prefixes(struct x86 *x)
             x->segment = true;
         } else if (c == 0xF2 || c == 0xF3) {
             x->repeated = true;
-        } else if (c != 0x2E && c != 0x36 && c != 0x3E && c != 0x26 && c != 0xF0) {
+        } else if (c != 0x2E && c != 0x36 && c != 0x3E && c != 0x26 && c != 0xF0 && (c & 0xF0) != 0x40) {
             break;
         }
-    }
-    if (x->at < x->size && (x->code[x->at] & 0xF0) == 0x40) {
-        x->rex = x->code[x->at++];
+        x->rex = (c & 0xF0) == 0x40 ? c : 0; /* it counts only just before the opcode */
     }
 }
 
@@ -166,10 +164,10 @@ static inline void x86_one_byte(struct x86 *x, struct encoding *e, uint64_t behi
 {
     uint8_t c = x->opcode, low = (c & 7) | (x->rex & 1) << 3;
     bool byte = !(c & 1);
-    if ((c >= 0x70 && c < 0x80) || c == 0x68 || c == 0x6A || c == 0x90 || c == 0xA8 || c == 0xA9 || c == 0xE9 || c == 0xEB) {
-        e->writes = c == 0x68 || c == 0x6A ? 1u << RSP : x->rex & 1 && c == 0x90 ? 1u << RAX | 1u << 8 : 0;
-    } else if (c >= 0x50 && c < 0x60) { /* push, pop */
-        bool pops = c >= 0x58;
+    if ((c >= 0x70 && c < 0x80) || c == 0x90 || c == 0xA8 || c == 0xA9 || c == 0xE9 || c == 0xEB) {
+        e->writes = x->rex & 1 && c == 0x90 ? 1u << RAX | 1u << 8 : 0;
+    } else if ((c >= 0x50 && c < 0x60) || c == 0x68 || c == 0x6A) { /* push, pop */
+        bool pops = c >= 0x58 && c < 0x60;
         e->writes = 1u << RSP | (pops ? 1u << low : 0);
         e->operand = (struct operand){!x->word, RSP, NO_REGISTER, 0, 64, false, pops ? 0 : -8};
         e->accesses = true;
@@ -185,9 +183,9 @@ static inline void x86_one_byte(struct x86 *x, struct encoding *e, uint64_t behi
         e->writes = x86_bit(x, low, c < 0xB8);
     } else if (c < 0x40 && (c & 7) >= 4 && (c & 7) < 6) {
         e->writes = c >> 3 == 7 ? 0 : 1u << RAX;
-    } else if ((c < 0x40 && (c & 7) < 4) || c == 0x63 || c == 0x69 || c == 0x6B || (c >= 0x80 && c <= 0x8D && c != 0x82 && c != 0x8C) ||
-               c == 0xC0 || c == 0xC1 || c == 0xC6 || c == 0xC7 || (c >= 0xD0 && c < 0xD4) || c == 0xF6 || c == 0xF7 ||
-               c == 0xFE || c == 0xFF) {
+    } else if ((c < 0x40 && (c & 7) < 4) || c == 0x63 || c == 0x69 || c == 0x6B || (c >= 0x80 && c <= 0x8B && c != 0x82) ||
+               c == 0x8D || c == 0xC0 || c == 0xC1 || c == 0xC6 || c == 0xC7 || (c >= 0xD0 && c < 0xD4) || c == 0xF6 ||
+               c == 0xF7 || c == 0xFE || c == 0xFF) {
         x86_modrm(x, behind);
         uint8_t group = x->reg & 7;
         uint32_t rm = x->mod == 3 ? x86_bit(x, x->rm, byte) : 0, reg = x86_bit(x, x->reg, byte);
@@ -205,13 +203,13 @@ static inline void x86_one_byte(struct x86 *x, struct encoding *e, uint64_t behi
             e->writes = group < 2 ? 0 : group < 4 ? rm : 1u << RAX | 1u << RDX;
             e->divides = group < 6 ? 0 : byte ? 1 : x->rex & 8 ? 8 : x->word ? 2 : 4;
             e->is_signed = group == 7;
-        } else if (c == 0xFE || c == 0xFF) {
-            e->writes = group < 2 ? rm : 1u << RSP;
+        } else if (c == 0xFE || c == 0xFF) { /* inc, dec; call, push; jmp */
+            e->writes = group < 2 ? rm : group == 4 ? 0 : group == 2 || group == 6 ? 1u << RSP : ALL_REGISTERS;
         } else {
             e->writes = rm;
         }
         e->operand = x->memory;
-        e->accesses = x->mod != 3 && c != 0x8D;
+        e->accesses = (x->mod != 3 && c != 0x8D) || (c == 0xFF && (group == 2 || group == 6));
         e->tells = e->accesses && x->memory.known && registers_of(&x->memory) && (c == 0x8B || c == 0x89) &&
                    !(c == 0x8B && registers_of(&x->memory) & reg);
     }
@@ -232,17 +230,18 @@ static inline void x86_more_bytes(struct x86 *x, struct encoding *e, uint64_t be
     x86_modrm(x, behind);
     bool in_register = x->mod == 3;
     uint32_t rm = in_register ? 1u << x->rm : 0, reg = 1u << x->reg;
-    bool vector = (c >= 0x10 && c < 0x18) || (c >= 0x28 && c < 0x30) || (c >= 0x50 && c < 0x80) || (c >= 0xC2 && c < 0xC7 && c != 0xC3) ||
-                  c >= 0xD0;
+    bool vector = (c >= 0x10 && c < 0x18) || (c >= 0x28 && c < 0x30) || (c >= 0x50 && c < 0x80) || c == 0xC2 ||
+                  (c >= 0xC4 && c < 0xC7) || (c >= 0xD0 && c < 0xFF);
     if (x->map == 1 && vector) {
         bool to_general = c == 0x2C || c == 0x2D || c == 0x50 || c == 0x78 || c == 0x79 || c == 0xC5 || c == 0xD7;
-        e->writes = to_general ? reg : c == 0x7E && !x->repeated ? rm : 0;
+        bool other = c == 0xF7 || (!x->vex && (c == 0x78 || c == 0x79)); /* maskmov, vmread */
+        e->writes = other ? ALL_REGISTERS : to_general ? reg : c == 0x7E && !x->repeated ? rm : 0;
         e->accesses = !in_register;
     } else if (x->map == 1 && !x->vex) {
         bool nothing = c == 0x18 || c == 0x0D || c == 0x1E || c == 0x1F || c == 0xA3;
         if (nothing) {
             e->writes = 0;
-        } else if ((c >= 0x40 && c < 0x50) || c == 0xAF || c == 0xB6 || c == 0xB7 || c == 0xB8 || (c >= 0xBC && c < 0xC0)) {
+        } else if ((c >= 0x40 && c < 0x50) || c == 0xAF || (c >= 0xB6 && c < 0xB9) || (c >= 0xBC && c < 0xC0)) {
             e->writes = reg;
         } else if (c >= 0x90 && c < 0xA0) {
             e->writes = in_register ? x86_bit(x, x->rm, true) : 0;
@@ -251,10 +250,18 @@ static inline void x86_more_bytes(struct x86 *x, struct encoding *e, uint64_t be
         }
         e->accesses = e->writes != ALL_REGISTERS && !in_register && !nothing;
         e->prefetches = !in_register && ((c == 0x18 && (x->reg & 7) < 4) || (c == 0x0D && (x->reg & 7) < 2));
-    } else if (x->map == 2) {
-        e->writes = c < 0xF0 ? 0 : !x->vex && c < 0xF2 ? (c == 0xF1 && !in_register && !x->repeated ? 0 : reg) : ALL_REGISTERS;
+    } else if (x->map == 2) { /* gathers, and what has a mask, load or store as that says */
+        bool masked = (c >= 0x2C && c < 0x30) || c == 0x8C || c == 0x8E || (c >= 0x90 && c < 0x94);
+        bool unsure = x->vex && (masked || c >= 0xF0), stores = c == 0xF1 && !in_register && !x->repeated; /* movbe */
+        e->accesses = !in_register && !unsure;
+        e->writes = unsure || c >= 0xF2 ? ALL_REGISTERS : c < 0xF0 || stores ? 0 : reg;
     } else if (x->map == 3) {
+        e->accesses = !in_register;
         e->writes = c == 0xF0 ? reg : c >= 0x14 && c < 0x18 ? rm : c >= 0x60 && c < 0x64 ? ALL_REGISTERS : 0;
+    }
+    if (x->code[0] == 0x62 && !in_register) { /* its masks are in every map */
+        e->writes = ALL_REGISTERS;
+        e->accesses = false;
     }
     e->operand = x->memory;
 }
@@ -334,16 +341,22 @@ static inline struct encoding arm_encoding(const uint8_t *code, size_t size, uin
         if ((word & 0xBE000000) == 0x0C000000) { /* ld1 … st4 */
             e.writes = word >> 23 & 1 ? 1u << rn : 0;
             e.accesses = true;
-        } else if (to_memory && (word & 0x30000000) != 0) { /* but exclusive ones */
+        } else if ((word & 0x3B000000) == 0x18000000) { /* ldr literal */
+            e.writes = 1u << rd;
+            e.accesses = true;
+        } else if (to_memory && word >> 29 & 1) { /* but exclusive ones and some more */
             bool pair = (word & 0x3A000000) == 0x28000000;
             bool moves_base = pair ? word >> 23 & 1 : (word & 0x3B000400) == 0x38000400;
             e.writes = 1u << rd | (pair ? 1u << second : 0) | (moves_base ? 1u << rn : 0);
             e.accesses = (word & 0x3B000000) == 0x39000000 || pair || (word & 0x3B200000) == 0x38000000 ||
                          (word & 0x3B200C00) == 0x38200800;
+            e.writes = e.accesses ? e.writes : ALL_REGISTERS;
         } else if ((word & 0x7C000000) == 0x34000000 || (word & 0xFE000000) == 0x54000000) {
             e.writes = 0; /* a conditional branch */
-        } else if (!to_memory && (word & 0x7C000000) != 0x14000000 && (word & 0xFE000000) != 0xD6000000) {
-            e.writes = 1u << rd;
+        } else if ((word & 0x1C000000) == 0x10000000 || (word & 0x0A000000) == 0x0A000000) {
+            e.writes = 1u << rd; /* data processing, of general and vector registers */
+        } else if (word == 0xD503201F) { /* nop */
+            e.writes = 0;
         }
         bool indexed = (word & 0x3B200C00) == 0x38200800, vector = word >> 26 & 1;
         if (((word & 0x3B000000) == 0x39000000 || indexed) && !(vector && word >> 23 & 1)) { /* ldr, str, but of 16 bytes */

@@ -13,7 +13,7 @@
  *               0x1 << 60 | n        of the block that follows, the first n instructions do not belong to the record
  *               0x1 << 59 | number   the last instruction of the block that runs is the system call `number`, at most 65535
  *               0x1 << 58 | index << 8 | steps    instruction `index` of the block has divided, in so many of gem5's steps
- *                                    An access may also be a prefetch, of one byte.
+ *                                    The access of a prefetch has shift 7, and may come late: after a later instruction's
  *   blocks      one descriptor per translated block: u64 number + 1, u64 count, then count times
  *               { u64 address, u8 code[16] }; none crosses a multiple of BLOCK_BYTES, zeros fill up to there
  *   maps        text: "base HEX", then the lines of /proc/self/maps that name files; again whenever code runs elsewhere
@@ -151,6 +151,7 @@ static void append_text(const char *name, const char *text, size_t length)
 #define SYSTEM_CALL ((uint64_t)1 << 59)
 #define DIVISION ((uint64_t)1 << 58)
 #define ADDRESS_BITS 50
+#define PREFETCH ((uint64_t)7 << 51)
 
 /* The first page of thread.K; the slots follow it. */
 struct ring {
@@ -879,7 +880,7 @@ static void follow_prefetch(struct qemu_plugin_tb *tb, const struct encoding *e,
     if (o == NULL) {
         return;
     }
-    *o = (struct operation){.word = ACCESS | (uint64_t)i << 54, .operand = e[i].operand};
+    *o = (struct operation){.word = ACCESS | PREFETCH | (uint64_t)i << 54, .operand = e[i].operand};
     struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
     if (unseen == 0) {
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_operation, CB_NO_REGS, o);

@@ -13,7 +13,7 @@ from support.compiled import compiled
 from support.errors import InputError
 
 SOURCE, OPERANDS = (Path(__file__).with_name(name) for name in ("plugin.c", "operands.h"))
-_FLAGS = ("-O2", "-pthread")
+FLAGS = ("-O2", "-pthread")
 _BINARIES = {"x86-64": "qemu-x86_64", "aarch64": "qemu-aarch64", "riscv64": "qemu-riscv64"}
 
 
@@ -53,7 +53,7 @@ def plugin_option(plugin: Path, **arguments: object) -> str:
 
 def compile_plugin(api: int) -> Path:
     """plugin.c, compiled for a version of QEMU's plugin interface."""
-    return compiled(SOURCE, [*_FLAGS, f"-DPLUGIN_API={api}"], "the tracing plugin", [OPERANDS])
+    return compiled(SOURCE, [*FLAGS, f"-DPLUGIN_API={api}"], "the tracing plugin", [OPERANDS])
 
 
 def _announced_version(qemu: Path) -> int:

@@ -1,8 +1,8 @@
 """One thread's records on their way into a trace file, while the program still runs.
 
-Accesses, system calls and divisions do not depend on the trace's static instructions, so they are written as they come. The
-executed blocks are kept as a sequence in a temporary file, and become `static_id` when the program has ended and all
-its instructions are known. Memory stays bounded.
+Accesses, system calls and divisions do not depend on the trace's static instructions, so they are written as they come.
+The executed blocks are kept as a sequence in a temporary file, and become `static_id` when the program has ended and
+all its instructions are known. Memory stays bounded.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from tracegen.qemu.interruption import EXAMINE, WHOLE, Interruptions, left_after
 ONLY = 2 << 30
 WITHOUT = 3 << 30
 _VALUE = (1 << 30) - 1
+_PREFETCH = 7  # in the place of a size
 
 _SEQUENCE = 1 << 17  # buffered
 _ACCESSES = 1 << 18
@@ -93,9 +94,9 @@ class Replayed(NamedTuple):
 # State of the reading loop, an int64 array: current block (-1: none), its instructions, how many of its first ones do
 # not belong, complete instructions so far, index of the block's first instruction, last instruction of it with an
 # access (the number of its instructions behind a system call), words read, whether a full address follows (1) or is
-# there (2), `without` of the next block.
-_BLOCK, _COUNT, _WITHOUT, _TOTAL, _BASE, _SEEN, _POSITION, _LONG, _PENDING = range(9)
-_STATE = 9
+# there (2), `without` of the next block, the block's last division.
+_BLOCK, _COUNT, _WITHOUT, _TOTAL, _BASE, _SEEN, _POSITION, _LONG, _PENDING, _DIVIDED = range(10)
+_STATE = 10
 
 _DONE, _FULL, _EXAMINE, _BLOCKS, _LIMIT, _DAMAGED = range(6)  # why the loop returned
 
@@ -138,7 +139,7 @@ def _read(
     begin, is_atomic = kernel.begin, kernel.is_atomic
     position, total, base = state[_POSITION], state[_TOTAL], state[_BASE]
     block, count, without, seen = state[_BLOCK], state[_COUNT], state[_WITHOUT], state[_SEEN]
-    far = state[_LONG]
+    far, last_division = state[_LONG], state[_DIVIDED]
     rows = begin[max(block, 0)]
     blocks = len(begin) - 1
     s, m, c, d = filled[0], filled[1], filled[2], filled[3]
@@ -151,6 +152,11 @@ def _read(
                 result = _FULL
                 break
             accessor = np.int64((word >> np.uint64(54)) & np.uint64(511))
+            shift = (word >> np.uint64(51)) & np.uint64(7)
+            if accessor < seen and shift == np.uint64(_PREFETCH):  # too late to be in order
+                far = 0
+                position += 1
+                continue
             if accessor >= count or accessor < seen:
                 result = _DAMAGED
                 break
@@ -163,7 +169,7 @@ def _read(
                         result = _DAMAGED
                         break
                     place = repeating[1]
-                bytes_ = np.uint8(np.uint64(1) << ((word >> np.uint64(51)) & np.uint64(7)))
+                bytes_ = np.uint8(1) if shift == np.uint64(_PREFETCH) else np.uint8(np.uint64(1) << shift)
                 if store and accessor != seen and is_atomic[rows + accessor]:
                     # While several threads run, QEMU 7.2 reports an atomic update as a store: it has loaded, too.
                     instruction[m], address[m], size[m], is_store[m] = index, place, bytes_, 0
@@ -228,6 +234,7 @@ def _read(
             if d == len(divider):
                 result = _FULL
                 break
+            last_division = at
             if at >= without and base + at < limit:
                 divider[d] = base + at
                 steps[d] = np.uint8(word & np.uint64(255))
@@ -244,11 +251,14 @@ def _read(
                 result = _FULL
                 break
             if following >= 0 and may_be_left(kernel, rows, count, following):
-                only = left_after(kernel, block, following, seen)
+                only = left_after(kernel, block, following, max(seen, last_division))
                 if only == EXAMINE:
                     result = _EXAMINE
                     break
             executed = count if only == WHOLE else only
+            if last_division >= executed:
+                result = _DAMAGED
+                break
             if executed > without:
                 s = _append(block, only, without, sequence, s)
                 used[block] = 1
@@ -262,6 +272,7 @@ def _read(
         position += 1
         block = following
         seen = np.int64(-1)
+        last_division = np.int64(-1)
         count = np.int64(0)
         if block < 0:
             continue
@@ -274,7 +285,7 @@ def _read(
             base -= 1
     state[_POSITION], state[_TOTAL], state[_BASE] = position, total, base
     state[_BLOCK], state[_COUNT], state[_WITHOUT], state[_SEEN] = block, count, without, seen
-    state[_LONG] = far
+    state[_LONG], state[_DIVIDED] = far, last_division
     filled[0], filled[1], filled[2], filled[3] = s, m, c, d
     return result
 
@@ -287,7 +298,7 @@ class Replay:
         self._interruptions = interruptions
         self._limit = _NO_LIMIT if limit is None else limit
         self._state = np.zeros(_STATE, np.int64)
-        self._state[_BLOCK] = -1
+        self._state[_BLOCK] = self._state[_DIVIDED] = -1
         self._repeating = np.zeros(2, np.uint64)
         self._sequence = np.empty(_SEQUENCE, np.uint32)
         self._accesses = Accesses.empty(_ACCESSES)
@@ -344,7 +355,7 @@ class Replay:
             return
         self._interruptions.examine(block)
         kernel = self._blocks.kernel
-        seen, without = int(self._state[_SEEN]), int(self._state[_WITHOUT])
+        seen, without = int(max(self._state[_SEEN], self._state[_DIVIDED])), int(self._state[_WITHOUT])
         begin, end = int(kernel.begin[block]), int(kernel.begin[block + 1])
         only = WHOLE
         if kernel.last_access[block] > seen:

@@ -215,7 +215,7 @@ def _native(machine: Machine, instructions: StaticInstructions) -> NativeInstruc
 
 
 def _division_step(machine: Machine, isa: str) -> int:
-    """Return the cycles of a step of a division whose steps a trace tells; 0 where the machine's silicon has no such."""
+    """Return the cycles of a step of a division whose steps a trace tells; 0 where the machine has no such steps."""
     units = machine.functional_units
     divides_as_gem5 = machine.microcode == GEM5 and isa == "x86-64" and units.div_step_latency is None
     return units.div_latency if divides_as_gem5 else 0

@@ -90,6 +90,11 @@ HOSTILE_TRACES = {
     "two system calls of one instruction": lambda f: f["system_calls/instruction"].__setitem__(5, 405),
     "system calls without numbers": lambda f: f.__delitem__("system_calls/number"),
     "fewer numbers than system calls": lambda f: f["system_calls/number"].resize(20, axis=0),
+    "divisions after the end": lambda f: f["divisions/instruction"].__setitem__(29, readers.INSTRUCTIONS),
+    "divisions out of order": lambda f: f["divisions/instruction"].__setitem__(5, 3),
+    "two divisions of one instruction": lambda f: f["divisions/instruction"].__setitem__(5, 407),
+    "divisions without steps": lambda f: f.__delitem__("divisions/steps"),
+    "fewer steps than divisions": lambda f: f["divisions/steps"].resize(20, axis=0),
     "accesses out of order": lambda f: f["memory/instruction"].__setitem__(1000, 0),
 }
 HOSTILE_LATENCIES = {
@@ -211,6 +216,8 @@ def records(tmp_path_factory, build):
         ring.close()
     starts = np.flatnonzero(words[:400] >> np.uint64(62) == 1)
     words = np.insert(words[:400], starts[[20, 40, 60]], np.uint64(1 << 59 | 9))  # as if blocks ended in system calls
+    starts = np.flatnonzero(words >> np.uint64(62) == 1)
+    words = np.insert(words, starts[[30, 50, 70]] + 1, np.uint64(1 << 58 | 7))  # as if others began with divisions
     count = int((words[words >> np.uint64(62) == 1] - np.uint64(1 << 62)).max()) + 1
     rows = int(blocks_of(folder).kernel.begin[count])
     with (folder / "blocks").open("r+b") as file:  # only the blocks that these words name
@@ -225,30 +232,31 @@ def blocks_of(folder):
 
 
 def replayed(folder, words):
-    """(instructions, static ids, owners of accesses, of system calls) of a record, as the readers replay it."""
+    """(instructions, static ids, owners of accesses, of system calls, of divisions) of a record, as it is replayed."""
     blocks = BlockTable(folder, "x86-64")
     replay = Replay(blocks, Interruptions(folder, blocks), 10**6)
     state = np.array([0, WHOLE, 0], np.int64)
-    rows, owners, callers = [np.empty(0, np.uint32)], [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    rows, (owners, callers, dividers) = [np.empty(0, np.uint32)], ([np.empty(0, np.uint64)] for _ in range(3))
     for parts in (replay.read(words), replay.finish()):
-        for sequence, accesses, calls in parts:
+        for sequence, accesses, calls, divisions in parts:
             owners.append(accesses.instruction.copy())
             callers.append(calls.instruction.copy())
+            dividers.append(divisions.instruction.copy())
             position = 0
             while position < len(sequence):
                 out = np.empty(1 << 14, np.uint32)
                 row_id = np.arange(len(blocks.kernel.address), dtype=np.uint32)
                 position, filled = expand(sequence, position, state, blocks.kernel, row_id, out, 0)
                 rows.append(out[:filled])
-    return replay.instructions, *(np.concatenate(parts) for parts in (rows, owners, callers))
+    return replay.instructions, *(np.concatenate(parts) for parts in (rows, owners, callers, dividers))
 
 
 @pytest.mark.slow
 def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
     folder, words = records
     shutil.copytree(folder, tmp_path / "r")
-    instructions, _, _, callers = replayed(tmp_path / "r", words)
-    assert instructions > 300 and len(callers) == 3
+    instructions, _, _, callers, dividers = replayed(tmp_path / "r", words)
+    assert instructions > 300 and len(callers) == len(dividers) == 3
     blocks = (folder / "blocks").read_bytes()
     dice = random.Random(5)
     refused = 0
@@ -263,14 +271,14 @@ def test_damaged_records_are_an_error_or_consistent(records, tmp_path):
         else:
             (tmp_path / "r" / "blocks").write_bytes(mutated(blocks, dice))
         try:
-            count, rows, owners, callers = replayed(tmp_path / "r", damaged)
+            count, rows, owners, callers, dividers = replayed(tmp_path / "r", damaged)
         except InputError as error:
             refused += 1
             assert "\n" not in str(error)
         else:
             assert min(len(rows), 10**6) == count
             assert np.all(owners < max(count, 1)) and np.all(callers < max(count, 1))
-            assert np.all(callers[1:] > callers[:-1])
+            assert np.all(callers[1:] > callers[:-1]) and np.all(dividers < max(count, 1))
         finally:
             if number % 2 == 0:
                 (tmp_path / "r" / "blocks").write_bytes(blocks)

@@ -51,6 +51,28 @@ def test_round_trip_in_any_parts(tmp_path_factory, ids, data):
         assert found.tolist() == [owner for owner in owners if owner >= start]
 
 
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_divisions_come_with_their_instructions(tmp_path, size):
+    steps = {3: 7, 4: 35, 9: 67}
+    write(tmp_path / "a.trace.h5", [0, 1] * 5, [2])
+    with TraceWriter(tmp_path / "b.trace.h5", isa="x86-64", program="p", command=["p"], source="qemu") as writer:
+        writer.static(np.arange(4, dtype=np.uint64) * 4, np.zeros((4, 16), np.uint8))
+        writer.append_divisions(np.array([3], np.uint64), np.array([7], np.uint8))
+        writer.append_static_ids(np.array([0, 1] * 5, np.uint32))
+        writer.append_divisions(np.array([4, 9], np.uint64), np.array([35, 67], np.uint8))
+    with Trace(tmp_path / "a.trace.h5") as without, Trace(tmp_path / "b.trace.h5") as file:
+        file.verify()
+        assert without.digest != file.digest
+        assert all(len(chunk.division_steps) == 0 for chunk in without.chunks(size))
+        found = {}
+        for chunk in file.chunks(size, 1):
+            inside = chunk.division_instruction - np.uint64(chunk.start)
+            assert np.all(inside < len(chunk))
+            found |= dict(zip(chunk.division_instruction.tolist(), chunk.division_steps.tolist(), strict=True))
+            assert chunk.part(1, len(chunk)).division_steps.tolist() == chunk.division_steps[inside >= 1].tolist()
+        assert found == steps
+
+
 def test_nothing_recorded_leaves_no_file(tmp_path):
     with pytest.raises(InputError, match="nothing was recorded"):
         write(tmp_path / "t.trace.h5", [], [])

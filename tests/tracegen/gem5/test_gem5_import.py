@@ -106,6 +106,10 @@ def test_the_trace_is_that_of_qemu(core, tmp_path):
     np.testing.assert_array_equal(ours[:, [0, 2, 3]], theirs[:, [0, 2, 3]])
     ours, theirs = (rows[np.lexsort((rows[:, 1], rows[:, 3], rows[:, 0]))] for rows in (ours, theirs))
     assert len(set((ours[:, 1] - theirs[:, 1]).tolist())) == 3  # the program's data, the stack, mmap
+    with Trace(tmp_path / "q.trace.h5") as other:
+        (its,), (mine,) = other.chunks(), trace.chunks()
+    assert mine.division_steps.tolist() == its.division_steps.tolist() == [7]
+    assert mine.division_instruction.tolist() == its.division_instruction.tolist()
 
 
 def test_a_repeated_string_instruction_is_one_instruction(tmp_path):
@@ -116,6 +120,30 @@ def test_a_repeated_string_instruction_is_one_instruction(tmp_path):
     stores = accesses[accesses[:, 0] == long]
     assert set(stores[:, 2].tolist()) == set(stores[:, 3].tolist()) == {1}
     assert np.diff(stores[:, 1]).tolist() == [1] * 39
+
+
+@pytest.mark.parametrize("more", [0, 1, 7])
+def test_the_steps_of_a_division_are_counted(more, tmp_path):
+    """`touch` divides once, in a round of four steps after three; with more rounds in the text there are more."""
+    lines = gem5_runs.lines("minor")
+    (branch,) = [k for k, line in enumerate(lines) if "IDIV_R : br " in line]
+    again = lines[branch - 4 : branch + 1] * more
+    assert all("div2 " in line or "br " in line for line in again)
+    numbered = [re.sub(r"(FetchSeq|CPSeq)=(\d+)", _later(5 * more), line) for line in lines[branch + 1 :]]
+    again = [re.sub(r"(FetchSeq|CPSeq)=(\d+)", _later(5 * (k // 5) + 5), line) for k, line in enumerate(again)]
+    text = "\n".join([*lines[: branch + 1], *again, *numbered, ""]).encode()
+    folder = gem5_runs.copy("minor", tmp_path / "run", text)
+    if more:
+        (folder / "stats.txt").unlink()
+    _, trace, _ = imported("minor", tmp_path, folder)
+    (chunk,) = trace.chunks()
+    assert chunk.division_instruction.tolist() == [444]
+    assert chunk.division_steps.tolist() == [3 + 4 * (1 + more)]
+    trace.verify()
+
+
+def _later(by):
+    return lambda match: f"{match[1]}={int(match[2]) + by}"
 
 
 def test_the_machine_is_the_one_that_was_asked_for(tmp_path):

@@ -50,7 +50,8 @@ def test_chunks_are_those_of_the_trace(recorded, size):
             else:
                 assert np.array_equal(expected.taken(instructions), found.taken(program.instructions))
             assert np.array_equal(expected.next_static_id == LAST, ends)
-            for name in ("access_offset", "address", "size", "is_store", "call_instruction", "call_number"):
+            calls, divisions = ("call_instruction", "call_number"), ("division_instruction", "division_steps")
+            for name in ("access_offset", "address", "size", "is_store", *calls, *divisions):
                 assert np.array_equal(getattr(expected, name), getattr(found, name)), name
         assert program.outcome is not None
         assert program.outcome.stopped == (stop is not None)

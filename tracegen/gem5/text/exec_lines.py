@@ -178,7 +178,7 @@ def _exec_line(text: NDArray[np.uint8], at: int, end: int, line: Line) -> int:
 
 @cached(nogil=True)
 def _is_step(text: NDArray[np.uint8], at: int, end: int) -> bool:
-    """Return whether a micro-operation's text, as "  IDIV_R : div2   t4, t1, t4 : IntDiv", is of a step of a division."""
+    """Return whether a text, as "  IDIV_R : div2   t4, t1, t4 : IntDiv", is of a step of a division."""
     while at < end and text[at] == 32:
         at += 1
     if at + 5 >= end or not (begins(text, at, end, _DIVIDE) or begins(text, at, end, _SIGNED_DIVIDE)):

@@ -170,4 +170,6 @@ class Output(NamedTuple):
 
     @staticmethod
     def empty(size: int) -> Output:
-        return Output(np.zeros(size, np.uint32), _zeros(size, Access), np.zeros(size, np.uint16), _zeros(size, Division))
+        return Output(
+            np.zeros(size, np.uint32), _zeros(size, Access), np.zeros(size, np.uint16), _zeros(size, Division)
+        )

@@ -77,6 +77,7 @@ struct StaticInstruction {
     // The same division in so many `steps`, of `step` cycles each, instead of those that are assumed.
     StaticInstruction in_steps(int steps, int step) const {
         StaticInstruction other = *this;
+        steps = std::min(steps, DIVIDE_FIRST + MOST_ROUNDS * DIVIDE_ROUND);
         const int round_count = std::max((steps - DIVIDE_FIRST) / DIVIDE_ROUND, 1);
         const int more = steps - (DIVIDE_FIRST + DIVIDE_ROUND * rounds());
         other.interruption = static_cast<Interruption>(static_cast<int>(Interruption::Divide) + round_count - 1);
@@ -87,6 +88,7 @@ struct StaticInstruction {
         return other;
     }
     static constexpr int DIVIDE_FIRST = 3, DIVIDE_ROUND = 4;  // steps before the rounds, and in each
+    static constexpr int MOST_ROUNDS = 16;                    // of a quotient of 64 set bits
     static constexpr std::int16_t MOST_RESULTS = 32;
 };
 static_assert(sizeof(StaticInstruction) == 64 && offsetof(StaticInstruction, sources) == 24);
