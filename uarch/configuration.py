@@ -84,7 +84,8 @@ class FunctionalUnits:
 
     `div_latency` is that of gem5's IntDiv: a whole division of AArch64 and RISC-V, but one step of the seven and more
     that its microcode takes for a division of x86-64. `div_step_latency`, which a machine need not have, is such a
-    step's own, so that a machine divides in as many cycles as its silicon whatever the instruction set.
+    step's own, so that a machine divides in as many cycles as its silicon whatever the instruction set; its steps are
+    then those that are assumed, whatever a trace tells.
     """
 
     int_alu: int
