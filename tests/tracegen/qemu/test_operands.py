@@ -169,6 +169,14 @@ def test_each_divisions_steps_are_those_of_its_quotient(divided, operands):
 
 
 @pytest.mark.slow
+def test_the_compilers_options_do_not_matter(build, divided, tmp_path, monkeypatch):
+    monkeypatch.setattr(plugin, "FLAGS", (*plugin.FLAGS, "-O0", "-fno-omit-frame-pointer"))
+    trace(run_of(build, tmp_path), tmp_path / "t.trace.h5", progress=False)
+    with Trace(tmp_path / "t.trace.h5") as file, Trace(divided[0]) as expected:
+        assert file.digest == expected.digest
+
+
+@pytest.mark.slow
 def test_all_divisions_of_a_run_are_told_and_nothing_else(divided):
     with Trace(divided[0]) as file:
         divides = decode(file.address, file.code, file.isa).operation == Operation.INT_DIV
