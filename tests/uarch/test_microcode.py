@@ -226,6 +226,18 @@ def test_a_prefetch_retires_without_its_line(machine, text):
     assert cycles("488b0f") > 1.2 * cycles(text)
 
 
+@pytest.mark.parametrize("address", [0, 1 << 47, 1 << 63, 2**64 - 1])
+@pytest.mark.parametrize("name", ["base", "cortex-a53", "zen4-native"])
+def test_any_address_may_be_prefetched(name, address):
+    static, program = x86("0f180f", ADD, JUMP), Program([])
+    for _ in range(50):
+        program.execute(0, (address, 1, 0))
+        program.execute(1)
+        program.execute(2)
+    _, counters = simulate(load_machine(name), static, [program.chunk()])
+    assert counters["l1d_misses"] + counters["l1d_merged"] <= 50 and counters["l1d_accesses"] >= 50
+
+
 def test_a_prefetch_waits_for_its_address():
     """A register from a chain of multiplications, and one that is there at once: the line comes as much later."""
     machine = without_prefetchers(BASE)

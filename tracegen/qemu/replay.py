@@ -147,7 +147,7 @@ def _read(
     result = _DONE
     while position < len(words):
         word = words[position]
-        if word >> np.uint64(63):
+        if word >> np.uint64(63) and far != 1:
             if m >= room:
                 result = _FULL
                 break

@@ -22,6 +22,9 @@ from tracegen.live_points.live_points import load, save
 from tracegen.live_points.record import of_stream, of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
 from tracegen.qemu import Execution, plugin, stream, trace
+from tracegen.qemu.blocks import BlockTable
+from tracegen.qemu.interruption import Interruptions
+from tracegen.qemu.replay import Replay
 from uarch.configuration import Machine
 from uarch.instructions import Operation
 from uarch.space import sample
@@ -280,6 +283,32 @@ def test_prefetches_access_a_byte_and_read(prefetched):
             owner = np.repeat(chunk.static_id, np.diff(chunk.access_offset))
             assert set(chunk.size[prefetches[owner]].tolist()) <= {1}
             assert not chunk.is_store[prefetches[owner]].any()
+
+
+def test_words_of_prefetches_and_divisions(tmp_path):
+    """Of a block of four instructions: a prefetch that is told behind a later access is left out."""
+    rows = [word for number in range(4) for word in (0x400000 + number, 0x90, 0)]
+    (tmp_path / "blocks").write_bytes(np.array([1, 4, *rows], "<u8").tobytes())
+    blocks = BlockTable(tmp_path, "x86-64")
+    blocks.update()
+    block, access, division, eight, prefetch = 1 << 62, 1 << 63, 1 << 58, 3 << 51, 7 << 51
+    words = [block, access | prefetch | 0x1000, access | 2 << 54 | eight | 0x2000, access | 1 << 54 | prefetch | 0x3000]
+    words += [
+        3 << 60,
+        1 << 63 | 5,
+        access | 3 << 54 | prefetch,
+        division | 3 << 8 | 19,
+        block,
+        division | 2 << 8 | 67,
+        0,
+    ]
+    replay = Replay(blocks, Interruptions(tmp_path, blocks), None)
+    (found,) = replay.read(np.array(words, np.uint64))
+    (last,) = replay.finish()
+    assert found.accesses.instruction.tolist() == [0, 2, 3] and found.accesses.size.tolist() == [1, 8, 1]
+    assert found.accesses.address.tolist() == [0x1000, 0x2000, 1 << 63 | 5] and not found.accesses.is_store.any()
+    assert found.divisions.instruction.tolist() == [3, 6] and found.divisions.steps.tolist() == [19, 67]
+    assert len(last.divisions.steps) == 0 and replay.instructions == 8
 
 
 # Encodings
