@@ -286,7 +286,7 @@ def test_prefetches_access_a_byte_and_read(prefetched):
 
 
 def test_words_of_prefetches_and_divisions(tmp_path):
-    """Of a block of four instructions: a prefetch that is told behind a later access is left out."""
+    """A prefetch that is told behind the access of a later instruction is left out."""
     rows = [word for number in range(4) for word in (0x400000 + number, 0x90, 0)]
     (tmp_path / "blocks").write_bytes(np.array([1, 4, *rows], "<u8").tobytes())
     blocks = BlockTable(tmp_path, "x86-64")
