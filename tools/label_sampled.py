@@ -1,11 +1,11 @@
 """Label windows on machines of their own: TRACES OUTPUT [--latencies FOLDER] [--windows N] [--at I…] [--count K]
-[--machines M] [--near-presets].
+[--machines M] [--near-presets] [--without PRESET…].
 
 N windows of K instructions are taken of each trace, or of each window that a file of FOLDER labels, evenly apart; with
 --at one begins at each of these instructions instead. Each gets the embedded simulator's labels on M machines sampled
 for it alone: of each two the second is the first with one field changed. So a few machines a window are thousands
 together, which teach a model's encoder (`perfvec train --sampled-latencies OUTPUT`). With --near-presets they are
-mixtures of presets (`uarch.near`). Files that are there stay.
+mixtures of presets (`uarch.near`), but for those that are left out. Files that are there stay.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def label_windows(
     seed: int,
     pool: int,
     near_presets: bool = False,
+    without: Sequence[str] = (),
 ) -> None:
     """See the module's description. `pool`: sampled machines of which changed fields have their values.
 
@@ -48,7 +49,7 @@ def label_windows(
         places = [(path, start) for path, first, length in ranges for start in at if start + count <= first + length]
     else:
         places = [(path, start) for path, first, length in ranges for start in _evenly(first, length, windows, count)]
-    presets = [load_machine(name) for name in preset_names()]
+    presets = [load_machine(name) for name in preset_names() if name not in without]
     for number, (path, start) in enumerate(tqdm(places, desc="windows", unit="window", disable=None)):
         if near_presets:
             drawn = near_pairs(presets, machines, seed + number)
@@ -96,6 +97,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=15_000)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--near-presets", action="store_true")
+    parser.add_argument("--without", nargs="+", default=[], choices=preset_names())
     try:
         label_windows(**vars(parser.parse_args()), pool=64)
     except InputError as error:

@@ -49,7 +49,7 @@ def fresh(
     """
     features = np.concatenate([features_of_machines(machines), *(one.features for one in sampled)])
     if known is not None:
-        return _widened(known, features)
+        return widened(known, features)
     spread = features.std(axis=0)
     torch.manual_seed(recipe.seed)
     encoder = MachineEncoder(
@@ -73,7 +73,7 @@ def fresh(
     return encoder.train()
 
 
-def _widened(encoder: MachineEncoder, features: NDArray[np.float32]) -> MachineEncoder:
+def widened(encoder: MachineEncoder, features: NDArray[np.float32]) -> MachineEncoder:
     """The encoder with as many inputs as `features` [K, F]; the new ones change nothing yet."""
     old, new = len(encoder.mean), features.shape[1]
     later = features[:, old:]

@@ -259,7 +259,7 @@ def test_a_known_encoder_gets_inputs_that_change_nothing_yet(data):
     more = np.concatenate(
         [features[:, : len(known.mean)], np.linspace(0, 1, 16, dtype=np.float32).reshape(8, 2)], axis=1
     )
-    wide = sampled_encoder._widened(known, more)
+    wide = sampled_encoder.widened(known, more)
     assert len(wide.mean) == len(known.mean) + 2
     np.testing.assert_allclose(wide.encode(more), known.encode(features), rtol=1e-5, atol=1e-6)
     wide.linear.weight.data[:, len(known.mean)] = 1.0

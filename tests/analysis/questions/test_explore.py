@@ -84,6 +84,11 @@ def build(browser, machine):
     settle(browser)
 
 
+def sampled(n, seed):
+    """Machines of the space, with a step of divisions, as those that the page begins at have: no control removes it."""
+    return [replace_field(machine, "functional_units.div_step_latency", 3) for machine in sample(n, seed)]
+
+
 def settle(browser):
     """Until the frame after the last change is drawn."""
     browser.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
@@ -105,7 +110,7 @@ def told(browser):
 
 
 def test_random_machines_are_predicted_as_the_command_does(browser, page):
-    for machine in sample(6, 11):  # of both cores, with and without L3, with named and simple memory
+    for machine in sampled(6, 11):  # of both cores, with and without L3, with named and simple memory
         build(browser, machine)
         frame = predict(shipped(), PROGRAMS, [machine])
         found = numbers(browser)
@@ -160,7 +165,7 @@ def test_presets_are_what_predict_says(browser, page):
         assert f"vector of {name}" in told(browser)
 
 
-@pytest.mark.parametrize("machine", sample(3, 5), ids=lambda machine: machine.core)
+@pytest.mark.parametrize("machine", sampled(3, 5), ids=lambda machine: machine.core)
 def test_attribution_is_the_commands(browser, page, machine):
     build(browser, machine)
     frame = attribute.answered(shipped(), [target_of_vector(shipped(), PROGRAMS[0])], machine, 0.0)
