@@ -87,12 +87,14 @@ def answer(
     least: int = LEAST,
     limit: int | None = None,
     threads: int | None = None,
+    modelled: bool = False,
     progress: bool = True,
 ) -> Answer:
     """The program's cycles on all points, by the best that so many seconds allow (infinity: all are simulated).
 
     No more than `limit` points are simulated, where it is given; `first` are rows that come before all others, `score`
-    says which points look best, and the `best` of them are simulated at the end. Where not one point fits, one line on
+    says which points look best, and the `best` of them are simulated at the end. `modelled`: the surface over a wide
+    design reads what the model predicts, for which there must be time. Where not one point fits, one line on
     stderr says so and the model answers, its rows of these `sources`. Where fewer than `least` fit, or a field that
     varies over `first` has one value in all of them, the others stay the model's, and one line warns of that; with a
     `score` they are scaled, so that points of both sources can be ranked.
@@ -114,6 +116,8 @@ def answer(
         if run.count == points.count:
             return run.answer(None)
         where = where or coordinates(points)
+        if modelled and where.names:
+            where = where.with_model(predicted())
         return _corrected(run, where, predicted, sources, score, list(first), best, least, level, seed)
 
 

@@ -1,12 +1,13 @@
 """Coordinates of the points of a design: what a surface over them reads of each.
 
 A number is its logarithm and, where it has few values, besides a step at each: a machine is as slow as its narrowest
-part, so that beyond some value a field often changes nothing. Names are one-hot, what a machine lacks is 0.
+part, so that beyond some value a field often changes nothing. Names are one-hot, what a machine lacks is 0. Where many
+fields vary, what a model predicts is one more, of which a surface learns how far it holds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,8 @@ _FEW_VALUES = 16  # of a field: a step at each
 _FEW_FIELDS = 12  # that vary; of more, what they mean together is added, and no steps
 _COMBINED = range(70, 93)  # of `perfvec.machines.features.features`: of several fields, or of memory in common units
 _BLOCK = 1 << 16
+MODEL = "the model"
+_STILL = 1e-6  # deviation of the logarithms: a model that tells nothing apart
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,22 @@ class Coordinates:
     steps: NDArray[np.bool_]
     fields: int
     names: tuple[str, ...] = ()
+
+    def with_model(self, cycles: NDArray[np.float64]) -> Coordinates:
+        """Return these and, of a wide design, the logarithm of the cycles [n] that a model predicts, as the last one:
+        less its mean, in its standard deviations.
+        """
+        log = np.log(np.maximum(cycles, 1.0))
+        if not self.names or log.std() < _STILL:
+            return self
+        last = ((log - log.mean()) / log.std()).astype(np.float32)
+        return replace(
+            self,
+            values=np.column_stack([self.values, last]),
+            steps=np.append(self.steps, False),
+            fields=self.fields + 1,
+            names=(*self.names, MODEL),
+        )
 
 
 def coordinates(points: Columns) -> Coordinates:

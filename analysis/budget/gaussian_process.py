@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from analysis.budget.coordinates import Coordinates
+from analysis.budget.coordinates import MODEL, Coordinates
 from perfvec.eager import LBFGS
 from support.text import parse_json
 
@@ -106,6 +106,8 @@ class GaussianProcess:
             usual = usual_hyperparameters()
             known = np.array([usual.get(name, (0.0, 0.0)) for name in (*self.where.names, "the parts")])
             centre += np.concatenate([known[:-1, 0], known[:-1, 1], known[-1]])
+            if MODEL in self.where.names:  # whose slope is 1 where it is right
+                centre[self.where.names.index(MODEL)] = 0.0
         width = np.concatenate([np.full(2 * features, 1.2), np.ones(2)])
         return torch.as_tensor(centre), torch.as_tensor(width)
 

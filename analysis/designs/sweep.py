@@ -28,6 +28,7 @@ from uarch.columns import Columns
 from uarch.configuration import Machine
 
 _TOLD = 4
+_FOR_VECTOR = 0.25  # of a budget, at most: a program's vector, where a surface can use it
 
 
 def run(
@@ -97,6 +98,7 @@ def answered(
             first=first,
             best=best,
             level=level,
+            modelled=target.represented_within(_FOR_VECTOR * share),
             progress=progress,
         )
 

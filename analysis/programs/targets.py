@@ -20,6 +20,8 @@ from support.errors import InputError
 from support.text import require_writable_name
 from tracegen.live_points.live_points import SUFFIX, is_live_points
 
+RATE = 3e5  # instructions represented a second of a core, about
+
 
 @dataclass(frozen=True)
 class Target:
@@ -27,11 +29,21 @@ class Target:
 
     simulable: Simulable | None
     make: Callable[[], ProgramVector]
+    instructions_to_represent: int = 0  # for its vector
 
     @cached_property
     def vector(self) -> ProgramVector:
         """Its vector by the model, made when it is first asked for."""
         return self.make()
+
+    def represented_within(self, seconds: float) -> bool:
+        """Tell whether there is a vector of this model, or could be in so many seconds of a core."""
+        if self.instructions_to_represent and "vector" not in vars(self):
+            return self.instructions_to_represent <= RATE * seconds
+        try:
+            return bool(self.vector.instructions)
+        except InputError:  # live-points without one
+            return False
 
     @property
     def name(self) -> str:
@@ -100,7 +112,9 @@ def target_of(
 
         return Target(sampled, vector_there)
     simulable = SimulableTrace(path, span or Span(count=limit))
-    return Target(simulable, lambda: represent(model, path, max_instructions=limit, progress=progress))
+    return Target(
+        simulable, lambda: represent(model, path, max_instructions=limit, progress=progress), simulable.instructions
+    )
 
 
 def target_of_vector(

@@ -368,6 +368,7 @@ def _designed(
         best=_SHOWN if objective else 0,
         limit=limit,
         level=0.95,
+        modelled=True,
         progress=progress,
     )
     generator = np.random.default_rng(TRUTH_SEED)

@@ -1,7 +1,8 @@
 """Usual hyperparameters of surfaces over the space `default`: python benchmarks/analysis/fit_usual.py -o F.json TRACES…
 
 Each trace (instructions 600,000 to 1,000,000, caches warmed by those before) is simulated on 256 machines of its own
-draw, and a process is fitted; what is written is the mean over the programs.
+draw, and a process is fitted, with the shipped model's prediction as a coordinate; what is written is the mean over the
+programs.
 """
 
 import argparse
@@ -15,10 +16,13 @@ from analysis.budget import gaussian_process
 from analysis.budget.coordinates import Coordinates, coordinates
 from analysis.programs.simulable import SimulableTrace
 from analysis.programs.span import Span
+from perfvec.machines.columns import cycles_of_columns
+from perfvec.model import load_model
+from perfvec.representation.represent import represent
 from uarch.columns import of_machines
 from uarch.space import sample
 
-MACHINES, SPAN = 256, Span(600_000, 400_000)
+MACHINES, START, COUNT = 256, 600_000, 400_000
 
 
 def fitted(where: Coordinates, cycles: np.ndarray) -> dict[str, tuple[float, float]]:
@@ -36,11 +40,18 @@ def main() -> None:
     parser.add_argument("-o", "--output", required=True, type=Path)
     arguments = parser.parse_args()
     gaussian_process.usual_hyperparameters = dict  # none yet
-    every = []
+    every, model = [], load_model()
+    assert model.encoder is not None
     for path in arguments.traces:
-        program = SimulableTrace(path, SPAN)
+        program = SimulableTrace(path, Span(START, COUNT))
         machines = sample(MACHINES, 1000 + zlib.crc32(program.name.encode()) % 100_000)
-        every.append(fitted(coordinates(of_machines(machines)), program.simulate(machines).cycles))
+        end, begin = (
+            represent(model, path, max_instructions=count, progress=False).vector
+            for count in (START + COUNT, START)
+        )
+        columns = of_machines(machines)
+        predicted = cycles_of_columns(model.encoder, columns, (end - begin)[None])[:, 0]
+        every.append(fitted(coordinates(columns).with_model(predicted), program.simulate(machines).cycles))
         print(program.name)
     write(arguments.output, every)
 

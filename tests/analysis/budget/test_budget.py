@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.budget import budget
-from analysis.budget.coordinates import coordinates
+from analysis.budget.coordinates import MODEL, coordinates
 from analysis.budget.corrected import monotone
 from analysis.budget.gaussian_process import GaussianProcess
 from analysis.designs.design import first_points, grid_design, space_design
@@ -280,6 +280,35 @@ def test_coordinates_of_names_steps_and_what_is_lacking(design):
     assert where.values.shape[1] == 4 + sum(len(values) for field, values in GRID.items() if "kind" not in field)
     wide = coordinates(space_design("default", 100).columns)
     assert np.isfinite(wide.values).all() and np.abs(wide.values).max() <= 1 + 1e-6
+
+
+def test_a_model_is_one_more_coordinate_of_a_wide_design(design):
+    wide = coordinates(space_design("default", 100).columns)
+    cycles = np.exp(np.random.default_rng(1).normal(10, 0.5, 100))
+    found = wide.with_model(cycles)
+    assert found.names == (*wide.names, MODEL) and found.fields == wide.fields + 1
+    assert not found.steps[-1] and np.array_equal(found.values[:, :-1], wide.values)
+    log = np.log(cycles)
+    np.testing.assert_allclose(found.values[:, -1], (log - log.mean()) / log.std(), rtol=1e-5)
+    assert wide.with_model(np.full(100, 7.0)) is wide  # it tells nothing apart
+    narrow = coordinates(design.columns)
+    assert narrow.with_model(np.arange(1.0, design.columns.count + 1)) is narrow
+
+
+@pytest.mark.slow
+def test_a_surface_over_a_wide_design_follows_a_model_as_far_as_it_holds():
+    points = space_design("default", 400, seed=2).columns
+    where, generator = coordinates(points), np.random.default_rng(3)
+    log = 0.5 * np.sin(np.arange(400.0)) + generator.normal(0, 0.02, 400)  # of no field
+    rows, others = np.arange(60), np.arange(60, 400)
+
+    def error(coordinates):
+        return np.abs(GaussianProcess(coordinates, rows, log[rows]).predict(others)[0] - log[others]).mean()
+
+    right = np.exp(log + 9 + generator.normal(0, 0.05, 400))
+    wrong = np.exp(generator.normal(9, 0.5, 400))
+    assert error(where.with_model(right)) < 0.08 < 0.25 < error(where)
+    assert error(where.with_model(wrong)) < 1.15 * error(where)
 
 
 @pytest.mark.slow
