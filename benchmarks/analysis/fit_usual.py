@@ -46,8 +46,7 @@ def main() -> None:
         program = SimulableTrace(path, Span(START, COUNT))
         machines = sample(MACHINES, 1000 + zlib.crc32(program.name.encode()) % 100_000)
         end, begin = (
-            represent(model, path, max_instructions=count, progress=False).vector
-            for count in (START + COUNT, START)
+            represent(model, path, max_instructions=count, progress=False).vector for count in (START + COUNT, START)
         )
         columns = of_machines(machines)
         predicted = cycles_of_columns(model.encoder, columns, (end - begin)[None])[:, 0]
