@@ -56,7 +56,7 @@ UNITS = (
 )
 
 
-# What a step of x86-64's division takes, or the whole of it elsewhere.
+# Cycles of a step of x86-64's divisions.
 _STEP: Formula = ("else", "functional_units.div_step_latency", "functional_units.div_latency")
 
 
