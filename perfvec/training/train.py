@@ -14,7 +14,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -102,6 +102,10 @@ def train(
     torchrun the first process writes; the others return their model without an encoder.
     """
     recipe = replace(recipe or Recipe(), initial=initial.digest if initial else "")
+    if frozen and initial is None:
+        raise InputError("frozen keeps an initial model's weights; give one (--initial)")
+    if frozen and not encoder:
+        raise InputError("frozen teaches the encoder and fits machines; leave --no-encoder out")
     if encoder_latencies and sampled_latencies:
         raise InputError("encoder_latencies and sampled_latencies both teach the encoder; give one of them")
     require_output(output, FORMAT)
@@ -200,12 +204,12 @@ def _kept(initial: Model | None, division: Division, recipe: Recipe, sampled: Se
     """Return `initial` as what only machines are taught to. Raises InputError where it is not of these machines, or has
     no encoder that `sampled` windows could teach.
     """
-    if initial is None:
-        raise InputError("frozen keeps an initial model's weights; give one (--initial)")
+    assert initial is not None  # see `train`
+    _require_shape(initial, get_schema(recipe.schema), recipe.shape)
     if list(map(configuration_key, initial.machines)) != list(map(configuration_key, division.training.machines)):
         raise InputError("the initial model's table has other machines than the labels; frozen needs the same ones")
     if sampled and initial.encoder is None:
-        raise InputError("the initial model has no encoder for the sampled windows to teach; train it with some")
+        raise InputError("the initial model has no encoder for sampled windows to teach; train it with such windows")
     made = {"initial": initial.digest, "seed": recipe.seed, "frozen": True}
     return replace(initial, recipe=initial.recipe | made, digest="", calibration=None)
 
@@ -405,16 +409,20 @@ def validation_error(
     return float(whole[0] / whole[1])
 
 
+def _require_shape(initial: Model, schema: Schema, shape: Mapping[str, Any]) -> None:
+    """Raise InputError unless the initial model has this schema and shape."""
+    shapes = [(schema.identity, dict(shape)), (initial.schema.identity, initial.foundation.shape)]
+    differing = [name for name, value in shapes[0][1].items() if shapes[1][1].get(name) != value]
+    if differing or shapes[0][0] != shapes[1][0]:
+        texts = [f"{identity}, {of}" for identity, of in shapes]
+        what = differing[0] if differing else "schema"
+        raise InputError(f"the initial model's {what} differs: it is {texts[1]}; this recipe asks for {texts[0]}")
+
+
 def _start_from(foundation: FoundationModel, initial: Model, labels: Labels, machine_scale: Tensor) -> None:
     """The weights of another model, with the rows of the head for the machines that it has too."""
     other = initial.foundation
-    shapes = [(model.schema.identity, model.shape) for model in (foundation, other)]
-    if shapes[0] != shapes[1]:
-        differing = [name for name, value in shapes[0][1].items() if other.shape.get(name) != value] or ["schema"]
-        texts = [f"{schema}, {shape}" for schema, shape in shapes]
-        raise InputError(
-            f"the initial model's {differing[0]} differs: it is {texts[1]}; this recipe asks for {texts[0]}"
-        )
+    _require_shape(initial, foundation.schema, foundation.shape)
     with torch.no_grad():
         head = foundation.head.weight.clone()
         rows = {configuration_key(machine): row for row, machine in enumerate(initial.machines)}

@@ -67,7 +67,7 @@ def trace(path: Path, instructions: int = INSTRUCTIONS) -> None:
             )
             calls = np.arange(5, instructions, 100, dtype=np.uint64)
             writer.append_system_calls(calls, numbers.integers(0, 300, len(calls)).astype(np.uint16))
-            writer.append_divisions(calls + np.uint64(2), numbers.integers(0, 255, len(calls)).astype(np.uint8))
+            writer.append_divisions(calls + np.uint64(2), numbers.integers(1, 68, len(calls)).astype(np.uint8))
             writer.symbols(np.array([0, 64], np.uint64), np.array([64, 64], np.uint64), ["first", "second"])
             writer.lines(np.arange(9, dtype=np.uint64) * 4, *np.zeros((2, 9), np.uint32), ["p.c"])
     finally:

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -228,11 +229,10 @@ def test_with_frozen_weights_machines_alone_are_taught(data, sampled, tmp_path, 
             data.traces,
             data.latencies,
             tmp_path / name,
-            recipe=RECIPE,
             sampled_latencies=folder,
             shards=tmp_path / "s",
             progress=False,
-            **options,
+            **{"recipe": RECIPE} | options,
         )
 
     first = run("first.safetensors", sampled)
@@ -249,7 +249,11 @@ def test_with_frozen_weights_machines_alone_are_taught(data, sampled, tmp_path, 
     fewer = Split(hold_machines=1)
     with pytest.raises(InputError, match="has other machines than the labels"):
         run("other.safetensors", near, initial=loaded, frozen=True, split=fewer)
-    assert not list(tmp_path.glob("none*")) and not list(tmp_path.glob("other*"))
+    with pytest.raises(InputError, match="width differs"):
+        run("wide.safetensors", near, initial=loaded, frozen=True, recipe=replace(RECIPE, width=16))
+    with pytest.raises(InputError, match="leave --no-encoder out"):
+        run("without.safetensors", near, initial=loaded, frozen=True, encoder=False)
+    assert not [path for name in ("none", "other", "wide", "without") for path in tmp_path.glob(f"{name}*")]
 
 
 def test_a_known_encoder_gets_inputs_that_change_nothing_yet(data):

@@ -163,13 +163,22 @@ def test_each_step_takes_the_divide_latency(machine):
 
 @pytest.mark.parametrize("name", ["base", "cortex-a53", "zen4", "zen4-native", "cortex-a53-native"])
 def test_silicon_divides_in_its_own_time(name):
-    """Its dividers have no steps of gem5's."""
+    """Its dividers take no more of gem5's steps than are assumed."""
     machine = load_machine(name)
     if machine.microcode == "gem5":
         assert machine.functional_units.div_step_latency is not None
     elif machine.microcode.startswith("cortex"):
         pytest.skip("another instruction set")
     assert divided(machine, ["31d2", "48f7f6"], 67) == divided(machine, ["31d2", "48f7f6"], 0)
+
+
+@pytest.mark.parametrize("name", ["base", "cortex-a53", "zen4"])
+def test_a_dividend_that_is_told_to_be_short_is_not_taken_for_a_wide_one(name):
+    """Wherever its upper half was cleared."""
+    machine = load_machine(name)
+    short, wide = (divided(machine, ["4889ca", "48f7f6"], steps) for steps in (7, 0))  # mov rdx, rcx
+    assert short == pytest.approx(divided(machine, ["31d2", "48f7f6"], 7), abs=1)
+    assert wide > 2 * short
 
 
 def test_features_do_not_see_steps():

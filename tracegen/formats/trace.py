@@ -56,6 +56,7 @@ _CALLS = {"system_calls/instruction": "<u8", "system_calls/number": "<u2"}  # wh
 _DIVISIONS = {"divisions/instruction": "<u8", "divisions/steps": "u1"}  # likewise
 _STATIC_ID, *_MEMORY = _COLUMNS
 _NO_CALLS = np.empty(0, np.uint64), np.empty(0, np.uint16)
+MOST_STEPS = 67  # of gem5's divisions: a quotient of 64 set bits
 _NO_DIVISIONS = np.empty(0, np.uint64), np.empty(0, np.uint8)
 _DIGESTED = ("static/address", "static/code", *_COLUMNS)
 
@@ -476,7 +477,11 @@ class Trace(H5Reader):
                 divider, steps = divisions.take(end) if divisions is not None else _NO_DIVISIONS
                 for kind, who in (("system_calls", caller), ("divisions", divider)):
                     if len(who) and (who[0] < begin or who[-1] >= end or np.any(who[1:] <= who[:-1])):
-                        raise InputError(f"{self.path}: {kind}/instruction is not ascending near instruction {begin}")
+                        what = f"{kind}/instruction is not ascending, or beyond the end,"
+                        raise InputError(f"{self.path}: {what} near instruction {begin}")
+                if len(steps) and not (steps.min() > 0 and steps.max() <= MOST_STEPS):
+                    what = f"divisions/steps is not from 1 to {MOST_STEPS}"
+                    raise InputError(f"{self.path}: {what} near instruction {begin}")
                 yield Chunk(
                     start=begin,
                     static_id=ids[: end - begin],

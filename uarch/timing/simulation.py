@@ -106,6 +106,7 @@ class Simulation:
             system_calls=cycles_by_number(machine.system_calls, instructions.isa),
             taken_path_only=taken_path_only,
             division_step=_division_step(machine, instructions.isa) if told_divisions else 0,
+            division_at_most=machine.functional_units.div_step_latency is not None,
         )
         self._ideal = ideal
         self._size = len(instructions)
@@ -217,8 +218,9 @@ def _native(machine: Machine, instructions: StaticInstructions) -> NativeInstruc
 def _division_step(machine: Machine, isa: str) -> int:
     """Return the cycles of a step of a division whose steps a trace tells; 0 where the machine has no such steps."""
     units = machine.functional_units
-    divides_as_gem5 = machine.microcode == GEM5 and isa == "x86-64" and units.div_step_latency is None
-    return units.div_latency if divides_as_gem5 else 0
+    if machine.microcode != GEM5 or isa != "x86-64":
+        return 0
+    return units.div_latency if units.div_step_latency is None else units.div_step_latency
 
 
 def _rows(machine: Machine, instructions: StaticInstructions, native: NativeInstructions | None) -> NDArray[np.int16]:

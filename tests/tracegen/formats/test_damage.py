@@ -95,6 +95,10 @@ HOSTILE_TRACES = {
     "two divisions of one instruction": lambda f: f["divisions/instruction"].__setitem__(5, 407),
     "divisions without steps": lambda f: f.__delitem__("divisions/steps"),
     "fewer steps than divisions": lambda f: f["divisions/steps"].resize(20, axis=0),
+    "a division of no step": lambda f: f["divisions/steps"].write_direct(np.zeros(len(f["divisions/steps"]), np.uint8)),
+    "more steps than there are": lambda f: f["divisions/steps"].write_direct(
+        np.full(len(f["divisions/steps"]), 68, np.uint8)
+    ),
     "accesses out of order": lambda f: f["memory/instruction"].__setitem__(1000, 0),
 }
 HOSTILE_LATENCIES = {

@@ -237,7 +237,7 @@ std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py:
                                             bool ideal_instructions, bool ideal_data, bool native,
                                             double vector_load, double vector_store,
                                             const std::vector<std::int32_t>& system_calls, bool taken_path_only,
-                                            int division_step) {
+                                            int division_step, bool division_at_most) {
     if (system_calls.empty()) throw std::invalid_argument("system_calls must end with the cycles of all others");
     StaticColumns columns = static_columns(rows, pc);
     const Ideal ideal{ideal_branches, ideal_instructions, ideal_data};
@@ -247,6 +247,7 @@ std::unique_ptr<Simulation> make_simulation(const py::object& machine, const py:
     made.vector_store = vector_store;
     made.system_calls = {system_calls};
     made.division_step = division_step;
+    made.division_at_most = division_at_most;
     return std::make_unique<Simulation>(made, std::move(columns.rows), std::move(columns.pc));
 }
 
@@ -454,7 +455,7 @@ PYBIND11_MODULE(_core, module) {
              py::arg("ideal_branches") = false, py::arg("ideal_instructions") = false, py::arg("ideal_data") = false,
              py::arg("native") = false, py::arg("vector_load") = 0.0, py::arg("vector_store") = 0.0,
              py::arg("system_calls") = std::vector<std::int32_t>{0}, py::arg("taken_path_only") = false,
-             py::arg("division_step") = 0)
+             py::arg("division_step") = 0, py::arg("division_at_most") = false)
         .def("grow", &grow, py::arg("rows"), py::arg("pc"))
         .def("run", &run, py::arg("chunk"), py::arg("outcomes") = py::none())
         .def("run_with_stacks", &run_with_stacks, py::arg("chunk"), py::arg("stacks"), py::arg("outcomes") = py::none())

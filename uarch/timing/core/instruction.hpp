@@ -74,10 +74,11 @@ struct StaticInstruction {
         const int beyond = static_cast<int>(interruption) - static_cast<int>(Interruption::Divide);
         return beyond < 0 ? 0 : beyond + 1;
     }
-    // The same division in so many `steps`, of `step` cycles each, instead of those that are assumed.
-    StaticInstruction in_steps(int steps, int step) const {
+    // The same division in so many `steps`, of `step` cycles each, instead of those that are assumed; where these are the
+    // most, in no more.
+    StaticInstruction in_steps(int steps, int step, bool at_most) const {
         StaticInstruction other = *this;
-        steps = std::min(steps, DIVIDE_FIRST + MOST_ROUNDS * DIVIDE_ROUND);
+        steps = std::min(steps, DIVIDE_FIRST + (at_most ? rounds() : MOST_ROUNDS) * DIVIDE_ROUND);
         const int round_count = std::max((steps - DIVIDE_FIRST) / DIVIDE_ROUND, 1);
         const int more = steps - (DIVIDE_FIRST + DIVIDE_ROUND * rounds());
         other.interruption = static_cast<Interruption>(static_cast<int>(Interruption::Divide) + round_count - 1);

@@ -89,6 +89,7 @@ struct Machine {
     double vector_load = 0, vector_store = 0;  // cycles of one of many; 0: as others
     Ideal ideal;
     bool taken_path_only = false;  // nothing is fetched from a path that is not taken
+    bool division_at_most = false;  // a division takes no more steps than are assumed
     int division_step = 0;  // cycles of a step of those divisions whose steps are known; 0: all take what is assumed
 };
 

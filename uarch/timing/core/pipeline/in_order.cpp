@@ -31,6 +31,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       memory_in_flight_(machine.in_order->memory_in_flight),
       system_calls_(machine.system_calls),
       division_step_(machine.division_step),
+      division_at_most_(machine.division_at_most),
       in_memory_(memory_in_flight_, -1),
       buffer_(store_buffer_, -1),
       stack_(width_) {
@@ -353,7 +354,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const StaticInstruction* assumed = &program_.rows[here];
     if (division_step_ > 0 && assumed->divider == Divider::Integer && assumed->rounds() > 0) {
         if (const int steps = chunk.steps(k)) {
-            divided_ = assumed->in_steps(steps, division_step_);
+            divided_ = assumed->in_steps(steps, division_step_, division_at_most_);
             assumed = &divided_;
         }
     }

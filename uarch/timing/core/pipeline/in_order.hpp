@@ -185,6 +185,7 @@ class InOrderCore final : public Core {
     std::int64_t width_, frontend_delay_, memory_width_, store_buffer_, memory_in_flight_;
     SystemCalls system_calls_;
     int division_step_;  // cycles; 0: no division's steps are looked at
+    bool division_at_most_;
     StaticInstruction divided_;  // the division at hand, in as many steps as it takes
 
     std::vector<Pipe> pipes_[RESOURCES];

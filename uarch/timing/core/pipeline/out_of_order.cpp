@@ -28,6 +28,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       indirect_delay_(machine.indirect_delay),
       system_calls_(machine.system_calls),
       division_step_(machine.division_step),
+      division_at_most_(machine.division_at_most),
       rename_width_(std::min(machine.out_of_order->rename_width, machine.out_of_order->issue_width)),
       frontend_delay_(machine.out_of_order->frontend_delay),
       dispatch_delay_(machine.out_of_order->dispatch_delay),
@@ -182,7 +183,7 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
 __attribute__((noinline)) const DecodedInstruction* OutOfOrderCore::in_steps(const DecodedInstruction& row,
                                                                              std::uint32_t here, int steps) {
     if (steps == 0 || row.rounds == 0) return &row;
-    divided_.emplace(program_->rows[here].in_steps(steps, division_step_), row.pc);
+    divided_.emplace(program_->rows[here].in_steps(steps, division_step_, division_at_most_), row.pc);
     return &*divided_;
 }
 

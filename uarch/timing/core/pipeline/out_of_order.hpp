@@ -138,6 +138,7 @@ class OutOfOrderCore final : public Core {
     Cycle forward_latency_, indirect_delay_;
     SystemCalls system_calls_;
     int division_step_;  // cycles; 0: no division's steps are looked at
+    bool division_at_most_;
     std::int64_t rename_width_, frontend_delay_, dispatch_delay_;
 
     FrontEnd front_;
