@@ -384,7 +384,8 @@ def test_a_file_is_read_as_it_was_written(points, tmp_path):
     save(points, path)
     again = load(path)
     assert (again.program, again.digest, again.units) == (points.program, points.digest, points.units)
-    for group in ("pieces", "sample", "static", "system_calls"):
+    assert len(points.divisions.static_id)
+    for group in ("pieces", "sample", "static", "system_calls", "divisions"):
         for name, value in vars(getattr(points, group)).items():
             if isinstance(value, np.ndarray):
                 assert np.array_equal(value, getattr(getattr(again, group), name)), name
@@ -407,6 +408,10 @@ DAMAGE = {
     "system call": ("system_calls/static_id", lambda d: d.__setitem__(0, 1 << 30)),
     "no system call": ("system_calls/static_id", lambda d: d.__setitem__(0, 0)),
     "calls": ("system_calls/count", lambda d: d.__setitem__(0, 1 << 62)),
+    "no instruction divides": ("divisions/static_id", lambda d: d.__setitem__(0, 1 << 30)),
+    "no step": ("divisions/steps", lambda d: d.__setitem__(0, 0)),
+    "more steps than there are": ("divisions/steps", lambda d: d.__setitem__(0, 68)),
+    "fewer steps": ("divisions/steps", lambda d: d.resize(len(d) - 1, axis=0)),
     "register": ("static/sources", lambda d: d.__setitem__((0, 0), 200)),
 }
 

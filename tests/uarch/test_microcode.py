@@ -161,14 +161,12 @@ def test_each_step_takes_the_divide_latency(machine):
         assert 0 <= more <= rounds * (0.5 if machine.core == "out-of-order" else 20)
 
 
-@pytest.mark.parametrize("name", ["base", "cortex-a53", "zen4", "zen4-native", "cortex-a53-native"])
+@pytest.mark.parametrize("name", ["base", "cortex-a53", "zen4", "zen4-native"])
 def test_silicon_divides_in_its_own_time(name):
     """Its dividers take no more of gem5's steps than are assumed."""
     machine = load_machine(name)
     if machine.microcode == "gem5":
         assert machine.functional_units.div_step_latency is not None
-    elif machine.microcode.startswith("cortex"):
-        pytest.skip("another instruction set")
     assert divided(machine, ["31d2", "48f7f6"], 67) == divided(machine, ["31d2", "48f7f6"], 0)
 
 

@@ -33,7 +33,7 @@ from tracegen.decode import decode
 from tracegen.formats import latency as latency_file
 from tracegen.formats import trace as trace_file
 from tracegen.formats.latency import LatencyWriter
-from tracegen.formats.trace import Trace, TraceWriter
+from tracegen.formats.trace import MOST_STEPS, Trace, TraceWriter
 from tracegen.gem5.access_size import access_bytes, shares
 from tracegen.gem5.address_space import AddressSpace
 from tracegen.gem5.source import Gem5Run, blocks, find_source, read_facts, read_run
@@ -230,7 +230,7 @@ class Reader:
 
     def _write_divisions(self, rows: NDArray[np.void]) -> None:
         if self._writer is not None:
-            steps = np.minimum(rows["steps"], 255).astype(np.uint8)
+            steps = np.minimum(rows["steps"], MOST_STEPS).astype(np.uint8)
             self._writer.append_divisions(rows["instruction"].astype(np.uint64), steps)
 
     def _know_statics(self) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from support.files import damage_in, open_h5, read_dataset, read_slice, read_text_attribute, sealed_h5
 from tracegen.decode import ISAS, with_native
+from tracegen.formats.trace import MOST_STEPS
 from tracegen.live_points import _core
 from tracegen.live_points.divisions import NO_STEPS, DivisionSteps
 from tracegen.live_points.origins import Lines, Origins, Symbols
@@ -339,6 +340,8 @@ def _misfit(points: LivePoints) -> str | None:
         return "the columns of divisions differ in length"
     if np.any(divisions.static_id >= size):
         return "one of the divisions is of no instruction"
+    if np.any((divisions.steps < 1) | (divisions.steps > MOST_STEPS)):
+        return f"the steps of one of the divisions are not from 1 to {MOST_STEPS}"
     if np.any(np.diff(pieces.unit.astype(np.int64)) <= 0) or pieces.unit[-1] >= max(points.units, 1):
         return "units are not in order"
     if not 0 < points.units * UNIT <= points.instructions:
