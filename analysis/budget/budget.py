@@ -147,6 +147,7 @@ def _corrected(
         candidates = np.sort(generator.choice(len(every), CANDIDATES, replace=False))
     process = GaussianProcess(where, np.zeros(0, np.int64), np.zeros(0))
     most = MOST if run.limit is None else run.limit
+    run.wanted = min(most, run.points.count)
     room = min(most, run.count + run.affordable())
     ends = first if len(first) <= min(most // 2, room) else first[: 1 + len(run.moving(first))]
     if len(ends) <= room:  # fewer would leave a field at one value
@@ -236,6 +237,7 @@ class SimulatedPoints:
         self._rows: list[int] = []
         self._spent = 0.0
         self.reserve = 0.0  # seconds kept for the surface
+        self.wanted = points.count  # points, where there is time for them
         self._bar = tqdm(desc=f"simulate {program.name}", unit="point", disable=None if progress else True)
 
     def __enter__(self) -> SimulatedPoints:
@@ -304,6 +306,7 @@ class SimulatedPoints:
             for kept, values in ((self._cycles, found.cycles), (self._low, found.low), (self._high, found.high)):
                 kept += values.tolist()
             done += len(some)
+            self._bar.total = max(min(self.count + self.affordable(), self.wanted), self.count)
             self._bar.update(len(some))
             batch = min(2 * batch, 64)
         return done

@@ -91,6 +91,9 @@ def sweep(
         int | None,
         typer.Option(min=1, help="Search for the best point in N trials (Optuna), instead of evaluating all points."),
     ] = None,
+    export_machines: Annotated[
+        Path | None, typer.Option("--export-machines", help="Folder for the best points as machine files (YAML).")
+    ] = None,
     export_gem5: Annotated[
         Path | None, typer.Option("--export-gem5", help="Folder for gem5 scripts of the best points.")
     ] = None,
@@ -115,7 +118,7 @@ def sweep(
     from analysis.programs.span import Span
     from analysis.questions.sweep import SweepQuestion, gem5_result
     from perfvec.model import load_model
-    from uarch.configuration import load_machine
+    from uarch.configuration import load_machine, save_machines
 
     if gem5_results is not None:
         return gem5_result(gem5_results)
@@ -138,6 +141,9 @@ def sweep(
     model = load_model(model_file)
     with opened_targets(context, targets, model, max_instructions, span) as programs:
         found = question.ask(model, programs, math.inf if simulate else seconds, level=level)
+    if export_machines is not None:
+        written = save_machines(found.best_machines(), export_machines)
+        print(f"perfvec: {len(written)} machines, the first: --uarch {written[0]}", file=sys.stderr)
     if export_gem5 is not None:
         from analysis.designs.confirm import how_to_run
 

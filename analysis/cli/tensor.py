@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,12 +22,13 @@ Validation = Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the
 Criterion = Annotated[str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")]
 
 
-def _require_unset(why: str, **options: Any) -> None:
-    """Raise InputError for the first of the options that is given, of which `why` says what it is of."""
+def _require_unset(context: typer.Context, why: str, *options: str) -> None:
+    """Raise InputError for the first of these parameters that the user gave, of which `why` says what it is of."""
     from support.errors import InputError
 
-    for name, value in options.items():
-        if value:
+    for name in options:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":  # by name: some releases of Typer have a Click of their own
             raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
@@ -159,6 +160,7 @@ def select(
 @app.command("train")
 @answers("as_json", "csv")
 def train(
+    context: typer.Context,
     dataset: DatasetFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="The model to write (*.safetensors).")],
     model: Annotated[
@@ -191,7 +193,7 @@ def train(
 
     if initial is not None:
         why = "is of a new model; leave it out with --initial, whose model is fine-tuned"
-        _require_unset(why, model=model, configuration=configuration, patience=patience)
+        _require_unset(context, why, "model", "configuration", "patience")
     (entry,) = choose(read_entries(configuration), [model or "atformer"])
     budget = Budget(epochs, seconds, patience, criterion)
     if curve is not None:
@@ -245,6 +247,7 @@ def autotune(
 @app.command("evaluate")
 @answers("as_json", "csv")
 def evaluate(
+    context: typer.Context,
     dataset: DatasetFile,
     models: Annotated[str, typer.Option(help="Models A,B,… of the configuration; by default all.")] = "",
     configuration: Configuration = None,
@@ -313,16 +316,9 @@ def evaluate(
         train_records=train_records,
     )
     if saved is not None:
-        _require_unset(
-            "is of models that are trained here; leave it out with --saved",
-            work=work,
-            models=models,
-            configuration=configuration,
-            splits=splits,
-            networks=networks,
-            patience=patience,
-            train_records=train_records,
-        )
+        why = "is of models that are trained here; leave it out with --saved"
+        trained = ("work", "models", "configuration", "splits", "networks", "patience", "train_records", "epochs")
+        _require_unset(context, why, *trained, "validation", "criterion", "test", "kind")
         rows = evaluation.evaluate_saved(saved, dataset, protocol, compute)
     else:
         entries = read_entries(configuration)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,25 @@ from support.files import atomic_path
 from support.text import parse_json
 from tracegen.gem5.source import read_facts
 from tracegen.gem5.statistics import read_statistics
-from uarch.configuration import machine_from_dict
+from uarch.configuration import Machine, machine_from_dict
 from uarch.gem5.config import machine_from_config, read_config, simulation_from_config
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import digest
 
 PREDICTIONS = "predictions.json"
 _FORMAT = "perfvec-confirm/1"
+
+
+def best_machines(frame: pd.DataFrame, design: Design, k: int) -> Iterator[tuple[pd.Series, Machine]]:
+    """Yield the `k` best points of each program of a sweep's table, the best first: its row, and its machine, named
+    PROGRAM-01, PROGRAM-02, …
+    """
+    rank: dict[str, int] = {}
+    for index, row in best(frame, k).iterrows():
+        program = str(row["program"])
+        rank[program] = rank.get(program, 0) + 1
+        name = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', program)}-{rank[program]:02d}"
+        yield row, design.machine(int(index), name)  # type: ignore[call-overload]
 
 
 def export_gem5(
@@ -42,15 +54,11 @@ def export_gem5(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write scripts to {folder}: {error.strerror}") from None
-    count, fields = len(design.fields), fields_of(frame)
+    fields = fields_of(frame)
     rows, points = [], []
-    rank: dict[str, int] = {}
-    for index, row in best(frame, k).iterrows():
-        program = str(row["program"])
-        rank[program] = rank.get(program, 0) + 1
-        name = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', program)}-{rank[program]:02d}"
+    for row, machine in best_machines(frame, design, k):
+        program, name = str(row["program"]), machine.name
         instructions, isa = programs[program]
-        machine = design.columns.machine(int(index) % count, name)  # type: ignore[call-overload]
         with atomic_path(folder / f"{name}.py") as temporary:
             temporary.write_text(gem5_script(machine, isa))
         cpi = float(row["cycles"]) / instructions

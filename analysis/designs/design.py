@@ -30,6 +30,10 @@ class Design:
     exact: bool  # every combination of the fields' values (but those that are no machine)
     left_out: str = ""  # what was left out and why, for a line on stderr
 
+    def machine(self, row: int, name: str) -> Machine:
+        """Return the machine of a row of a sweep's table, which lists the points for one program after another."""
+        return self.columns.machine(row % len(self.fields), name)
+
 
 def grid_design(base: Machine, grid: Mapping[str, Sequence[Any]], constraints: Sequence[Constraint] = ()) -> Design:
     """Every combination of the values; those that are no machine or break a constraint are left out.

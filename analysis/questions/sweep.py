@@ -46,10 +46,25 @@ class Sweep(Result):
     design: Design = field(repr=False)
     programs: Mapping[str, tuple[int, str]]  # instructions and ISA of each
 
+    def machine(self, row: int, name: str = "point") -> Machine:
+        """Return the machine of a row of `table`. Raises InputError for a row that it does not have."""
+        if not 0 <= row < len(self.table):
+            raise InputError(f"row {row}: the table has rows 0 to {len(self.table) - 1}")
+        return self.design.machine(row, name)
+
+    def best_machines(self) -> list[Machine]:
+        """Return the machines of the best points, PROGRAM-01 and so on; `uarch.configuration.save_machines` writes
+        them.
+        """
+        return [machine for _, machine in confirm.best_machines(self.table, self.design, self._most)]
+
+    @property
+    def _most(self) -> int:
+        return int(self.best.groupby("program", sort=False).size().max())
+
     def export_gem5(self, folder: str | os.PathLike[str]) -> pd.DataFrame:
         """Write a gem5 script for each of the best points; a row a script (`analysis.designs.confirm.export_gem5`)."""
-        most = int(self.best.groupby("program", sort=False).size().max())
-        return confirm.export_gem5(folder, self.table, self.design, most, self.programs)
+        return confirm.export_gem5(folder, self.table, self.design, self._most, self.programs)
 
 
 @dataclass(frozen=True)

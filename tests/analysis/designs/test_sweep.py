@@ -21,7 +21,7 @@ from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from tests.tracegen.gem5 import gem5_runs
 from uarch.columns import of_machine
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import get_field, load_machine, replace_field
 from uarch.gem5.table import digest
 from uarch.space import sample
 
@@ -279,6 +279,20 @@ def test_scripts_for_gem5_and_the_machines_in_them(tmp_path):
     assert digest(replace_field(machine, "name", "p-01")) in (tmp_path / "p-01.py").read_text()
     with pytest.raises(InputError, match="no results"):
         confirm.gem5_results(tmp_path)
+
+
+def test_the_machine_of_a_row_and_those_of_the_best_points():
+    programs = [program(), program("q/2", 1)]
+    answer = api.sweep(programs, base="base", vary=GRID, model=shipped())
+    for row in (0, len(answer.table) - 1):
+        machine, shown = answer.machine(row), answer.table.iloc[row]
+        assert {field: get_field(machine, field) for field in GRID} == {field: shown[field] for field in GRID}
+    best_of_q = answer.best[answer.best["program"] == "q/2"].iloc[0]
+    found = {machine.name: machine for machine in answer.best_machines()}
+    (again,) = api.predict([programs[1]], machines=[found["q_2-01"]], model=shipped()).table["cycles"]
+    assert again == pytest.approx(best_of_q["cycles"])
+    with pytest.raises(InputError, match="rows 0 to"):
+        answer.machine(len(answer.table))
 
 
 def predictions(folder, name, key):

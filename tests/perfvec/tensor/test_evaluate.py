@@ -202,6 +202,8 @@ def test_from_dataset_to_prediction_by_the_commands(two, tmp_path, capsys):
         (["evaluate", "{data}", "--compute", "mps"], "not have it here; expected cpu, cuda or cuda:N"),
         (["evaluate", "{data}", "--saved", "{model}", "--models", "cdmpp"], "--models is of models that are trained"),
         (["evaluate", "{data}", "--saved", "{model}", "--configuration", "papers"], "leave it out with --saved"),
+        (["evaluate", "{data}", "--saved", "{model}", "--epochs", "40"], "--epochs is of models that are trained here"),
+        (["evaluate", "{data}", "--saved", "{model}", "--kind", "gpu"], "--kind is of models that are trained here"),
         (
             ["evaluate", "{data}", "--models", "mean", "--splits", "by_target"],
             "by_target: no device of the kind 'simulated'",
