@@ -230,7 +230,7 @@ def load_model(path: str | os.PathLike[str] | None = None) -> Model:
             _load(encoder, tensors, "encoder.")
         programs = tuple(TrainingProgram(**values) for values in parse_json(metadata["programs"]))
         recipe = parse_json(metadata["recipe"])
-        fitted = tuple(machine_from_dict(values) for values in parse_json(metadata.get("fitted_machines", "[]")))
+        fitted = tuple(machine_from_dict(values) for values in parse_json(metadata["fitted_machines"]))
         fitted_vectors = tensors["fitted.vectors"].double().numpy() if fitted else None
         if fitted_vectors is not None and fitted_vectors.shape != (len(fitted), foundation.width):
             raise KeyError(f"fitted vectors of shape {fitted_vectors.shape}")

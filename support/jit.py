@@ -11,7 +11,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from hashlib import sha256
 from multiprocessing import parent_process
@@ -46,14 +46,15 @@ def cached(**options: Any) -> Callable[[Function], Function]:
 
 
 def _whatever_is_kept(dispatcher: Any) -> Any:
-    """Return `dispatcher`, which compiles where what its cache holds cannot be read.
+    """Return `dispatcher`, which compiles where what its cache holds cannot be read, and goes on where it cannot be
+    written (a full disk).
 
     Numba unpickles it before it looks whether it is of this source, and a file may be cut short, or of a release whose
     modules had other names.
     """
     kept = dispatcher._cache
     kept._cache_file._source_stamp = _sources(Path(dispatcher.py_func.__code__.co_filename).parent)
-    load = kept.load_overload
+    load, save = kept.load_overload, kept.save_overload
 
     def load_overload(signature: Any, target: Any) -> Any:
         try:
@@ -62,7 +63,11 @@ def _whatever_is_kept(dispatcher: Any) -> Any:
             kept.flush()
             return None
 
-    kept.load_overload = load_overload
+    def save_overload(signature: Any, data: Any) -> None:
+        with suppress(OSError):
+            save(signature, data)
+
+    kept.load_overload, kept.save_overload = load_overload, save_overload
     return dispatcher
 
 

@@ -3,6 +3,7 @@
 import os
 import resource
 import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -82,12 +83,14 @@ WRITING = [
 @contextmanager
 def limit(kib):
     """As `ulimit -f`."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, compiled = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # Python would cut a module's short, and all later imports of it would fail
     resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = compiled
 
 
 @pytest.mark.parametrize("kib", [1, 3])

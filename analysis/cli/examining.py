@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from dataclasses import asdict
 import typer
 
 from analysis.cli.options import Json
+from analysis.cli.output import print_json
 
 app = typer.Typer()
 
@@ -26,6 +26,6 @@ def doctor(as_json: Json = False) -> None:
             line = f"{finding.state:8}{finding.what:18}{finding.detail}"
             print(textwrap.fill(line, 80, subsequent_indent=26 * " ", break_on_hyphens=False), flush=True)
     if as_json:
-        print(json.dumps([asdict(finding) for finding in found]))
+        print_json([asdict(finding) for finding in found])
     if any(finding.state == "missing" for finding in found):
         sys.exit(1)

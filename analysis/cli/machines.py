@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import typer
 
 from analysis.cli.inputs import machines_named
 from analysis.cli.options import Html, Json
+from analysis.cli.output import print_json, render
 from support.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def uarch_list(as_json: Json = False) -> None:
 
     found = machines_named([*preset_names(), *native_names()])
     if as_json:
-        print(json.dumps([machine.to_dict() for machine in found]))
+        print_json([machine.to_dict() for machine in found])
         return
     _print_machines(found)
 
@@ -59,7 +59,7 @@ def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_
 
     machine = machines_named([name])[0]
     if as_json:
-        print(json.dumps(machine.to_dict()))
+        print_json(machine.to_dict())
         return
     for stated in stated_errors(name):
         print(fill(f"# {stated}", 80, subsequent_indent="#   "))
@@ -150,7 +150,6 @@ def uarch_host(
 
     Fields are read, measured, or assumed from the nearest preset. Takes half a minute.
     """
-    from analysis.cli.output import render
     from analysis.real_computers.host import host
     from support.files import atomic_path, require_writable
     from uarch.host.machine_file import machine_file
@@ -186,7 +185,7 @@ def uarch_sample(
     if output is not None:
         save_machines(machines, output)
     if as_json:
-        print(json.dumps([machine.to_dict() for machine in machines], indent=1))
+        print_json([machine.to_dict() for machine in machines])
     elif output is None:
         _print_machines(machines)
 
@@ -198,7 +197,7 @@ def uarch_spaces(as_json: Json = False) -> None:
 
     spaces = [load_space(name) for name in space_names()]
     if as_json:
-        print(json.dumps([{"name": s.name, "description": s.description, "varied": s.varied} for s in spaces]))
+        print_json([{"name": s.name, "description": s.description, "varied": s.varied} for s in spaces])
         return
     for space in spaces:
         head = f"{space.name:12} {len(space.varied):3} fields  "

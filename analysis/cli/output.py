@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -61,6 +62,11 @@ def render(result: Result, *, as_json: bool, csv: Path | None, html: Path | None
     if picture is not None:
         result.to_picture(picture)
     print(result.to_json() if as_json else str(result))
+
+
+def print_json(document: Any) -> None:
+    """Print what a light command lists, as `Result.to_json` does: such a command needs no table (pandas)."""
+    print(json.dumps(document, allow_nan=False))
 
 
 class Command(TyperCommand):

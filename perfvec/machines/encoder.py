@@ -147,14 +147,13 @@ class MachineEncoder(nn.Module):
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Load a state of any sizes."""
-        state = {"hinges": torch.empty(0), **state_dict}
-        hidden, features = len(state["correction.0.weight"]), len(state["mean"])
-        coordinates, width = state["basis"].shape
+        hidden, features = len(state_dict["correction.0.weight"]), len(state_dict["mean"])
+        coordinates, width = state_dict["basis"].shape
         MachineEncoder.__init__(
-            self, width, features=features, coordinates=coordinates, hidden=hidden, hinges=state["hinges"].tolist()
+            self, width, features=features, coordinates=coordinates, hidden=hidden, hinges=state_dict["hinges"].tolist()
         )
-        self.low, self.high = torch.empty_like(state["low"]), torch.empty_like(state["high"])
-        return super().load_state_dict(state, strict, assign)
+        self.low, self.high = torch.empty_like(state_dict["low"]), torch.empty_like(state_dict["high"])
+        return super().load_state_dict(state_dict, strict, assign)
 
     def remember(self, machines: Sequence[Machine]) -> None:
         """Keep the range of each field over these machines; a field or name that none has is marked as never seen.

@@ -61,9 +61,9 @@ def load_model(path: str | os.PathLike[str]) -> CostModel:
     metadata, arrays = _read(Path(path))
     try:
         document = parse_json(metadata["document"])
-        model = make(document["model"], _parameters(document["parameters"]), where=str(path))
+        model = make(document["model"], document["parameters"], where=str(path))
         model.devices = tuple(Device(device["name"], device["parameters"]) for device in document["devices"])
-        factors = {device["name"]: float(device.get("factor", 1.0)) for device in document["devices"]}
+        factors = {device["name"]: float(device["factor"]) for device in document["devices"]}
         model.factors = {name: factor for name, factor in factors.items() if factor != 1.0}
         model.feature_version = str(document["features"]["version"])
         model.width = int(document["features"]["width"])
@@ -84,14 +84,6 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         return {name: document[name] for name in ("model", "parameters", "features", "devices", "provenance")}
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: its metadata do not describe a tensor cost model") from error
-
-
-def _parameters(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters without the features of members, which files of before named although only the model's are read."""
-    return {
-        name: {key: part for key, part in value.items() if key != "features"} if isinstance(value, Mapping) else value
-        for name, value in values.items()
-    }
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:

@@ -76,6 +76,17 @@ def test_a_kept_function_that_cannot_be_read_is_compiled_again(tmp_path, damage)
 
 
 @pytest.mark.slow
+def test_a_function_that_cannot_be_kept_on_a_full_disk_runs(tmp_path):
+    script, cache = tmp_path / "kernels.py", tmp_path / "cache"
+    script.write_text(_COMPILES)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    words = ["sh", "-c", 'ulimit -f 1 && exec "$0" "$1"', sys.executable, script]
+    done = subprocess.run(words, env=environment, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in cache.glob("*/*")] == [LOCK]
+
+
+@pytest.mark.slow
 def test_a_kept_function_is_compiled_again_where_a_file_beside_it_has_changed(tmp_path):
     """Numba looks at the function's own file alone, but the others' constants and functions are compiled into it."""
     (tmp_path / "kernels.py").write_text(
