@@ -1,6 +1,6 @@
 """A researcher's new branch predictor: gshare in ten lines of Python, on a real program, beside the built-in ones.
 
-    python examples/new_predictor.py [PROGRAM ARGS…]
+    python examples/new_predictor.py [PROGRAM ARGS…]      # in a checkout: a wheel is without the simulator's parts
 
 Where it looks good, write it as a C++ header; machines then have it by name: docs/how-to/add-a-predictor.md.
 """

@@ -13,17 +13,21 @@ import pytest
 
 import perfvec as pv
 from analysis import api
+from analysis.questions.simulate import SimulationResult, Stack
+from analysis.questions.sweep import Sweep
 from tests.command import succeeding
 from tests.tracegen.gem5 import gem5_runs
 from tracegen.suite.inputs import compile_c
-from uarch.configuration import load_machine, save_machines
+from uarch.configuration import Machine, load_machine, save_machines
 
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 HEAVY = ("torch", "pandas", "numpy", "matplotlib", "plotly", "h5py", "scipy", "analysis")
 _FINDER = doctest.DocTestFinder()
+_CLASSES = {"Result": pv.Result, "Error": pv.Error, "Machine": Machine, "Stack": Stack, "Sweep": Sweep}
+_CLASSES |= {"SimulationResult": SimulationResult}
 EXAMPLES = [
     test
-    for found in (_FINDER.find(api, "pv"), _FINDER.find(pv.Result, "pv.Result"), _FINDER.find(pv.Error, "pv.Error"))
+    for found in (_FINDER.find(api, "pv"), *(_FINDER.find(one, f"pv.{name}") for name, one in _CLASSES.items()))
     for test in found
     if test.examples
 ]
@@ -83,7 +87,7 @@ def test_every_name_is_there_and_documented():
 
 def test_every_question_has_an_example():
     named = {example.name.split(".")[1] for example in EXAMPLES}
-    assert set(pv.__all__) - {"__version__"} <= named
+    assert {*pv.__all__, *_CLASSES} - {"__version__"} <= named
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from perfvec.model import load_model
 from tests.browser import chromium
 from tools import check_prose, write_reference
 
@@ -93,6 +94,13 @@ def test_every_page_is_in_the_site():
 def test_generated_pages_are_fresh():
     for name, make in write_reference.PAGES.items():
         assert (write_reference.REFERENCE / name).read_text() == make(), "run python tools/write_reference.py"
+
+
+def test_the_digest_of_the_model_that_ships_is_shown():
+    (shown,) = re.findall(
+        r"^ok      model +([0-9a-f]+)…", (ROOT / "docs" / "how-to" / "install.md").read_text(), re.MULTILINE
+    )
+    assert load_model().digest.startswith(shown)
 
 
 def test_every_command_has_an_example():

@@ -1,4 +1,5 @@
-"""Write the generated pages of the reference: every command with its options, every field of a machine.
+"""Write what is generated of the reference: every command with its options, every field of a machine, and a line for
+each name of the Python API.
 
 python tools/write_reference.py [--check]. `--check` writes nothing and exits with 1 where a page is stale.
 """
@@ -6,6 +7,7 @@ python tools/write_reference.py [--check]. `--check` writes nothing and exits wi
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import sys
 import typing
@@ -257,7 +259,21 @@ def _range(machines: list[Any], name: str) -> str:
     return f"{min(numbers):,g} to {max(numbers):,g}"
 
 
-PAGES = {"commands.md": commands, "configuration.md": configuration}
+def api() -> str:
+    """The page of the Python API, with its list of names: the rest is written by hand."""
+    import perfvec
+
+    lines = []
+    for name in sorted(set(perfvec.__all__) - {"__version__"}, key=str.lower):
+        value = getattr(perfvec, name)
+        parameters = "" if inspect.isclass(value) else f"({', '.join(inspect.signature(value).parameters)})"
+        lines.append(f"- `pv.{name}{parameters}`: {inspect.getdoc(value).split(chr(10) * 2)[0]}".replace("\n", " "))
+    before, _, rest = (REFERENCE / "api.md").read_text().partition(_NAMES)
+    return before + _NAMES + "\n\n" + "\n".join(lines) + "\n\n" + _END + rest.partition(_END)[2]
+
+
+_NAMES, _END = "<!-- names: written by tools/write_reference.py -->", "<!-- end names -->"
+PAGES = {"commands.md": commands, "configuration.md": configuration, "api.md": api}
 
 
 def main() -> None:

@@ -176,6 +176,14 @@ class DramMemory:
 
 @dataclass(frozen=True)
 class Machine:
+    """A machine: the fields of a configuration file, under the same names (docs/reference/configuration.md).
+
+    >>> import perfvec as pv
+    >>> machine = pv.machine("zen4")
+    >>> machine.l2.size_kib, machine.with_(l2__size_kib=2048).l2.size_kib
+    (1024, 2048)
+    """
+
     name: str
     core: str
     frequency_ghz: float

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.results.headline import Headline, count
@@ -19,7 +20,7 @@ from tracegen.statistics.characterise import characterise, rows
 def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -> Result:
     """Answer what a trace is like, or the run of live-points by estimate. Raises InputError.
 
-    The table has the columns `group`, `measure` and `value`.
+    The table has the columns `group`, `measure`, `value` and `unit`.
     """
     document: dict[str, Any]
     if is_live_points(trace):
@@ -29,18 +30,45 @@ def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -
     else:
         document = characterise(trace, max_instructions=max_instructions)
     frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
+    frame.insert(3, "unit", frame["group"].map(UNITS))
     return of_table(
         f"Character of {Path(trace).name}",
         frame,
         lambda: document,
-        lambda: frame.set_index(["group", "measure"]).to_string(float_format=shown_number),
+        lambda: _text(frame),
         headline=lambda: headline(document),
     )
 
 
+# What the numbers of a group of measures are, on average over the executed instructions unless it says otherwise.
+UNITS = {
+    "size": "instructions",
+    "mix": "share of the instructions",
+    "footprint": "distinct ones; loads and stores: accesses",
+    "branches": "share of the conditional branches; entropies from 0 to 1",
+    "lru_miss_ratio": "share of accesses that miss a cache of so many lines or pages",
+    "stack_distance": "accesses, by how many others were touched in between",
+    "producer_within": "share of the reads, by how many instructions ago it was written",
+    "ideal_ipc": "instructions a cycle; nothing but data dependences and the window",
+}
+
+
+def _text(frame: pd.DataFrame) -> str:
+    """A block a group, headed by the group and its unit."""
+    lines = []
+    for group, part in frame.groupby("group", sort=False):
+        lines += ["", f"{group}: {UNITS[str(group)]}"]
+        lines += [
+            f"  {name:36} {shown_number(value):>12}" for name, value in zip(part["measure"], part["value"], strict=True)
+        ]
+    return "\n".join(lines[1:])
+
+
 def shown_number(value: float) -> str:
-    """A measure for the terminal, never with an exponent where it is large."""
-    return f"{value:,.0f}" if value >= 1e5 else f"{value:,.6g}"
+    """A measure for the terminal, never with an exponent."""
+    if float(value).is_integer():
+        return f"{int(value):,}"
+    return np.format_float_positional(value, precision=4, fractional=False, trim="-")
 
 
 def headline(document: dict[str, Any]) -> Headline:

@@ -22,11 +22,16 @@ def result(found: Phases) -> Result:
         f"Phases of {found.trace}",
         table,
         document=found.document,
-        text=lambda: f"{table_text(table)}\n{fill(over_time, 80)}",
+        text=lambda: _text(table, over_time),
         sections=lambda: sections(found),
         picture=lambda: plot(found),
         headline=lambda: headline(found),
     )
+
+
+def _text(table: pd.DataFrame, over_time: str) -> str:
+    shown = table.assign(instruction=table["instruction"].map("{:,}".format))
+    return f"{table_text(shown)}\n{fill(over_time, 80)}"
 
 
 def headline(found: Phases) -> Headline:

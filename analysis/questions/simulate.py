@@ -47,14 +47,26 @@ _CAUSE_COLUMN = 32  # letters, of a table of CPI stacks
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SimulationResult(Result):
-    """Simulated traces; `stack` says what the cycles were spent on."""
+    """Simulated traces; `stack` says what the cycles were spent on.
+
+    >>> import perfvec as pv
+    >>> simulation = pv.simulate("T.trace.h5", "zen4")
+    >>> bool(simulation.table["cycles"].sum() == simulation.stack.by("function").table["cycles.zen4"].sum())
+    True
+    """
 
     stack: Stack
 
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """The CPI stacks of simulated traces: cycles per instruction by cause."""
+    """The CPI stacks of simulated traces: cycles per instruction by cause.
+
+    >>> import perfvec as pv
+    >>> stack = pv.simulate("T.trace.h5", "zen4").stack.table
+    >>> bool(abs(stack.drop(columns=["program", "uarch", "cpi"]).sum(axis=1) - stack["cpi"]).max() < 1e-9)
+    True
+    """
 
     rows: pd.DataFrame = field(repr=False)  # of `simulate`
     traces: Sequence[str | os.PathLike[str]]

@@ -39,6 +39,11 @@ class Sweep(Result):
         best: The best points of each program, the best first, with the interval of their time (`low_seconds`,
             `high_seconds`); the index is the row in `table`.
         sensitivity: How much of the variance each field explains, by program.
+
+    >>> import perfvec as pv
+    >>> swept = pv.sweep("T.trace.h5", base="zen4", vary={"l1d.size_kib": [16, 32]})
+    >>> [machine.name for machine in swept.best_machines()], swept.machine(0).l1d.size_kib
+    (['T-01', 'T-02'], 16)
     """
 
     best: pd.DataFrame

@@ -136,11 +136,11 @@ def test_a_profile_is_consistent(loop):
 
 def test_a_large_count_has_separators():
     numbers = [2e6, 979_303.0, 25_001.0, 0.235098, 2e-6]
-    assert list(map(shown_number, numbers)) == ["2,000,000", "979,303", "25,001", "0.235098", "2e-06"]
+    assert list(map(shown_number, numbers)) == ["2,000,000", "979,303", "25,001", "0.2351", "0.000002"]
 
 
 @pytest.mark.slow
 def test_the_command_prints_the_profile(loop, tmp_path):
     printed = succeeding("characterise", loop, "--json", "--csv", tmp_path / "profile.csv")
     assert json.loads(printed)["branches"]["taken"] == pytest.approx(4999 / 5000)
-    assert (tmp_path / "profile.csv").read_text().startswith("group,measure,value\nsize,instructions,25001")
+    assert (tmp_path / "profile.csv").read_text().startswith("group,measure,value,unit\nsize,instructions,25001")
