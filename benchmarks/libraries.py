@@ -1,4 +1,5 @@
-"""Rates of our codec, clustering, seal and optimizer beside those of libraries, on one thread.
+"""Rates of our codec, clustering, seal, optimizer and gated unit beside those of libraries, on one thread, and of matrix
+products in bfloat16 beside those in float32.
 
 pip install hdf5plugin scikit-learn && python -m benchmarks.libraries TRACE
 """
@@ -17,6 +18,7 @@ import hdf5plugin
 import numpy as np
 import torch
 
+from perfvec.architectures.gate import gated
 from perfvec.training.optimizer import Muon
 from support.seal import BLOCK, check_seal, seal
 from tracegen.formats import lzf
@@ -82,8 +84,20 @@ def clusterings() -> None:
         print(count, "points of", dimensions, "into", k, ": ours", ours, "s, scikit-learn", theirs, "s, squares", ratio)
 
 
+def gates_and_products() -> None:
+    """Print the seconds of the gated unit and of PyTorch's tanh, and the rates of products, in both precisions."""
+    for kind in (torch.float32, torch.bfloat16):
+        both, out = torch.randn(4096, 512).to(kind), torch.empty(4096, 256, dtype=kind)
+        ours = seconds(lambda both=both, out=out: gated(both, out, 0))
+        print("gate", kind, "ours", ours, "s, tanh alone", seconds(lambda both=both: torch.tanh(both[:, :256])), "s")
+        left, right = torch.randn(2048, 2048).to(kind), torch.randn(2048, 2048).to(kind)
+        rate = 2 * 2048**3 / seconds(lambda left=left, right=right: left @ right) / 1e9
+        print("products", kind, round(rate), "GFLOP/s")
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    gates_and_products()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name, Trace(sys.argv[1]) as trace:
         folder, chunk = Path(name), next(trace.chunks(1 << 18))
         codecs("static_id", np.resize(chunk.static_id.astype("<u4"), ELEMENTS), folder)

@@ -32,7 +32,8 @@ def fast_bf16(cpuinfo: str) -> bool:
 
     By AMX's tiles, or by AVX-512's dot products where these have the width of its other products. Intel's cores have
     them in one of two units and without AMX lose by them: 80 GFLOP/s where float32 has 160 (Emerald Rapids VM whose
-    AMX is hidden, one core, PyTorch 2.13, 2026-11-23); AMD's do not: 207 and 93 (Zen 4).
+    AMX is hidden, one core, PyTorch 2.13, 2026-11-23); AMD's do not: 207 and 93 (Zen 4), 415 and 100 (Zen 5;
+    `benchmarks/libraries.py`).
     """
     words = set(cpuinfo.split())
     return "amx_bf16" in words or ("avx512_bf16" in words and "GenuineIntel" not in words)

@@ -3,7 +3,8 @@
 With a convergent N/D of Lambert's continued fraction of tanh (DLMF 4.39.1) at half the argument,
 tanh(2x) = 2ND/(D² + N²) and σ(4x) = (D + N)²/(2(D² + N²)): one division serves both functions. The convergent of
 seventh order errs by 3·10⁻⁷ at most, which is float32's own rounding. PyTorch's tanh alone takes as long as this in
-float32, and five times as long in bfloat16 (one core of an Intel Xeon with AMX, PyTorch 2.13, 2026-11-23).
+float32, and five times as long in bfloat16 (one core of an Intel Xeon with AMX, PyTorch 2.13, 2026-11-23; six and three
+times on Zen 5, 2026-11-27; `benchmarks/libraries.py`).
 """
 
 from __future__ import annotations
