@@ -1,5 +1,5 @@
-"""Rates of our codec, clustering, seal, optimizer and gated unit beside those of libraries, on one thread, and of matrix
-products in bfloat16 beside those in float32.
+"""Rates of our codec, clustering, seal, optimizer and gated unit beside those of libraries, on one thread; of matrix
+products in bfloat16 and float32.
 
 pip install hdf5plugin scikit-learn && python -m benchmarks.libraries TRACE
 """

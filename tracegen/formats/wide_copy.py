@@ -1,7 +1,7 @@
 """Sixteen bytes copied at once, wherever they lie, for loops whose runs are too short for the compiler to help.
 
-The rates of `tracegen/formats/lzf.py` come of it: a loop over 16 bytes in its place decodes at
-a third of them.
+The rates of `tracegen/formats/lzf.py` come of it: a loop over 16 bytes in its place decodes at a third of
+them.
 """
 
 from __future__ import annotations
