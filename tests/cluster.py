@@ -17,7 +17,9 @@ _FORKED = """
 from multiprocessing import set_forkserver_preload
 from distributed.utils import get_mp_context
 get_mp_context()  # has a list of its own
-set_forkserver_preload(["distributed", "tracegen.label", "tracegen.suite.tracing", "perfvec.representation.shards"])
+set_forkserver_preload(
+    ["distributed", "tracegen.label", "tracegen.suite.tracing", "perfvec.representation.distributed"]
+)
 """
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from analysis.cli import main as cli
+from perfvec.representation import distributed
 from perfvec.representation import represent as representing
-from perfvec.representation import shards
+from perfvec.representation.distributed import represent_on_cluster
 from perfvec.representation.represent import represent, represent_file
-from perfvec.representation.shards import represent_on_cluster
 from perfvec.representation.vector import load_vector
 from support.errors import InputError
 from support.executor import connect
@@ -111,10 +111,10 @@ def test_features_of_several_traces(data, address, tmp_path, capsys):
             assert np.array_equal(one, other)
 
 
-def test_vectors_in_shards(data, address, tmp_path, monkeypatch):
-    for module in (representing, shards):
+def test_vectors_in_tasks(data, address, tmp_path, monkeypatch):
+    for module in (representing, distributed):
         monkeypatch.setattr(module, "CHUNK", 8192)
-    monkeypatch.setattr(shards, "SHARD", 2)
+    monkeypatch.setattr(distributed, "CHUNKS_PER_TASK", 2)
     traces = sorted(data.traces.iterdir())
     outputs = [tmp_path / f"{path.name}.vector.npz" for path in traces]
     with (
@@ -134,15 +134,15 @@ def test_vectors_in_shards(data, address, tmp_path, monkeypatch):
         assert np.array_equal(load_vector(output).vector, local.vector)
 
 
-def test_a_stopped_run_in_shards_continues_here_and_there(data, tmp_path, monkeypatch):
+def test_a_stopped_run_in_tasks_continues_here_and_there(data, tmp_path, monkeypatch):
     monkeypatch.setattr("perfvec.representation.kept_intervals.EVERY_S", 0.0)
-    for module in (representing, shards):
+    for module in (representing, distributed):
         monkeypatch.setattr(module, "CHUNK", 8192)
-    monkeypatch.setattr(shards, "SHARD", 2)
+    monkeypatch.setattr(distributed, "CHUNKS_PER_TASK", 2)
     made = []
 
     class Stopping:
-        """Gives the third shard before the second, and not the rest."""
+        """Gives the third task before the second, and not the rest."""
 
         def map(self, function, items, needs=lambda item: ()):
             order = range(len(items)) if len(items) < 3 else (0, 2, 1)
@@ -165,7 +165,7 @@ def test_a_stopped_run_in_shards_continues_here_and_there(data, tmp_path, monkey
 
 def test_another_model_on_a_worker_is_named(data):
     with pytest.raises(InputError, match="another model on a worker"):
-        shards.same_model(data.model_file, "0" * 64)
+        distributed.same_model(data.model_file, "0" * 64)
 
 
 def test_the_command_represents_several_traces(data, address, tmp_path, capsys):

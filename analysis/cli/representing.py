@@ -51,9 +51,9 @@ def represent(
     ends the program and keeps the vector so far.
     """
     from perfvec.model import load_model
+    from perfvec.representation.distributed import represent_on_cluster
     from perfvec.representation.represent import represent_file, represent_stream
     from perfvec.representation.sample import parse_half_width, represent_sampled, represent_stream_sampled
-    from perfvec.representation.shards import represent_on_cluster
     from perfvec.representation.vector import FORMAT, vector_files
     from perfvec.training.ranks import device_of
     from support.executor import connect

@@ -1,9 +1,8 @@
-"""Exact vectors of several traces on a cluster: features are extracted once, then represented in shards.
+"""Exact vectors of several traces on a cluster: features are extracted once, then each task represents a few chunks.
 
 Stack distances need a trace's whole past, so a trace's features are one task; their file, read anywhere at once, then
-feeds the model, which takes twenty to a hundred times as long, on all workers. Shards are the local pass's own
-chunks, its sums are added in the same order, so the vector is the local one, bit by bit, where the processors are
-alike.
+feeds the model, which takes twenty to a hundred times as long, on all workers. Chunks are those of the local pass, and
+their sums are added in the same order, so the vector is the local one, bit by bit, where the processors are alike.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from support.files import require_writable
 from tracegen.features.file import FeaturesFile, extract
 from tracegen.formats.trace import Trace
 
-SHARD = 4  # chunks of a task: one to ten seconds of the model
+CHUNKS_PER_TASK = 4  # one to ten seconds of the model
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class _Extraction:
 
 
 @dataclass(frozen=True)
-class _Shard:
+class _Representation:
     features: Path
     trace_digest: str
     model: Path
@@ -82,7 +81,7 @@ def represent_on_cluster(
     max_instructions: int | None = None,
     progress: bool = True,
 ) -> list[ProgramVector]:
-    """Write the vector of each trace to its output; a vector is there as soon as its last shard is.
+    """Write the vector of each trace to its output; a vector is there as soon as its last task is done.
 
     What is done of a vector is kept beside it as `represent_file` keeps it, so that after a kill either goes on. Raises
     InputError for a bad trace, an unwritable output, and where a worker sees other files or another model.
@@ -144,12 +143,12 @@ def _represent(
     done: list[dict[int, tuple[NDArray[np.float64], int]]] = []  # by work: (vector, instructions) of each chunk
     for keeper in kept:
         done.append(dict(enumerate(zip(*keeper.read(), strict=True))))
-    tasks: list[_Shard] = []
+    tasks: list[_Representation] = []
     owner: list[int] = []
     for number, work in enumerate(works):
-        for begin in range(len(done[number]) * chunk, work.total, SHARD * chunk):
-            end = min(begin + SHARD * chunk, work.total)
-            tasks.append(_Shard(work.features, work.digest, model_path, model.digest, begin, end, chunk, bf16))
+        for begin in range(len(done[number]) * chunk, work.total, CHUNKS_PER_TASK * chunk):
+            end = min(begin + CHUNKS_PER_TASK * chunk, work.total)
+            tasks.append(_Representation(work.features, work.digest, model_path, model.digest, begin, end, chunk, bf16))
             owner.append(number)
     left = [owner.count(number) for number in range(len(works))]
     vectors: dict[int, ProgramVector] = {}
@@ -167,7 +166,7 @@ def _represent(
 
         for number in np.flatnonzero(np.array(left) == 0).tolist():
             finish(number)
-        for k, sums in cluster.map(_represent_shard, tasks, lambda task: [task.features, task.model]):
+        for k, sums in cluster.map(_represent_chunks, tasks, lambda task: [task.features, task.model]):
             number, task = owner[k], tasks[k]
             for index, vector in enumerate(sums):
                 begin = task.begin + index * chunk
@@ -188,7 +187,7 @@ def _in_order(done: dict[int, tuple[NDArray[np.float64], int]]) -> tuple[list[ND
     return [done[k][0] for k in range(whole)], [done[k][1] for k in range(whole)]
 
 
-def _represent_shard(task: _Shard) -> NDArray[np.float64]:
+def _represent_chunks(task: _Representation) -> NDArray[np.float64]:
     """[chunks, d]"""
     foundation, file = _foundation(task.model, task.model_digest), _features(task)
     sums = []
@@ -212,7 +211,7 @@ def _foundation(path: Path, digest: str) -> FoundationModel:
     return rounded(same_model(path, digest).foundation)
 
 
-def _features(task: _Shard) -> FeaturesFile:
+def _features(task: _Representation) -> FeaturesFile:
     status = task.features.stat()
     file = _opened(task.features, status.st_ino, status.st_mtime_ns)
     if file.trace_digest != task.trace_digest:
