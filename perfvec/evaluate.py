@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.machines.posterior import Observations, fit_windows
+from perfvec.machines.posterior import Observations, fit_segments
 from perfvec.model import Model, configuration_key
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import CHUNK, sequence_sums
@@ -183,7 +183,7 @@ def machine_ways(
             continue
         observed = _labels_of(key, index, [window for window in windows if window.trace_digest in seen])
         if observed is not None:
-            ways[key]["fitted"] = fit_windows(model, observed, zero_shot.get(key)).mean
+            ways[key]["fitted"] = fit_segments(model, observed, zero_shot.get(key)).mean
     return ways
 
 

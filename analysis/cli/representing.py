@@ -35,7 +35,7 @@ def represent(
     windowed: Annotated[
         bool,
         typer.Option(
-            "--windowed", help="Give each instruction its own 256-step window, as PerfVec does; some 350 times slower."
+            "--windowed", help="Give each instruction its own 256-step context, as PerfVec does; some 350 times slower."
         ),
     ] = False,
     device: Device = "auto",

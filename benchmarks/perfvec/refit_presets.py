@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.evaluate import labelled_windows
-from perfvec.machines.posterior import Observations, fit_windows
+from perfvec.evaluate import labelled_segments
+from perfvec.machines.posterior import Observations, fit_segments
 from perfvec.model import Model, load_model, save_model
 from perfvec.representation.library import SHIPPED, load_library, save_library
 from perfvec.training.data import pair_files
@@ -26,30 +26,30 @@ from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine, load_machine, preset_names
 
-Windows = tuple[str, NDArray[np.float64], NDArray[np.float64]]  # program; vectors [n, d]; cycles [presets, n]
+Segments = tuple[str, NDArray[np.float64], NDArray[np.float64]]  # program; vectors [n, d]; cycles [presets, n]
 
 
-def windows_of(model: Model, traces: Path, latencies: Path) -> list[Windows]:
-    """Return the windows of each labelled trace. The labels' machines are the presets in the order of their names."""
+def segments_of(model: Model, traces: Path, latencies: Path) -> list[Segments]:
+    """Return the segments of each labelled trace. The labels' machines are the presets in the order of their names."""
     found = []
     for trace_path, path in pair_files(traces, latencies):
         with Trace(trace_path) as trace, LatencyFile(path) as labels:
             assert [machine.name for machine in labels.machines] == preset_names()
-            found.append((trace.name, *labelled_windows(model, trace, labels)))
+            found.append((trace.name, *labelled_segments(model, trace, labels)))
             print(trace.name, flush=True)
     return found
 
 
-def refitted(model: Model, prior: NDArray[np.float64], preset: int, windows: list[Windows]) -> NDArray[np.float64]:
+def refitted(model: Model, prior: NDArray[np.float64], preset: int, segments: list[Segments]) -> NDArray[np.float64]:
     """[d] the vector of a preset, fitted around `prior` [d]."""
-    numbers = np.repeat(np.arange(len(windows)), [len(vectors) for _, vectors, _ in windows])
-    vectors = np.concatenate([vectors for _, vectors, _ in windows])
-    cycles = np.concatenate([cycles[preset] for _, _, cycles in windows])
-    return fit_windows(model, Observations(vectors, cycles, numbers), prior).mean
+    numbers = np.repeat(np.arange(len(segments)), [len(vectors) for _, vectors, _ in segments])
+    vectors = np.concatenate([vectors for _, vectors, _ in segments])
+    cycles = np.concatenate([cycles[preset] for _, _, cycles in segments])
+    return fit_segments(model, Observations(vectors, cycles, numbers), prior).mean
 
 
-def errors(vector: NDArray[np.float64], preset: int, windows: list[Windows]) -> list[float]:
-    return [abs(float(v.sum(axis=0) @ vector) / float(cycles[preset].sum()) - 1) for _, v, cycles in windows]
+def errors(vector: NDArray[np.float64], preset: int, segments: list[Segments]) -> list[float]:
+    return [abs(float(v.sum(axis=0) @ vector) / float(cycles[preset].sum()) - 1) for _, v, cycles in segments]
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     model = load_model()
-    windows = windows_of(model, given.traces, given.latencies)
+    segments = segments_of(model, given.traces, given.latencies)
     held = dict(zip((m.name for m in model.fitted_machines), model.fitted_vectors, strict=True))
     vectors: list[NDArray[np.float64]] = []
     machines: list[Machine] = [load_machine(name) for name in preset_names()]
@@ -67,10 +67,10 @@ def main() -> None:
         prior = held[machine.name]
         left_out = []
         for fold in range(5):
-            others = [one for number, one in enumerate(windows) if number % 5 != fold]
-            left_out += errors(refitted(model, prior, preset, others), preset, windows[fold::5])
-        vectors.append(refitted(model, prior, preset, windows))
-        shown = [errors(prior, preset, windows), left_out, errors(vectors[-1], preset, windows)]
+            others = [one for number, one in enumerate(segments) if number % 5 != fold]
+            left_out += errors(refitted(model, prior, preset, others), preset, segments[fold::5])
+        vectors.append(refitted(model, prior, preset, segments))
+        shown = [errors(prior, preset, segments), left_out, errors(vectors[-1], preset, segments)]
         text = ", ".join(f"{np.mean(one):.1%} ({np.median(one):.1%})" for one in shown)
         print(f"{machine.name}: mean (median) before, of programs left out, after: {text}", flush=True)
     if given.output is not None:

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from perfvec.architectures import State
 from perfvec.model import FoundationModel, Model, load_model
 from perfvec.precision import Rounded, native_bf16, rounded
+from perfvec.representation.contexts import PERFVEC_CONTEXT, context_sums
 from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.represent import CHUNK, OVERLAP, sequence_sums
-from perfvec.representation.windowed import PERFVEC_CONTEXT, windowed_sums
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 
@@ -137,12 +137,12 @@ def ceiling(model: Model, rate: float, bf16: bool) -> None:
 
 
 def times_slower(foundation: FoundationModel, features: Features, bf16: bool) -> float:
-    """Time of a window's instruction, of 256 in the middle, over that of one of the stateful pass."""
+    """Time of an instruction with its own context, of 256 in the middle, over that of one of the stateful pass."""
     static, ids, stored = features
     middle = len(ids) // 2
     part = slice(max(0, middle - PERFVEC_CONTEXT), middle + 256)
     rows, columns, lead = ids[part], stored[part], middle - part.start
-    slow = seconds(lambda: windowed_sums(foundation, static, rows, columns, lead, bf16=bf16), 2) / 256
+    slow = seconds(lambda: context_sums(foundation, static, rows, columns, lead, bf16=bf16), 2) / 256
     fast = seconds(lambda: sequence_sums(foundation, static, ids, stored, 0, bf16=bf16), 2) / len(ids)
     return slow / fast
 
@@ -182,9 +182,9 @@ def main() -> None:
         (static, ids, stored), extraction = read(model, path, given.instructions)
         if index == 0:
             ceiling(model, stages(model, (static, ids, stored), extraction, bf16), bf16)
-            heads = ("bfloat16 − float32", "rounded − trained", "stateful − windowed")
+            heads = ("bfloat16 − float32", "rounded − trained", "stateful − contexts")
             print(f"\n{'predicted cycles, |difference|':<32}" + "".join(f"{head:>24}" for head in heads))
-            print(f"{'':<32}" + f"{'mean':>12}{'worst':>12}" * 3 + f"{'windowed, times slower':>26}")
+            print(f"{'':<32}" + f"{'mean':>12}{'worst':>12}" * 3 + f"{'contexts, times slower':>26}")
         exact = sequence_sums(foundation, static, ids, stored, 0).sum(axis=0)
         half = sequence_sums(foundation, static, ids, stored, 0, bf16=True).sum(axis=0)
         rounding.append(difference(table, half, exact))
@@ -195,8 +195,8 @@ def main() -> None:
         part = slice(max(0, begin - PERFVEC_CONTEXT), begin + given.windows)
         rows, columns, lead = ids[part], stored[part], begin - part.start
         stateful = sequence_sums(foundation, static, rows, columns, lead, batch=1).sum(axis=0)
-        windowed = windowed_sums(foundation, static, rows, columns, lead)
-        carrying.append(difference(table, stateful, windowed))
+        contexts = context_sums(foundation, static, rows, columns, lead)
+        carrying.append(difference(table, stateful, contexts))
         ratios.append(times_slower(foundation, (static, ids, stored), bf16))
         values = shown(rounding[-1], trained[-1], carrying[-1])
         print(f"{path.name.removesuffix('.trace.h5'):<32}{values}{ratios[-1]:>26.0f}", flush=True)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from perfvec.evaluate import labelled_segments
 from perfvec.machines.machine_vector import FORMAT, SUFFIX, MachineVector
-from perfvec.machines.posterior import Observations, Posterior, fit, fit_windows, mean_prior
+from perfvec.machines.posterior import Observations, Posterior, fit, fit_segments, mean_prior
 from perfvec.machines.times import gather, read_times
 from perfvec.model import Model, configuration_key
 from perfvec.representation.vector import ProgramVector
@@ -107,7 +107,7 @@ def fit_labels(
 
     Raises InputError.
     """
-    windows: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
+    segments: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
     names: dict[str, str] = {}
     machine: Machine | None = None
     pairs = list(pair_files(Path(traces), Path(latencies)))
@@ -119,17 +119,17 @@ def fit_labels(
                 raise InputError(f"{latency_path}: its {here.name!r} is not that of {pairs[0][1]}; fit one machine")
             machine = here
             vectors, cycles = labelled_segments(model, trace, labels)
-            windows.setdefault(trace.digest, []).append((vectors, cycles[row]))
+            segments.setdefault(trace.digest, []).append((vectors, cycles[row]))
             names[trace.digest] = trace.name
     assert machine is not None
-    parts = [(index, *part) for index, own in enumerate(windows.values()) for part in own]
+    parts = [(index, *part) for index, own in enumerate(segments.values()) for part in own]
     observed = Observations(
         np.concatenate([vectors for _, vectors, _ in parts]),
         np.concatenate([cycles for _, _, cycles in parts]),
         np.concatenate([np.full(len(cycles), index) for index, _, cycles in parts]),
     )
     prior, source = _prior(model, machine)
-    posterior = fit_windows(model, observed, prior)
+    posterior = fit_segments(model, observed, prior)
     return _finish(
         model,
         observed,
@@ -139,7 +139,7 @@ def fit_labels(
         machine.frequency_ghz,
         machine,
         source,
-        {"traces": sorted(windows)},
+        {"traces": sorted(segments)},
         output,
     )
 

@@ -31,16 +31,16 @@ TAU, SIGMA, _SPREAD = 0.25, 0.1, 0.7
 TAUS = np.geomspace(0.01, 2.0, 24)
 SIGMAS = np.geomspace(0.003, 1.0, 24)
 _NEGLIGIBLE = 1e-6  # weight of a pair
-_WINDOWS = 8  # into which a program's labels are summed
+_GROUPS = 8  # of segments, into which a program's labels are summed
 
 
 @dataclass(frozen=True)
 class Observations:
-    """Program (or window) vectors and their cycles on one machine."""
+    """Vectors of programs, or of groups of their segments, and their cycles on one machine."""
 
     vectors: NDArray[np.float64]  # [n, d]
     cycles: NDArray[np.float64]  # [n]
-    program: NDArray[np.int64]  # [n] numbers from 0 on: windows of one program share theirs
+    program: NDArray[np.int64]  # [n] numbers from 0 on: groups of one program share theirs
     uncertainty: NDArray[np.float64] | None = None  # [n] relative standard deviation of the measurement
 
 
@@ -142,7 +142,7 @@ def _weights(
 ) -> NDArray[np.float64]:
     """[σ, τ] weights of the grid: evidence N(residual | 0, τ² kernel + σ² + extra²) of whole programs times prior.
 
-    Of whole programs, also where there are windows: the model misses those of one program alike, so that they would
+    Of whole programs, also where there are groups: the model misses those of one program alike, so that they would
     make believe a small σ.
     """
     costs = np.zeros((len(SIGMAS), len(TAUS)))
@@ -174,9 +174,9 @@ def _integrate(
     residual: NDArray[np.float64],
     extra: NDArray[np.float64],
     weights: NDArray[np.float64],
-    windows: float,
+    groups: float,
 ) -> _Average:
-    """Averages over the grid; with `windows` a program, each has the variance windows · σ², and the whole has σ²."""
+    """Averages over the grid; with `groups` a program, each has the variance groups · σ², and the whole has σ²."""
     count = len(residual)
     dual, square, inverse = np.zeros(count), np.zeros((count, count)), np.zeros((count, count))
     hat = np.zeros((count, count))
@@ -186,7 +186,7 @@ def _integrate(
             eigen = _eigen(kernel, extra, float(SIGMAS[row]))
         values, basis, _ = eigen
         tau2, weight = TAUS[:, None] ** 2, weights[row][:, None]
-        spectrum = 1.0 / (tau2 * values + windows * SIGMAS[row] ** 2)
+        spectrum = 1.0 / (tau2 * values + groups * SIGMAS[row] ** 2)
         duals = (tau2 * spectrum * (basis.T @ residual)) @ basis.T  # [τ, n]
         dual += (weight * duals).sum(axis=0)
         square += duals.T @ (weight * duals)
@@ -234,14 +234,14 @@ def non_negative(
     return mean - factor @ (residual[:-1] / residual[-1])
 
 
-def fit_windows(model: Model, observed: Observations, prior: NDArray[np.float64] | None) -> Posterior:
-    """`fit` to labels: each program's segments are summed into a few windows; without a prior, the table's mean."""
+def fit_segments(model: Model, observed: Observations, prior: NDArray[np.float64] | None) -> Posterior:
+    """`fit` to labels: each program's segments are summed into a few groups; without a prior, the table's mean."""
     vectors, cycles, programs = [], [], []
     for program in np.unique(observed.program):
         rows = np.flatnonzero(observed.program == program)
-        for window in np.array_split(rows, min(_WINDOWS, len(rows))):
-            if (time := observed.cycles[window].sum()) > 0:
-                vectors.append(observed.vectors[window].sum(axis=0))
+        for group in np.array_split(rows, min(_GROUPS, len(rows))):
+            if (time := observed.cycles[group].sum()) > 0:
+                vectors.append(observed.vectors[group].sum(axis=0))
                 cycles.append(time)
                 programs.append(program)
     summed = Observations(np.array(vectors), np.array(cycles), np.array(programs))

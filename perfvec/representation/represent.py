@@ -22,12 +22,12 @@ from tqdm import tqdm
 from perfvec.architectures import State
 from perfvec.model import FoundationModel, Model
 from perfvec.precision import Rounded, forward, native_bf16, rounded
+from perfvec.representation.contexts import PERFVEC_CONTEXT, context_sums
 from perfvec.representation.device_features import DeviceFeatures
 from perfvec.representation.kept_intervals import KeptIntervals
 from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.spread import spread
 from perfvec.representation.vector import ProgramVector
-from perfvec.representation.windowed import PERFVEC_CONTEXT, windowed_sums
 from support.ahead import ahead
 from tracegen.decode import decode
 from tracegen.formats.trace import CHUNK, Trace
@@ -143,7 +143,7 @@ class Pass:
     """The stateful pass over a run's consecutive chunks: `add` gives the sum of a chunk's representations.
 
     It is `sums` of what `take` took in, which alone goes at the rate of feature extraction. Results depend on where
-    chunks are cut. `windowed`: by `windowed_sums` instead, the slow reference.
+    chunks are cut. `windowed`: by `context_sums` instead, the slow reference.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Pass:
 
         def one(index: int) -> None:
             ids, stored, lead = taken[index].static_id, taken[index].stored, taken[index].lead
-            sums = windowed_sums if self._windowed else sequence_sums
+            sums = context_sums if self._windowed else sequence_sums
             found = sums(self._foundation, self._static, ids, stored, lead, bf16=self._bf16)
             out[index] = found if self._windowed else found.sum(axis=0)
 
@@ -264,7 +264,7 @@ def represent(
 
     `checkpoint` is a file that keeps the intervals while the work goes on: where it is there already, of the same trace
     and model, the work continues, with the result that it would have had, bit by bit. The caller removes it.
-    `windowed`: PerfVec's own evaluation, some 300 times slower (perfvec.representation.windowed).
+    `windowed`: PerfVec's own evaluation, some 300 times slower (perfvec.representation.contexts).
     """
     if not isinstance(trace, Trace):
         with Trace(trace) as opened:

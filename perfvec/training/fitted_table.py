@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from perfvec.evaluate import labelled_segments
-from perfvec.machines.posterior import Observations, fit_windows
+from perfvec.machines.posterior import Observations, fit_segments
 from perfvec.model import Model, TrainingProgram, configuration_key
 from perfvec.training.data import pair_files
 from support.errors import InputError
@@ -65,5 +65,5 @@ def fit_table(
             np.concatenate([cycles for _, _, cycles in parts]),
             np.unique(digests, return_inverse=True)[1],
         )
-        fitted[index] = fit_windows(model, observed, None if prior is None else prior[index]).mean
+        fitted[index] = fit_segments(model, observed, None if prior is None else prior[index]).mean
     return replace(model, fitted_machines=tuple(machines.values()), fitted_vectors=fitted)

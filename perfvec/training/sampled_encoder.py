@@ -27,7 +27,7 @@ from uarch.configuration import Machine
 
 _COORDINATES = 48
 STEPS = 3000
-_WINDOWS, _MACHINES, _ROWS = 64, 32, 128  # of a step: sampled windows, machines of each, and windows of the table
+_SAMPLED, _MACHINES, _TABLE_WINDOWS = 64, 32, 128  # of a step: sampled windows, machines of each, table windows
 _TABLE = 0.5  # weight of the table's machines in the loss
 _LEVEL, _CHANGE = 0.1, 0.03  # relative errors beyond which they count linearly (Huber)
 
@@ -110,7 +110,7 @@ def refined(
         relative = (machines * vector[:, None]).sum(dim=-1) / latency
         ratio = latency[:, 1::2] / latency[:, ::2]
         change = ratio * (relative[:, 1::2] - 1) - (relative[:, ::2] - 1)
-        rows = torch.from_numpy(generator.integers(0, len(vectors), _ROWS))
+        rows = torch.from_numpy(generator.integers(0, len(vectors), _TABLE_WINDOWS))
         of_table = vectors[rows] @ encoder(features).T / latencies[rows]
         loss = _huber(relative - 1, _LEVEL) + _huber(change, _CHANGE) + _TABLE * _huber(of_table - 1, _LEVEL)
         optimizer.zero_grad()
@@ -132,7 +132,7 @@ def _drawn(sampled: Sequence[Windows], generator: np.random.Generator) -> tuple[
     with replacement where there are fewer.
     """
     parts = []
-    for index in generator.integers(0, len(sampled), _WINDOWS):
+    for index in generator.integers(0, len(sampled), _SAMPLED):
         window = sampled[index]
         pairs, wanted = window.latencies.shape[1] // 2, _MACHINES // 2
         first = 2 * generator.choice(pairs, wanted, replace=wanted > pairs)

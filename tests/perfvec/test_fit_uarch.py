@@ -87,13 +87,13 @@ def test_a_known_configuration_is_the_prior(data, measured, tmp_path):
 
 
 def squares(data, vector):
-    """Return the squares of relative errors over the labels' windows, which the fit minimises beside its prior."""
+    """Return the squares of relative errors over groups of segments, which the fit minimises beside its prior."""
     total = 0.0
     for path in sorted(data.encoder_latencies.iterdir()):
         with LatencyFile(path) as labels, Trace(data.traces / f"{labels.trace}.trace.h5") as trace:
             vectors, cycles = labelled_segments(data.model, trace, labels)
-        for window in np.array_split(np.arange(len(vectors)), min(8, len(vectors))):
-            predicted, observed = vectors[window].sum(axis=0) @ vector, cycles[0, window].sum()
+        for group in np.array_split(np.arange(len(vectors)), min(8, len(vectors))):
+            predicted, observed = vectors[group].sum(axis=0) @ vector, cycles[0, group].sum()
             total += ((predicted - observed) / max(predicted, observed)) ** 2
     return total
 

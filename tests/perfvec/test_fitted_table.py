@@ -31,7 +31,7 @@ def test_they_are_the_machines_of_the_labels_and_known_from_then_on(data, model)
 
 @pytest.mark.slow
 def test_they_fit_their_labels_better_than_the_encoder(data, model):
-    """In squares of relative errors over windows, which the fit minimises beside the distance to its prior."""
+    """In squares of relative errors over groups of segments, which the fit minimises beside its prior."""
     prior = model.encoder.vectors(list(model.fitted_machines))
     squares = {"fitted": 0.0, "prior": 0.0}
     for path in sorted(data.encoder_latencies.iterdir()):
@@ -39,10 +39,10 @@ def test_they_fit_their_labels_better_than_the_encoder(data, model):
             vectors, cycles = labelled_segments(model, trace, labels)
             for machine, observed in zip(labels.machines, cycles, strict=True):
                 row = model.fitted_machines.index(machine)
-                windows = np.array_split(np.arange(len(vectors)), min(8, len(vectors)))
+                groups = np.array_split(np.arange(len(vectors)), min(8, len(vectors)))
                 for name, vector in (("fitted", model.fitted_vectors[row]), ("prior", prior[row])):
-                    for window in windows:
-                        squares[name] += (vectors[window].sum(axis=0) @ vector / observed[window].sum() - 1) ** 2
+                    for group in groups:
+                        squares[name] += (vectors[group].sum(axis=0) @ vector / observed[group].sum() - 1) ** 2
     assert squares["fitted"] < squares["prior"]
 
 

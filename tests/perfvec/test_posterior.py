@@ -83,7 +83,7 @@ def test_left_out_errors_are_those_of_fits_without_the_program(monkeypatch):
     totals = np.array([vectors[programs == program].sum(axis=0) for program in range(4)])
     times = np.bincount(programs, cycles)
     unit = ((totals / np.maximum(times, totals @ prior)[:, None]) ** 2).sum() / 4
-    variance = 0.05**2 * 6 / 4  # of a window: a program has 1.5, and 0.05 as a whole
+    variance = 0.05**2 * 6 / 4  # of a group: a program has 1.5, and 0.05 as a whole
     for program in range(4):
         others, own = programs != program, programs == program
         design = vectors[others] / scale[others, None]

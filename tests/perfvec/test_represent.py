@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from perfvec.model import FoundationModel, load_model, save_model
 from perfvec.representation import represent as representing
+from perfvec.representation.contexts import context_sums
 from perfvec.representation.represent import represent, sequence_sums
 from perfvec.representation.vector import load_vector
-from perfvec.representation.windowed import windowed_sums
 from support.errors import InputError
 from tests.precision import with_bf16_lstm
 from tracegen.decode import decode
@@ -42,14 +42,14 @@ def test_sequences_add_up_to_the_sequential_pass(data):
 
 
 @torch.no_grad()
-def test_a_windowed_sum_is_of_every_context_by_itself(data):
+def test_a_sum_of_contexts_is_of_every_one_by_itself(data):
     static, ids, stored = features(data)
     foundation, context, lead, n = data.model.foundation, 16, 5, 150  # more contexts than run side by side
     x = torch.from_numpy(data.model.schema.expand(static, ids[: lead + n, None], stored[: lead + n, None]))
     x = torch.cat([foundation.mean.expand(context, 1, -1), x])  # before the first instruction, the mean
     ends = range(context + lead + 1, context + lead + n + 1)
     exact = sum(foundation(x[end - context : end])[0][-1, 0].double() for end in ends).numpy()
-    sums = windowed_sums(foundation, static, ids[: lead + n], stored[: lead + n], lead, context=context)
+    sums = context_sums(foundation, static, ids[: lead + n], stored[: lead + n], lead, context=context)
     assert np.allclose(sums, exact, rtol=1e-4, atol=1e-4)
 
 

@@ -39,7 +39,7 @@ from uarch.instructions import (
 LINE_BITS = 6  # 64-byte lines
 PAGE_BITS = 12
 LENGTHS = (0, 2, 4, 8, 12, 16)  # outcomes of branch history
-WINDOWS = (16, 32, 64, 128, 256, 512)  # instructions
+WINDOW_SIZES = (16, 32, 64, 128, 256, 512)  # instructions in flight
 _PART = 1 << 16  # instructions that all passes see before the next ones
 _BINS = 48  # of distances, by powers of two
 _COLD = _BINS - 1
@@ -223,7 +223,11 @@ class Characteriser:
     """The counts of one pass over one trace: `observe` its chunks in order, then `document`."""
 
     def __init__(
-        self, instructions: StaticInstructions, *, lengths: Sequence[int] = LENGTHS, windows: Sequence[int] = WINDOWS
+        self,
+        instructions: StaticInstructions,
+        *,
+        lengths: Sequence[int] = LENGTHS,
+        windows: Sequence[int] = WINDOW_SIZES,
     ) -> None:
         self._instructions = instructions
         count = len(instructions)

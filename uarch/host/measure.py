@@ -22,8 +22,8 @@ from uarch.host.snippets import (
     RENAMED,
     SET_LINES,
     SET_STRIDE,
+    STRUCTURES,
     WINDOW_SIZES,
-    WINDOWS,
 )
 from uarch.host.told import Told
 
@@ -275,7 +275,7 @@ def _branches(probe: Probe, told: Told, found: Measurements) -> None:
 def _windows(probe: Probe, told: Told, found: Measurements) -> None:
     """Two misses overlap until what is between them fills a structure (Wong 2013)."""
     kib = max(min(2 * _of(told, "l3", 32768), 1 << 18), _MEMORY_KIB)
-    for name in WINDOWS:
+    for name in STRUCTURES:
         passes = [[probe.window(name, size, kib) for size in WINDOW_SIZES] for _ in range(3)]
         times = np.median(passes, axis=0).tolist()
         found.curves.setdefault("windows", {})[name] = ([float(size) for size in WINDOW_SIZES], times)

@@ -125,7 +125,7 @@ _FILLERS = {
     "integer scheduler": [f"lea r{k}, [rdi + 1]" for k in range(8, 15)],
     "vector scheduler": [f"paddd xmm{k}, xmm9" for k in range(8)],
 }
-WINDOWS = tuple(_FILLERS)
+STRUCTURES = tuple(_FILLERS)  # each bounds the window
 
 
 def _windows() -> list[Snippet]:

@@ -25,7 +25,7 @@ IDEAL = MappingProxyType(
 )
 _UNITS = ("int_alu", "int_mul", "fp_add", "fp_mul", "simd", "load_ports", "store_ports")
 _LATENCIES = ("mul_latency", "div_latency", "fp_add_latency", "fp_mul_latency", "fp_div_latency")
-_WINDOWS = ("_entries", "_registers", "_buffer", "_in_flight")
+_WINDOW_SUFFIXES = ("_entries", "_registers", "_buffer", "_in_flight")  # of fields
 _MANY_UNITS = 32
 _LARGER = 8
 
@@ -44,6 +44,6 @@ def idealised(machine: Machine, ideal: Collection[str]) -> Machine:
     if "ports" in ideal:
         units = replace(units, **{name: max(_MANY_UNITS, getattr(units, name)) for name in _UNITS})
     if "windows" in ideal:
-        windows = [name for name in vars(pipeline) if name.endswith(_WINDOWS)]
+        windows = [name for name in vars(pipeline) if name.endswith(_WINDOW_SUFFIXES)]
         pipeline = replace(pipeline, **{name: _LARGER * getattr(pipeline, name) for name in windows})
     return replace(machine, functional_units=units, pipeline=pipeline)

@@ -31,25 +31,25 @@ class BoundPorts {
             port = port + 1 == choices ? 0 : port + 1;
             if (waiting_[port] < waiting_[best]) best = port;
         }
-        while (cycle < now_ + WINDOW && (busy_[cycle & (WINDOW - 1)] >> best & 1)) ++cycle;
-        if (cycle >= now_ + WINDOW) return cycle;  // too far ahead to know
-        busy_[cycle & (WINDOW - 1)] |= static_cast<std::uint16_t>(1u << best);
+        while (cycle < now_ + HORIZON && (busy_[cycle & (HORIZON - 1)] >> best & 1)) ++cycle;
+        if (cycle >= now_ + HORIZON) return cycle;  // too far ahead to know
+        busy_[cycle & (HORIZON - 1)] |= static_cast<std::uint16_t>(1u << best);
         ++waiting_[best];
         return cycle;
     }
 
   private:
-    static constexpr Cycle WINDOW = 4096;
+    static constexpr Cycle HORIZON = 4096;  // cycles ahead that can be booked
 
     // What was booked before `cycle` has left.
     void pass(Cycle cycle) {
-        if (cycle >= now_ + WINDOW) {
+        if (cycle >= now_ + HORIZON) {
             busy_.fill(0);
             std::fill(waiting_.begin(), waiting_.end(), 0);
             now_ = cycle;
         }
         for (; now_ < cycle; ++now_) {
-            std::uint16_t& busy = busy_[now_ & (WINDOW - 1)];
+            std::uint16_t& busy = busy_[now_ & (HORIZON - 1)];
             for (std::size_t port = 0; busy != 0; ++port, busy = static_cast<std::uint16_t>(busy >> 1)) waiting_[port] -= busy & 1;
         }
     }
@@ -57,7 +57,7 @@ class BoundPorts {
     Cycle now_ = 0;
     unsigned turn_ = 0;
     std::vector<int> waiting_;  // of each port
-    std::array<std::uint16_t, WINDOW> busy_{};  // ports of each cycle, a bit each
+    std::array<std::uint16_t, HORIZON> busy_{};  // ports of each cycle, a bit each
 };
 
 }  // namespace perfvec

@@ -18,7 +18,7 @@ _BATCH = 128  # contexts side by side
 
 
 @torch.no_grad()
-def windowed_sums(
+def context_sums(
     foundation: FoundationModel,
     static: NDArray[np.float32],
     static_id: NDArray[np.uint32],
