@@ -22,13 +22,13 @@ from tqdm import tqdm
 from perfvec.machines.posterior import Observations, fit_segments
 from perfvec.model import Model, configuration_key
 from perfvec.precision import native_bf16, rounded
-from perfvec.representation.represent import CHUNK, sequence_sums
+from perfvec.representation.represent import sequence_sums
 from perfvec.training.data import WARMUP, pair_files
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.formats.latency import LatencyFile
-from tracegen.formats.trace import Trace
+from tracegen.formats.trace import CHUNK, Trace
 from uarch.configuration import Machine
 
 _SEGMENT, _SEGMENTS = 1000, 32  # instructions of a segment, at least; segments of a window, at most

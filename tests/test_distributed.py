@@ -113,7 +113,7 @@ def test_features_of_several_traces(data, address, tmp_path, capsys):
 
 def test_vectors_in_tasks(data, address, tmp_path, monkeypatch):
     for module in (representing, distributed):
-        monkeypatch.setattr(module, "CHUNK", 8192)
+        monkeypatch.setattr(module, "INTERVAL", 8192)
     monkeypatch.setattr(distributed, "CHUNKS_PER_TASK", 2)
     traces = sorted(data.traces.iterdir())
     outputs = [tmp_path / f"{path.name}.vector.npz" for path in traces]
@@ -137,7 +137,7 @@ def test_vectors_in_tasks(data, address, tmp_path, monkeypatch):
 def test_a_stopped_run_in_tasks_continues_here_and_there(data, tmp_path, monkeypatch):
     monkeypatch.setattr("perfvec.representation.kept_intervals.EVERY_S", 0.0)
     for module in (representing, distributed):
-        monkeypatch.setattr(module, "CHUNK", 8192)
+        monkeypatch.setattr(module, "INTERVAL", 8192)
     monkeypatch.setattr(distributed, "CHUNKS_PER_TASK", 2)
     made = []
 

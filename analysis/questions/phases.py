@@ -7,7 +7,7 @@ from textwrap import fill
 import numpy as np
 import pandas as pd
 
-from analysis.results.figure import Axis, Bars, Figure, Panel, Spans
+from analysis.results.figure import Axis, Bars, Figure, FloatingBars, Panel
 from analysis.results.headline import Headline, percent
 from analysis.results.page import Section
 from analysis.results.result import Result, table_text
@@ -68,7 +68,7 @@ def plot(found: Phases) -> Figure:
     for phase in range(len(found.point)):
         rows = found.phase[change] == phase
         name = f"phase {phase}"
-        marks.append(Spans(name, change[rows] * found.interval, ends[rows] * found.interval, name))
+        marks.append(FloatingBars(name, change[rows] * found.interval, ends[rows] * found.interval, name))
     return Figure([Panel(marks, x=Axis("instructions executed"))], height=1.3 + 0.28 * len(marks))
 
 

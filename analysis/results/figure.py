@@ -65,8 +65,8 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Spans:
-    """Spans [n] of the x axis from `begin` to `end`, in the row of this category: phases over time. A name
+class FloatingBars:
+    """Bars [n] from `begin` to `end` of the x axis, in the row of this category: phases over time. A name
     that is its row's has no entry in the legend.
     """
 
@@ -115,7 +115,7 @@ class ReferenceLine:
     y: float | None = None
 
 
-Mark = Lines | Points | Bars | Spans | HeatMap | Dendrogram | ReferenceLine
+Mark = Lines | Points | Bars | FloatingBars | HeatMap | Dendrogram | ReferenceLine
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ class Figure:
 
 
 def categories(panel: Panel) -> list[str]:
-    """Names of the panel's bars and spans, in the order of their first appearance."""
+    """Names of the panel's bars and floating bars, in the order of their first appearance."""
     found: dict[str, None] = {}
     for mark in panel.marks:
         if isinstance(mark, Bars):
             found |= dict.fromkeys(map(str, mark.category))
-        elif isinstance(mark, Spans):
+        elif isinstance(mark, FloatingBars):
             found[mark.row] = None
     return list(found)
 

@@ -20,13 +20,13 @@ from analysis.results.figure import (
     Bars,
     Dendrogram,
     Figure,
+    FloatingBars,
     HeatMap,
     Lines,
     Mark,
     Panel,
     Points,
     ReferenceLine,
-    Spans,
     categories,
     label,
 )
@@ -147,7 +147,7 @@ def _mark(axes: Axes, mark: Mark, colour: str, names: list[str]) -> None:
         axes.plot(x, y, "o", color=colour, ms=size, alpha=alpha, mew=0, label=mark.name or None)
         for text, a, b in zip(mark.text, x, y, strict=False) if mark.labelled else ():
             axes.annotate(text, (a, b), xytext=(4, 3), textcoords="offset points", fontsize=8)
-    elif isinstance(mark, Spans):
+    elif isinstance(mark, FloatingBars):
         begin, end = np.asarray(mark.begin, float), np.asarray(mark.end, float)
         told = mark.name if mark.name != mark.row else None
         axes.barh(np.full(len(begin), names.index(mark.row)), end - begin, 0.8, begin, color=colour, label=told)

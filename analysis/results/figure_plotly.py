@@ -25,13 +25,13 @@ from analysis.results.figure import (
     Bars,
     Dendrogram,
     Figure,
+    FloatingBars,
     HeatMap,
     Lines,
     Mark,
     Panel,
     Points,
     ReferenceLine,
-    Spans,
     categories,
     label,
 )
@@ -199,7 +199,7 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
         ]
     if isinstance(mark, Bars):
         return [_bars(mark, panel, colour)]
-    if isinstance(mark, Spans):
+    if isinstance(mark, FloatingBars):
         begin, end = np.asarray(mark.begin, float), np.asarray(mark.end, float)
         return [
             {

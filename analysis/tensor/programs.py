@@ -27,13 +27,13 @@ from analysis.results.runs import legible
 from analysis.tensor.graph import Call, Graph
 from analysis.tensor.streams import levels, list_schedule
 from perfvec.model import Model
-from perfvec.representation.represent import Pass
+from perfvec.representation.represent import INTERVAL, Pass
 from perfvec.representation.vector import ProgramVector, load_vector
 from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json
 from tracegen.decode import decode
-from tracegen.formats.trace import CHUNK, Trace
+from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
 
 if TYPE_CHECKING:
@@ -118,10 +118,10 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
         with Trace(path) as opened:
             running = Pass(model, decode(opened.address, opened.code, opened.isa))
             second = second_call(opened)
-            for chunk in opened.chunks(CHUNK, stop=second):
+            for chunk in opened.chunks(INTERVAL, stop=second):
                 running.take(chunk)
             intervals, counts = [], []
-            for chunk in opened.chunks(CHUNK, start=second):
+            for chunk in opened.chunks(INTERVAL, start=second):
                 intervals.append(running.add(chunk))
                 counts.append(len(chunk))
             return ProgramVector(

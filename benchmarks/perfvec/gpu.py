@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from perfvec.model import FoundationModel, load_model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.device_features import DeviceFeatures
-from perfvec.representation.represent import CHUNK, TOGETHER, sequence_sums
+from perfvec.representation.represent import TOGETHER, sequence_sums
 from perfvec.training.ranks import device_of
 from tracegen.decode import decode
 from tracegen.features import Schema
-from tracegen.formats.trace import Trace
+from tracegen.formats.trace import CHUNK, Trace
 
 _SHAPES = (("linear", 1), ("mlp", 2), ("convolution", 4), ("lstm", 2), ("gru", 2), ("transformer", 2))
 _MACHINES = 77

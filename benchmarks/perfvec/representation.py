@@ -26,9 +26,9 @@ from perfvec.model import FoundationModel, Model, load_model
 from perfvec.precision import Rounded, native_bf16, rounded
 from perfvec.representation.contexts import PERFVEC_CONTEXT, context_sums
 from perfvec.representation.memory import keep_freed_memory
-from perfvec.representation.represent import CHUNK, OVERLAP, sequence_sums
+from perfvec.representation.represent import OVERLAP, sequence_sums
 from tracegen.decode import decode
-from tracegen.formats.trace import Trace
+from tracegen.formats.trace import CHUNK, Trace
 
 _ROWS, _BATCH = 1 << 13, 32  # at once, as in represent.py; of a recurrent step
 _LARGE = (2048, 2048, 2048)

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from perfvec.model import DEFAULT_WEIGHTS, FoundationModel, Model, load_model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.kept_intervals import KeptIntervals
-from perfvec.representation.represent import CHUNK, OVERLAP, sequence_sums, whole_vector, work_of
+from perfvec.representation.represent import INTERVAL, OVERLAP, sequence_sums, whole_vector, work_of
 from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
 from support.executor import Executor, settle
@@ -138,7 +138,7 @@ def _extract_one(task: _Extraction) -> None:
 def _represent(
     model: Model, model_path: Path, works: Sequence[_Work], cluster: Executor, progress: bool
 ) -> list[ProgramVector]:
-    bf16, chunk = native_bf16(), CHUNK
+    bf16, chunk = native_bf16(), INTERVAL
     kept = [KeptIntervals(work.checkpoint, work_of(work.digest, model, work.total)) for work in works]
     done: list[dict[int, tuple[NDArray[np.float64], int]]] = []  # by work: (vector, instructions) of each chunk
     for keeper in kept:

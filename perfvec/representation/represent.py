@@ -30,10 +30,11 @@ from perfvec.representation.spread import spread
 from perfvec.representation.vector import ProgramVector
 from support.ahead import ahead
 from tracegen.decode import decode
-from tracegen.formats.trace import CHUNK, Trace
+from tracegen.formats.trace import Trace
 from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import Chunk, StaticInstructions
 
+INTERVAL = 1 << 18  # instructions of an interval of a program vector, which is a chunk of the pass
 OVERLAP = 256  # as far as four convolutions of four taps look back; recurrent states forget sooner
 TOGETHER = 32  # chunks side by side on a GPU, which the sequences of one do not fill
 _RUNNING = 12  # chunks of a running program at once, at most: 75 MB each, and 2 GiB are there for all
@@ -233,7 +234,7 @@ def chunk_sums(
     The first `skip` chunks are left out, at the rate of feature extraction.
     """
     running = Pass(model, decode(trace.address, trace.code, trace.isa), windowed=windowed)
-    chunks = trace.chunks(chunk_size(windowed), stop=stop)
+    chunks = trace.chunks(interval_size(windowed), stop=stop)
     for chunk in islice(chunks, skip):
         running.take(chunk)
     taken = ahead(running.take(chunk) for chunk in chunks)
@@ -246,9 +247,9 @@ def _together(model: Model) -> int:
     return torch.get_num_threads() if model.foundation.mean.device.type == "cpu" else TOGETHER
 
 
-def chunk_size(windowed: bool) -> int:
-    """Instructions of a chunk: about as many seconds of work with contexts of their own as without."""
-    return CHUNK // PERFVEC_CONTEXT if windowed else CHUNK
+def interval_size(windowed: bool) -> int:
+    """Instructions of an interval: about as many seconds of work with contexts of their own as without."""
+    return INTERVAL // PERFVEC_CONTEXT if windowed else INTERVAL
 
 
 def represent(
@@ -326,7 +327,7 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
             _advance(bar, model, sum(counts[len(counts) - len(waiting) :]), intervals, counts)
             waiting.clear()
 
-        for chunk in stream.chunks(CHUNK):
+        for chunk in stream.chunks(INTERVAL):
             running.grow(stream.instructions)
             waiting.append(running.take(chunk))
             if stream.interrupted:  # what waits to be read may take longer than the user is ready to wait
@@ -340,7 +341,7 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
 
 def work_of(digest: str, model: Model, total: int, *, windowed: bool = False) -> str:
     """Return the identity of the work that kept intervals belong to."""
-    return f"{digest} {model.digest} dithered {total} {chunk_size(windowed)}{' windowed' if windowed else ''}"
+    return f"{digest} {model.digest} dithered {total} {interval_size(windowed)}{' windowed' if windowed else ''}"
 
 
 def _bar(description: str, total: int | None, progress: bool) -> tqdm:

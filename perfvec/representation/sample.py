@@ -20,7 +20,7 @@ from perfvec.model import Model
 from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.pool import CAPACITY, SIMULATED, Listed, Pool
 from perfvec.representation.regression import Regression
-from perfvec.representation.represent import CHUNK, OVERLAP, reference_machine
+from perfvec.representation.represent import INTERVAL, OVERLAP, reference_machine
 from perfvec.representation.signatures import Reservoir
 from perfvec.representation.stratified import Estimate, allocate, estimate, relative_variance, suffices, variances
 from perfvec.representation.vector import ProgramVector, Sampling
@@ -384,7 +384,7 @@ class Sample:
         the units' signatures say of them; of a run with more units than signatures it is estimated from those in it.
         """
         found, total = self.estimate(), self._first.units
-        per = CHUNK // UNIT * max(1, round(_KEPT_AN_INTERVAL * self._scale * UNIT / CHUNK))
+        per = INTERVAL // UNIT * max(1, round(_KEPT_AN_INTERVAL * self._scale * UNIT / INTERVAL))
         intervals = max(1, -(-total // per))
         units = np.full(intervals, per, np.int64)
         units[-1] = total - (intervals - 1) * per

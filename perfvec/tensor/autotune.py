@@ -30,7 +30,7 @@ SPLIT, TEST = "by_task", 0.1  # and the share of the test tasks, as `evaluate` h
 
 
 @dataclass(frozen=True)
-class Span:
+class Range:
     """Range of a parameter: all integers or numbers between two, by their logarithm where `log`."""
 
     low: float
@@ -39,49 +39,49 @@ class Span:
     whole: bool = False
 
 
-Space = Mapping[str, Span | tuple[Any, ...]]
+Space = Mapping[str, Range | tuple[Any, ...]]
 _TRAINING: Space = {
-    "training.learning_rate": Span(1e-4, 4e-3, log=True),
-    "training.weight_decay": Span(1e-5, 1e-1, log=True),
+    "training.learning_rate": Range(1e-4, 4e-3, log=True),
+    "training.weight_decay": Range(1e-5, 1e-1, log=True),
     "training.batch": (64, 128, 256, 512),
 }
 _SPACES: dict[str, Space] = {
     "cdmpp": {
         "width": (64, 96, 128, 192, 256),
-        "layers": Span(1, 12, whole=True),
+        "layers": Range(1, 12, whole=True),
         "heads": (2, 4, 8),
         "feed": (128, 256, 512, 1024),
         "embedding": (32, 64, 128, 256),
         "hidden": (128, 256, 512),
-        "decoder_layers": Span(1, 4, whole=True),
-        "dropout": Span(0.0, 0.2),
-        "training.losses.mape": Span(0.0, 1.0),
-        "training.losses.cmd": Span(1e-4, 1.0, log=True),
+        "decoder_layers": Range(1, 4, whole=True),
+        "dropout": Range(0.0, 0.2),
+        "training.losses.mape": Range(0.0, 1.0),
+        "training.losses.cmd": Range(1e-4, 1.0, log=True),
         **_TRAINING,
     },
     "atformer": {"width": (64, 128, 256, 512), "layers": (1, 2, 3), "feed": (128, 256, 512, 1024, 2048), **_TRAINING},
     "attention-tuner": {
         "width": (64, 128, 256),
-        "encoder_layers": Span(1, 5, whole=True),
-        "blocks": Span(1, 4, whole=True),
+        "encoder_layers": Range(1, 5, whole=True),
+        "blocks": Range(1, 4, whole=True),
         **_TRAINING,
     },
     "mlp": {"width": (64, 128, 256, 512), **_TRAINING},
-    "additive": {"width": (64, 96, 128, 192), "blocks": Span(1, 4, whole=True), **_TRAINING},
+    "additive": {"width": (64, 96, 128, 192), "blocks": Range(1, 4, whole=True), **_TRAINING},
     "xgboost": {
-        "depth": Span(4, 12, whole=True),
-        "learning_rate": Span(0.02, 0.4, log=True),
-        "gamma": Span(1e-4, 1.0, log=True),
-        "min_child_weight": Span(0.0, 10.0),
-        "subsample": Span(0.5, 1.0),
-        "columns": Span(0.1, 1.0),
+        "depth": Range(4, 12, whole=True),
+        "learning_rate": Range(0.02, 0.4, log=True),
+        "gamma": Range(1e-4, 1.0, log=True),
+        "min_child_weight": Range(0.0, 10.0),
+        "subsample": Range(0.5, 1.0),
+        "columns": Range(0.1, 1.0),
     },
     "lightgbm": {
-        "leaves": Span(7, 127, log=True, whole=True),
-        "learning_rate": Span(0.02, 0.4, log=True),
-        "smallest_leaf": Span(2, 40, whole=True),
-        "subsample": Span(0.5, 1.0),
-        "columns": Span(0.1, 1.0),
+        "leaves": Range(7, 127, log=True, whole=True),
+        "learning_rate": Range(0.02, 0.4, log=True),
+        "smallest_leaf": Range(2, 40, whole=True),
+        "subsample": Range(0.5, 1.0),
+        "columns": Range(0.1, 1.0),
     },
 }
 SPACES: Mapping[str, Space] = {**_SPACES, "atformer-m": _SPACES["atformer"]}
@@ -149,7 +149,7 @@ def autotune(
         done = 1
     while done < trials:
         trial = study.ask()
-        drawn = {key: _suggest(trial, key, span) for key, span in space.items()}
+        drawn = {key: _suggest(trial, key, choices) for key, choices in space.items()}
         parameters = merged(entry.parameters, drawn, model.parameters)
         try:
             value = shortfall(parameters)
@@ -183,12 +183,12 @@ def merged(fixed: Mapping[str, Any], drawn: Mapping[str, Any], defaults: Any) ->
     return result
 
 
-def _suggest(trial: Any, name: str, span: Span | tuple[Any, ...]) -> Any:
-    if isinstance(span, tuple):
-        return trial.suggest_categorical(name, span)
-    if span.whole:
-        return trial.suggest_int(name, int(span.low), int(span.high), log=span.log)
-    return trial.suggest_float(name, span.low, span.high, log=span.log)
+def _suggest(trial: Any, name: str, choices: Range | tuple[Any, ...]) -> Any:
+    if isinstance(choices, tuple):
+        return trial.suggest_categorical(name, choices)
+    if choices.whole:
+        return trial.suggest_int(name, int(choices.low), int(choices.high), log=choices.log)
+    return trial.suggest_float(name, choices.low, choices.high, log=choices.log)
 
 
 def _write(output: str | os.PathLike[str], entry: Entry, found: Tuned, budget: Budget, digest: str, seed: int) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-SEGMENTS = ((1, 0.02), (16, 0.3), (96, 1.0), (288, 1.0))  # instructions summed, weight in the loss
+LENGTHS = ((1, 0.02), (16, 0.3), (96, 1.0), (288, 1.0))  # instructions averaged over, weight in the loss
 OUTLIER = 4.0  # mean latencies
 
 
@@ -19,16 +19,16 @@ def difference_loss(error: Tensor) -> Tensor:
     return 2 * huber_loss(change, torch.zeros_like(change), delta=OUTLIER)
 
 
-def segment_loss(error: Tensor) -> Tensor:
-    """Weighted mean of the squared mean error over `SEGMENTS` of consecutive instructions; error is [T, B, U].
+def averaged_loss(error: Tensor) -> Tensor:
+    """Weighted mean of the squared mean error over `LENGTHS` of consecutive instructions; error is [T, B, U].
 
     Beyond OUTLIER an error counts linearly (Huber 1964): what one instruction cannot express, such as a `rep stosb`
     of tens of thousands of cycles, would otherwise rule the gradient.
     """
     total = error.new_zeros(())
     means, length = error, 1
-    for segment, weight in SEGMENTS:
-        means = means.unflatten(0, (-1, segment // length)).mean(dim=1)
-        length = segment
+    for longer, weight in LENGTHS:
+        means = means.unflatten(0, (-1, longer // length)).mean(dim=1)
+        length = longer
         total = total + weight * 2 * huber_loss(means, torch.zeros_like(means), delta=OUTLIER)
     return total

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.model import FoundationModel
 from perfvec.training.data import Shard
-from perfvec.training.loss import difference_loss, segment_loss
+from perfvec.training.loss import averaged_loss, difference_loss
 
 _ENCODED, _CHANGES = 0.5, 1.0  # weights in the loss: rows told by the encoder, and differences between two machines
 
@@ -69,15 +69,15 @@ class Objective(nn.Module):
         r = r[self.warmup :]
         rows = r[:, : latency.shape[1]]
         predicted = self.foundation.head(rows)
-        loss = segment_loss(predicted * (self.machine_scale / relative) - latency / relative)
+        loss = averaged_loss(predicted * (self.machine_scale / relative) - latency / relative)
         if self.together is None or encoded is None or sampled is None:
             return loss
         vectors = self.together(encoded)
-        loss = loss + _ENCODED * segment_loss((rows @ vectors.T - latency) / relative)
+        loss = loss + _ENCODED * averaged_loss((rows @ vectors.T - latency) / relative)
         latency, relative, features = sampled
         vectors = self.together(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # [S, M, d]
         predicted = torch.einsum("tsd,smd->tsm", r[:, rows.shape[1] :], vectors)
         error = (predicted - latency) / relative
         pair = relative.unflatten(-1, (-1, 2))[..., :1].expand(-1, -1, 2).flatten(-2)
         change = (predicted - latency) / pair
-        return loss + segment_loss(error) + _CHANGES * difference_loss(change)
+        return loss + averaged_loss(error) + _CHANGES * difference_loss(change)

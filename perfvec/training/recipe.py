@@ -42,11 +42,11 @@ class Recipe:
     def __post_init__(self) -> None:
         from perfvec.architectures import complete
         from perfvec.training.data import WARMUP
-        from perfvec.training.loss import SEGMENTS
+        from perfvec.training.loss import LENGTHS
         from perfvec.training.optimizer import OPTIMIZERS
 
-        if self.warmup > WARMUP or self.sequence % SEGMENTS[-1][0]:
-            raise InputError(f"warmup must be at most {WARMUP} and sequence a multiple of {SEGMENTS[-1][0]}")
+        if self.warmup > WARMUP or self.sequence % LENGTHS[-1][0]:
+            raise InputError(f"warmup must be at most {WARMUP} and sequence a multiple of {LENGTHS[-1][0]}")
         if min(self.width, self.layers, self.instructions, self.batch_size, self.validate_every) < 1:
             raise InputError("width, layers, instructions, batch_size and validate_every must be at least 1")
         if not 0.0 < self.sampled_share < 1.0 or self.sampled_machines < 2 or self.sampled_machines % 2:

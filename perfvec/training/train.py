@@ -32,7 +32,7 @@ from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
 from perfvec.model import FORMAT, FoundationModel, Model, TrainingProgram, configuration_key, save_model
 from perfvec.precision import flushed_subnormals, native_bf16
-from perfvec.representation.represent import CHUNK, sequence_sums
+from perfvec.representation.represent import sequence_sums
 from perfvec.training import encoder_training, sampled_encoder
 from perfvec.training.batches import batches
 from perfvec.training.checkpoint import Best, Trained, load_checkpoint, save_checkpoint
@@ -58,6 +58,7 @@ from perfvec.training.table_rows import refine_table
 from support.errors import InputError
 from support.kinds import require_output
 from tracegen.features import Schema, get_schema
+from tracegen.formats.trace import CHUNK
 
 CHECKPOINT_SECONDS = 60.0
 _NOTHING_LEFT_OUT = Split()

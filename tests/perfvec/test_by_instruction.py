@@ -50,7 +50,7 @@ def grouped_sums(case, *groupings, size=CHUNK, stop=None):
 def test_groups_add_up_to_the_vector(case, chunk, monkeypatch):
     model, opened, _ = case
     if chunk:
-        monkeypatch.setattr("perfvec.representation.represent.CHUNK", chunk)
+        monkeypatch.setattr("perfvec.representation.represent.INTERVAL", chunk)
     whole = represent(model, opened, progress=False)
     statics, halves = grouped_sums(case, by_static, lambda chunk: by_place(chunk) // 5_000, size=chunk or CHUNK)
     np.testing.assert_allclose(statics.vectors.sum(axis=0), whole.vector, rtol=1e-5, atol=1e-4)

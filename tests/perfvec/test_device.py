@@ -48,7 +48,7 @@ def test_sequences_with_features_of_the_device(data, bf16):
 @pytest.mark.slow
 def test_chunks_side_by_side_are_those_one_by_one(data, monkeypatch):
     """The whole pass as a GPU makes it: chunks' sequences in one product, features from tables."""
-    monkeypatch.setattr(representing, "CHUNK", 8192)
+    monkeypatch.setattr(representing, "INTERVAL", 8192)
     with Trace(data.traces / "qsort.trace.h5") as trace:
         alone = represent(data.model, trace, progress=False)
         instructions = decode(trace.address, trace.code, trace.isa)

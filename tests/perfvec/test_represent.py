@@ -96,7 +96,7 @@ def test_every_instruction_counts_once(data):
 
 
 def test_intervals_add_up_and_a_file_round_trips(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(representing, "CHUNK", 9000)
+    monkeypatch.setattr(representing, "INTERVAL", 9000)
     vector = represent(data.model, data.traces / "matmul.trace.h5", progress=False)
     assert vector.interval_instructions.sum() == vector.instructions == 60_000
     assert np.allclose(vector.interval_vectors.sum(axis=0), vector.vector)

@@ -27,7 +27,7 @@ def command(data, output, *words):
 
 @pytest.mark.slow
 def test_a_running_program_has_the_vector_of_its_trace(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(representing, "CHUNK", 16_384)
+    monkeypatch.setattr(representing, "INTERVAL", 16_384)
     program = [str(data.traces.parent / "qsort"), "3000"]
     execution = Execution(program, stdout=subprocess.DEVNULL, max_instructions=60_000)
     trace(execution, tmp_path / "q.trace.h5", progress=False)
@@ -66,7 +66,7 @@ KILLED = """
 import os, signal, sys, torch
 from perfvec.representation import kept_intervals, represent
 from perfvec.model import load_model
-kept_intervals.EVERY_S, represent.CHUNK = 0.0, 8192
+kept_intervals.EVERY_S, represent.INTERVAL = 0.0, 8192
 sums, calls = represent.Pass.sums, []
 def fatal(self, taken):
     calls.extend(taken)
@@ -87,7 +87,7 @@ def test_a_killed_representation_continues_to_the_same_vector(data, tmp_path, mo
     words = [str(data.model_file), str(path), str(output), str(together)]
     killed = subprocess.run([sys.executable, "-c", KILLED, *words])
     assert killed.returncode == -signal.SIGKILL and not output.exists()
-    monkeypatch.setattr(representing, "CHUNK", 8192)
+    monkeypatch.setattr(representing, "INTERVAL", 8192)
     whole = represent(data.model, path, progress=False)
     sums, represented = representing.Pass.sums, []
 

@@ -12,7 +12,7 @@ import torch
 from perfvec.evaluate import evaluate, summary
 from perfvec.model import FoundationModel, load_model
 from perfvec.training.data import Split, prepare, work_folder
-from perfvec.training.loss import OUTLIER, SEGMENTS, segment_loss
+from perfvec.training.loss import LENGTHS, OUTLIER, averaged_loss
 from perfvec.training.recipe import Recipe
 from perfvec.training.train import shape_options, train
 from support.errors import InputError
@@ -57,21 +57,21 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_run_continues(d
     assert not work_folder(output).exists()
 
 
-def test_segment_loss_by_hand():
-    length = SEGMENTS[-1][0]
+def test_averaged_loss_by_hand():
+    length = LENGTHS[-1][0]
     error = torch.zeros(length, 1, 1)
     error[0] = 3.0
-    expected = sum(weight * (3.0 / k) ** 2 / (length // k) for k, weight in SEGMENTS)
-    assert segment_loss(error).item() == pytest.approx(expected)
+    expected = sum(weight * (3.0 / k) ** 2 / (length // k) for k, weight in LENGTHS)
+    assert averaged_loss(error).item() == pytest.approx(expected)
     alternating = torch.tensor([1.0, -1.0]).repeat(length // 2).reshape(-1, 1, 1)
-    assert segment_loss(alternating).item() == pytest.approx(SEGMENTS[0][1])  # cancels in every longer segment
+    assert averaged_loss(alternating).item() == pytest.approx(LENGTHS[0][1])  # cancels over every longer length
 
 
 def test_an_outlier_counts_linearly():
-    errors = [torch.zeros(SEGMENTS[-1][0], 1, 1) for _ in range(2)]
+    errors = [torch.zeros(LENGTHS[-1][0], 1, 1) for _ in range(2)]
     for error, size in zip(errors, (1e6, 2e6), strict=True):
         error[0] = size * OUTLIER
-    assert segment_loss(errors[1]).item() == pytest.approx(2 * segment_loss(errors[0]).item(), rel=1e-2)
+    assert averaged_loss(errors[1]).item() == pytest.approx(2 * averaged_loss(errors[0]).item(), rel=1e-2)
 
 
 @pytest.mark.slow

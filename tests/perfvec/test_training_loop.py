@@ -466,7 +466,7 @@ def test_what_a_killed_run_left_of_a_shard_is_cleared(data, tmp_path):
 
 
 def test_a_diverging_run_is_told(labels, tmp_path, monkeypatch):
-    monkeypatch.setattr(objective, "segment_loss", lambda error: error.sum() * float("nan"))
+    monkeypatch.setattr(objective, "averaged_loss", lambda error: error.sum() * float("nan"))
     with pytest.raises(InputError, match="training diverged: the loss of step 1 is nan"):
         run(VALIDATING.divide(labels), tmp_path)
 

@@ -38,16 +38,16 @@ from uarch.timing.simulations import processors
 
 REFERENCES = Path(__file__).with_name("reference-machines.yaml")
 NAMES = ("in-order", "small", "middle", "large", "dataflow", "data", "branches", "instructions")
-SPANS = (16, 128)  # instructions that the means are over
-EACH = 1 + len(SPANS)  # columns of a machine
+MEAN_LENGTHS = (16, 128)  # instructions that the means are over
+EACH = 1 + len(MEAN_LENGTHS)  # columns of a machine
 SIMULATOR = "embedded 17"  # whose times these are; of these machines they are those of 10
 
 _EXACT = 32  # latencies below have their own code
 _STEPS, _MEAN_STEPS, _MEAN_UNIT = 20.0, 13.0, 16.0  # steps per octave; parts of a cycle
 _LARGEST = 65535
-_HELD = max(SPANS)
+_HELD = max(MEAN_LENGTHS)
 _MOST_LINEAR = 4096.0  # cycles that count in proportion
-_SUMS = 1 << 13  # of a span's latencies, whose codes are at hand
+_SUMS = 1 << 13  # of the latencies of a mean, whose codes are at hand
 _PART = 1 << 16  # instructions of which a machine's latencies are at hand at once
 
 
@@ -95,8 +95,8 @@ def _least_of_means() -> NDArray[np.float64]:
 
 
 def _codes_of_sums() -> NDArray[np.uint8]:
-    """[spans, sums] the code of the mean of each span's latencies, by their sum."""
-    means = np.arange(_SUMS) / np.array(SPANS)[:, None]
+    """[lengths, sums] the code of the mean over each length, by the sum of its latencies."""
+    means = np.arange(_SUMS) / np.array(MEAN_LENGTHS)[:, None]
     return np.searchsorted(_least_of_means(), means, side="right").astype(np.uint8)
 
 
@@ -130,26 +130,26 @@ def _quantise(
     of_sums: NDArray[np.uint8],
     held: NDArray[np.uint16],
     sums: NDArray[np.int64],
-    spans: NDArray[np.int64],
+    lengths: NDArray[np.int64],
     position: int,
     first: int,
     out: NDArray[np.uint8],
 ) -> None:
     """Columns `first` … of `out` [n, columns] from `latency` [n]. `of_sums`: codes of small sums; `held`: the latest
-    latencies, by their number in the run; `sums`: of those that each span covers; `position`: the first one's number.
+    latencies, by their number in the run; `sums`: of those that each mean is over; `position`: the first one's number.
     """
     size = len(held)
     for k in range(len(latency)):
         here = position + k
         value = latency[k]
         out[k, first] = codes[value]
-        for which in range(len(spans)):
-            span = spans[which]
-            sums[which] += np.int64(value) - np.int64(held[(here - span) % size])
+        for which in range(len(lengths)):
+            length = lengths[which]
+            sums[which] += np.int64(value) - np.int64(held[(here - length) % size])
             if sums[which] < of_sums.shape[1]:
                 out[k, first + 1 + which] = of_sums[which, sums[which]]
                 continue
-            mean = sums[which] / span
+            mean = sums[which] / length
             low, high = 0, len(least)  # codes whose least mean is not above
             while low < high:
                 middle = (low + high) // 2
@@ -170,7 +170,7 @@ class _Reference:
         )
         self._first = first
         self._held = np.zeros(2 * _HELD, np.uint16)
-        self._sums, self._spans = np.zeros(len(SPANS), np.int64), np.array(SPANS)
+        self._sums, self._lengths = np.zeros(len(MEAN_LENGTHS), np.int64), np.array(MEAN_LENGTHS)
         self._position = 2 * _HELD
         self._codes, self._least, self._of_sums = latency_codes(), _least_of_means(), _codes_of_sums()
 
@@ -183,7 +183,7 @@ class _Reference:
             self._of_sums,
             self._held,
             self._sums,
-            self._spans,
+            self._lengths,
             self._position,
             self._first,
             out,
@@ -285,7 +285,7 @@ def _columns() -> tuple[Column, ...]:
     return tuple(
         column
         for name in NAMES
-        for column in (Column(f"{name}", latency), *(Column(f"{name}.mean_{span}", mean) for span in SPANS))
+        for column in (Column(f"{name}", latency), *(Column(f"{name}.mean_{length}", mean) for length in MEAN_LENGTHS))
     )
 
 

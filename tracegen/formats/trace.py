@@ -41,7 +41,7 @@ from uarch.instructions import LAST, Chunk
 
 FORMAT = "perfvec-trace"
 VERSION = 1
-CHUNK = 1 << 18  # instructions a chunk when reading, and an interval of a program vector
+CHUNK = 1 << 18  # instructions a chunk when reading
 BLOCK = 1 << 17  # elements an HDF5 chunk
 _QUEUE = 12  # blocks on their way
 _EXTENSION = 64  # blocks by which a dataset grows

@@ -26,12 +26,12 @@ from analysis.results.figure import (
     Bars,
     Dendrogram,
     Figure,
+    FloatingBars,
     HeatMap,
     Lines,
     Panel,
     Points,
     ReferenceLine,
-    Spans,
     distinct,
 )
 from analysis.results.figure_plotly import document
@@ -63,7 +63,10 @@ EVERYTHING = Figure(
         ),
         Panel([HeatMap([16, 32, 64], ["x", "y"], [[1.0, 2.0, np.nan], [-1.0, 0.0, 1.0]], "ms", True, True)], "heat"),
         Panel([Dendrogram(["c", "d", "e"], linkage([[0.0], [1.0], [5.0]], "average"))], x=Axis("distance")),
-        Panel([Spans("line", [0, 20], [10, 30], "first"), Spans("phase", [10], [20], "second")], x=Axis("time")),
+        Panel(
+            [FloatingBars("line", [0, 20], [10, 30], "first"), FloatingBars("phase", [10], [20], "second")],
+            x=Axis("time"),
+        ),
     ],
     columns=2,
     width=10,
@@ -144,7 +147,7 @@ def test_the_page_draws_every_mark(browser, tmp_path):
         assert drawn["x"] == meant["x"]
         assert drawn["y"] == meant["y"]
         assert drawn["z"] == meant.get("z")
-    # svg elements, not only data: 4 bars of values and 3 spans, 2 labelled points of which one has no value
+    # svg elements, not only data: 4 bars of values and 3 floating ones, 2 labelled points of which one has no value
     count = "return document.querySelector('[data-figure]').querySelectorAll(arguments[0]).length"
     assert browser.js(count, ".bars .point") == 7
     assert browser.js(count, ".heatmaplayer image") == 1

@@ -10,7 +10,7 @@ import torch
 
 from analysis.cli import main as cli
 from perfvec.tensor import autotune as tuning
-from perfvec.tensor.autotune import SPACES, Span, autotune, merged
+from perfvec.tensor.autotune import SPACES, Range, autotune, merged
 from perfvec.tensor.configuration import Entry, Tuning, read_entries
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.evaluate import Protocol, evaluate
@@ -45,12 +45,12 @@ def test_drawn_values_stand_at_their_dotted_names():
 
 @pytest.mark.parametrize("name", SPACES)
 def test_every_space_names_parameters_of_its_model(name):
-    """The smallest and the largest of every span make a model."""
+    """The smallest and the largest of all choices make a model."""
     for end in (0, -1):
         drawn = {}
-        for key, span in SPACES[name].items():
-            value = span[end] if isinstance(span, tuple) else (span.low, span.high)[end]
-            drawn[key] = int(value) if isinstance(span, Span) and span.whole else value
+        for key, choices in SPACES[name].items():
+            value = choices[end] if isinstance(choices, tuple) else (choices.low, choices.high)[end]
+            drawn[key] = int(value) if isinstance(choices, Range) and choices.whole else value
         make(name, merged({}, drawn, make(name).parameters))
 
 

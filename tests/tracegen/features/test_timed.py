@@ -9,9 +9,9 @@ from tracegen.features import get_schema
 from tracegen.features.default import DEFAULT
 from tracegen.features.timed import (
     EACH,
+    MEAN_LENGTHS,
     NAMES,
     SIMULATOR,
-    SPANS,
     TIMED,
     digest,
     latency_codes,
@@ -77,9 +77,9 @@ def test_columns_are_the_simulators_latencies_and_their_means():
         latency = Simulation(reference.machine, static, reference.ideal, taken_path_only=True).run(chunk).astype(int)
         at = FIRST + EACH * number
         assert (stored[:, at] == latency_codes()[latency]).all()
-        for which, span in enumerate(SPANS):
-            sums = np.cumsum(np.concatenate([np.zeros(span, int), latency]))
-            mean = (sums[span:] - sums[:-span]) / span
+        for which, length in enumerate(MEAN_LENGTHS):
+            sums = np.cumsum(np.concatenate([np.zeros(length, int), latency]))
+            mean = (sums[length:] - sums[:-length]) / length
             expected = np.rint(13 * np.log2(1 + 16 * mean))
             assert np.abs(stored[:, at + 1 + which] - expected).max() <= 1  # of ties
             assert (stored[:, at + 1 + which] == expected).mean() > 0.99

@@ -18,7 +18,7 @@ from tracegen.tensor.dataset.format import RECORDS, Device, Outcome, Task
 from tracegen.tensor.dataset.reader import Dataset
 from tracegen.tensor.dataset.writer import DatasetWriter
 
-_CHUNK = 1 << 15  # schedules or records at a time
+_BATCH = 1 << 15  # schedules or records at a time
 _RECORD = struct.Struct("<IHdfHB")  # the columns of `RECORDS`
 
 
@@ -115,8 +115,8 @@ def copy(
     ]
     schedules = np.full(dataset.schedule_count, -1, np.int64)
     labels = dataset.schedules()
-    for begin in range(0, len(chosen), _CHUNK):
-        indices = chosen[begin : begin + _CHUNK]
+    for begin in range(0, len(chosen), _BATCH):
+        indices = chosen[begin : begin + _BATCH]
         steps = dataset.steps(indices)
         rows = {group: dataset.features(group, indices) for group in dataset.groups}
         for at, index in enumerate(indices):
@@ -132,8 +132,8 @@ def copy(
                 origin=labels["origin"][index],
                 features=features,
             )
-    for begin in range(0, dataset.record_count, _CHUNK):
-        frame = dataset.records(begin, begin + _CHUNK)
+    for begin in range(0, dataset.record_count, _BATCH):
+        frame = dataset.records(begin, begin + _BATCH)
         columns = (frame[name].tolist() for name in RECORDS)
         for schedule, device, seconds, spread, repeats, error in zip(*columns, strict=True):
             if not wanted[device] or schedules[schedule] < 0:
@@ -152,7 +152,7 @@ def copy(
 def _with_records(dataset: Dataset, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The schedules, ascending, that have a record (failures too) on one of the devices of this mask [devices]."""
     has = np.zeros(dataset.schedule_count, bool)
-    for begin in range(0, dataset.record_count, _CHUNK):
-        frame = dataset.records(begin, begin + _CHUNK)
+    for begin in range(0, dataset.record_count, _BATCH):
+        frame = dataset.records(begin, begin + _BATCH)
         has[frame["schedule"].to_numpy()[wanted[frame["device"].to_numpy()]]] = True
     return np.flatnonzero(has)
