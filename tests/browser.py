@@ -61,7 +61,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def wait(self, condition: str, *arguments: Any) -> None:
-        """Until the script's value is true."""
+        """Wait until the script's value is true."""
         end = time.monotonic() + 60
         while not self.js(condition, *arguments):
             assert time.monotonic() < end, f"never true in the page: {condition}"
@@ -69,7 +69,7 @@ class Browser:
 
     @contextmanager
     def phone(self) -> Iterator[None]:
-        """As on a telephone, upright."""
+        """Show the page as on a telephone, upright."""
         size = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         try:
@@ -79,7 +79,7 @@ class Browser:
 
     @contextmanager
     def window(self, width: int) -> Iterator[None]:
-        """As on a screen of so many pixels."""
+        """Show the page as on a screen of `width` pixels."""
         size = {"width": width, "height": 1080, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         try:
@@ -89,7 +89,7 @@ class Browser:
 
     @contextmanager
     def paper(self) -> Iterator[None]:
-        """As on paper of 717 pixels (A4 less its margins), asked for by a reader who has dark pages."""
+        """Show the page as on paper of 717 pixels (A4 less its margins), printed by a reader who has dark pages."""
         size = {"width": 717, "height": 1050, "deviceScaleFactor": 1, "mobile": False}
         self.dark(True)
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

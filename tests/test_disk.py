@@ -82,7 +82,7 @@ WRITING = [
 
 @contextmanager
 def limit(kib):
-    """As `ulimit -f`."""
+    """Limit the size of written files, as `ulimit -f` does."""
     before, compiled = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
     sys.dont_write_bytecode = True  # Python would cut a module's short, and all later imports of it would fail
     resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, before[1]))

@@ -5,7 +5,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PLACES = ("support", "uarch", "tracegen", "perfvec", "analysis", "benchmarks", "tests", "tools", "examples")
-NEITHER = {"Of", "What", "How", "Whether", "Where", "That", "Into", "Why", "Which"}
+NEITHER = {
+    *("Of", "What", "How", "Whether", "Where", "That", "Into", "Why", "Which"),
+    *("As", "By", "In", "When", "With", "Without", "Until", "On", "Over", "Under"),
+}
 
 
 def wrong(path: Path) -> list[str]:

@@ -38,7 +38,7 @@ def _without_code(text: str) -> str:
 
 
 def _anchors(page: Path) -> set[str]:
-    """As GitHub and MkDocs make them of headings."""
+    """Return the anchors that GitHub and MkDocs make of headings."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
     plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in plain}

@@ -79,7 +79,7 @@ def test_a_program_without_a_command_is_one_line():
 
 @pytest.mark.slow
 def test_a_missing_optional_part_is_named_with_the_pip_line(tmp_path):
-    """As where Optuna is not installed."""
+    """A module that raises ImportError stands for an absent Optuna."""
     (tmp_path / "optuna.py").write_text("raise ImportError('not here')")
     script = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"

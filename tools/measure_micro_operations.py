@@ -133,7 +133,7 @@ class Form:
         return [self.text(names), _BACK[first]]
 
     def side_by_side(self) -> list[str]:
-        """As many of them as there are registers."""
+        """Independent copies of the instruction, as many as there are registers."""
         results = GENERAL if self.class_of(0) == "general" else [str(k) for k in range(_VECTORS)]
         return [self.text(self.assigned(None, name)) for name in results]
 

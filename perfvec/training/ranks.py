@@ -33,7 +33,7 @@ class Ranks:
         return self.rank == 0
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Block until all processes have called this."""
         if self.count > 1:
             distributed.barrier()
 

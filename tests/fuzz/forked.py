@@ -15,7 +15,7 @@ _LONGEST = 1 << 16
 
 
 class Forked:
-    """In place of `support.unsealed.ended`."""
+    """A stand-in for `support.unsealed.ended`."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.fuzz.forked"]
@@ -26,7 +26,7 @@ class Forked:
         self.seconds = 0.0  # of processor time that children took
 
     def __call__(self, path: str, cpu_s: int) -> tuple[int, str]:
-        """As of `ended`."""
+        """Return the child's exit status and its output, as `ended` does."""
         ask, answer = self._server.stdin, self._server.stdout
         assert ask is not None and answer is not None
         ask.write(f"{cpu_s}\t{path}\n".encode())

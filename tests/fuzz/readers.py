@@ -126,7 +126,7 @@ def latency_content(path: Path) -> object:
 
 
 def without_seal(make: Callable[[Path], object]) -> Callable[[Path], None]:
-    """As another program would write it."""
+    """Write the file as another program would."""
 
     def made(path: Path) -> None:
         sealed = path.with_name("sealed.h5")

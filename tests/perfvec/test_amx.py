@@ -20,7 +20,7 @@ needs_tiles = pytest.mark.skipif(
 
 
 def network(width=32, layers=2, kernel=3, seed=1):
-    """With weights that bfloat16 has, as a rounded model's."""
+    """Return a network whose weights bfloat16 represents exactly, as a rounded model's."""
     torch.manual_seed(seed)
     net = build("convolution", INPUTS, width, layers, {"kernel": kernel}).eval()
     for weight in net.parameters():
@@ -189,7 +189,7 @@ def test_a_width_that_fills_no_tile_is_pytorchs(elsewhere):
 
 
 def test_weights_are_packed_in_the_order_of_their_use():
-    """By the definition of TDPBF16PS: element [i, 2·n + k] of B is row 2·i + k, column n of the factor."""
+    """TDPBF16PS defines it: element [i, 2·n + k] of B is row 2·i + k, column n of the factor."""
     net = network(64, 1, 3)
     block = net.blocks[0]
     packed = amx.pack(block.taps, block.out, block.dilation)

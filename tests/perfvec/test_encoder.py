@@ -179,7 +179,7 @@ print(encoder.outside(mine))
 
 
 def test_a_new_name_leaves_all_others_where_they_are(capsys):
-    """As uarch/timing/README.md tells to add it: at the end of its tuple."""
+    """The name is added as uarch/timing/README.md says: at the end of its tuple."""
     found = subprocess.run([sys.executable, "-c", EXTENDED], capture_output=True, text=True, check=True, timeout=120)
     encoder = load_model().encoder
     assert encoder is not None

@@ -52,7 +52,7 @@ def test_models_are_compared_on_the_same_pairs(pooled, data):
 
 @pytest.mark.slow
 def test_a_machine_left_out_of_the_table_is_fitted_from_seen_programs(data):
-    """As when a model was trained on 4 of the 5 labelled machines: the fifth is unseen by its configuration."""
+    """The model has 4 of the 5 labelled machines; the fifth is unseen by its configuration."""
     smaller = copy.deepcopy(data.model.foundation)
     smaller.head.weight = torch.nn.Parameter(smaller.head.weight[:-1].detach().clone())
     model = fold(Model(smaller, data.model.machines[:-1], data.model.programs, data.model.encoder), "qsort", "")

@@ -31,7 +31,7 @@ def test_they_are_the_machines_of_the_labels_and_known_from_then_on(data, model)
 
 @pytest.mark.slow
 def test_they_fit_their_labels_better_than_the_encoder(data, model):
-    """In squares of relative errors over groups of segments, which the fit minimises beside its prior."""
+    """The fit minimises squares of relative errors over groups of segments, beside the distance to its prior."""
     prior = model.encoder.vectors(list(model.fitted_machines))
     squares = {"fitted": 0.0, "prior": 0.0}
     for path in sorted(data.encoder_latencies.iterdir()):

@@ -79,7 +79,7 @@ def test_bfloat16_predicts_what_float32_does(data, layers):
 
 
 def test_every_instruction_counts_once(data):
-    """With a constant representation the sum is the number of instructions, whatever the sequences and the lead."""
+    """The sum of a constant representation is the number of instructions, whatever the sequences and the lead."""
     static, ids, stored = features(data)
 
     class Constant(torch.nn.Module):

@@ -144,10 +144,10 @@ main()
 
 
 def test_two_processes_train_as_one(data, labels, tmp_path, monkeypatch):
-    """Under torchrun (gloo) the loss curve is that of one process, and the first one writes the model.
+    """The loss curve under torchrun (gloo) is that of one process, and the first process writes the model.
 
-    By Adam: Muon makes the smallest directions of a gradient, which are its rounding, as large as the others. So does
-    Adam with single weights, unless its epsilon is larger than that; in float32, as bfloat16 rounds half a batch's
+    Adam trains: Muon makes the smallest directions of a gradient, which are its rounding, as large as the others. So
+    does Adam with single weights, unless its epsilon is larger than that; in float32, as bfloat16 rounds half a batch's
     gradient otherwise than a whole one's.
     """
     epsilon = 1e-3

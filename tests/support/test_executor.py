@@ -166,7 +166,7 @@ def test_a_wrong_cluster_file_is_one_line(tmp_path, text, says):
 
 @pytest.mark.slow
 def test_jobs_are_submitted_as_the_file_says(tmp_path, monkeypatch):
-    """In the place of sbatch, a script that keeps what it is given and starts no job."""
+    """A script in the place of sbatch keeps what it is given and starts no job."""
     sbatch = tmp_path / "sbatch"
     sbatch.write_text(f'#!/bin/sh\ncp "$1" "{tmp_path}/job.$$"\necho 7\n')
     scancel = tmp_path / "scancel"

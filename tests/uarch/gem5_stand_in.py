@@ -33,7 +33,7 @@ SCALES = {"ps": 1, "ns": 1000, "KiB": 1024, "GiB": 2**30}
 
 @dataclass(frozen=True)
 class Version:
-    """By what a script tells versions of gem5 apart: classes that one lacks, and the operations that one has."""
+    """A version of gem5 as a script sees it: classes that it lacks, and the operations that it has."""
 
     lacks: frozenset[str]
     operations: frozenset[str]

@@ -1,4 +1,4 @@
-"""In which order a DRAM's reads go: known answers of gem5's controller (DRAMInterface::chooseNextFRFCFS)."""
+"""The order of a DRAM's reads: known answers of gem5's controller (DRAMInterface::chooseNextFRFCFS)."""
 
 from programs import Program, load
 

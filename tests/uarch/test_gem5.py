@@ -205,7 +205,7 @@ def test_the_script_is_ascii_as_v23_needs_it():
 
 
 def test_a_machines_file_is_utf8_in_a_python_of_another_encoding(tmp_path):
-    """As gem5's Python: v23's reads text as ASCII, whatever LANG says."""
+    """The Python in gem5 v23 reads text as ASCII, whatever LANG says."""
     (tmp_path / "m.yaml").write_text("# Zürich\n" + (ROOT / "uarch" / "presets" / "base.yaml").read_text(), "utf-8")
     code = "import sys; from uarch.configuration import load_machine; print(load_machine(sys.argv[1]).name)"
     done = subprocess.run(
@@ -220,7 +220,7 @@ def test_a_machines_file_is_utf8_in_a_python_of_another_encoding(tmp_path):
 
 
 def test_fields_set_gem5s_parameters():
-    """By hand, from the table in the project's data notes, for one machine of each core."""
+    """Values by hand, from the table in the project's data notes, for one machine of each core."""
     found = objects(configuration(load_machine("zen4")))
     cpu = found["system.cpu"]
     assert (cpu["type"], cpu["fetchWidth"], cpu["issueWidth"], cpu["dispatchWidth"]) == ("BaseO3CPU", 8, 12, 12)

@@ -89,7 +89,7 @@ def test_stores_are_committed_in_the_cycle_in_which_they_are_sent():
 
 
 def test_what_decode_has_got_beyond_a_taken_branch_is_decoded_first():
-    """Without a predictor a jump goes elsewhere when it is committed; instructions of many micro-operations behind it,
+    """A jump without a predictor goes elsewhere when it is committed; instructions of many micro-operations behind it,
     none of which is ever executed, then hold up decode.
     """
     machine = replace_field(MINOR, "branch_predictor.kind", "none")
@@ -105,7 +105,7 @@ def test_what_decode_has_got_beyond_a_taken_branch_is_decoded_first():
 
 
 def test_a_prefetch_is_answered_at_once():
-    """Over 64 MiB: what loads into a register waits for memory, what loads into none does not."""
+    """Loads into a register wait for memory, loads into none do not; they walk through 64 MiB."""
     cycles = []
     for destinations in ((1,), ()):
         program = Program([Instruction(Operation.NONE, (2,), destinations, Flag.LOAD, address_sources=1), JUMP])

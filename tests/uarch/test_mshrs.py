@@ -1,4 +1,4 @@
-"""When a cache has room for one more miss, by hand."""
+"""The cycles in which a cache has room for one more miss, by hand."""
 
 from uarch.timing._core import parts
 

@@ -203,7 +203,7 @@ def test_a_load_waits_for_a_stores_address_not_for_its_data():
 
 
 def test_a_division_that_waits_does_not_hold_up_one_that_is_ready():
-    """By turns one behind a chain of multiplications and one that needs nothing of it: the unit is free between."""
+    """One division follows a chain of multiplications, the next needs nothing of it: the unit is free between."""
     program = Program(
         [
             Instruction(Operation.INT_MUL, (1,), (1,)),

@@ -56,7 +56,7 @@ class Worker:
 
     @property
     def seconds_left(self) -> float:
-        """Until the limit of the request in progress."""
+        """Seconds until the limit of the request in progress."""
         return max(0.0, self._deadline - time.monotonic()) if self._deadline is not None else float("inf")
 
     def send(self, request: dict[str, Any], limit_s: float) -> None:

@@ -90,7 +90,7 @@ def sampled(n, seed):
 
 
 def settle(browser):
-    """Until the frame after the last change is drawn."""
+    """Wait until the frame after the last change is drawn."""
     browser.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
 
 

@@ -45,7 +45,7 @@ def test_a_log_without_the_features_of_the_model_is_named_as_the_user_did():
 
 @pytest.mark.slow
 def test_the_attention_tuner_trains_on_a_log_of_primitives_alone(tmp_path):
-    """As TenSet's records are: no statements, no trees."""
+    """TenSet's records are such: they have neither statements nor trees."""
     read([LOG], tmp_path / "log.tensor.h5", progress=False)
     records = read_records(tmp_path / "log.tensor.h5").measured()
     assert list(records.groups) == ["primitives"]

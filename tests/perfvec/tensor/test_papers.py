@@ -254,7 +254,7 @@ def test_a_pass_predicts_the_validation_records_once(records, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name not in ("cdmpp", "tabnet")])
 def test_a_network_makes_no_tensor_beside_its_batch(name):
-    """On PyTorch's `meta` device: what is made on the processor's would not mix with it, as on a GPU."""
+    """Tensors made on the processor would not mix with those of the `meta` device, as on a GPU."""
     with torch.device("meta"):
         network = MODELS[name].NETWORK(WIDTH, 1, make(name, SMALL.get(name, SMALL["atformer"])).parameters)
         network.set_devices(1)

@@ -289,7 +289,7 @@ def test_a_compare_and_its_branch_take_one_unit():
 
 
 def test_loads_that_extend():
-    """On Zen zeros cost nothing and signs a cycle; Zen 4's addresses of a scaled index or three parts cost one."""
+    """Zeros cost nothing on Zen, and signs a cycle; Zen 4's addresses of a scaled index or three parts cost one."""
     zeros, signs, plain = "0fb60418", "0fbe0418", "8b0418"  # movzx, movsx eax, byte ptr [rax + rbx]; mov
     scaled, parts = "8b0498", "8b441840"  # mov eax, [rax + 4*rbx]; mov eax, [rax + rbx + 64]
     load = [(0x10000000, 8, 0)]

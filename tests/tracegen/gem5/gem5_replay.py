@@ -1,4 +1,4 @@
-"""In the place of gem5.opt: prints what gem5 printed of `touch`, to the debug file that the command line names.
+"""A stand-in for gem5.opt: prints what gem5 printed of `touch`, to the debug file that the command line names.
 
     python gem5_replay.py -d FOLDER --debug-flags=… --debug-file=FILE SCRIPT [OPTIONS] -- PROGRAM ARGS…
 

@@ -140,7 +140,7 @@ def test_the_trace_is_that_of_qemu(isa, core, tmp_path, monkeypatch):
 
 
 def test_sizes_and_places_of_aarch64s_accesses(tmp_path):
-    """As gem5 splits them: (distance from the first, bytes) of every access."""
+    """Every access is (distance from the first, bytes), as gem5 splits them."""
     _, trace, _ = imported("aarch64", "o3", tmp_path)
     _, static, accesses = executed(trace)
     names = disassemble(trace.address, trace.code, "aarch64")
@@ -276,7 +276,7 @@ def test_the_trace_serves_as_any_other(isa, tmp_path):
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_labels_are_those_of_the_imported_run(isa, tmp_path):
-    """On the stand-in that prints what gem5 printed."""
+    """A stand-in prints what gem5 printed."""
     replay = shutil.copy(Path(__file__).parent / "gem5_replay.py", tmp_path)
     (tmp_path / "data.json").write_text(json.dumps(str(data(isa))))
     gem5 = tmp_path / "gem5.opt"

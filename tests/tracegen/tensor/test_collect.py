@@ -367,7 +367,7 @@ def test_transformers_have_the_papers_layers(name, layers, width, heads):
 
 @pytest.mark.slow
 def test_the_tasks_of_many_layers_are_those_of_all_of_them():
-    """By three layers, and by extracting all five."""
+    """Three layers give the same tasks as extracting all five."""
     from tracegen.tensor import tasks
 
     text = "bert_tiny:size=8,layers=5"

@@ -142,7 +142,7 @@ struct Chunk {
     }
     static constexpr std::size_t AHEAD = 8;
 
-    // What is known of instruction k, one of `count` events in ascending order; `unknown` where it is none of them.
+    // The known value of instruction k, one of `count` events in ascending order; `unknown` where it is none of them.
     template <typename T>
     T event(std::size_t k, std::size_t count, const std::uint64_t* instruction, const T* known, T unknown) const {
         const std::uint64_t *end = instruction + count, *found = std::lower_bound(instruction, end, start + k);

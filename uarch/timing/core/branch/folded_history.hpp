@@ -53,7 +53,7 @@ class FoldedHistory {
         }
         position_ = (position_ - 1) & (OUTCOMES - 1);
         outcomes_[position_] = outcomes_[position_ + OUTCOMES] = static_cast<std::int8_t>(-outcome);
-        // What leaves the next time: stored one by one now, it can be read several at a time then.
+        // The outcomes that leave next time: stored one by one now, they can be read several at a time then.
         const std::int8_t* latest = &outcomes_[position_];
         for (int k = 0; k < LENGTHS; ++k) leaving_[k] = static_cast<Lane>(latest[lengths_[k] - 1]);
     }

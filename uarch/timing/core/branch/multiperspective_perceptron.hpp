@@ -121,7 +121,7 @@ template <const PerceptronSizes& SIZES>
 class MultiperspectivePerceptron final : public DirectionPredictor {
   public:
     MultiperspectivePerceptron() : filters_(SIZES.filters, 0), local_(SIZES.locals, 0) {
-        // What the given sizes leave of the budget is divided among the rest; an entry has two signs.
+        // The rest of the budget is divided among the tables without a given size; an entry has two signs.
         int left = SIZES.bits - SIZES.metadata - SIZES.locals * LOCAL_BITS - STACK * 16, free = 0;
         for (int which = 0; which < SIZES.count; ++which) {
             left -= SIZES.features[which].size * (SIZES.features[which].bits + 1);
@@ -147,7 +147,7 @@ class MultiperspectivePerceptron final : public DirectionPredictor {
         }
     }
 
-    // What the tables and all else take of SIZES.bits.
+    // The bits of SIZES.bits that the tables and all else take.
     std::int64_t bits_used() const {
         std::int64_t bits = SIZES.metadata + SIZES.locals * LOCAL_BITS + STACK * 16;
         for (int which = 0; which < SIZES.count; ++which)
@@ -259,7 +259,7 @@ class MultiperspectivePerceptron final : public DirectionPredictor {
         return folded ^ (words_[group][whole] & ((1 << (depth - whole * BLOCK)) - 1));
     }
 
-    // What a feature sees: 32 bits. `place` is the branch's in the stack, in its table's units.
+    // The value of a feature: 32 bits. `place` is the branch's in the stack, in its table's units.
     std::int64_t value(const Feature& feature, std::int64_t pc, std::int64_t place) const {
         const int depth = feature.b, shift = feature.shift;
         std::int64_t value = 0;
@@ -268,7 +268,7 @@ class MultiperspectivePerceptron final : public DirectionPredictor {
             case Perspective::Global: value = block(feature.a, depth); break;
             case Perspective::GlobalPath:
             case Perspective::Path:
-                // What is shifted by 32 and more is gone, so that of long paths the oldest part remains.
+                // Bits shifted by 32 or more are gone, so that of long paths the oldest part remains.
                 for (int back = std::max(0, depth - (31 + shift) / shift); back < depth; ++back) {
                     const std::int64_t element = ring_[(newest_ + back) & (RING - 1)];
                     value = (value << shift) + (feature.what == Perspective::GlobalPath ? element : element >> 1);

@@ -88,7 +88,7 @@ class StatisticalCorrector {
         }
     }
 
-    // What becomes of a prediction; `path` is TAGE's path history.
+    // Returns the corrected prediction; `path` is TAGE's path history.
     bool predict(Record& record, const TageOpinion& tage, Address pc, std::int64_t path, bool predicted) {
         record.before = predicted;
         int total = 0;

@@ -395,7 +395,7 @@ Cycle Hierarchy::missed(int level, Address address, Cycle cycle, Cycle held, boo
     }
     ++cache.counters.misses;
     if (timed) {
-        // What a prefetcher wants is asked for at once, before the miss itself, which has to be looked up first.
+        // Prefetches are requested at once, before the miss itself, which has to be looked up first.
         const int requester = level == L1I ? CODE_REQUEST : DATA_REQUEST;
         if (cache.prefetcher) {
             cache.queue.unbooked = true;

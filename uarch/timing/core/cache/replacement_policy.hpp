@@ -1,6 +1,6 @@
 // The contract of a replacement policy: which way of a full set gives way to a new line.
 //
-// What it knows of a set lies beside the set's lines, as `bytes()` bytes that are 8-byte aligned. To add a policy: one header
+// Its state of a set lies beside the set's lines, as `bytes()` bytes that are 8-byte aligned. To add a policy: one header
 // beside this one that implements the class (random_replacement.hpp is the smallest), and a line in
 // make_replacement_policy (replacement_policies.cpp).
 #pragma once

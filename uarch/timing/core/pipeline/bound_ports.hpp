@@ -41,7 +41,7 @@ class BoundPorts {
   private:
     static constexpr Cycle HORIZON = 4096;  // cycles ahead that can be booked
 
-    // What was booked before `cycle` has left.
+    // Bookings before `cycle` have left.
     void pass(Cycle cycle) {
         if (cycle >= now_ + HORIZON) {
             busy_.fill(0);

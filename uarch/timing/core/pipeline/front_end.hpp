@@ -168,7 +168,7 @@ class FrontEnd {
     Line line() const { return line_; }
 
   private:
-    // What fetching a line is spent on: a hit would not be waited for if fetch had not been redirected.
+    // The cause of the cycles that fetch a line: a hit would not be waited for if fetch had not been redirected.
     Cause fetched_after(bool redirected, int level) const {
         return redirected && level == L1I ? redirect_cause_ : fetch_from(level);
     }

@@ -277,7 +277,7 @@ InOrderCore::Result InOrderCore::access(const StaticInstruction& row, Address pc
             const Cycle room = std::max(begin, in_memory_[sent_to_memory_ - memory_in_flight_]);
             const Cause awaited = under_way_[(sent_to_memory_ - memory_in_flight_) & (MOST_UNDER_WAY - 1)];
             ready = to_memory(pc, address, size, begin, false);
-            // What is behind goes on for as long as its units have room, and decode until the buffer before issue is full.
+            // Those behind go on for as long as their units have room, and decode until the buffer before issue is full.
             // An access behind has that of memory alone, which stands still when the next one is in it.
             const Cycle full = decode_.cycle + INPUT_BUFFER + (accesses_follow_ ? 0 : ALU_STAGES);
             const Cycle behind = accesses_follow_ ? left : issued + ALU_STAGES;
@@ -367,7 +367,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const std::uint32_t next = chunk.following[k];
     accesses_follow_ = !taken_path_only_ && next != LAST && next + std::size_t{1} < program_.size && program_.rows[next].only_accesses() &&
                        program_.rows[next + 1].only_accesses();
-    // What loads nothing into a register is a prefetch, which the cache answers at once (Cache::handleTimingReqMiss).
+    // An access that loads no register is a prefetch, which the cache answers at once (Cache::handleTimingReqMiss).
     prefetching_ = row.destination_count == 0 && !row.is(BRANCH | STRING);
     for (std::int64_t which = first; which < last; ++which) prefetching_ = prefetching_ && !chunk.is_store[which];
     const bool plain_prefetch = prefetching_ && last > first && !row.is(LOAD);
@@ -391,7 +391,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         lanes += pieces;
         (chunk.is_store[which] ? stores : loads) += 1;
     }
-    // What the registers that it reads are ready for: in the units of integers, in that of memory, in others.
+    // The cycles in which its sources are ready: for the units of integers, for that of memory, for others.
     const auto needed = [&](const Result& result, Cycle late) {
         return std::min(result.ready - (result.forwards ? late : 0), result.committed.cycle);
     };

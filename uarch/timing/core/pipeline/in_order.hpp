@@ -73,7 +73,7 @@ class Pipe {
         return end;
     }
 
-    // What was put in last reaches the end at `end` and leaves at `left`.
+    // The entry put in last reaches the end at `end` and leaves at `left`.
     void leave(Cycle end, Cycle left) { entries_[count_++ & (ENTRIES - 1)] = {end, left}; }
 
   private:

@@ -600,7 +600,7 @@ __attribute__((always_inline)) inline void OutOfOrderCore::write_registers(const
     if (at.ordering()) memory_order_ = at.complete;
 }
 
-// What a load went ahead of was written too late: everything from it on is fetched again.
+// Fetches everything from a load on again, which went ahead of a store to the same place.
 inline void OutOfOrderCore::fetch_again(Address pc, std::int64_t operations) {
     if (again_ == 0) return;
     if (again_ > front_.fetch_cycle()) front_.go_on(again_, line_of(pc), operations, LoadOrder);

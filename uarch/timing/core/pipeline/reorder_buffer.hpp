@@ -24,7 +24,7 @@ class ReorderBuffer : public ReleaseRing {
 
     Cycle retired() const { return commit_.cycle; }  // when the last one did
 
-    // What traps is the last to retire in `cycle`.
+    // An instruction that traps is the last to retire in `cycle`.
     void trap(Cycle cycle) { commit_ = {cycle, width_}; }
 
   private:

@@ -86,7 +86,7 @@ class SquashedLoads {
         return NEVER;
     }
 
-    // What that instruction writes was first ready at `cycle`, on a squashed path or on the one taken.
+    // That instruction's results were first ready at `cycle`, on a squashed path or on the one taken.
     void write(const DecodedInstruction& row, Cycle cycle) { set_destinations(row, cycle, ready_); }
 
   private:

@@ -80,7 +80,7 @@ class StoreQueue {
         while (waiting() > count) write_next();
     }
 
-    // What a load that asks at `cycle` finds in the stores before it.
+    // Returns the answer of the stores before a load that asks at `cycle`.
     StoreForwarding::Answer find(Address address, std::int64_t size, Cycle cycle) {
         const StoreForwarding::Answer answer = forwarding_.find(address, size, cycle);
         return answer.source != StoreForwarding::Source::Cache && waiting() > 0 ? find_again(address, size, cycle) : answer;
